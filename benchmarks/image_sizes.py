@@ -110,7 +110,7 @@ def reader(url: str, hint: ImageDecode | None = None) -> Callable[[], None]:
 
     def run() -> None:
         opened.reset()
-        for _ in opened.batches(BATCH):
+        for _ in opened.iter_batches(BATCH):
             pass
 
     return run

@@ -90,7 +90,7 @@ def by_iteration(directory: str) -> int:
 def by_batches(directory: str) -> int:
     """Rows, read in batches of 1,000."""
     with make_batch_reader(directory) as reader:
-        return sum(len(batch["id"]) for batch in reader.batches(1000))
+        return sum(len(batch["id"]) for batch in reader.iter_batches(1000))
 
 
 def first_batch(directory: str) -> int:

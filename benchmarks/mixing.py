@@ -60,7 +60,7 @@ def rate(open_reader: Callable[[], Any]) -> float:
     """Rows a second of some epochs in batches of 256."""
     with contextlib.closing(Stopped(open_reader())) as opened:
         began = time.perf_counter()
-        rows = sum(batch.num_rows for batch in opened.reader.batches(256))
+        rows = sum(batch.num_rows for batch in opened.reader.iter_batches(256))
         return rows / (time.perf_counter() - began)
 
 

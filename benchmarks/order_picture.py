@@ -17,7 +17,7 @@ def main() -> None:
     """Draws it."""
     order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=12, block_rows=4000)
     plan = Plan(Inventory.of_rows([1000] * 200), ReadRequest(("id",), order, Shard(0, 4)))
-    plan.picture(batch_size=64).savefig(PICTURE, dpi=120, metadata={"Software": None})
+    plan.plot(batch_size=64).savefig(PICTURE, dpi=120, metadata={"Software": None})
     print(f"{PICTURE}: {PICTURE.stat().st_size:,} bytes")
 
 

@@ -55,7 +55,7 @@ def inventory_of(groups: int) -> Inventory:
 
 def plan_over(inventory: Inventory, *, rank: int = 0, ranks: int = 8, seed: int = 7) -> Plan:
     """A plan as `make_reader(shuffle_rows=True)` makes it, without storage."""
-    lanes, block_rows = shuffled_lanes(inventory, shuffle_memory=2**28, lanes=None, block_rows=None)
+    lanes, block_rows = shuffled_lanes(inventory, shuffle_buffer_bytes=2**28, lanes=None, block_rows=None)
     order = Order(seed=seed, shuffle_row_groups=True, shuffle_rows=True, lanes=lanes, block_rows=block_rows)
     return Plan(inventory, ReadRequest(("id",), order, Shard(rank, ranks), None))
 
@@ -103,7 +103,7 @@ def reads_per_row_group() -> Figure:
 
 
 def _requests(inventory: Inventory, ranks: int) -> list[ReadRequest]:
-    _, block_rows = shuffled_lanes(inventory, shuffle_memory=2**28, lanes=48, block_rows=None)
+    _, block_rows = shuffled_lanes(inventory, shuffle_buffer_bytes=2**28, lanes=48, block_rows=None)
     order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=48, block_rows=block_rows)
     return [ReadRequest(("id",), order, Shard(rank, ranks), 1, Tail.EVEN) for rank in range(ranks)]
 

@@ -44,7 +44,7 @@ class Alone(Reader):
             )
         return next(rows)
 
-    def batches(self, batch_size: int) -> Iterator[Any]:
+    def iter_batches(self, batch_size: int) -> Iterator[Any]:
         """A generator of them."""
         for batches in self._pass.batches(batch_size):
             yield from batches
@@ -64,7 +64,7 @@ def of_rows(reader: Reader) -> int:
 
 def of_batches(reader: Reader) -> int:
     """Takes all rows in batches of 64."""
-    return sum(batch.num_rows for batch in reader.batches(64))
+    return sum(batch.num_rows for batch in reader.iter_batches(64))
 
 
 def seconds(kind: type[Reader], url: str, take: Callable[[Reader], int]) -> float:

@@ -80,7 +80,7 @@ def rate(url: str, case: Case, pool: PoolType) -> float:
     spec = TransformSpec(case.func)
     with make_reader(url, case.fields, pool, shuffle_rows=True, seed=1, num_epochs=None, transform_spec=spec) as reader:
         rows = began = 0.0
-        for batch in reader.batches(BATCH):
+        for batch in reader.iter_batches(BATCH):
             rows += batch.num_rows
             if not began and rows >= case.rows / 10:
                 began, rows = time.perf_counter(), 0

@@ -2,7 +2,7 @@
 
 ```text
 PetastoreError
-├─ RequestError      (ValueError)        what was asked cannot be: unknown column, shard 9 of 8
+├─ InvalidArgumentError      (ValueError)        what was asked cannot be: unknown column, shard 9 of 8
 │  ├─ NoDataAvailableError               fewer rows than the request needs
 │  └─ NotPicklableError  (TypeError)     a reader or loader was to go to another process
 ├─ SchemaError       (ValueError)        dataset and schema disagree, or a schema contradicts itself
@@ -34,7 +34,7 @@ have categories of their own: `RetiredWarning`, of parameters that are accepted 
 disk that does not keep what is read, and `UnshardedReaderWarning`, of a rank that was told no shard.
 
 Example:
-    >>> issubclass(RequestError, ValueError)
+    >>> issubclass(InvalidArgumentError, ValueError)
     True
     >>> error = DecodeError("the png is 4×4×4, but the schema says (4, 4, 3)", column="image")
     >>> print(error.at(file="part-0.parquet", row_group=3, row=17))
@@ -56,6 +56,7 @@ __all__ = [
     "DecodeError",
     "EncodeError",
     "FileMissingError",
+    "InvalidArgumentError",
     "LegacyNameError",
     "MetadataError",
     "MissingExtraError",
@@ -63,7 +64,6 @@ __all__ = [
     "NotPicklableError",
     "PetastoreError",
     "ReaderClosedError",
-    "RequestError",
     "RetiredWarning",
     "SchemaError",
     "StorageAccessError",
@@ -97,19 +97,19 @@ class PetastoreError(Exception):
     """The head of the family: `except PetastoreError` catches whatever petastore raises on purpose."""
 
 
-class RequestError(PetastoreError, ValueError):
+class InvalidArgumentError(PetastoreError, ValueError):
     """What was asked cannot be; raised by the call that asks, never later in a worker."""
 
 
-class UnknownParameterError(RequestError, TypeError):
+class UnknownParameterError(InvalidArgumentError, TypeError):
     """A parameter of this name does not exist; the message says what it is called here."""
 
 
-class NoDataAvailableError(RequestError):
+class NoDataAvailableError(InvalidArgumentError):
     """There are fewer rows than the request needs; every rank raises it alike."""
 
 
-class NotPicklableError(RequestError, TypeError):
+class NotPicklableError(InvalidArgumentError, TypeError):
     """What has threads and open files was to be pickled, for another process; the message says what goes there."""
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from petastore.dataset import Dataset
 from petastore.distributed.asked import asked_shard
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.other_words import answering_other_words
-from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
+from petastore.plan.lanes import DEFAULT_SHUFFLE_BUFFER_BYTES
 from petastore.plan.request import Fields, OrderAsk, PlanAsk, Reshuffle, Shard, ShardWord, Tail, TailWord
 from petastore.readers.asked import (
     CacheAsk,
@@ -80,16 +80,16 @@ def make_reader(
     max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
     storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
     storage_hedging: bool = False,
-    shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
+    shuffle_buffer_bytes: int = DEFAULT_SHUFFLE_BUFFER_BYTES,
     lanes: int | None = None,
     block_rows: int | None = None,
     reshuffle: Reshuffle | None = None,
-    tail: TailWord | Tail = "even",
+    last_batch: TailWord | Tail = "even",
     decode: Mapping[str, ImageDecode] | None = None,
-    selection_cache: SelectionCache = True,
+    filter_cache: SelectionCache = True,
     provenance: bool = False,
 ) -> Reader:
-    """Reads a dataset row by row; adapters and `reader.batches(n)` take batches of columns from it all the same.
+    """Reads a dataset row by row; adapters and `reader.iter_batches(n)` take batches of columns from it all the same.
 
     Parameters stand in Petastorm's order; those after `convert_early_to_numpy` are new. What is called *retired* has no
     effect any more: it is accepted, and a `RetiredWarning` says once what to do instead.
@@ -137,25 +137,25 @@ def make_reader(
         filesystem: A pyarrow or fsspec filesystem to use instead.
         convert_early_to_numpy: Retired: workers always make NumPy arrays.
         memory_budget: Bytes that reading may take in this process: row groups at hand, and batches on their way. Too
-            little is refused when batches are asked for. `reader.budget(batch_size)` says what will be taken. None is
-            as many as are useful.
+            little is refused when batches are asked for. `reader.estimate_memory(batch_size)` says what will be taken.
+            None is as many as are useful.
         max_cell_bytes: Bytes that one cell may take once decoded; a larger one is refused before memory is taken for
             it, by what its header says. None is no limit.
         storage_timeout: Seconds that storage may take to answer a request, such as to list a directory or to read a
             column of a row group; then a `StorageTimeoutError` says what was asked. None waits without end.
         storage_hedging: Whether a request for bytes of a file is made a second time when its answer takes longer than
             95 % of those before it; the first answer counts. At most 5 % of the requests are.
-        shuffle_memory: Bytes of stored cells that all ranks together keep for `shuffle_rows`; more mixes better.
-        lanes: Row groups that are read side by side; None lets `shuffle_memory` choose.
-        block_rows: Rows of a lane that are permuted together; None lets `shuffle_memory` choose.
+        shuffle_buffer_bytes: Bytes of stored cells that all ranks together keep for `shuffle_rows`; more mixes better.
+        lanes: Row groups that are read side by side; None lets `shuffle_buffer_bytes` choose.
+        block_rows: Rows of a lane that are permuted together; None lets `shuffle_buffer_bytes` choose.
         reshuffle: `"epoch"` permutes row groups anew in each epoch. `"static"` lets a rank keep its row groups, most of
             them also when the number of ranks changes. None is `"static"` where column chunks are kept on the local
             disk, else `"epoch"`.
-        tail: What becomes of rows that fill no whole batch on every rank: `"even"` (each row once, shares differ by at
-            most one), `"drop"`, `"pad"` (repeats, marked in a column `valid`) or `"wrap"`.
+        last_batch: What becomes of rows that fill no whole batch on every rank: `"even"` (each row once, shares differ
+            by at most one), `"drop"`, `"pad"` (repeats, marked in a column `valid`) or `"wrap"`.
         decode: Field name to `petastore.codecs.ImageDecode`: a part of the images of a field, another size, or gray.
             Transform and predicate see what comes of it; the order and states of readers do not depend on it.
-        selection_cache: Where the answers of `filters` and `predicate` are remembered: a local directory, True for the
+        filter_cache: Where the answers of `filters` and `predicate` are remembered: a local directory, True for the
             user's cache directory (or `PETASTORE_CACHE`), False for nowhere.
         provenance: Whether to add columns that say where each row comes from: `source_file`, the path in the dataset;
             `source_row_group`, its number in the file; and `source_row`, the row's number in the row group.
@@ -165,8 +165,8 @@ def make_reader(
 
     Raises:
         DatasetNotFoundError: There is no dataset there.
-        RequestError: Something that was asked for cannot be.
-        NoDataAvailableError: `tail="even"` with fewer rows than ranks.
+        InvalidArgumentError: Something that was asked for cannot be.
+        NoDataAvailableError: `last_batch="even"` with fewer rows than ranks.
         SchemaError: Files disagree with each other, or with the schema.
 
     Warns:
@@ -196,14 +196,14 @@ def make_reader(
             convert_early_to_numpy=convert_early_to_numpy,
         )
     )
-    order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
+    order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_buffer_bytes, lanes, block_rows, reshuffle)
     workers = Workers(reader_pool_type, workers_count, memory_budget, max_cell_bytes)
     cache = CacheAsk(cache_type, cache_location, cache_size_limit)
     return _opened(
         DatasetAsk(dataset_url, storage_options, filesystem, storage_timeout, decode, cache, storage_hedging),
         schema_fields,
-        PlanAsk(None, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(tail)),
-        RowsAsk(filters, predicate, rowgroup_selector, selection_cache),
+        PlanAsk(None, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(last_batch)),
+        RowsAsk(filters, predicate, rowgroup_selector, filter_cache),
         RunAsk(workers, transform_spec, provenance=provenance),
     )
 
@@ -242,29 +242,29 @@ def make_batch_reader(
     max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
     storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
     storage_hedging: bool = False,
-    shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
+    shuffle_buffer_bytes: int = DEFAULT_SHUFFLE_BUFFER_BYTES,
     lanes: int | None = None,
     block_rows: int | None = None,
     reshuffle: Reshuffle | None = None,
-    tail: TailWord | Tail = "even",
+    last_batch: TailWord | Tail = "even",
     decode: Mapping[str, ImageDecode] | None = None,
-    selection_cache: SelectionCache = True,
+    filter_cache: SelectionCache = True,
     provenance: bool = False,
 ) -> Reader:
     """Reads a dataset in batches of columns, as large as its largest row group (at most 65,536 rows).
 
     All parameters are those of `make_reader`, without `pyarrow_serialize`; but `transform_spec` takes and returns a
     pandas DataFrame of one batch, unless `TransformSpec.takes` says otherwise, and `do_include` of a predicate takes
-    one and returns a boolean Series. Columns with codecs are decoded here too. `reader.batches(n)` gives batches of n
-    rows instead.
+    one and returns a boolean Series. Columns with codecs are decoded here too. `reader.iter_batches(n)` gives batches
+    of n rows instead.
 
     Returns:
         An iterator of named tuples of NumPy arrays; use it in a `with` block.
 
     Raises:
         DatasetNotFoundError: There is no dataset there.
-        RequestError: Something that was asked for cannot be.
-        NoDataAvailableError: `tail="even"` with fewer rows than ranks.
+        InvalidArgumentError: Something that was asked for cannot be.
+        NoDataAvailableError: `last_batch="even"` with fewer rows than ranks.
         SchemaError: Files disagree with each other, or with the schema.
 
     Example:
@@ -287,14 +287,14 @@ def make_batch_reader(
             convert_early_to_numpy=convert_early_to_numpy,
         )
     )
-    order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
+    order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_buffer_bytes, lanes, block_rows, reshuffle)
     workers = Workers(reader_pool_type, workers_count, memory_budget, max_cell_bytes)
     cache = CacheAsk(cache_type, cache_location, cache_size_limit)
     return _opened(
         DatasetAsk(dataset_url_or_urls, storage_options, filesystem, storage_timeout, decode, cache, storage_hedging),
         schema_fields,
-        PlanAsk(None, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(tail)),
-        RowsAsk(filters, predicate, rowgroup_selector, selection_cache),
+        PlanAsk(None, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(last_batch)),
+        RowsAsk(filters, predicate, rowgroup_selector, filter_cache),
         RunAsk(workers, transform_spec, batched=True, provenance=provenance),
     )
 
@@ -317,20 +317,20 @@ def make_mixed_reader(
     seed: int | None = None,
     shuffle_rows: bool = False,
     shuffle_row_groups: bool = True,
-    shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
+    shuffle_buffer_bytes: int = DEFAULT_SHUFFLE_BUFFER_BYTES,
     lanes: int | None = None,
     block_rows: int | None = None,
     reshuffle: Reshuffle | None = None,
     num_epochs: int | None = 1,
     cur_shard: int | Shard | ShardWord | None = None,
     shard_count: int | None = None,
-    tail: TailWord | Tail = "even",
+    last_batch: TailWord | Tail = "even",
     decode: Mapping[str, ImageDecode] | None = None,
     transform_spec: AnyTransform | None = None,
     filters: Filters | None = None,
     predicate: Predicate | None = None,
     rowgroup_selector: RowGroupSelector | None = None,
-    selection_cache: SelectionCache = True,
+    filter_cache: SelectionCache = True,
     cache_type: CacheType | None = "null",
     cache_location: str | os.PathLike[str] | None = None,
     cache_size_limit: int | None = None,
@@ -343,7 +343,7 @@ def make_mixed_reader(
 
     Args:
         sources: For each a URL, a `Dataset`, or a dict with `dataset_url` and its own `filters`, `predicate`,
-            `rowgroup_selector`, `selection_cache`, `decode`, `cache_type`, `cache_location`, `cache_size_limit`,
+            `rowgroup_selector`, `filter_cache`, `decode`, `cache_type`, `cache_location`, `cache_size_limit`,
             `storage_options`, `filesystem`, `storage_timeout` or `storage_hedging`. Fields must agree in name, dtype
             and shape; codecs may differ.
         weights: One number above 0 for each source; only their proportion counts. The number of rows of each source
@@ -363,20 +363,20 @@ def make_mixed_reader(
         seed: As for `make_reader`; sources get seeds of their own, made of it.
         shuffle_rows: As for `make_reader`.
         shuffle_row_groups: As for `make_reader`.
-        shuffle_memory: As for `make_reader`; sources share it by weight.
+        shuffle_buffer_bytes: As for `make_reader`; sources share it by weight.
         lanes: Of each source, as for `make_reader`.
         block_rows: Of each source, as for `make_reader`.
         reshuffle: As for `make_reader`.
         num_epochs: Epochs of the mixture in one iteration; None is without end.
         cur_shard: As for `make_reader`.
         shard_count: As for `make_reader`.
-        tail: As for `make_reader`; with `"per_source"` each source has a last batch.
+        last_batch: As for `make_reader`; with `"per_source"` each source has a last batch.
         decode: Of each source that has none of its own, as for `make_reader`.
         transform_spec: A function from a row of any source, as a dict, to a row; or a `TransformSpec`.
         filters: Of each source that has none of its own, as for `make_reader`.
         predicate: Of each source that has none of its own, as for `make_reader`.
         rowgroup_selector: Of each source that has none of its own, as for `make_reader`.
-        selection_cache: As for `make_reader`.
+        filter_cache: As for `make_reader`.
         cache_type: Of each source that has none of its own, as for `make_reader`.
         cache_location: As for `make_reader`.
         cache_size_limit: As for `make_reader`: of all sources together.
@@ -384,12 +384,13 @@ def make_mixed_reader(
         filesystem: Of each source that has none of its own, as for `make_reader`.
 
     Returns:
-        An iterator of named tuples; use it in a `with` block. Adapters and `reader.batches(n)` take batches from it.
+        An iterator of named tuples; use it in a `with` block. Adapters and `reader.iter_batches(n)` take batches from
+        it.
 
     Raises:
         DatasetNotFoundError: There is no dataset there.
-        RequestError: Something that was asked for cannot be.
-        NoDataAvailableError: A source has no rows, or `tail="even"` with fewer rows than ranks.
+        InvalidArgumentError: Something that was asked for cannot be.
+        NoDataAvailableError: A source has no rows, or `last_batch="even"` with fewer rows than ranks.
         SchemaError: Two datasets differ in a field; both and the field are named.
 
     Warns:
@@ -402,20 +403,20 @@ def make_mixed_reader(
         ...     for name, first in (("/a", 0), ("/b", 100)):
         ...         _ = petastore.write_dataset(folder + name, schema, [{"id": first + n} for n in range(6)])
         ...     with make_mixed_reader([folder + "/a", folder + "/b"], [2, 1], seed=0, stop="all_exhausted") as reader:
-        ...         [batch["id"].tolist() for batch in reader.batches(6)]
+        ...         [batch["id"].tolist() for batch in reader.iter_batches(6)]
         [[0, 100, 1, 101, 2, 3], [102, 4, 5, 0, 103, 1], [2, 104, 3, 4, 5, 105]]
     """
     from petastore.readers.mixed.mixed_reader import MixedReader
     from petastore.readers.mixed.mixed_sources import open_sources, plan_mixture
 
-    order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
-    ask = PlanAsk(schema_fields, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(tail))
+    order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_buffer_bytes, lanes, block_rows, reshuffle)
+    ask = PlanAsk(schema_fields, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(last_batch))
     workers = Workers(reader_pool_type, workers_count, memory_budget, max_cell_bytes)
     cache = CacheAsk(cache_type, cache_location, cache_size_limit)
     opened = open_sources(
         sources,
         DatasetAsk((), storage_options, filesystem, storage_timeout, decode, cache, storage_hedging),
-        RowsAsk(filters, predicate, rowgroup_selector, selection_cache),
+        RowsAsk(filters, predicate, rowgroup_selector, filter_cache),
     )
     return MixedReader(
         [source.dataset for source in opened],
@@ -435,7 +436,7 @@ def _opened(at: DatasetAsk, fields: Fields | NGram | None, ask: PlanAsk, rows: R
 
         if isinstance(fields, NGram):
             if run.provenance:
-                raise RequestError(
+                raise InvalidArgumentError(
                     "provenance must be False where an NGram is read: a window has rows of several places"
                 )
             from petastore.readers.windows.window_reader import open_window_reader

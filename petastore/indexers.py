@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.expressions.equality import equality_key
 from petastore.once import once
 from petastore.predicates.column import each_value, python_values
@@ -72,7 +72,7 @@ class _FieldIndexer(RowGroupIndexerBase):
         found = index_field if isinstance(index_field, str) else getattr(index_field, "name", None)
         for name, text in (("index_name", index_name), ("index_field", found)):
             if not isinstance(text, str) or not text:
-                raise RequestError(f"{name} of {type(self).__name__} is a name, not {text!r:.80}")
+                raise InvalidArgumentError(f"{name} of {type(self).__name__} is a name, not {text!r:.80}")
         self._name, self._field = index_name, str(found)
 
     @property
@@ -87,7 +87,7 @@ class _FieldIndexer(RowGroupIndexerBase):
 
     def _checked(self, other: Any) -> Self:
         if type(other) is not type(self) or other.column_names != self.column_names:
-            raise RequestError(f"{self!r} and {other!r:.80} look at other things, so they cannot be added up")
+            raise InvalidArgumentError(f"{self!r} and {other!r:.80} look at other things, so they cannot be added up")
         return other
 
     def __repr__(self) -> str:
@@ -105,7 +105,7 @@ class SingleFieldIndexer(_FieldIndexer):
         index_field: Name of the field.
 
     Raises:
-        RequestError: One of them is no name.
+        InvalidArgumentError: One of them is no name.
 
     Example:
         >>> indexer = SingleFieldIndexer("by_label", "label")
@@ -188,7 +188,7 @@ class FieldNotNullIndexer(_FieldIndexer):
         index_field: Name of the field.
 
     Raises:
-        RequestError: One of them is no name.
+        InvalidArgumentError: One of them is no name.
 
     Example:
         >>> indexer = FieldNotNullIndexer("has_title", "title")
@@ -276,14 +276,16 @@ class RowGroupIndex:
         """Numbers of the row groups that hold a value, a new set; none for a value that was not found.
 
         Raises:
-            RequestError: Such a value cannot be looked up.
+            InvalidArgumentError: Such a value cannot be looked up.
         """
         if self.values is None:
             return {group for groups in self.row_groups for group in groups}
         try:
             place = self._places.get(equality_key(value_key))
         except TypeError as problem:
-            raise RequestError(f"the index {self.index_name!r} cannot look up {value_key!r:.80}: {problem}") from None
+            raise InvalidArgumentError(
+                f"the index {self.index_name!r} cannot look up {value_key!r:.80}: {problem}"
+            ) from None
         return set() if place is None else set(self.row_groups[place])
 
     def __repr__(self) -> str:

@@ -27,7 +27,7 @@ def get_row_group_indexes(dataset: Dataset) -> dict[str, RowGroupIndex]:
         dataset: From `petastore.open_dataset`, or `reader.dataset`.
 
     Raises:
-        RequestError: The dataset is a list of files.
+        InvalidArgumentError: The dataset is a list of files.
         DatasetChangedError: One of them was built from other files.
         MetadataError: One of them is damaged, or newer than this release reads.
         StorageError: The storage refused.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.once import once
 
 __all__ = ["DataFile", "Inventory"]
@@ -79,13 +79,15 @@ class Inventory:
         for name, dtype in _ARRAYS.items():
             array = np.array(getattr(self, name), dtype=dtype)
             if array.shape != (groups,):
-                raise RequestError(f"Inventory.{name} has shape {array.shape}, but there are {groups:,} row groups")
+                raise InvalidArgumentError(
+                    f"Inventory.{name} has shape {array.shape}, but there are {groups:,} row groups"
+                )
             if groups and array.min() < 0:
-                raise RequestError(f"Inventory.{name} holds {array.min()}; it counts from 0")
+                raise InvalidArgumentError(f"Inventory.{name} holds {array.min()}; it counts from 0")
             array.flags.writeable = False
             object.__setattr__(self, name, array)
         if groups and (self.file[-1] >= len(self.files) or (np.diff(self.file) < 0).any()):
-            raise RequestError("Inventory.file must ascend and stay below the number of files")
+            raise InvalidArgumentError("Inventory.file must ascend and stay below the number of files")
 
     @classmethod
     def of_rows(cls, rows: ArrayLike, *, bytes_per_row: int = 8) -> Inventory:

@@ -20,7 +20,7 @@ _Given = TypeVar("_Given")
 _BATCHES = (
     "a reader gives rows, or row groups, and batches are cut by who takes them: "
     "petastore.adapters.torch.DataLoader(reader, batch_size=…), petastore.adapters.tensorflow.make_tf_dataset(reader, "
-    "batch_size=…), or reader.batches(batch_size)"
+    "batch_size=…), or reader.iter_batches(batch_size)"
 )
 _ORDER = (
     "row groups are shuffled unless shuffle_row_groups=False; shuffle_rows=True shuffles their rows, seed=… says how"
@@ -32,8 +32,8 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "batch_size": _BATCHES,
     "collate_fn": _BATCHES,
     "shuffle": _ORDER,
-    "shuffle_buffer_size": f"{_ORDER}; shuffle_memory=… is how far they are mixed",
-    "buffer_size": f"{_ORDER}; shuffle_memory=… is how far they are mixed",
+    "shuffle_buffer_size": f"{_ORDER}; shuffle_buffer_bytes=… is how far they are mixed",
+    "buffer_size": f"{_ORDER}; shuffle_buffer_bytes=… is how far they are mixed",
     "num_workers": _WORKERS,
     "workers": _WORKERS,
     "rank": _RANK,
@@ -41,7 +41,7 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "world_size": _RANKS,
     "num_replicas": _RANKS,
     "num_shards": _RANKS,
-    "drop_last": "tail='drop' leaves out the last rows that fill no batch on every rank; tail='even' shares them",
+    "drop_last": "last_batch='drop' leaves out the last rows that fill no batch on every rank; last_batch='even' shares them",
     "columns": "schema_fields=[…] names what is read",
     "fields": "schema_fields=[…] names what is read",
     "transform": "transform_spec=petastore.TransformSpec(…) changes what is read",

@@ -12,7 +12,7 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 __all__ = ["IntersectIndexSelector", "RowGroupSelectorBase", "SingleIndexSelector", "UnionIndexSelector"]
 
@@ -41,7 +41,7 @@ class SingleIndexSelector(RowGroupSelectorBase):
         values_list: The values; for an index of where a field has a value, any one.
 
     Raises:
-        RequestError: The name is none, or the values are no list.
+        InvalidArgumentError: The name is none, or the values are no list.
 
     Example:
         >>> from petastore.indexers import RowGroupIndex
@@ -52,9 +52,9 @@ class SingleIndexSelector(RowGroupSelectorBase):
 
     def __init__(self, index_name: str, values_list: Iterable[Any]) -> None:
         if not isinstance(index_name, str) or not index_name:
-            raise RequestError(f"SingleIndexSelector takes the name of an index, not {index_name!r:.80}")
+            raise InvalidArgumentError(f"SingleIndexSelector takes the name of an index, not {index_name!r:.80}")
         if isinstance(values_list, (str, bytes)) or not isinstance(values_list, Iterable):
-            raise RequestError(f"SingleIndexSelector takes a list of values, not {values_list!r:.80}")
+            raise InvalidArgumentError(f"SingleIndexSelector takes a list of values, not {values_list!r:.80}")
         self._name, self._values = index_name, list(values_list)
 
     def get_index_names(self) -> list[str]:
@@ -73,7 +73,7 @@ class _JoinedSelector(RowGroupSelectorBase):
     def __init__(self, single_index_selectors: Iterable[RowGroupSelectorBase]) -> None:
         parts = list(single_index_selectors) if isinstance(single_index_selectors, Iterable) else []
         if not parts or not all(callable(getattr(part, "select_row_groups", None)) for part in parts):
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"{type(self).__name__} takes a list of at least one selector, not {single_index_selectors!r:.80}"
             )
         self._parts = parts
@@ -90,7 +90,7 @@ class IntersectIndexSelector(_JoinedSelector):
         single_index_selectors: The selectors, at least one; they may be joined ones.
 
     Raises:
-        RequestError: They are no list of selectors.
+        InvalidArgumentError: They are no list of selectors.
 
     Example:
         >>> from petastore.indexers import RowGroupIndex
@@ -112,7 +112,7 @@ class UnionIndexSelector(_JoinedSelector):
         single_index_selectors: The selectors, at least one; they may be joined ones.
 
     Raises:
-        RequestError: They are no list of selectors.
+        InvalidArgumentError: They are no list of selectors.
 
     Example:
         >>> from petastore.indexers import RowGroupIndex

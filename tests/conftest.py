@@ -50,7 +50,7 @@ def repository() -> Path:
 def fonts() -> None:
     """Matplotlib keeps the font files open that it has once drawn with; no test is to be blamed for that."""
     order = Order(seed=0, shuffle_row_groups=True, shuffle_rows=True, lanes=1, block_rows=1)
-    Plan(Inventory.of_rows([1]), ReadRequest(("id",), order)).picture(1).savefig(io.BytesIO())
+    Plan(Inventory.of_rows([1]), ReadRequest(("id",), order)).plot(1).savefig(io.BytesIO())
 
 
 @pytest.fixture(scope="session")

@@ -165,7 +165,7 @@ def random_access(given: dict[str, Any]) -> None:
 
 def selected(given: dict[str, Any], **what: Any) -> None:
     dataset = petastore.open_dataset("ours", **given)
-    petastore.select_rows(dataset, selection_cache=False, **what)
+    petastore.select_rows(dataset, filter_cache=False, **what)
 
 
 NGRAM = petastore.NGram({0: ["id"], 1: ["id", "x"]}, delta_threshold=10, timestamp_field="id")
@@ -187,10 +187,10 @@ CALLS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "make_batch_reader, thread": lambda given: read(petastore.make_batch_reader("plain", **POOLS["thread"], **given)),
     "make_reader of an NGram": lambda given: read(petastore.make_reader("ours", NGRAM, **POOLS["dummy"], **given)),
     "make_reader with filters": lambda given: read(
-        petastore.make_reader("ours", filters=petastore.col("id") > 25, selection_cache=False, **given)
+        petastore.make_reader("ours", filters=petastore.col("id") > 25, filter_cache=False, **given)
     ),
     "make_reader with a predicate": lambda given: read(
-        petastore.make_reader("ours", predicate=lambda row: row["id"] % 2 == 0, selection_cache=False, **given)
+        petastore.make_reader("ours", predicate=lambda row: row["id"] % 2 == 0, filter_cache=False, **given)
     ),
     "make_reader with a selector": lambda given: read(
         petastore.make_reader("ours", rowgroup_selector=SingleIndexSelector("by_id", [3]), **given)

@@ -30,7 +30,7 @@ def drawn(figure: Any) -> tuple[Any, bytes]:
 
 
 def test_each_row_group_of_each_batch_is_a_line_in_the_colour_of_its_rank() -> None:
-    feeds, figure = plan(12, 2).feeds(4), plan(12, 2).picture(4)
+    feeds, figure = plan(12, 2).feeds(4), plan(12, 2).plot(4)
     axes, png = drawn(figure)
     (lines,) = axes.collections
     middles = np.array([line.mean(axis=0) for line in lines.get_segments()])
@@ -42,32 +42,32 @@ def test_each_row_group_of_each_batch_is_a_line_in_the_colour_of_its_rank() -> N
 
 
 def test_a_sampled_epoch_says_so_in_the_title() -> None:
-    axes, _ = drawn(plan(60, 1, rows=100).picture(3))
+    axes, _ = drawn(plan(60, 1, rows=100).plot(3))
     assert axes.get_title() == "Which row group feeds which batch: 200 of 2,000 batches, evenly spaced"
     assert axes.get_legend() is None
 
 
 def test_many_ranks_are_shades_with_a_scale() -> None:
-    figure = plan(48, 16).picture(2)
+    figure = plan(48, 16).plot(2)
     drawn(figure)
     assert [axes.get_ylabel() for axes in figure.axes] == ["row group, as stored", "rank"]
 
 
 @pytest.mark.parametrize("groups", [0, 1])
 def test_next_to_nothing_is_drawn_too(groups: int) -> None:
-    _, png = drawn(plan(groups, 1, rows=1).picture(4))
+    _, png = drawn(plan(groups, 1, rows=1).plot(4))
     assert png.startswith(b"\x89PNG")
 
 
 def test_another_epoch_is_another_picture() -> None:
-    first, second = (drawn(plan(12, 2).picture(4, epoch=epoch))[1] for epoch in (0, 1))
+    first, second = (drawn(plan(12, 2).plot(4, epoch=epoch))[1] for epoch in (0, 1))
     assert first != second
 
 
 def test_without_matplotlib_the_error_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'petastore\[plot\]'"):
-        plan(2, 1).picture(4)
+        plan(2, 1).plot(4)
 
 
 def test_explaining_loads_no_matplotlib() -> None:

@@ -199,7 +199,7 @@ def test_a_first_batch_needs_no_pandas(tmp_path: Path) -> None:
         "from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec\n"
         "from petastore.writers.local import write_dataset\n"
         "with make_reader(sys.argv[1], shuffle_rows=True) as reader:\n"
-        "    batch = next(reader.batches(4))\n"
+        "    batch = next(reader.iter_batches(4))\n"
         "assert 'pandas' not in sys.modules, 'pandas'\n"
         "print(sorted(batch))\n"
     )
@@ -251,7 +251,7 @@ import numpy, pyarrow.compute, pyarrow.fs, pyarrow.parquet
 before = set(sys.modules)
 from petastore import make_reader
 with make_reader(sys.argv[1], shuffle_rows=True, seed=1) as reader:
-    next(reader.batches(4))
+    next(reader.iter_batches(4))
     print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
@@ -279,7 +279,7 @@ NUMBERS = """
 import sys
 from petastore import make_reader
 with make_reader(sys.argv[1], shuffle_rows=True, seed=1) as reader:
-    next(reader.batches(4))
+    next(reader.iter_batches(4))
     print("pyarrow.compute" in sys.modules)
 """
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.inventory import DataFile, Inventory
 
 ONE = Inventory(
@@ -74,7 +74,7 @@ def test_it_does_not_share_memory_with_what_it_was_given() -> None:
     ],
 )
 def test_what_contradicts_itself_is_refused(changed: dict[str, Any], why: str) -> None:
-    with pytest.raises(RequestError, match=why):
+    with pytest.raises(InvalidArgumentError, match=why):
         dataclasses.replace(ONE, **changed)
 
 

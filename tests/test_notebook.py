@@ -68,7 +68,7 @@ def test_a_plan_is_a_table_of_what_was_asked() -> None:
     assert shown.tags == {"table", "caption", "tr", "td"}
     assert shown.cells == [
         "Plan", "rows", "1,001 of 1,501", "row groups", "2 of 3", "columns", "id, <b>", "shard", "1 of 2",
-        "epochs", "endless", "tail", "even", "seed", "7", "shuffle row groups", "True", "shuffle rows", "False",
+        "epochs", "endless", "last_batch", "even", "seed", "7", "shuffle row groups", "True", "shuffle rows", "False",
         "lanes", "2", "block rows", "1", "reshuffle", "epoch",
     ]  # fmt: skip
 

@@ -232,7 +232,7 @@ def test_what_has_the_name_of_a_readers_parameter_is_the_same_there(function: Ca
     for name in both:
         assert here[name].annotation == readers[name].annotation, name
         # A plan is a value, and says itself what its last batch is.
-        assert here[name].default == readers[name].default or (function is Dataset.plan and name == "tail"), name
+        assert here[name].default == readers[name].default or (function is Dataset.plan and name == "last_batch"), name
 
 
 @pytest.mark.parametrize("value", [OrderAsk, RowsAsk, DatasetAsk, CacheAsk, Retired])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.indexers import RowGroupIndex
 from petastore.selectors import (
     IntersectIndexSelector,
@@ -74,5 +74,5 @@ def test_joined_selectors_need_all_indexes_of_their_parts() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(make: Any) -> None:
-    with pytest.raises(RequestError, match="Selector takes"):
+    with pytest.raises(InvalidArgumentError, match="Selector takes"):
         make()

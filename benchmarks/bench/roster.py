@@ -78,8 +78,8 @@ CONTENDERS: Final = (
         settings="make_reader(shuffle_rows=True, workers_count=2), torch DataLoader",
     ),
     Contender(
-        "petastore, 64 MB", OURS, "petastore_torch", "petastore", options={"shuffle_memory": 64 * 2**20},
-        settings="the same with shuffle_memory of 64 MB instead of 256, which mixes less",
+        "petastore, 64 MB", OURS, "petastore_torch", "petastore", options={"shuffle_buffer_bytes": 64 * 2**20},
+        settings="the same with shuffle_buffer_bytes of 64 MB instead of 256, which mixes less",
     ),
     Contender(
         "petastore, unshuffled", OURS, "petastore_torch", "petastore", options={"shuffled": False},

@@ -20,7 +20,7 @@ url, out = sys.argv[1], Path(sys.argv[2])
 said = {"without": [name for name in ("RANK", "HOROVOD_RANK", "SLURM_PROCID") if name in os.environ]}
 with petastore.make_reader(url, cur_shard="auto", shuffle_rows=True, seed=5) as reader:
     said["steps"] = reader.steps_per_epoch(4)
-    said["ids"] = [number for batch in reader.batches(4) for number in batch["id"].tolist()]
+    said["ids"] = [number for batch in reader.iter_batches(4) for number in batch["id"].tolist()]
 from mpi4py import MPI
 
 said["mpi"] = [MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size]

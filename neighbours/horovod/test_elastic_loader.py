@@ -14,7 +14,7 @@ from neighbours.conftest import Run
 from petastore import make_reader
 from petastore.adapters.horovod import ElasticDataLoader
 from petastore.adapters.torch import DataLoader
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 ROWS = [7, 3]
 ALL = list(range(10))
@@ -95,7 +95,7 @@ def test_a_state_handles_another_loader_that_takes_the_place_of_one(loader: Elas
 def test_a_plain_reader_or_loader_in_a_state_says_what_belongs_there(numbered: Callable[..., str]) -> None:
     with make_reader(numbered(ROWS), cur_shard=0, shard_count=1) as reader:
         for plain in (reader, DataLoader(reader, batch_size=4)):
-            with pytest.raises(RequestError, match=r"petastore\.adapters\.horovod\.ElasticDataLoader"):
+            with pytest.raises(InvalidArgumentError, match=r"petastore\.adapters\.horovod\.ElasticDataLoader"):
                 hvd.elastic.TorchState(reader=plain).sync()
 
 
@@ -107,7 +107,7 @@ from petastore.adapters.horovod import ElasticDataLoader
 
 hvd.init()
 with make_reader(sys.argv[1], cur_shard=0, shard_count=1) as alone:
-    next(alone.batches(9))  # of ten rows
+    next(alone.iter_batches(9))  # of ten rows
     state = alone.state_dict()
 reader = make_reader(sys.argv[1], cur_shard=hvd.rank(), shard_count=hvd.size())
 with ElasticDataLoader(reader, batch_size=4) as loader, warnings.catch_warnings(record=True) as warned:

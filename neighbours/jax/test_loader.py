@@ -14,7 +14,7 @@ import pytest
 
 from petastore import Unischema, UnischemaField, make_reader, write_dataset
 from petastore.adapters.jax import DataLoader, jax_all_gather
-from petastore.errors import DecodeError, ReaderClosedError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError, ReaderClosedError
 
 ROWS = 101
 SCHEMA = Unischema(
@@ -118,7 +118,7 @@ def test_times_need_64_bits(tmp_path: Path) -> None:
     schema = Unischema("Times", [UnischemaField("at", np.dtype("datetime64[s]"))])
     write_dataset(str(tmp_path / "d"), schema, [{"at": np.datetime64("2020-01-01", "s")}])
     with make_reader(str(tmp_path / "d")) as reader:
-        with pytest.raises(RequestError, match=r"column 'at'.*jax_enable_x64"):
+        with pytest.raises(InvalidArgumentError, match=r"column 'at'.*jax_enable_x64"):
             DataLoader(reader, batch_size=1)
         with jax.enable_x64(True):
             (batch,) = DataLoader(reader, batch_size=1)
@@ -170,7 +170,7 @@ def test_loop_raises_when_a_state_is_loaded_in_it(url: str) -> None:
 
 
 def test_a_device_and_a_mesh_of_this_process_take_batches(url: str) -> None:
-    with make_reader(url, ["id"], tail="drop") as reader:
+    with make_reader(url, ["id"], last_batch="drop") as reader:
         for sharding in (jax.devices()[0], over_rows()):
             loader = DataLoader(reader, batch_size=20, sharding=sharding)
             assert [batch["id"].shape for batch in loader] == [(20,)] * len(loader)
@@ -179,9 +179,9 @@ def test_a_device_and_a_mesh_of_this_process_take_batches(url: str) -> None:
 
 def test_what_cannot_lie_on_devices_is_refused(url: str) -> None:
     with make_reader(url, ["id"]) as reader:
-        with pytest.raises(RequestError, match="NamedSharding"):
+        with pytest.raises(InvalidArgumentError, match="NamedSharding"):
             DataLoader(reader, batch_size=20, sharding="data")
-        with pytest.raises(RequestError, match="batch_size"):
+        with pytest.raises(InvalidArgumentError, match="batch_size"):
             DataLoader(reader, batch_size=0)
     with make_reader(url, ["id"], num_epochs=None) as reader, pytest.raises(TypeError, match="endless"):
         len(DataLoader(reader, batch_size=1))

@@ -15,7 +15,7 @@ from petastore import Batch, Unischema, UnischemaField, make_reader, write_datas
 
 def batches_of(url: str, size: int = 11, **asked: Any) -> list[Batch]:
     with make_reader(url, shuffle_row_groups=False, **asked) as reader:
-        return list(reader.batches(size))
+        return list(reader.iter_batches(size))
 
 
 def test_what_is_mapped_over_a_batch_has_the_names_of_its_columns(numbered: Callable[..., str]) -> None:
@@ -50,7 +50,7 @@ def test_a_step_takes_a_batch_as_it_takes_a_dict_and_is_compiled_once(numbered: 
         return weights - jax.grad(lambda w: ((batch["x"] @ w - batch["y"]) ** 2).mean())(weights)
 
     step = jax.jit(of_one_batch)
-    for batch in batches_of(numbered(), tail="drop"):
+    for batch in batches_of(numbered(), last_batch="drop"):
         taken = step(np.zeros(4, np.float32), batch)
     assert compiled == 1
     np.testing.assert_array_equal(taken, step(np.zeros(4, np.float32), batch.columns))

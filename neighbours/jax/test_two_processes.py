@@ -39,16 +39,18 @@ def told(url: str, mode: str, tmp_path: Path, *, devices: int = 1) -> list[Any]:
     return [json.loads(output.splitlines()[-1]) for output in printed]
 
 
-@pytest.mark.parametrize(("tail", "devices"), [("pad", 2), ("drop", 1), ("wrap", 1)])
-def test_every_row_is_trained_on_as_the_tail_says(url: str, tail: str, devices: int, tmp_path: Path) -> None:
-    first, second = told(url, tail, tmp_path, devices=devices)
+@pytest.mark.parametrize(("last_batch", "devices"), [("pad", 2), ("drop", 1), ("wrap", 1)])
+def test_every_row_is_trained_on_as_the_tail_says(url: str, last_batch: str, devices: int, tmp_path: Path) -> None:
+    first, second = told(url, last_batch, tmp_path, devices=devices)
     assert first["sums"] == second["sums"]  # both computed over the same global arrays
-    assert (first["rows"], first["steps"]) == (second["rows"], second["steps"]) == (16, 12 if tail == "drop" else 14)
+    assert (
+        (first["rows"], first["steps"]) == (second["rows"], second["steps"]) == (16, 12 if last_batch == "drop" else 14)
+    )
     counts = collections.Counter(first["trained"] + second["trained"])
-    if tail == "pad":
+    if last_batch == "pad":
         assert counts == dict.fromkeys(range(ROWS), 2)
         assert sum(first["sums"]) == 2 * sum(range(ROWS))
-    elif tail == "drop":
+    elif last_batch == "drop":
         assert sum(counts.values()) == 2 * 96
         assert max(counts.values()) == 2
     else:
@@ -59,7 +61,7 @@ def test_every_row_is_trained_on_as_the_tail_says(url: str, tail: str, devices: 
 @pytest.mark.parametrize(
     ("mode", "says"),
     [
-        ("even", r"tail='drop'.*tail='pad'.*tail='wrap'"),
+        ("even", r"last_batch='drop'.*last_batch='pad'.*last_batch='wrap'"),
         (
             "forgotten",
             r"cur_shard={number}, shard_count=2\), which are jax.process_index\(\) and jax.process_count\(\)",

@@ -28,12 +28,19 @@ def main() -> None:
     else:
         mesh = jax.sharding.Mesh(devices, ("data",))
     over_rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
-    tail: Any = mode if mode in ("even", "drop", "pad", "wrap") else "drop"
+    last_batch: Any = mode if mode in ("even", "drop", "pad", "wrap") else "drop"
     shard = {"swapped": (1 - number, 2), "forgotten": (None, None), "replicated": (None, None)}.get(mode, (number, 2))
 
     total = jax.jit(lambda ids, valid: (ids * valid).sum())
     with make_reader(
-        url, ["id"], cur_shard=shard[0], shard_count=shard[1], shuffle_rows=True, seed=7, num_epochs=2, tail=tail
+        url,
+        ["id"],
+        cur_shard=shard[0],
+        shard_count=shard[1],
+        shuffle_rows=True,
+        seed=7,
+        num_epochs=2,
+        last_batch=last_batch,
     ) as reader:
         try:
             if mode not in ("forgotten", "replicated"):
@@ -48,7 +55,9 @@ def main() -> None:
             sums.append(int(total(batch["id"], valid)))
             here = np.concatenate([np.asarray(part.data) for part in batch["id"].addressable_shards])
             marks = (
-                [np.asarray(part.data) for part in valid.addressable_shards] if tail == "pad" else [np.ones(8, bool)]
+                [np.asarray(part.data) for part in valid.addressable_shards]
+                if last_batch == "pad"
+                else [np.ones(8, bool)]
             )
             trained += here[np.concatenate(marks)].tolist() if mode != "replicated" else here[:8].tolist()
             rows = len(batch["id"])

@@ -47,7 +47,7 @@ def test_every_row_is_trained_on_once(url: str, mode: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("mode", "says"),
     [
-        ("even", r"tail='drop'.*tail='pad'.*tail='wrap'"),
+        ("even", r"last_batch='drop'.*last_batch='pad'.*last_batch='wrap'"),
         ("parts auto", f"shard again.*{RIGHT_PART}"),
         ("parts tf auto", f"shard again.*{RIGHT_PART}"),
         ("whole", f"twice.*{RIGHT_PART}"),

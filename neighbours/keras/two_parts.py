@@ -10,7 +10,7 @@ import keras
 
 from petastore import make_reader
 from petastore.adapters.keras import PyDataset
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 
 class Began(keras.callbacks.Callback):  # type: ignore[misc]
@@ -30,7 +30,7 @@ def main() -> None:
     distribution = keras.distribution.DataParallel(auto_shard_dataset=mode.endswith("auto"))
     if mode != "lost auto":  # there, Keras is told later, and nobody can know
         keras.distribution.set_distribution(distribution)
-    tail: Any = mode if mode in ("even", "drop", "pad", "wrap") else "pad"
+    last_batch: Any = mode if mode in ("even", "drop", "pad", "wrap") else "pad"
     parts = {} if mode.startswith("whole") else {"cur_shard": distribution.data_shard_id, "shard_count": 2}
     asked: list[int] = []
 
@@ -39,7 +39,7 @@ def main() -> None:
         x = batch["id"].astype("float32")[:, None] / 100
         return x, 3 * x
 
-    with make_reader(url, seed=3, shuffle_rows=True, tail=tail, **parts) as reader:
+    with make_reader(url, seed=3, shuffle_rows=True, last_batch=last_batch, **parts) as reader:
         try:
             if "tf" in mode or mode == "lost auto":
                 print(json.dumps(_of_tf_data(reader, distribution, mode)))
@@ -48,7 +48,7 @@ def main() -> None:
             model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
             model.compile("sgd", "mse")
             model.fit(dataset, epochs=1, shuffle=False, verbose=0, callbacks=[Began(asked)])
-        except RequestError as problem:
+        except InvalidArgumentError as problem:
             print(json.dumps(str(problem)))
             return
     print(json.dumps({"trained": asked, "weights": [weight.numpy().ravel().tolist() for weight in model.weights]}))

@@ -12,7 +12,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from neighbours.conftest import UNEVEN
 from petastore import make_reader
 from petastore.adapters.torch import DataLoader, ReaderDataset
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 pytestmark = [
     # More workers than CPUs are slow and right all the same.
@@ -79,13 +79,13 @@ def test_with_other_workers_it_says_that_there_must_be_as_many(numbered: Callabl
     next(iter(stopped))
     resumed = loader(url, 0)
     resumed.load_state_dict(stopped.state_dict())
-    with pytest.raises((AssertionError, RequestError)):
+    with pytest.raises((AssertionError, InvalidArgumentError)):
         lists(resumed)
 
 
 def test_rows_of_a_sharded_loader_are_not_taken_in_its_place(numbered: Callable[..., str]) -> None:
     with make_reader(numbered(), cur_shard=0, shard_count=2) as reader:
-        with pytest.raises(RequestError, match="Iterate the loader itself"):
+        with pytest.raises(InvalidArgumentError, match="Iterate the loader itself"):
             list(StatefulDataLoader(DataLoader(reader, 16).dataset, batch_size=16))
-        with pytest.raises(RequestError, match=r"none by number. For torch write"):
+        with pytest.raises(InvalidArgumentError, match=r"none by number. For torch write"):
             list(StatefulDataLoader(reader, batch_size=16))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Shard, Tail
 
 __all__ = ["refuse_unequal_batches"]
@@ -19,22 +19,23 @@ def refuse_unequal_batches(reader: Any, batch_size: int, *, parts: int) -> None:
         parts: Into how many parts each batch is divided; 1 where that does not matter, except between ranks.
 
     Raises:
-        RequestError: They are not, by `tail`, or `batch_size` has no such parts; the message names the tails that fit.
+        InvalidArgumentError: They are not, by `last_batch`, or `batch_size` has no such parts; the message names the
+            tails that fit.
     """
     if batch_size % parts:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"batches of {batch_size:,} rows have no {parts:,} equal parts, one for each device of this process; give "
             f"a batch_size that is a multiple of {parts:,}"
         )
-    if reader.plan.request.tail is not Tail.EVEN or reader.shard.count * parts == 1:
+    if reader.plan.request.last_batch is not Tail.EVEN or reader.shard.count * parts == 1:
         return
     full, plan = batch_size * reader.steps_per_epoch(batch_size), reader.plan
     ranks = range(reader.shard.count)
     if all(plan.for_shard(Shard(rank, len(ranks))).rows_per_epoch(batch_size) == full for rank in ranks):
         return
-    raise RequestError(
-        "tail='even' has each rank take its share of what is left for the last batch of an epoch, and shares differ, "
-        "but arrays over many devices have equal parts; ask make_reader for tail='drop', which leaves the rest out, "
-        "tail='pad', which fills it up with repeats that the column 'valid' marks, or tail='wrap', which fills it up "
+    raise InvalidArgumentError(
+        "last_batch='even' has each rank take its share of what is left for the last batch of an epoch, and shares differ, "
+        "but arrays over many devices have equal parts; ask make_reader for last_batch='drop', which leaves the rest out, "
+        "last_batch='pad', which fills it up with repeats that the column 'valid' marks, or last_batch='wrap', which fills it up "
         "with rows of the epoch's beginning"
     )

@@ -37,7 +37,7 @@ class HostArrays:
         nulls: What stands where a value is missing.
 
     Raises:
-        RequestError: `ragged` or `nulls` cannot be.
+        InvalidArgumentError: `ragged` or `nulls` cannot be.
 
     Example:
         >>> import petastore, tempfile
@@ -46,7 +46,7 @@ class HostArrays:
         >>> _ = petastore.write_dataset(url, schema, [{"words": np.arange(n, dtype="int32")} for n in (2, 1)])
         >>> with petastore.make_reader(url, shuffle_row_groups=False) as reader:
         ...     made = HostArrays(reader, ragged="padded")
-        ...     [made(batch) for batch in reader.batches(2)]
+        ...     [made(batch) for batch in reader.iter_batches(2)]
         [{'words': array([[0, 1], [0, 0]], dtype=int32), 'words_lengths': array([2, 1])}]
     """
 
@@ -71,7 +71,7 @@ class HostArrays:
         """
         made: dict[str, NDArray[Any]] = {}
         for name, column in batch.columns.items():
-            convert = self._conversions.get(name)  # `valid` of tail="pad" is no field of the reader
+            convert = self._conversions.get(name)  # `valid` of last_batch="pad" is no field of the reader
             made |= {name: column} if convert is None else convert(column)
         return made
 

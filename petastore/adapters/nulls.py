@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from petastore.adapters.columns import missing_rows
 from petastore.adapters.ragged import holds
 from petastore.decoding.decoded import Decoded
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.schema.field import UnischemaField
 
 __all__ = ["Fill", "NullColumn", "NullWord", "Nulls", "nulls_of", "nulls_of_reader"]
@@ -123,7 +123,8 @@ def nulls_of(nulls: Nulls, fields: Iterable[UnischemaField], *, are_windows: boo
         are_windows: Whether rows are windows.
 
     Raises:
-        RequestError: There is no such column, a value that it does not hold, or a column that has the name of a mask.
+        InvalidArgumentError: There is no such column, a value that it does not hold, or a column that has the name of a
+            mask.
 
     Example:
         >>> fields = [UnischemaField("id", "int32"), UnischemaField("age", "int64", nullable=True)]
@@ -131,14 +132,15 @@ def nulls_of(nulls: Nulls, fields: Iterable[UnischemaField], *, are_windows: boo
         'age_valid'
         >>> nulls_of({"age": "old"}, fields)
         Traceback (most recent call last):
-        petastore.errors.RequestError: nulls= puts 'old' in the place of missing values of 'age', which is no int64; say
+        petastore.errors.InvalidArgumentError: nulls= puts 'old' in the place of missing values of 'age', which is no
+        int64; say
             nulls={'age': …} with a value that is, "mask" or "error"
     """
     by_name = {field.name: field for field in fields}
     if isinstance(nulls, Mapping):
         unknown = [name for name in nulls if name not in by_name]
         if unknown:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"nulls= names the column {unknown[0]!r}, which there is not; there are "
                 f"{', '.join(map(repr, by_name)) or 'none'}"
             )
@@ -163,14 +165,14 @@ def _null_column(
     if not _is_word(policy, "mask"):
         value = _value(inner, policy.value if isinstance(policy, Fill) else policy)
         if isinstance(policy, str):
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"nulls must be 'error', 'mask' or a value for {field.name!r}, got {policy!r}. Write Fill({policy!r}) "
                 "from petastore.adapters.nulls to put this text in the place of missing values"
             )
         return NullColumn(inner, value, None, are_windows)
     mask = f"{field.name}_valid"
     if mask in fields:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"nulls='mask' of {field.name!r} adds a column {mask!r}, but there is one already; leave it out with "
             "schema_fields, or rename it in a transform_spec"
         )
@@ -221,9 +223,9 @@ def _text(field: UnischemaField, value: Any) -> Any:
     return value
 
 
-def _no_such(field: UnischemaField, value: Any) -> RequestError:
+def _no_such(field: UnischemaField, value: Any) -> InvalidArgumentError:
     what = f"{field.dtype_name}{list(field.shape) or ''}"
-    return RequestError(
+    return InvalidArgumentError(
         f"nulls= puts {value!r} in the place of missing values of {field.name!r}, which is no {what}; say "
         f'nulls={{{field.name!r}: …}} with a value that is, "mask" or "error"'
     )

@@ -12,7 +12,7 @@ import pyarrow.compute  # noqa: F401
 
 from petastore.adapters.received import Received
 from petastore.adapters.told_epochs import ToldEpochs, going_on
-from petastore.errors import ReaderClosedError, RequestError
+from petastore.errors import InvalidArgumentError, ReaderClosedError
 from petastore.forks import made_anew_in_children
 from petastore.plan.cursor import Cursor
 from petastore.plan.request import whole_number
@@ -60,7 +60,7 @@ class Passes:
         """The batches of a new pass; the pass begins with the first `next`.
 
         Raises:
-            RequestError: By `next`: a newer pass has taken the reader over.
+            InvalidArgumentError: By `next`: a newer pass has taken the reader over.
             ReaderClosedError: By `next`: a state was loaded, or an error was raised before.
         """
         return RaisesAfterErrors(self._batches(batch_size))
@@ -70,7 +70,7 @@ class Passes:
             self._newest += 1
             ours = self._newest
             self._begin_pass()
-            batches = iter(self._reader.batches(batch_size))
+            batches = iter(self._reader.iter_batches(batch_size))
         while True:
             with self._lock:
                 if ours != self._newest:
@@ -90,7 +90,7 @@ class Passes:
             begin: Begins to make something of a batch; what it returns finishes that.
 
         Raises:
-            RequestError: By `next`: a newer pass has taken the reader over.
+            InvalidArgumentError: By `next`: a newer pass has taken the reader over.
             ReaderClosedError: By `next`: a state was loaded, or an error was raised before.
         """
         return RaisesAfterErrors(self._made_ahead(batch_size, begin))
@@ -142,12 +142,12 @@ class Passes:
         """The next pass begins with this epoch, whatever came before; or goes on where a state was loaded.
 
         Raises:
-            RequestError: It is no number of an epoch; or a pass is several epochs, which whoever counts them takes for
-                one.
+            InvalidArgumentError: It is no number of an epoch; or a pass is several epochs, which whoever counts them
+                takes for one.
         """
         epoch = whole_number(epoch, name="epoch", least=0)
         if self._reader.num_epochs not in (1, None):
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"set_epoch({epoch}) cannot be: whoever calls it counts epochs, and takes the "
                 f"{self._reader.num_epochs} epochs that this reader gives in one for to be one; write "
                 "make_reader(…, num_epochs=1), and let the trainer go through them (max_epochs of Lightning)"
@@ -224,9 +224,9 @@ class _Begun:
     """Why nothing is."""
 
 
-def _taken_over() -> RequestError:
+def _taken_over() -> InvalidArgumentError:
     """The error of an iterator whose reader a newer pass has taken over."""
-    return RequestError(
+    return InvalidArgumentError(
         "this iterator has ended because the loader was iterated again, and a reader has one place at a time; finish "
         "one loop before the next, or make a reader for each"
     )

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.schema.field import UnischemaField
 
 __all__ = ["Form", "Padded", "RaggedWord", "forms_of", "holds", "lengths_field", "refuse_ragged_windows"]
@@ -45,11 +45,11 @@ def refuse_ragged_windows(reader: Any, forms: Iterable[str], *, instead: str) ->
         instead: What to do.
 
     Raises:
-        RequestError: It reads windows, and a column would have a form.
+        InvalidArgumentError: It reads windows, and a column would have a form.
     """
     names = list(forms)
     if names and getattr(reader, "ngram", None) is not None:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"column {names[0]!r} has a free shape, and each window has several rows of it: {instead}, or give it one "
             "shape in a transform_spec"
         )
@@ -79,8 +79,8 @@ def forms_of(
         known: Names of forms, the default first. `"padded"` comes out as `Padded(0)`.
 
     Raises:
-        RequestError: No such form or column, a column that has no free dimension or whose values are no numbers and no
-            times, a value that its dtype does not hold, or a column that has the name of the lengths.
+        InvalidArgumentError: No such form or column, a column that has no free dimension or whose values are no numbers
+            and no times, a value that its dtype does not hold, or a column that has the name of the lengths.
 
     Example:
         >>> fields = [UnischemaField("id", "int32"), UnischemaField("words", "int64", (None,))]
@@ -88,7 +88,8 @@ def forms_of(
         {'words': Padded(value=0)}
         >>> forms_of({"id": "padded"}, fields, known=("list", "padded"))
         Traceback (most recent call last):
-        petastore.errors.RequestError: ragged= names the column 'id', whose values all have the shape (); it is for
+        petastore.errors.InvalidArgumentError: ragged= names the column 'id', whose values all have the shape (); it is
+        for
             those of free shape: 'words'
     """
     by_name = {field.name: field for field in fields}
@@ -110,7 +111,7 @@ def _form(form: Form, known: Sequence[RaggedWord]) -> Form:
     if isinstance(form, Padded):
         return form
     if not isinstance(form, str) or form not in known:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"ragged={form!r} is no form of a column of free shape; forms are {', '.join(map(repr, known))} and "
             "Padded(value), for all columns or in a dict by column name"
         )
@@ -122,12 +123,12 @@ def _check_named(name: Any, fields: Mapping[str, UnischemaField], can: Mapping[s
         return
     those = ", ".join(map(repr, can)) or "none here"
     if name not in fields:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"ragged= names the column {name!r}, which there is not; it is for those of free shape: {those}"
         )
     field = fields[name]
     what = f"are {field.dtype_name}" if None in field.shape else f"all have the shape {field.shape}"
-    raise RequestError(
+    raise InvalidArgumentError(
         f"ragged= names the column {name!r}, whose values {what}; it is for those of free shape: {those}"
     )
 
@@ -135,12 +136,12 @@ def _check_named(name: Any, fields: Mapping[str, UnischemaField], can: Mapping[s
 def _check_padding(field: UnischemaField, form: Padded, fields: Mapping[str, UnischemaField]) -> None:
     lengths = lengths_field(field).name
     if lengths in fields:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"ragged='padded' of {field.name!r} adds a column {lengths!r}, but there is one already; leave it out with "
             "schema_fields, or rename it in a transform_spec"
         )
     if not holds(field.dtype, form.value):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"ragged= pads the column {field.name!r} with {form.value!r}, which is no {field.dtype_name}"
         )
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from petastore import forks
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.cursor import Cursor
 from petastore.readers.batch import Batch
 
@@ -81,7 +81,7 @@ class Received:
         """Where to go on after as many batches since the count began.
 
         Raises:
-            RequestError: There were not as many, or they were long ago.
+            InvalidArgumentError: There were not as many, or they were long ago.
         """
         return self._cursor_after(batches, 0)
 
@@ -89,7 +89,7 @@ class Received:
         """Where to go on after as many batches of the pass that began last.
 
         Raises:
-            RequestError: There were not as many, or they were long ago.
+            InvalidArgumentError: There were not as many, or they were long ago.
         """
         return self._cursor_after(batches, self._before)
 
@@ -99,7 +99,7 @@ class Received:
             if oldest <= before + batches <= newest:
                 return self._cursors[before + batches - newest - 1]
         known = f"{oldest - before:,} to {newest - before:,}" if newest > before else "none"
-        raise RequestError(
+        raise InvalidArgumentError(
             f"the state after {batches:,} batches was asked for, but of the pass under way these are known: {known}; "
             "ask with the number of batches that training has had since the pass began"
         )

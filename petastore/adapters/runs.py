@@ -44,7 +44,7 @@ def runs_of(batches: Iterable[Batch], *, most: int) -> Iterator[Run]:
     A run ends with the last row of its columns: nothing that is not needed for it is asked of `batches`.
 
     Args:
-        batches: From `Reader.batches`.
+        batches: From `Reader.iter_batches`.
         most: Batches of a run at most.
 
     Example:

@@ -21,7 +21,7 @@ from petastore.cache.entry_file import DamagedEntryError, Key, MappedEntry, dige
 from petastore.cache.ledger import Ledger
 from petastore.cache.location import cache_location, verified_limit
 from petastore.cache.metrics import CacheContents, CacheMetrics, Counts
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 __all__ = ["DiskCache", "has_cache"]
 
@@ -61,7 +61,7 @@ class DiskCache:
             share a limit: that which was asked for last. None takes it as it is, or else a quarter of the free disk.
 
     Raises:
-        RequestError: Location or limit cannot be.
+        InvalidArgumentError: Location or limit cannot be.
 
     Example:
         >>> import tempfile
@@ -269,7 +269,7 @@ class DiskCache:
             The announcement, to be closed when another takes its place, or the reader ends.
 
         Raises:
-            RequestError: A number has no key.
+            InvalidArgumentError: A number has no key.
 
         Example:
             >>> import tempfile
@@ -285,7 +285,7 @@ class DiskCache:
         """
         numbers = np.asarray(order, np.int64)
         if numbers.ndim != 1 or (len(numbers) and not -1 <= numbers.min() <= numbers.max() < len(keys)):
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"an order of {len(keys):,} keys has numbers from 0 to {len(keys) - 1:,} in one dimension, or -1"
             )
         if self._disk.ledger is None:
@@ -326,7 +326,7 @@ class DiskCache:
             Bytes that count less than before.
 
         Raises:
-            RequestError: Bytes or seconds are below 0.
+            InvalidArgumentError: Bytes or seconds are below 0.
             StorageError: There is no cache that can be used at this location.
 
         Example:
@@ -340,7 +340,7 @@ class DiskCache:
         """
         for name, asked in (("most_bytes", most_bytes), ("unused_s", unused_s)):
             if asked is not None and not asked >= 0:
-                raise RequestError(f"{name}={asked!r}, but it must be at least 0")
+                raise InvalidArgumentError(f"{name}={asked!r}, but it must be at least 0")
         freed = self._disk.asked_of_ledger(Ledger.rebuild)
         if most_bytes is None and unused_s is None:
             return freed
@@ -364,7 +364,7 @@ def has_cache(location: str | os.PathLike[str] | None = None) -> bool:
     """Whether there is a cache at a location; nothing is made there.
 
     Raises:
-        RequestError: It is no local directory.
+        InvalidArgumentError: It is no local directory.
     """
     return (cache_location(location) / FOLDER).is_dir()
 

@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 __all__ = ["LEAST_LIMIT", "cache_location", "limit_of_free_disk", "user_cache_directory", "verified_limit"]
 
@@ -39,7 +39,7 @@ def cache_location(asked: str | os.PathLike[str] | None) -> Path:
         asked: A local directory; None for the user's.
 
     Raises:
-        RequestError: It is neither.
+        InvalidArgumentError: It is neither.
 
     Example:
         >>> cache_location("/scratch")
@@ -48,7 +48,7 @@ def cache_location(asked: str | os.PathLike[str] | None) -> Path:
     if asked is None:
         return user_cache_directory()
     if not isinstance(asked, (str, os.PathLike)) or not os.fspath(asked) or "://" in os.fspath(asked):
-        raise RequestError(f"cache location {asked!r}: it is a local directory, or None for the user's own")
+        raise InvalidArgumentError(f"cache location {asked!r}: it is a local directory, or None for the user's own")
     return Path(asked)
 
 
@@ -56,10 +56,10 @@ def verified_limit(asked: int | None) -> int | None:
     """The limit that was asked for.
 
     Raises:
-        RequestError: It is no number of bytes, or too small for any cache.
+        InvalidArgumentError: It is no number of bytes, or too small for any cache.
     """
     if asked is not None and (isinstance(asked, bool) or not isinstance(asked, int) or asked < LEAST_LIMIT):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"cache limit {asked!r}: it is a number of bytes, {LEAST_LIMIT:,} at least, or None for a share of the disk"
         )
     return asked

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from petastore.cli.printable import printable
-from petastore.errors import PetastoreError, RequestError
+from petastore.errors import InvalidArgumentError, PetastoreError
 
 __all__ = ["Debug", "StorageOptions", "errors_in_one_line", "json_options", "settings_of"]
 
@@ -26,7 +26,7 @@ def json_options(text: str, *, option: str = "--storage-options") -> dict[str, A
     """The JSON object after an option.
 
     Raises:
-        RequestError: It is none.
+        InvalidArgumentError: It is none.
 
     Example:
         >>> json_options('{"anon": true}')
@@ -35,9 +35,9 @@ def json_options(text: str, *, option: str = "--storage-options") -> dict[str, A
     try:
         options = json.loads(text)
     except ValueError as problem:
-        raise RequestError(f"{option} takes a JSON object, but {text!r} is no JSON: {problem}") from None
+        raise InvalidArgumentError(f"{option} takes a JSON object, but {text!r} is no JSON: {problem}") from None
     if not isinstance(options, dict):
-        raise RequestError(f'{option} takes a JSON object such as {{"anon": true}}, but {text!r} was given')
+        raise InvalidArgumentError(f'{option} takes a JSON object such as {{"anon": true}}, but {text!r} was given')
     return options
 
 
@@ -45,7 +45,7 @@ def settings_of(pairs: Iterable[str]) -> dict[str, str]:
     """Keys and values of `key=value`.
 
     Raises:
-        RequestError: One has no `=`.
+        InvalidArgumentError: One has no `=`.
 
     Example:
         >>> settings_of(["spark.driver.memory=2g", "spark.x=a=b"])
@@ -55,7 +55,7 @@ def settings_of(pairs: Iterable[str]) -> dict[str, str]:
     for pair in pairs:
         key, found, value = pair.partition("=")
         if not found or not key:
-            raise RequestError(f"a setting is written as key=value, but {pair!r} was given")
+            raise InvalidArgumentError(f"a setting is written as key=value, but {pair!r} was given")
         settings[key] = value
     return settings
 

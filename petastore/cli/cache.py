@@ -17,7 +17,7 @@ from rich.text import Text
 
 from petastore.cli.arguments import Debug, StorageOptions, errors_in_one_line, json_options
 from petastore.cli.render import counted
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from petastore.cache.disk_cache import DiskCache
@@ -65,8 +65,8 @@ def warm(
     reshuffle: Annotated[
         str | None, typer.Option(metavar="static|epoch", help="Same reshuffle as the training reader; default: static.")
     ] = None,
-    shuffle_memory: Annotated[
-        int | None, typer.Option(metavar="BYTES", help="Same shuffle_memory as the training reader.")
+    shuffle_buffer_bytes: Annotated[
+        int | None, typer.Option(metavar="BYTES", help="Same shuffle_buffer_bytes as the training reader.")
     ] = None,
     lanes: Annotated[int | None, typer.Option(help="Same lanes as the training reader.")] = None,
     block_rows: Annotated[int | None, typer.Option(help="Same block_rows as the training reader.")] = None,
@@ -85,7 +85,7 @@ def warm(
     """Prefetch the data of a training run into the cache, in reading order."""
     with errors_in_one_line(debug=debug):
         from petastore.cli.warm import warm as warmed
-        from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
+        from petastore.plan.lanes import DEFAULT_SHUFFLE_BUFFER_BYTES
         from petastore.readers.asked import LOCAL_DISK_CACHE, CacheAsk, DatasetAsk
         from petastore.selecting.filter import select_rows
 
@@ -97,7 +97,7 @@ def warm(
             seed=seed,
             shuffle_row_groups=shuffle_row_groups,
             shuffle_rows=shuffle_rows,
-            shuffle_memory=DEFAULT_SHUFFLE_MEMORY if shuffle_memory is None else shuffle_memory,
+            shuffle_buffer_bytes=DEFAULT_SHUFFLE_BUFFER_BYTES if shuffle_buffer_bytes is None else shuffle_buffer_bytes,
             lanes=lanes,
             block_rows=block_rows,
             reshuffle=order,
@@ -144,7 +144,7 @@ def _cache_there(location: Path | None) -> DiskCache:
     from petastore.cache.location import cache_location
 
     if not has_cache(location):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"there is no cache at {cache_location(location)}; name the one that readers have as cache_location with "
             "--cache-dir"
         )
@@ -159,7 +159,7 @@ def _shard(text: str | None) -> Shard | None:
         return None
     index, found, count = text.partition("/")
     if not (found and index.isdecimal() and count.isdecimal()):
-        raise RequestError(f"--shard {text}: it is written as I/N, such as 0/8 for the first of eight ranks")
+        raise InvalidArgumentError(f"--shard {text}: it is written as I/N, such as 0/8 for the first of eight ranks")
     return Shard(int(index), int(count))
 
 
@@ -167,7 +167,7 @@ def _reshuffle(word: str | None) -> Reshuffle | None:
     """The word of `--reshuffle`."""
     if word in {None, "static", "epoch"}:
         return word  # type: ignore[return-value]
-    raise RequestError(f"--reshuffle {word}: it is static or epoch")
+    raise InvalidArgumentError(f"--reshuffle {word}: it is static or epoch")
 
 
 def _filters(text: str | None) -> Any:
@@ -177,7 +177,7 @@ def _filters(text: str | None) -> Any:
     try:
         asked = json.loads(text)
     except ValueError as problem:
-        raise RequestError(f"--filters takes JSON, but {text!r} is none: {problem}") from None
+        raise InvalidArgumentError(f"--filters takes JSON, but {text!r} is none: {problem}") from None
 
     def condition(one: Any) -> Any:
         if isinstance(one, list) and one and isinstance(one[0], str):

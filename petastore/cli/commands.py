@@ -82,7 +82,9 @@ def plan(
     ] = None,
     shuffle_rows: Annotated[bool, typer.Option("--shuffle-rows", help="Shuffle rows.")] = False,
     seed: Annotated[int | None, typer.Option("--seed", help="The seed of the order.")] = None,
-    tail: Annotated[str, typer.Option("--tail", help="even, drop, pad or wrap: the last batch of an epoch.")] = "even",
+    last_batch: Annotated[
+        str, typer.Option("--last-batch", help="even, drop, pad or wrap: the last batch of an epoch.")
+    ] = "even",
     as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON.")] = False,
     storage_options: StorageOptions = "{}",
     debug: Debug = False,
@@ -100,7 +102,7 @@ def plan(
             seed=seed,
             shuffle_rows=shuffle_rows,
             shard=Shard(rank, ranks),
-            tail=Tail.parse(tail),
+            last_batch=Tail.parse(last_batch),
         )
         explanation = planned.explain(batch_size, column_bytes=column_bytes(dataset, planned.request.columns))
         print(json.dumps(explanation.as_dict(), indent=2) if as_json else explanation)

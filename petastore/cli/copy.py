@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from petastore.cli.arguments import Debug, StorageOptions, errors_in_one_line, json_options, settings_of
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 __all__ = ["copy"]
 
@@ -90,7 +90,7 @@ def _session(master: str, settings: dict[str, str]) -> Any:
         return connect_session(master, **settings)
     if master.startswith("local"):
         return local_session("petastore copy", master, **settings)
-    raise RequestError(
+    raise InvalidArgumentError(
         f"--master {master}: this command starts Spark on this machine (local[cores]) or connects to a server "
         "(sc://host:port); with a session of another cluster call petastore.spark.copy_dataset"
     )

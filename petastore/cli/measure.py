@@ -15,7 +15,7 @@ from rich.text import Text
 
 from petastore.cli.arguments import Debug, StorageOptions, errors_in_one_line, json_options
 from petastore.cli.render import throughput_line, throughput_table
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from petastore.codecs import ImageDecode
@@ -95,7 +95,7 @@ def _decode_hints(options: dict[str, Any]) -> dict[str, ImageDecode]:
     try:
         return {name: ImageDecode(**hint) for name, hint in options.items()}
     except TypeError as problem:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"--decode must have the arguments of ImageDecode for each field, got {options!r} ({problem})"
         ) from None
 
@@ -109,7 +109,9 @@ def _transform_of(name: str) -> TransformSpec:
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as problem:
-        raise RequestError(f"--transform must name a function or a TransformSpec, got {name!r} ({problem})") from None
+        raise InvalidArgumentError(
+            f"--transform must name a function or a TransformSpec, got {name!r} ({problem})"
+        ) from None
     finally:
         sys.path.pop(0)
     return found if isinstance(found, TransformSpec) else TransformSpec(found)

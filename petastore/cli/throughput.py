@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from petastore.errors import NoDataAvailableError, RequestError
+from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from petastore.front import make_reader
 from petastore.plan.request import known_word, whole_number
 from petastore.readers.batch import Batch
@@ -171,7 +171,7 @@ def reader_throughput(
         The measure.
 
     Raises:
-        RequestError: An argument cannot be.
+        InvalidArgumentError: An argument cannot be.
         NoDataAvailableError: The dataset has no rows.
         DatasetNotFoundError: There is no dataset there.
 
@@ -186,7 +186,7 @@ def reader_throughput(
     """
     del profile_threads
     if str(read_method) != "python":
-        raise RequestError(
+        raise InvalidArgumentError(
             f"read_method={str(read_method)!r} is not measured; it is 'python', with batch_size= for what adapters read"
         )
     arguments: ReaderArguments = {**(reader_extra_args or {})}
@@ -296,7 +296,7 @@ def _rows(reader: Reader) -> _Read:
 
 def _batches(reader: Reader, batch_size: int) -> _Read:
     """Reads at least so many rows in batches; returns how many, and the last batch."""
-    batches = reader.batches(batch_size)
+    batches = reader.iter_batches(batch_size)
 
     def read(count: int) -> tuple[int, list[Any]]:
         done, batch = 0, None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from petastore.cache import DiskCache
@@ -52,7 +52,7 @@ def warm(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], None]) 
         progress: Called with the row groups that are done, and all of them.
 
     Raises:
-        RequestError: Nothing of the dataset is kept in a cache.
+        InvalidArgumentError: Nothing of the dataset is kept in a cache.
         DatasetChangedError: A file is not the one that the inventory describes.
         StorageError: It cannot be read, or there is no cache that can be used.
     """
@@ -63,7 +63,7 @@ def warm(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], None]) 
 
     cache = dataset.kept.cache
     if cache is None:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"nothing of {dataset.url} is kept in a cache: it is on the local disk already, or is not read by ranges"
         )
     columns = tuple(name for name in plan.request.columns if name not in dataset.partition_names)
@@ -73,7 +73,7 @@ def warm(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], None]) 
     before = cache.metrics
     pinned = files.pinned(dataset.location, dataset.kept)
     if pinned is None:
-        raise RequestError(f"{dataset.url} is not read by ranges, so nothing of it is kept in a cache")
+        raise InvalidArgumentError(f"{dataset.url} is not read by ranges, so nothing of it is kept in a cache")
 
     def fetch(group: int) -> None:
         file, ordinal = plan.inventory.place_of(group)

@@ -16,10 +16,10 @@ from petastore.codecs.images.image_hint import ImageDecode
 from petastore.codecs.images.image_hinted import hinted_field
 from petastore.codecs.registry import codec_of
 from petastore.dataset.stored_keys import StoredKey, held_against_directory
-from petastore.errors import RequestError, SchemaError
+from petastore.errors import InvalidArgumentError, SchemaError
 from petastore.inventory import DataFile, Inventory
 from petastore.once import once
-from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY, in_memory, shuffled_lanes
+from petastore.plan.lanes import DEFAULT_SHUFFLE_BUFFER_BYTES, in_memory, shuffled_lanes
 from petastore.plan.plan import Plan
 from petastore.plan.request import (
     SHARDED_DEFAULT_SEED,
@@ -115,7 +115,7 @@ class Dataset:
             columns: Names, regular expressions over whole names, or fields; None is all.
 
         Raises:
-            RequestError: Something that was asked for matches no field.
+            InvalidArgumentError: Something that was asked for matches no field.
             SchemaError: A column that was asked for cannot be read, and why.
         """
         wanted = columns if columns is None or isinstance(columns, (str, UnischemaField)) else list(columns)
@@ -160,13 +160,13 @@ class Dataset:
         seed: int | None = None,
         shuffle_row_groups: bool = True,
         shuffle_rows: bool = False,
-        shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
+        shuffle_buffer_bytes: int = DEFAULT_SHUFFLE_BUFFER_BYTES,
         lanes: int | None = None,
         block_rows: int | None = None,
         reshuffle: Reshuffle | None = None,
         shard: Shard | None = None,
         epochs: int | None = 1,
-        tail: TailWord | Tail = Tail.EVEN,
+        last_batch: TailWord | Tail = Tail.EVEN,
         selection: Selection | None = None,
     ) -> Plan:
         """What is to be read, by whom and in what order. Pure: touches no storage.
@@ -177,30 +177,31 @@ class Dataset:
                 sharded one it is `SHARDED_DEFAULT_SEED`, since ranks must agree without asking.
             shuffle_row_groups: Permute row groups, anew in each epoch.
             shuffle_rows: Permute rows, anew in each epoch.
-            shuffle_memory: Bytes of stored cells that all ranks together keep for `shuffle_rows`; more mixes better.
-            lanes: Row groups that are read side by side; None lets `shuffle_memory` choose, and is one a shard where
-                rows are not shuffled.
-            block_rows: Rows of a lane that are permuted together; None lets `shuffle_memory` choose.
+            shuffle_buffer_bytes: Bytes of stored cells that all ranks together keep for `shuffle_rows`; more mixes
+                better.
+            lanes: Row groups that are read side by side; None lets `shuffle_buffer_bytes` choose, and is one a shard
+                where rows are not shuffled.
+            block_rows: Rows of a lane that are permuted together; None lets `shuffle_buffer_bytes` choose.
             reshuffle: `"epoch"` permutes row groups anew in each epoch. `"static"` lets a rank keep its row groups,
                 most of them also when the number of ranks changes. None is `"static"` where column chunks are kept on
                 the local disk, else `"epoch"`.
             shard: Which part is wanted; None is all.
             epochs: How often; None is without end.
-            tail: What becomes of the last global batch: see `petastore.plan.Tail`.
+            last_batch: What becomes of the last global batch: see `petastore.plan.Tail`.
             selection: Which rows are wanted, from `petastore.select_rows`; None is all.
 
         Raises:
-            RequestError: Something that was asked for cannot be.
+            InvalidArgumentError: Something that was asked for cannot be.
             SchemaError: A column that was asked for cannot be read, and why.
         """
-        order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
-        return self.planned(PlanAsk(columns, order, shard or Shard(), epochs, Tail.parse(tail)), selection)
+        order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_buffer_bytes, lanes, block_rows, reshuffle)
+        return self.planned(PlanAsk(columns, order, shard or Shard(), epochs, Tail.parse(last_batch)), selection)
 
     def planned(self, ask: PlanAsk, selection: Selection | None = None) -> Plan:
         """`plan`, of what is asked as one value.
 
         Raises:
-            RequestError: Something that was asked for cannot be.
+            InvalidArgumentError: Something that was asked for cannot be.
             SchemaError: A column that was asked for cannot be read, and why.
         """
         fields, asked = self.fields_of(ask.columns), ask.order
@@ -208,7 +209,7 @@ class Dataset:
         if asked.shuffle_rows:
             lanes, block_rows = shuffled_lanes(
                 _selected(self.inventory, selection),
-                shuffle_memory=asked.shuffle_memory,
+                shuffle_buffer_bytes=asked.shuffle_buffer_bytes,
                 lanes=lanes,
                 block_rows=block_rows,
             )
@@ -223,7 +224,7 @@ class Dataset:
             dealt_to=ask.shard.count if reshuffle == "static" and asked.shuffle_row_groups else None,
         )
         columns = tuple(field.name for field in fields)
-        request = ReadRequest(columns, order, ask.shard, ask.epochs, ask.tail, asked.chosen)
+        request = ReadRequest(columns, order, ask.shard, ask.epochs, ask.last_batch, asked.chosen)
         return Plan(self.inventory, request, _fitting(selection, self.inventory))
 
     def head(self, n: int = 5, columns: Fields | None = None) -> list[Row]:
@@ -237,7 +238,7 @@ class Dataset:
             A list of named tuples.
 
         Raises:
-            RequestError: `n` is not a whole number, or `columns` matches no field.
+            InvalidArgumentError: `n` is not a whole number, or `columns` matches no field.
             DecodeError: A cell is not what its field declares.
             StorageError: A file cannot be read.
 
@@ -268,7 +269,7 @@ class Dataset:
 
         Raises:
             MissingExtraError: pandas is not installed.
-            RequestError: As `head`, as are DecodeError and StorageError.
+            InvalidArgumentError: As `head`, as are DecodeError and StorageError.
         """
         from petastore.decoding.frame import frame_of
 
@@ -283,7 +284,7 @@ class Dataset:
 
         Raises:
             SchemaError: Arrow has no type for a field, such as complex numbers.
-            RequestError: As `head`, as are DecodeError and StorageError.
+            InvalidArgumentError: As `head`, as are DecodeError and StorageError.
         """
         from petastore.codecs.arrow.decoded_to_arrow import decoded_to_arrow
 
@@ -303,7 +304,7 @@ class Dataset:
             decode: Field name to hint; None is none. A hint replaces one that the field had.
 
         Raises:
-            RequestError: No such field, or no hint that it can have.
+            InvalidArgumentError: No such field, or no hint that it can have.
 
         Example:
             >>> import tempfile
@@ -319,11 +320,11 @@ class Dataset:
         if decode is None:
             return self
         if not isinstance(decode, Mapping):
-            raise RequestError(f"decode= is a dict from field name to ImageDecode, not {decode!r:.200}")
+            raise InvalidArgumentError(f"decode= is a dict from field name to ImageDecode, not {decode!r:.200}")
         for name in decode:
             if name not in self.schema:
                 known = ", ".join(map(repr, self.schema.fields))
-                raise RequestError(f"decode= names the field {name!r}, but {self.url} has {known}")
+                raise InvalidArgumentError(f"decode= names the field {name!r}, but {self.url} has {known}")
         fields = [hinted_field(field, decode[field.name]) if field.name in decode else field for field in self.schema]
         return dataclasses.replace(self, schema=Unischema(self.schema.name, fields))
 
@@ -339,7 +340,7 @@ class Dataset:
             limit: Bytes that the cache may have there; None is what was asked last, or else a quarter of the free disk.
 
         Raises:
-            RequestError: Location or limit cannot be.
+            InvalidArgumentError: Location or limit cannot be.
 
         Warns:
             CacheBypassWarning: The location cannot be written: nothing is kept.
@@ -465,7 +466,9 @@ def _fitting(selection: Selection | None, inventory: Inventory) -> Selection | N
     if selection is not None and (
         len(selection.counts) != inventory.num_row_groups or (selection.counts > inventory.rows).any()
     ):
-        raise RequestError(f"{selection!r} does not fit {inventory!r}: select rows of this version of the dataset")
+        raise InvalidArgumentError(
+            f"{selection!r} does not fit {inventory!r}: select rows of this version of the dataset"
+        )
     return selection
 
 

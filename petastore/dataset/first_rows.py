@@ -51,7 +51,7 @@ def first_rows(dataset: _Dataset, fields: Sequence[UnischemaField], count: int) 
         missing.
 
     Raises:
-        RequestError: Values of a field are larger than readers take unless asked otherwise.
+        InvalidArgumentError: Values of a field are larger than readers take unless asked otherwise.
         DatasetChangedError: A file is not the one that the inventory describes.
         DecodeError: A cell is not what its field declares; column, file, row group and row are named.
         StorageError: A file cannot be read.

@@ -75,7 +75,7 @@ def open_dataset(
             schema names what Petastorm's own schemas do not, such as a codec of somebody's own.
         SchemaError: Files disagree with each other, or with the schema.
         DatasetChangedError: Files are not those that the inventory describes.
-        RequestError: The URL is none.
+        InvalidArgumentError: The URL is none.
 
     Example:
         >>> import tempfile, petastore
@@ -108,7 +108,7 @@ def located(
     """Where a dataset lies that is to be opened; all as for `open_dataset`.
 
     Raises:
-        RequestError: The URL is none, or something else that was asked for cannot be.
+        InvalidArgumentError: The URL is none, or something else that was asked for cannot be.
     """
     return open_location(
         url_or_urls,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.arrow.memory import flags_of
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError
 from petastore.schema.codec import Codec, MeasuringCodec
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
@@ -116,7 +116,7 @@ def refuse_large_fields(view: Unischema, most: int | None) -> None:
     """Refuse fields that declare larger values than there may be.
 
     Raises:
-        RequestError: Names the first one.
+        InvalidArgumentError: Names the first one.
     """
     for field in view:
         if most is None or field.decoded_bytes is None:
@@ -124,7 +124,7 @@ def refuse_large_fields(view: Unischema, most: int | None) -> None:
         # NumPy reckons with dimensions of 0 as if they were 1.
         size = math.prod(max(length or 0, 1) for length in field.shape) * field.dtype.itemsize
         if size > most:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"each value of the field {field.name!r}, {field.dtype_name} of shape {field.shape}, takes {size:,} "
                 f"bytes of memory, and max_cell_bytes={most:,}; leave the field out by schema_fields, or, if the data "
                 "is to be trusted, give a larger max_cell_bytes=, or None for no limit"

@@ -9,7 +9,7 @@ from typing import get_args
 from petastore.callers import frames_inside_petastore
 from petastore.distributed.current import current_shard, launched_as
 from petastore.distributed.engines import live_claims
-from petastore.errors import RequestError, UnshardedReaderWarning
+from petastore.errors import InvalidArgumentError, UnshardedReaderWarning
 from petastore.plan.request import Shard, ShardWord, known_word
 
 __all__ = ["asked_shard"]
@@ -25,7 +25,7 @@ def asked_shard(cur_shard: int | Shard | ShardWord | None, shard_count: int | No
         shard_count: Ranks; None unless `cur_shard` is a number.
 
     Raises:
-        RequestError: They cannot be so, or nobody can tell.
+        InvalidArgumentError: They cannot be so, or nobody can tell.
 
     Warns:
         UnshardedReaderWarning: Nothing was said on one of several ranks, at the line outside petastore.
@@ -45,7 +45,7 @@ def asked_shard(cur_shard: int | Shard | ShardWord | None, shard_count: int | No
         return shard
     known_word(cur_shard, ShardWord, name="cur_shard")
     if shard_count is not None:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"cur_shard={cur_shard!r} finds the number of ranks, too, but shard_count={shard_count!r} was given; leave "
             "it out"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Shard
 
 __all__ = ["Claim", "agreed"]
@@ -56,15 +56,15 @@ def agreed(claims: Sequence[Claim], around: Claim | None = None) -> Shard | None
             whose ranks do not know each other.
 
     Raises:
-        RequestError: Two of them disagree; both are named.
+        InvalidArgumentError: Two of them disagree; both are named.
 
     Example:
         >>> agreed([Claim(Shard(1, 2), "RANK with WORLD_SIZE"), Claim(Shard(1, 2), "torch.distributed")])
         Shard(index=1, count=2)
         >>> agreed([Claim(Shard(0, 1), "Horovod"), Claim(Shard(1, 2), "torch.distributed")])
         Traceback (most recent call last):
-        petastore.errors.RequestError: which rank is this process? Horovod says 0 of 1, but torch.distributed says 1
-        of 2; unset what is left over, or give the one that trains as a value, such as
+        petastore.errors.InvalidArgumentError: which rank is this process? Horovod says 0 of 1, but torch.distributed
+        says 1 of 2; unset what is left over, or give the one that trains as a value, such as
         cur_shard=petastore.distributed.from_torch(), or numbers as cur_shard=… and shard_count=…
     """
     if not claims:
@@ -74,7 +74,7 @@ def agreed(claims: Sequence[Claim], around: Claim | None = None) -> Shard | None
     if around is not None and first.shard.count == 1 < around.shard.count:
         others.append(around)
     if others:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"which rank is this process? {first}, but {others[0]}; unset what is left over, or give the one that "
             "trains as a value, such as cur_shard=petastore.distributed.from_torch(), or numbers as cur_shard=… and "
             "shard_count=…"

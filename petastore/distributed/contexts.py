@@ -7,7 +7,7 @@ from typing import Any
 
 from petastore.distributed.cluster import rank_in_cluster
 from petastore.distributed.engines import barrier_context
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Shard, whole_number
 
 __all__ = ["from_barrier", "from_input_context", "from_orca_config", "from_tfos"]
@@ -20,7 +20,7 @@ def from_input_context(context: Any) -> Shard:
         context: The `tf.distribute.InputContext` that TensorFlow gives to the function.
 
     Raises:
-        RequestError: It is something else.
+        InvalidArgumentError: It is something else.
 
     Example:
         >>> from types import SimpleNamespace
@@ -28,7 +28,9 @@ def from_input_context(context: Any) -> Shard:
         Shard(index=1, count=4)
     """
     if not hasattr(context, "input_pipeline_id") or not hasattr(context, "num_input_pipelines"):
-        raise RequestError(f"from_input_context takes a tf.distribute.InputContext, not a {type(context).__name__}")
+        raise InvalidArgumentError(
+            f"from_input_context takes a tf.distribute.InputContext, not a {type(context).__name__}"
+        )
     return Shard(context.input_pipeline_id, context.num_input_pipelines)
 
 
@@ -39,16 +41,16 @@ def from_barrier(context: Any = None) -> Shard:
         context: What `pyspark.BarrierTaskContext.get()` gives; None asks for it.
 
     Raises:
-        RequestError: This process runs no barrier task.
+        InvalidArgumentError: This process runs no barrier task.
     """
     context = barrier_context() if context is None else context
     if context is None:
-        raise RequestError(
+        raise InvalidArgumentError(
             "this process runs no barrier task of Spark; start the tasks with rdd.barrier().mapPartitions(…) or "
             "df.mapInArrow(…, barrier=True), and open the reader inside"
         )
     if not hasattr(context, "getTaskInfos"):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"from_barrier takes a BarrierTaskContext, not a {type(context).__name__}: tasks that are no barrier stage "
             "run one after the other, and do not know how many they are"
         )
@@ -64,7 +66,7 @@ def from_tfos(context: Any) -> Shard:
         context: The `ctx` that the function is given.
 
     Raises:
-        RequestError: It is a parameter server's, which has no reader.
+        InvalidArgumentError: It is a parameter server's, which has no reader.
 
     Example:
         >>> from types import SimpleNamespace
@@ -73,7 +75,7 @@ def from_tfos(context: Any) -> Shard:
         Shard(index=1, count=2)
     """
     if not hasattr(context, "job_name") or not hasattr(context, "cluster_spec"):
-        raise RequestError(f"from_tfos takes the ctx of TensorFlowOnSpark, not a {type(context).__name__}")
+        raise InvalidArgumentError(f"from_tfos takes the ctx of TensorFlowOnSpark, not a {type(context).__name__}")
     if not context.cluster_spec:  # TFParallel's independent workers have no cluster, and these numbers alone
         return Shard(context.worker_num, context.num_workers)
     return rank_in_cluster(context.cluster_spec, context.job_name, context.task_index, said_by="the TFoS ctx")
@@ -86,7 +88,7 @@ def from_orca_config(config: Mapping[str, Any]) -> Shard:
         config: What Orca gives to `data_creator(config, batch_size)`: with `rank`, and `size` or `num_shards`.
 
     Raises:
-        RequestError: It does not say the rank, as under Orca's torch backends.
+        InvalidArgumentError: It does not say the rank, as under Orca's torch backends.
 
     Example:
         >>> from_orca_config({"rank": 1, "size": 2, "lr": 0.1})
@@ -94,11 +96,11 @@ def from_orca_config(config: Mapping[str, Any]) -> Shard:
     """
     sizes = {name: config[name] for name in ("size", "num_shards") if name in config}
     if "rank" not in config or not sizes:
-        raise RequestError(
+        raise InvalidArgumentError(
             "this config of Orca does not say rank and size, as its TensorFlow backends do; under torch use "
             "petastore.distributed.from_torch()"
         )
     counts = {whole_number(size, name=f"config[{name!r}]", least=1) for name, size in sizes.items()}
     if len(counts) > 1:
-        raise RequestError(f"the config of Orca disagrees with itself: {sizes}")
+        raise InvalidArgumentError(f"the config of Orca disagrees with itself: {sizes}")
     return Shard(whole_number(config["rank"], name="config['rank']", least=0), counts.pop())

@@ -7,7 +7,7 @@ import os
 from petastore.distributed.claim import Claim, agreed
 from petastore.distributed.engines import live_claims
 from petastore.distributed.environment import launcher_claims, plain_claims, slurm_claim
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Shard
 
 __all__ = ["current_shard", "launched_as"]
@@ -24,7 +24,7 @@ def current_shard() -> Shard:
     Imports nothing, starts nothing, and talks to no other process.
 
     Raises:
-        RequestError: Nobody can tell; or two of them disagree, who are named.
+        InvalidArgumentError: Nobody can tell; or two of them disagree, who are named.
 
     Example:
         >>> from unittest import mock
@@ -37,7 +37,7 @@ def current_shard() -> Shard:
     around = None if "slurm" in overruled else slurm_claim(os.environ)
     shard = agreed([*live, *launcher_claims(os.environ, overruled)], around)
     if shard is None:
-        raise RequestError(
+        raise InvalidArgumentError(
             "nobody can tell which rank this process is: no Horovod, torch.distributed, JAX, Ray Train or barrier task "
             "of Spark is initialised here, and no launcher has set RANK and WORLD_SIZE or the like; initialise the "
             "engine before the reader, or give cur_shard=…, shard_count=… (0 and 1 for one process alone)"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from petastore.distributed.claim import Claim, agreed
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Shard
 
 if TYPE_CHECKING:
@@ -30,21 +30,21 @@ def from_horovod(process_set: Any = None) -> Shard:
         process_set: An `hvd.ProcessSet` of ranks that divide the rows among them; None is all ranks.
 
     Raises:
-        RequestError: Horovod is not imported or not initialised, or this rank is not in the set.
+        InvalidArgumentError: Horovod is not imported or not initialised, or this rank is not in the set.
     """
     shard = agreed(list(_horovod()))
     if shard is None:
-        raise RequestError(
+        raise InvalidArgumentError(
             "Horovod is not initialised; import horovod.torch as hvd (or horovod.tensorflow), then hvd.init()"
         )
     if process_set is None:
         return shard
     if process_set.process_set_id is None:
-        raise RequestError(
+        raise InvalidArgumentError(
             "Horovod does not know this process set; give it to hvd.init() or hvd.add_process_set() first"
         )
     if not process_set.included():
-        raise RequestError(
+        raise InvalidArgumentError(
             f"rank {shard.index} is not in the process set of ranks {list(process_set.ranks)}, so it reads "
             "none of its rows; open the reader on those ranks alone"
         )
@@ -69,20 +69,22 @@ def from_torch(
             as `("dp_replicate", "dp_shard")`. A mesh of one dimension needs none.
 
     Raises:
-        RequestError: There is no process group, this rank is not in it, or the mesh has no such dimension.
+        InvalidArgumentError: There is no process group, this rank is not in it, or the mesh has no such dimension.
     """
     distributed = _torch_distributed()
     if distributed is None:
-        raise RequestError("torch.distributed has no process group yet; call init_process_group first")
+        raise InvalidArgumentError("torch.distributed has no process group yet; call init_process_group first")
     if mesh is not None:
         if group is not None:
-            raise RequestError("group= and mesh= were both given; give the one whose ranks divide the rows")
+            raise InvalidArgumentError("group= and mesh= were both given; give the one whose ranks divide the rows")
         return _in_mesh(mesh, mesh_dim)
     if mesh_dim is not None:
-        raise RequestError(f"mesh_dim={mesh_dim!r} needs mesh=…, the device mesh that has it")
+        raise InvalidArgumentError(f"mesh_dim={mesh_dim!r} needs mesh=…, the device mesh that has it")
     rank = distributed.get_rank(group)
     if rank < 0:
-        raise RequestError("this rank is not in the process group, so it reads none of its rows; open no reader on it")
+        raise InvalidArgumentError(
+            "this rank is not in the process group, so it reads none of its rows; open no reader on it"
+        )
     return Shard(rank, distributed.get_world_size(group))
 
 
@@ -92,14 +94,16 @@ def from_jax() -> Shard:
     Before `jax.distributed.initialize` it asks `jax.process_index()`, which starts JAX's backend.
 
     Raises:
-        RequestError: JAX is not imported.
+        InvalidArgumentError: JAX is not imported.
     """
     claim = next(_jax(), None)
     if claim is not None:
         return claim.shard
     jax = sys.modules.get("jax")
     if jax is None:
-        raise RequestError("JAX is not imported; import jax, and call jax.distributed.initialize() where it is needed")
+        raise InvalidArgumentError(
+            "JAX is not imported; import jax, and call jax.distributed.initialize() where it is needed"
+        )
     return Shard(jax.process_index(), jax.process_count())
 
 
@@ -107,11 +111,11 @@ def from_ray() -> Shard:
     """The shard of this worker of Ray Train: for the function that a trainer runs.
 
     Raises:
-        RequestError: This process is no such worker.
+        InvalidArgumentError: This process is no such worker.
     """
     claim = next(_ray(), None)
     if claim is None:
-        raise RequestError(
+        raise InvalidArgumentError(
             "this is no worker of Ray Train; open the reader inside the function that is given to the trainer"
         )
     return claim.shard
@@ -191,7 +195,9 @@ def _barrier() -> Iterator[Claim]:
 def _in_mesh(mesh: DeviceMesh, mesh_dim: str | int | Sequence[str | int] | None) -> Shard:
     place = mesh.get_coordinate()
     if place is None:
-        raise RequestError("this rank is not in the device mesh, so it reads none of its rows; open no reader on it")
+        raise InvalidArgumentError(
+            "this rank is not in the device mesh, so it reads none of its rows; open no reader on it"
+        )
     index, count = 0, 1
     for dimension in _dimensions(mesh, mesh_dim):
         index, count = index * mesh.size(dimension) + place[dimension], count * mesh.size(dimension)
@@ -204,13 +210,13 @@ def _dimensions(mesh: DeviceMesh, mesh_dim: str | int | Sequence[str | int] | No
     known = f"its dimensions are {names or list(range(mesh.ndim))}"
     if mesh_dim is None:
         if mesh.ndim != 1:
-            raise RequestError(f"which dimension of the device mesh divides the rows? Give mesh_dim=…; {known}")
+            raise InvalidArgumentError(f"which dimension of the device mesh divides the rows? Give mesh_dim=…; {known}")
         return [0]
     asked = [mesh_dim] if isinstance(mesh_dim, (str, int)) else list(mesh_dim)
     found = [names.index(name) if isinstance(name, str) and name in names else name for name in asked]
     for name, number in zip(asked, found, strict=True):
         if isinstance(number, (str, bool)) or not isinstance(number, int) or not 0 <= number < mesh.ndim:
-            raise RequestError(f"mesh_dim={name!r}: the device mesh has no such dimension; {known}")
+            raise InvalidArgumentError(f"mesh_dim={name!r}: the device mesh has no such dimension; {known}")
     if not found or len(set(found)) != len(found):
-        raise RequestError(f"mesh_dim={mesh_dim!r} must name dimensions of the device mesh, each once; {known}")
+        raise InvalidArgumentError(f"mesh_dim={mesh_dim!r} must name dimensions of the device mesh, each once; {known}")
     return [int(number) for number in found]

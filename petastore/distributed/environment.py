@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from petastore.distributed.claim import Claim, agreed
 from petastore.distributed.cluster import rank_in_cluster
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Shard
 
 __all__ = ["LAUNCHERS", "from_environment", "from_tf_config", "launcher_claims", "plain_claims", "slurm_claim"]
@@ -52,21 +52,22 @@ def from_environment(environ: Mapping[str, str] | None = None) -> Shard:
         environ: Names to values; None is `os.environ`.
 
     Raises:
-        RequestError: No launcher says anything, two disagree, or a value is no such number.
+        InvalidArgumentError: No launcher says anything, two disagree, or a value is no such number.
 
     Example:
         >>> from_environment({"RANK": "1", "WORLD_SIZE": "4"})
         Shard(index=1, count=4)
         >>> from_environment({"RANK": "1"})
         Traceback (most recent call last):
-        petastore.errors.RequestError: RANK is set and WORLD_SIZE is not, so nobody knows which of how many ranks this
-        is; make the reader after the engine is initialised, set both or neither, or give cur_shard=… and shard_count=…
+        petastore.errors.InvalidArgumentError: RANK is set and WORLD_SIZE is not, so nobody knows which of how many
+        ranks this is; make the reader after the engine is initialised, set both or neither, or give cur_shard=… and
+        shard_count=…
     """
     environ = os.environ if environ is None else environ
     shard = agreed(list(launcher_claims(environ)), slurm_claim(environ))
     if shard is None:
         names = ", ".join(f"{rank} and {size}" for _, rank, size in (*LAUNCHERS, _SLURM))
-        raise RequestError(
+        raise InvalidArgumentError(
             f"no launcher says which rank this process is: none of {names} or {_TF_CONFIG} is set; start it with "
             "torchrun, horovodrun, mpirun or srun, or give numbers as cur_shard=… and shard_count=…"
         )
@@ -82,7 +83,7 @@ def from_tf_config(config: str | Mapping[str, Any] | None = None) -> Shard:
         config: What `TF_CONFIG` is: JSON, or what it says. None is the variable.
 
     Raises:
-        RequestError: It is a parameter server's, which has no reader; or it says no task of a cluster.
+        InvalidArgumentError: It is a parameter server's, which has no reader; or it says no task of a cluster.
 
     Example:
         >>> from_tf_config('{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}')
@@ -90,7 +91,7 @@ def from_tf_config(config: str | Mapping[str, Any] | None = None) -> Shard:
     """
     shard = _tf_config_shard(os.environ.get(_TF_CONFIG, "") if config is None else config)
     if shard is None:
-        raise RequestError(
+        raise InvalidArgumentError(
             'TF_CONFIG names no cluster; it is JSON such as {"cluster": {"worker": ["host:port", …]}, "task": {"type": '
             '"worker", "index": 0}}'
         )
@@ -105,7 +106,7 @@ def launcher_claims(environ: Mapping[str, str], overruled: Collection[str] = ())
         overruled: Names of launchers that are not asked.
 
     Raises:
-        RequestError: While iterating: what one of them says cannot be.
+        InvalidArgumentError: While iterating: what one of them says cannot be.
     """
     for launcher in LAUNCHERS:
         if launcher.name not in overruled:
@@ -123,7 +124,7 @@ def slurm_claim(environ: Mapping[str, str]) -> Claim | None:
     The batch script itself is given `SLURM_PROCID=0` and the number of tasks that it may start, and is no task.
 
     Raises:
-        RequestError: What it says cannot be.
+        InvalidArgumentError: What it says cannot be.
 
     Example:
         >>> slurm_claim({"SLURM_JOB_ID": "77", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"}) is None
@@ -144,9 +145,9 @@ def plain_claims(environ: Mapping[str, str]) -> list[Claim]:
     # Each reader of a program that nobody launched comes here: a look at a variable takes a microsecond.
     if not any(name in environ for name in _TELLING):
         return claims
-    with contextlib.suppress(RequestError):
+    with contextlib.suppress(InvalidArgumentError):
         claims.extend(launcher_claims(environ))
-    with contextlib.suppress(RequestError):
+    with contextlib.suppress(InvalidArgumentError):
         if not claims and (claim := slurm_claim(environ)) is not None:
             claims.append(claim)
     return claims
@@ -161,19 +162,19 @@ def _claim(launcher: _Launcher, environ: Mapping[str, str]) -> Claim | None:
         rank = "0"  # some job runners set the size for every program: alone, it is the one rank there can be
     if not rank or not size:
         there, missing = (rank_name, size_name) if rank else (size_name, rank_name)
-        raise RequestError(
+        raise InvalidArgumentError(
             f"{there} is set and {missing} is not, so nobody knows which of how many ranks this is; make the reader "
             "after the engine is initialised, set both or neither, or give cur_shard=… and shard_count=…"
         )
     shard_index, shard_count = _number(rank, rank_name), _number(size, size_name)
     if shard_index >= shard_count:
-        raise RequestError(f"{rank_name}={rank} and {size_name}={size} cannot be: ranks are numbered from 0")
+        raise InvalidArgumentError(f"{rank_name}={rank} and {size_name}={size} cannot be: ranks are numbered from 0")
     return Claim(Shard(shard_index, shard_count), f"{rank_name} with {size_name}")
 
 
 def _number(text: str, name: str) -> int:
     if _NUMBER.fullmatch(text) is None:
-        raise RequestError(f"{name}={text!r:.80}, but it must be a whole number of at least 0")
+        raise InvalidArgumentError(f"{name}={text!r:.80}, but it must be a whole number of at least 0")
     return int(text)
 
 
@@ -185,7 +186,7 @@ def _tf_config_shard(config: str | Mapping[str, Any]) -> Shard | None:
         return None
     task = said.get("task")
     if not isinstance(cluster, Mapping) or not isinstance(task, Mapping) or not {"type", "index"} <= task.keys():
-        raise RequestError(
+        raise InvalidArgumentError(
             "TF_CONFIG has a cluster, but does not say which task of it this process is; it needs "
             '"task": {"type": "worker", "index": 0}'
         )
@@ -201,7 +202,7 @@ def _parsed(text: str) -> Mapping[str, Any]:
     try:
         said = json.loads(text)
     except (ValueError, RecursionError) as problem:  # the latter where it is nested without end
-        raise RequestError(f"TF_CONFIG is no JSON: {problem}") from None
+        raise InvalidArgumentError(f"TF_CONFIG is no JSON: {problem}") from None
     if not isinstance(said, dict):
-        raise RequestError(f"TF_CONFIG must be a JSON object, but is a {type(said).__name__}")
+        raise InvalidArgumentError(f"TF_CONFIG must be a JSON object, but is a {type(said).__name__}")
     return said

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from petastore.distributed.engines import barrier_context, horovod_modules, live_claims
-from petastore.errors import MissingExtraError, RequestError
+from petastore.errors import InvalidArgumentError, MissingExtraError
 
 __all__ = ["all_gather", "barrier_all_gather", "horovod_all_gather", "jax_all_gather", "torch_all_gather"]
 
@@ -24,7 +24,7 @@ def all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         facts: Names to JSON values.
 
     Raises:
-        RequestError: No such engine is initialised.
+        InvalidArgumentError: No such engine is initialised.
     """
     by = {claim.by for claim in live_claims()}
     if horovod_modules():
@@ -35,7 +35,7 @@ def all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         return jax_all_gather(facts)
     if barrier_context() is not None:
         return barrier_all_gather(facts)
-    raise RequestError(
+    raise InvalidArgumentError(
         "no engine is initialised here that could ask the other ranks: hvd.init(), "
         "torch.distributed.init_process_group() or jax.distributed.initialize() comes first"
     )
@@ -48,14 +48,14 @@ def torch_all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
     Raises:
         MissingExtraError: torch is not installed.
-        RequestError: No process group was initialised.
+        InvalidArgumentError: No process group was initialised.
     """
     try:
         import torch.distributed
     except ImportError:
         raise MissingExtraError("torch_all_gather", package="torch", extra="torch") from None
     if not torch.distributed.is_available() or not torch.distributed.is_initialized():
-        raise RequestError("torch.distributed has no process group yet; call init_process_group first")
+        raise InvalidArgumentError("torch.distributed has no process group yet; call init_process_group first")
     gathered: list[Any] = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(gathered, dict(facts))
     return gathered
@@ -68,11 +68,11 @@ def horovod_all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     TensorFlow module.
 
     Raises:
-        RequestError: Horovod is not imported, or not initialised.
+        InvalidArgumentError: Horovod is not imported, or not initialised.
     """
     modules = [module for module in horovod_modules() if hasattr(module, "allgather_object")]
     if not modules:
-        raise RequestError(
+        raise InvalidArgumentError(
             "Horovod is not initialised here; import horovod.torch as hvd (or horovod.tensorflow), then call hvd.init()"
         )
     return list(modules[0].allgather_object(dict(facts)))
@@ -104,9 +104,9 @@ def barrier_all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     Use it as `reader.plan.assert_agreed(barrier_all_gather)`, in every task of the stage.
 
     Raises:
-        RequestError: This process runs no barrier task.
+        InvalidArgumentError: This process runs no barrier task.
     """
     context = barrier_context()
     if context is None:
-        raise RequestError("this process runs no barrier task of Spark; see petastore.distributed.from_barrier")
+        raise InvalidArgumentError("this process runs no barrier task of Spark; see petastore.distributed.from_barrier")
     return [json.loads(text) for text in context.allGather(json.dumps(dict(facts)))]

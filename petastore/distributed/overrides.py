@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.storage.requests.shown import HIDDEN, shown_url
 
 __all__ = ["with_environment"]
@@ -108,9 +108,9 @@ def with_environment(reads: Callable[_Asked, _Given]) -> Callable[_Asked, _Given
         reads: `petastore.make_reader`, `make_batch_reader`, `ReaderDataset`, or a function with such parameters.
 
     Returns:
-        A function of the same parameters. It looks at the environment when it is called, and raises RequestError for a
-        variable that begins with `PETASTORE_` and is not known, or is not for this function, or has a value that
-        cannot be.
+        A function of the same parameters. It looks at the environment when it is called, and raises
+        InvalidArgumentError for a variable that begins with `PETASTORE_` and is not known, or is not for this function,
+        or has a value that cannot be.
 
     Example:
         >>> import os, petastore
@@ -118,7 +118,7 @@ def with_environment(reads: Callable[_Asked, _Given]) -> Callable[_Asked, _Given
         >>> os.environ["PETASTORE_CURSHARD"] = "1"
         >>> make_reader("s3://bucket/train")
         Traceback (most recent call last):
-        petastore.errors.RequestError: PETASTORE_CURSHARD is set, and is no argument of a reader; did you mean
+        petastore.errors.InvalidArgumentError: PETASTORE_CURSHARD is set, and is no argument of a reader; did you mean
         PETASTORE_CUR_SHARD? Unset it otherwise
         >>> del os.environ["PETASTORE_CURSHARD"]
     """
@@ -147,15 +147,15 @@ def _overriding(environ: Mapping[str, str], parameters: list[str], function: str
             known = [name.removeprefix(_PREFIX) for name in _OVERRIDES]
             near = difflib.get_close_matches(variable.removeprefix(_PREFIX).upper(), known, n=1)
             meant = f"did you mean {_PREFIX}{near[0]}?" if near else f"there are {', '.join(_OVERRIDES)}."
-            raise RequestError(f"{variable} is set, and is no argument of a reader; {meant} Unset it otherwise")
+            raise InvalidArgumentError(f"{variable} is set, and is no argument of a reader; {meant} Unset it otherwise")
         parameter = parameters[0] if variable == "PETASTORE_URL" else override.parameter
         if parameter not in parameters or (variable == "PETASTORE_URL" and parameter not in _URL_PARAMETERS):
-            raise RequestError(f"{variable} is set, but {function} has no such argument; unset it there")
+            raise InvalidArgumentError(f"{variable} is set, but {function} has no such argument; unset it there")
         found.append((parameter, _parsed(variable, override, environ[variable])))
         _log.info("%s of %s is overridden by %s=%s", parameter, function, variable, override.shown(environ[variable]))
     if ("cur_shard", "auto") in found:
         if "PETASTORE_SHARD_COUNT" in environ:
-            raise RequestError("PETASTORE_CUR_SHARD=auto finds the count, too; unset PETASTORE_SHARD_COUNT")
+            raise InvalidArgumentError("PETASTORE_CUR_SHARD=auto finds the count, too; unset PETASTORE_SHARD_COUNT")
         found.append(("shard_count", None))
     return found
 
@@ -165,4 +165,4 @@ def _parsed(variable: str, override: _Override, text: str) -> Any:
         return override.parse(text)
     except (ValueError, RecursionError):
         # The value is not shown: it may be a secret.
-        raise RequestError(f"{variable} is set, but is not {override.form}") from None
+        raise InvalidArgumentError(f"{variable} is set, but is not {override.form}") from None

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.expressions.expression import Comparison, Expression, Membership, Not, NullTest, fold
 from petastore.expressions.literal import Literal
 from petastore.schema.field import UnischemaField
@@ -102,7 +102,7 @@ def bind(expression: Expression, fields: Mapping[str, UnischemaField], *, among:
         among: What has these fields, for messages.
 
     Raises:
-        RequestError: There is no such column, its values cannot be compared, or a literal is of another kind.
+        InvalidArgumentError: There is no such column, its values cannot be compared, or a literal is of another kind.
 
     Example:
         >>> from petastore.expressions import col
@@ -115,14 +115,16 @@ def bind(expression: Expression, fields: Mapping[str, UnischemaField], *, among:
 
 def _field(name: str, fields: Mapping[str, UnischemaField], among: str) -> UnischemaField:
     if name not in fields:
-        raise RequestError(f"the filter names the column {name!r}, but {among} has {', '.join(map(repr, fields))}")
+        raise InvalidArgumentError(
+            f"the filter names the column {name!r}, but {among} has {', '.join(map(repr, fields))}"
+        )
     field = fields[name]
     if field.codec is not None and field.codec.codec_id != _SCALAR_CODEC:
-        raise RequestError(f"filters= compares stored values, but {field!r} is encoded; use predicate= for it")
+        raise InvalidArgumentError(f"filters= compares stored values, but {field!r} is encoded; use predicate= for it")
     if field.shape:
-        raise RequestError(f"filters= compares scalars, but {field!r} has a shape; use predicate= for it")
+        raise InvalidArgumentError(f"filters= compares scalars, but {field!r} has a shape; use predicate= for it")
     if field.numpy_dtype not in (np.str_, np.bytes_, Decimal) and field.dtype.kind not in "biufmM":
-        raise RequestError(f"filters= has no order for {field.dtype_name} of {field!r}; use predicate= for it")
+        raise InvalidArgumentError(f"filters= has no order for {field.dtype_name} of {field!r}; use predicate= for it")
     return field
 
 
@@ -133,7 +135,7 @@ def _bound(leaf: Expression, field: UnischemaField) -> Expression:
         places = [_place(literal, field) for literal in leaf.literals]
         return Test(leaf.column, "in", tuple(sorted({place.below for place in places if place and place.exact})))
     if not isinstance(leaf, Comparison):
-        raise RequestError(f"{leaf!r} is no comparison")
+        raise InvalidArgumentError(f"{leaf!r} is no comparison")
     place = _place(leaf.literal, field)
     # IEEE: every comparison with NaN is false, and so != is true.
     operator = "==" if leaf.operator == "!=" else leaf.operator
@@ -145,11 +147,11 @@ def _place(literal: Literal, field: UnischemaField) -> Neighbours | None:
     """Where a literal stands among the values of a field; None for NaN.
 
     Raises:
-        RequestError: They are of different kinds.
+        InvalidArgumentError: They are of different kinds.
     """
     kind, takes = _kind(field)
     if not isinstance(literal, takes) or (isinstance(literal, bool) and kind != "b"):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"column {field.name!r} is {field.dtype_name}, and the filter compares it with the {_type(literal)} "
             f"{literal!r:.80}; {_WHAT_TO_GIVE[kind]}"
         )
@@ -203,7 +205,7 @@ def _place_text(literal: str, field: UnischemaField) -> Neighbours:
     try:
         encoded = literal.encode()
     except UnicodeEncodeError:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"column {field.name!r} is text, and {literal!r:.80} is none: it has a lone surrogate"
         ) from None
     return Neighbours(encoded, encoded, exact=True)
@@ -255,7 +257,7 @@ def _count(literal: Any, dtype: np.dtype[Any]) -> Fraction:
     unit, step = np.datetime_data(dtype)
     seconds = int(literal.astype(np.int64)) * _SECONDS[np.datetime_data(literal.dtype)[0]]
     if unit not in _SECONDS:
-        raise RequestError(f"a filter cannot compare with columns of {dtype}: its unit has no fixed length")
+        raise InvalidArgumentError(f"a filter cannot compare with columns of {dtype}: its unit has no fixed length")
     return seconds / (_SECONDS[unit] * step)
 
 

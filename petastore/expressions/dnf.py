@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.expressions.expression import Column, Expression, col
 
 __all__ = ["parse_filters"]
@@ -23,7 +23,7 @@ _FORM = (
 
 def _is(column: Column, value: Any) -> Expression:
     if value is not None:
-        raise RequestError(f"'is' asks for a missing value, but {value!r:.80} was given; use '=' for values")
+        raise InvalidArgumentError(f"'is' asks for a missing value, but {value!r:.80} was given; use '=' for values")
     return column.is_null()
 
 
@@ -50,7 +50,7 @@ def parse_filters(filters: Any) -> Expression:
             `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, and, with None, `is` and `is not`.
 
     Raises:
-        RequestError: It is neither; the part that is wrong is named.
+        InvalidArgumentError: It is neither; the part that is wrong is named.
 
     Example:
         >>> parse_filters([("split", "=", "train"), ("label", "not in", [1, 2])])
@@ -61,14 +61,16 @@ def parse_filters(filters: Any) -> Expression:
     if isinstance(filters, Expression):
         return filters
     if isinstance(filters, Column):
-        raise RequestError(f"{filters!r} is a column and no filter yet; compare it, for instance {filters!r} == True")
+        raise InvalidArgumentError(
+            f"{filters!r} is a column and no filter yet; compare it, for instance {filters!r} == True"
+        )
     if not isinstance(filters, list) or not filters:
-        raise RequestError(f"{filters!r:.200} is no filter. {_FORM}")
+        raise InvalidArgumentError(f"{filters!r:.200} is no filter. {_FORM}")
     if all(isinstance(item, tuple) for item in filters):
         return _conjunction(filters)
     if all(isinstance(item, list) and item for item in filters):
         return functools.reduce(operator.or_, [_conjunction(item) for item in filters])
-    raise RequestError(f"{filters!r:.200} mixes lists and tuples, or holds an empty list. {_FORM}")
+    raise InvalidArgumentError(f"{filters!r:.200} mixes lists and tuples, or holds an empty list. {_FORM}")
 
 
 def _conjunction(items: list[Any]) -> Expression:
@@ -77,11 +79,13 @@ def _conjunction(items: list[Any]) -> Expression:
 
 def _comparison(item: Any) -> Expression:
     if not isinstance(item, tuple) or len(item) != 3:
-        raise RequestError(f"{item!r:.200} is no (column, operator, value). {_FORM}")
+        raise InvalidArgumentError(f"{item!r:.200} is no (column, operator, value). {_FORM}")
     name, symbol, value = item
     compare = _OPERATORS.get(symbol) if isinstance(symbol, str) else None
     if compare is None:
         known = ", ".join(_OPERATORS)
-        raise RequestError(f"{item!r:.200} has the operator {symbol!r:.40}, which is not known; known are {known}")
+        raise InvalidArgumentError(
+            f"{item!r:.200} has the operator {symbol!r:.40}, which is not known; known are {known}"
+        )
     found: Expression = compare(col(name), value)
     return found

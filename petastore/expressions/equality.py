@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.expressions.literal import as_literal
 
 __all__ = ["equality_key", "equality_keys"]
@@ -41,7 +41,7 @@ def equality_key(value: Any) -> Hashable:
         return value
     try:
         literal = as_literal(value)
-    except RequestError:
+    except InvalidArgumentError:
         hash(value)
         return value
     if not isinstance(literal, (np.datetime64, np.timedelta64)):
@@ -58,18 +58,20 @@ def equality_keys(values: Iterable[Any], *, name: str) -> frozenset[Hashable]:
         name: The parameter, for messages.
 
     Raises:
-        RequestError: They are no collection, or one of them cannot be looked up.
+        InvalidArgumentError: They are no collection, or one of them cannot be looked up.
 
     Example:
         >>> sorted(equality_keys([2, 1.0, np.int8(1), float("nan")], name="values"))
         [1.0, 2]
     """
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise RequestError(f"{name} is a collection of values, but {values!r:.80} was given: put it into brackets")
+        raise InvalidArgumentError(
+            f"{name} is a collection of values, but {values!r:.80} was given: put it into brackets"
+        )
     try:
         keys = [equality_key(value) for value in values]
     except TypeError as problem:
-        raise RequestError(f"{name} holds a value that cannot be looked up: {problem}") from None
+        raise InvalidArgumentError(f"{name} holds a value that cannot be looked up: {problem}") from None
     return frozenset(key for key in keys if _is_itself(key))
 
 

@@ -18,7 +18,7 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, TypeVar
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.expressions.literal import Literal, as_literal, literal_json
 
 __all__ = ["And", "Column", "Comparison", "Expression", "Membership", "Not", "NullTest", "Or", "col", "fold"]
@@ -46,9 +46,9 @@ class Expression:
         True
         >>> if col("label") > 3: pass
         Traceback (most recent call last):
-        petastore.errors.RequestError: a filter has no truth of its own, so `and`, `or`, `not`, `if` and `1 < col(…) <
-        3` do not work on it: write &, | and ~ with each comparison in parentheses, for instance (1 < col('x')) &
-        (col('x') < 3)
+        petastore.errors.InvalidArgumentError: a filter has no truth of its own, so `and`, `or`, `not`, `if` and `1 <
+        col(…) < 3` do not work on it: write &, | and ~ with each comparison in parentheses, for instance (1 < col('x'))
+        & (col('x') < 3)
     """
 
     __slots__ = ()
@@ -105,7 +105,7 @@ class Expression:
         return self.part if isinstance(self, Not) else Not(self)
 
     def __bool__(self) -> bool:
-        raise RequestError(_NO_TRUTH)
+        raise InvalidArgumentError(_NO_TRUTH)
 
 
 def _text(expression: Expression) -> str:
@@ -115,7 +115,7 @@ def _text(expression: Expression) -> str:
 def _expression(value: object, symbol: str) -> Expression:
     if isinstance(value, Expression):
         return value
-    raise RequestError(_not_yet(value, symbol))
+    raise InvalidArgumentError(_not_yet(value, symbol))
 
 
 def _not_yet(value: object, symbol: str) -> str:
@@ -274,10 +274,12 @@ class Column:
         """Whether the value is one of some: as `==` with each of them; None among them asks for missing values too.
 
         Raises:
-            RequestError: `values` is no collection, or holds what no column can be compared with.
+            InvalidArgumentError: `values` is no collection, or holds what no column can be compared with.
         """
         if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-            raise RequestError(f"isin takes a list of values, but {values!r:.80} was given: put it into brackets")
+            raise InvalidArgumentError(
+                f"isin takes a list of values, but {values!r:.80} was given: put it into brackets"
+            )
         given = list(values)
         if isinstance(values, (set, frozenset)):
             given.sort(key=lambda value: json.dumps(None if value is None else literal_json(as_literal(value))))
@@ -300,16 +302,16 @@ class Column:
         return hash(self.name)
 
     def __and__(self, _: object) -> NoReturn:
-        raise RequestError(_not_yet(self, "&"))
+        raise InvalidArgumentError(_not_yet(self, "&"))
 
     def __or__(self, _: object) -> NoReturn:
-        raise RequestError(_not_yet(self, "|"))
+        raise InvalidArgumentError(_not_yet(self, "|"))
 
     def __invert__(self) -> NoReturn:
-        raise RequestError(_not_yet(self, "~"))
+        raise InvalidArgumentError(_not_yet(self, "~"))
 
     def __bool__(self) -> bool:
-        raise RequestError(_NO_TRUTH)
+        raise InvalidArgumentError(_NO_TRUTH)
 
     def __repr__(self) -> str:
         return f"col({self.name!r})"
@@ -319,10 +321,10 @@ def col(name: str) -> Column:
     """A column, to be compared with values: `make_reader(url, filters=col("split") == "train")`.
 
     Raises:
-        RequestError: The name is no text.
+        InvalidArgumentError: The name is no text.
     """
     if not isinstance(name, str):
-        raise RequestError(f"col takes the name of a column, but {name!r} was given")
+        raise InvalidArgumentError(f"col takes the name of a column, but {name!r} was given")
     return Column(name)
 
 

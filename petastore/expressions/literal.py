@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.schema.times import numpy_time
 
 __all__ = ["Literal", "as_literal", "literal_json"]
@@ -25,7 +25,7 @@ def as_literal(value: Any) -> Literal:
     `timedelta64[us]` since midnight. A NumPy time keeps its unit.
 
     Raises:
-        RequestError: No column can be compared with it; the message says what to write instead.
+        InvalidArgumentError: No column can be compared with it; the message says what to write instead.
 
     Example:
         >>> import datetime as dt
@@ -37,7 +37,7 @@ def as_literal(value: Any) -> Literal:
     try:
         time = numpy_time(value)  # before integers: NumPy counts durations among them
     except OverflowError:
-        raise RequestError(f"a filter cannot compare with {value!r}: it is out of range in UTC") from None
+        raise InvalidArgumentError(f"a filter cannot compare with {value!r}: it is out of range in UTC") from None
     if time is not None:
         return _with_fixed_unit(time)
     if isinstance(value, (np.bool_, np.integer, np.floating, np.str_, np.bytes_)):
@@ -48,7 +48,7 @@ def as_literal(value: Any) -> Literal:
         return bytes(value)
     if isinstance(value, Decimal):
         return _decimal(value)
-    raise RequestError(f"a filter cannot compare with {value!r:.80}{_advice(value)}")
+    raise InvalidArgumentError(f"a filter cannot compare with {value!r:.80}{_advice(value)}")
 
 
 def _plain(value: Any) -> Any:
@@ -63,26 +63,26 @@ def _plain(value: Any) -> Any:
 
 def _decimal(value: Decimal) -> Decimal:
     if not value.is_finite():
-        raise RequestError(f"a filter cannot compare with {value!r}: decimals are finite")
+        raise InvalidArgumentError(f"a filter cannot compare with {value!r}: decimals are finite")
     return value
 
 
 def _with_fixed_unit(value: np.datetime64 | np.timedelta64) -> Any:
     unit, count = np.datetime_data(value.dtype)
     if np.isnat(value):
-        raise RequestError("a filter cannot compare with NaT; ask for missing values with .is_null()")
+        raise InvalidArgumentError("a filter cannot compare with NaT; ask for missing values with .is_null()")
     if unit in _FIXED_UNITS and count == 1:
         return value
     wanted = _UNITS_BY_WAY_OF.get(unit, unit)
     is_duration_of_months = value.dtype.kind == "m" and unit in "YM"
     if wanted not in _FIXED_UNITS or is_duration_of_months:
-        raise RequestError(f"a filter cannot compare with {value!r}: the unit {unit!r} has no fixed length")
+        raise InvalidArgumentError(f"a filter cannot compare with {value!r}: the unit {unit!r} has no fixed length")
     try:
         converted = value.astype(f"{value.dtype.kind}8[{wanted}]")
     except OverflowError:
         converted = None
     if converted is None or converted.astype(value.dtype) != value:
-        raise RequestError(f"a filter cannot compare with {value!r}: it is out of range in the unit {wanted!r}")
+        raise InvalidArgumentError(f"a filter cannot compare with {value!r}: it is out of range in the unit {wanted!r}")
     return converted
 
 

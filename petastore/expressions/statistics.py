@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 __all__ = ["ColumnStatistics"]
 
@@ -50,7 +50,7 @@ class ColumnStatistics:
     def __post_init__(self) -> None:
         shapes = {getattr(self, field.name).shape for field in dataclasses.fields(self)}
         if len(shapes) != 1:
-            raise RequestError(f"arrays of one ColumnStatistics have the shapes {sorted(shapes)}")
+            raise InvalidArgumentError(f"arrays of one ColumnStatistics have the shapes {sorted(shapes)}")
 
     @classmethod
     def unknown(cls, groups: int) -> ColumnStatistics:

@@ -13,7 +13,7 @@ import numpy as np
 
 from petastore.codecs import CompressedImageCodec
 from petastore.codecs.images.image_hint import ImageMode
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.schema import Unischema, UnischemaField
 
 __all__ = ["ImageFolder", "from_folder"]
@@ -69,7 +69,8 @@ def from_folder(folder: str | os.PathLike[str], *, mode: ImageMode = "rgb", seed
         The rows, with their `schema` and `classes`.
 
     Raises:
-        RequestError: `folder` has no image files, images lie both in it and in subfolders, or `mode` is another word.
+        InvalidArgumentError: `folder` has no image files, images lie both in it and in subfolders, or `mode` is another
+            word.
 
     Example:
         >>> import tempfile, petastore
@@ -86,7 +87,7 @@ def from_folder(folder: str | os.PathLike[str], *, mode: ImageMode = "rgb", seed
         Inventory(1 file, 1 row group, 2 rows)
     """
     if mode not in get_args(ImageMode):
-        raise RequestError(f"mode must be 'rgb' or 'gray', got {mode!r}")
+        raise InvalidArgumentError(f"mode must be 'rgb' or 'gray', got {mode!r}")
     root = Path(folder)
     paths = sorted(
         path.relative_to(root).as_posix()
@@ -94,10 +95,10 @@ def from_folder(folder: str | os.PathLike[str], *, mode: ImageMode = "rgb", seed
         if path.suffix.lower() in _SUFFIXES and path.is_file() and not _is_hidden(path.relative_to(root))
     )
     if not paths:
-        raise RequestError(f"folder must hold .png, .jpg or .jpeg files, got none in {os.fspath(folder)!r}")
+        raise InvalidArgumentError(f"folder must hold .png, .jpg or .jpeg files, got none in {os.fspath(folder)!r}")
     classes = sorted({path.partition("/")[0] for path in paths if "/" in path})
     if classes and any("/" not in path for path in paths):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"folder must have its images either in subfolders, one per class, or right in it, got both in "
             f"{os.fspath(folder)!r}. Move the files, or write each part by itself"
         )

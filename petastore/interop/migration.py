@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from petastore.codecs.registry import codec_from_json
-from petastore.errors import DatasetChangedError, MetadataError, RequestError
+from petastore.errors import DatasetChangedError, InvalidArgumentError, MetadataError
 from petastore.indexers import RowGroupIndex
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
@@ -99,7 +99,7 @@ def migrate(
         What was written, or would be.
 
     Raises:
-        RequestError: It is a file or a list of them, or Petastorm did not write it.
+        InvalidArgumentError: It is a file or a list of them, or Petastorm did not write it.
         DatasetNotFoundError: There are no data files.
         MetadataError: The pickle is damaged, or names what no schema of Petastorm's does.
         SchemaError: The files do not hold what the schema says.
@@ -122,7 +122,7 @@ def migrate(
     """
     location = open_location(url, storage_options=storage_options, filesystem=filesystem)
     if location.paths is not None:
-        raise RequestError(f"{location.url} is a file; Petastorm's metadata lies in a directory, so name that")
+        raise InvalidArgumentError(f"{location.url} is a file; Petastorm's metadata lies in a directory, so name that")
     if _petastorm_footer(location) is None:  # or it is refused, before there is a lock file
         return _nothing_to_do(location, dry_run=dry_run)
     if dry_run:
@@ -160,14 +160,14 @@ def _nothing_to_do(location: Location, *, dry_run: bool) -> Migration:
     """What is told of a dataset of ours.
 
     Raises:
-        RequestError: It is none.
+        InvalidArgumentError: It is none.
         DatasetNotFoundError: Nothing is there.
     """
     manifest = read_manifest(location)
     if manifest is None:
         list_data_files(location)  # says so where there is nothing
     if manifest is None or manifest.schema_document is None:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"{location.url} is no dataset that Petastorm wrote: there is no {PETASTORM_SCHEMA_KEY.decode()!r} in "
             f"{COMMON_METADATA}. `petastore generate-metadata` makes a dataset of any Parquet"
         )
@@ -246,7 +246,7 @@ def _carry_out(steps: _Steps, location: Location) -> None:
     for index in list(steps.indexes):
         try:
             write_indexes(location, steps.manifest.inventory, [index])
-        except (RequestError, MetadataError) as problem:
+        except (InvalidArgumentError, MetadataError) as problem:
             steps.indexes.remove(index)
             steps.left[index.index_name] = str(problem)
     if steps.manifest_is_new:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from petastore.codecs import CompressedNdarrayCodec
 from petastore.dataset import Dataset, open_dataset
-from petastore.errors import MetadataError, RequestError, SchemaError
+from petastore.errors import InvalidArgumentError, MetadataError, SchemaError
 from petastore.inventory import Inventory
 from petastore.plan.unit import ReadUnit
 from petastore.schema import Unischema, UnischemaField
@@ -61,7 +61,7 @@ def open_orca(
         filesystem: A pyarrow or fsspec filesystem to use instead.
 
     Raises:
-        RequestError, MetadataError, SchemaError, StorageError: As `orca_schema`.
+        InvalidArgumentError, MetadataError, SchemaError, StorageError: As `orca_schema`.
     """
     dataset = open_dataset(url, storage_options=storage_options, filesystem=filesystem)
     declared = _schema(dataset, {field.name: field for field in fields})
@@ -93,7 +93,7 @@ def orca_schema(
         filesystem: A pyarrow or fsspec filesystem to use instead.
 
     Raises:
-        RequestError: Orca did not write it, or it has no such field.
+        InvalidArgumentError: Orca did not write it, or it has no such field.
         MetadataError: `_orca_metadata` or the first array is damaged.
         SchemaError: A field cannot be one of ours.
         StorageError: It cannot be read.
@@ -130,7 +130,7 @@ def convert_orca(
         progress: As in `write_dataset`.
 
     Raises:
-        RequestError, MetadataError, SchemaError, StorageError: As `orca_schema`.
+        InvalidArgumentError, MetadataError, SchemaError, StorageError: As `orca_schema`.
         DatasetExistsError: Something is at `target`, and the mode is `"error"`.
     """
     dataset = open_dataset(url, storage_options=storage_options)
@@ -146,7 +146,7 @@ def _schema(dataset: Dataset, asked: Mapping[str, UnischemaField]) -> Unischema:
     kinds = _kinds(dataset)
     unknown = sorted(asked.keys() - kinds.keys())
     if unknown:
-        raise RequestError(f"{dataset.url} has the fields {', '.join(map(repr, kinds))}, and not {unknown}")
+        raise InvalidArgumentError(f"{dataset.url} has the fields {', '.join(map(repr, kinds))}, and not {unknown}")
     first = _first_row(dataset, [name for name, kind in kinds.items() if kind == "NDARRAY"])
     return Unischema("orca", [asked.get(name) or _field(dataset, name, kind, first) for name, kind in kinds.items()])
 
@@ -155,7 +155,7 @@ def _kinds(dataset: Dataset) -> dict[str, str]:
     """Field name to `IMAGE`, `NDARRAY` or `SCALAR`, as Orca's JSON says."""
     data = read_whole(dataset.location, _METADATA, max_bytes=_MOST_BYTES)
     if data is None:
-        raise RequestError(f"{dataset.url} has no {_METADATA}: Orca's ParquetDataset did not write it")
+        raise InvalidArgumentError(f"{dataset.url} has no {_METADATA}: Orca's ParquetDataset did not write it")
     try:
         said = json.loads(data)
         kinds = {str(name): str(one["feature_type"][_ENUM]).removeprefix("FeatureType.") for name, one in said.items()}

@@ -36,7 +36,7 @@ def install() -> None:
     """Make `import petastorm` give petastore, in this process, until `uninstall`. May be called again.
 
     Raises:
-        RequestError: The real Petastorm was imported already; its objects would mix with ours.
+        InvalidArgumentError: The real Petastorm was imported already; its objects would mix with ours.
 
     Example:
         >>> install()
@@ -46,7 +46,7 @@ def install() -> None:
         >>> from petastorm.reader_impl.shuffling_buffer import RandomShufflingBuffer
         Traceback (most recent call last):
         petastore.errors.LegacyNameError: petastore has no petastorm.reader_impl.shuffling_buffer.RandomShufflingBuffer:
-        readers shuffle by themselves: make_reader(shuffle_rows=True, shuffle_memory=…)
+        readers shuffle by themselves: make_reader(shuffle_rows=True, shuffle_buffer_bytes=…)
         >>> uninstall()
     """
     switch_on()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset, open_dataset
-from petastore.errors import CodecError, RequestError
+from petastore.errors import CodecError, InvalidArgumentError
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.selecting.retired import HdfsDriver, Retired, tell_retired
@@ -33,10 +33,10 @@ def get_schema(dataset: Dataset) -> Unischema:
     """The schema of a dataset that `petastore.open_dataset` opened.
 
     Raises:
-        RequestError: It is something else, such as a `pyarrow.parquet.ParquetDataset`.
+        InvalidArgumentError: It is something else, such as a `pyarrow.parquet.ParquetDataset`.
     """
     if not isinstance(dataset, Dataset):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"get_schema takes what petastore.open_dataset gave, but a {type(dataset).__name__} was given; "
             "get_schema_from_dataset_url takes a URL"
         )
@@ -145,7 +145,7 @@ def make_petastorm_dataset(reader: Any) -> Any:
     costs much less than `batch(n)` of rows here.
 
     Raises:
-        RequestError: A column is of a type that TensorFlow does not have.
+        InvalidArgumentError: A column is of a type that TensorFlow does not have.
         MissingExtraError: TensorFlow is not installed.
     """
     from petastore.adapters.tensorflow import with_signed_integers
@@ -189,14 +189,14 @@ def tf_tensors(
         min_after_dequeue: Accepted, and of no effect: tf.data chooses from all rows that it keeps.
 
     Raises:
-        RequestError: TensorFlow runs eagerly; or batches of a batch reader would be shuffled; or a column is of a type
-            that TensorFlow does not have.
+        InvalidArgumentError: TensorFlow runs eagerly; or batches of a batch reader would be shuffled; or a column is of
+            a type that TensorFlow does not have.
         MissingExtraError: TensorFlow is not installed.
     """
     from petastore.adapters.tensorflow import tensors_of_next
 
     if shuffling_queue_capacity and reader.batched_output:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"shuffling_queue_capacity={shuffling_queue_capacity} is about rows, and this reader gives batches; ask "
             "make_batch_reader for shuffle_rows=True"
         )

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from petastore.dataset import Dataset, open_dataset
-from petastore.errors import MetadataError, RequestError, SchemaError
+from petastore.errors import InvalidArgumentError, MetadataError, SchemaError
 from petastore.interop.petastorm_pickle import petastorm_pickle
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
@@ -79,7 +79,7 @@ def export(
         What was written, or would be.
 
     Raises:
-        RequestError: It is a file or a list of them, or there are data files that are not part of the dataset.
+        InvalidArgumentError: It is a file or a list of them, or there are data files that are not part of the dataset.
         SchemaError: Petastorm cannot read such rows (a codec or dtype that it lacks, a name that is none in a named
             tuple, a partition that it misreads), or the dataset declares no schema.
         MetadataError: There is a `_metadata` of Spark's, which Petastorm would believe instead.
@@ -97,7 +97,9 @@ def export(
     dataset = open_dataset(url, storage_options=storage_options, filesystem=filesystem)
     location = dataset.location
     if location.paths is not None:
-        raise RequestError(f"{location.url} names files; Petastorm's metadata lies in a directory, so name that")
+        raise InvalidArgumentError(
+            f"{location.url} names files; Petastorm's metadata lies in a directory, so name that"
+        )
     _check(dataset)
     pickled = petastorm_pickle(dataset.schema)
     if dry_run:
@@ -116,7 +118,7 @@ def _check(dataset: Dataset) -> None:
         )
     strangers = parquet_among(location, files_beside(location, {file.path for file in inventory.files}))
     if strangers:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"{location.url} holds data files that are not part of the dataset, and Petastorm would stop at them: "
             f"{', '.join(strangers[:3])}; delete them, or take them in with petastore generate-metadata"
         )

@@ -9,7 +9,7 @@ from urllib.parse import ParseResult, urlparse
 
 from pyarrow import fs
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.selecting.retired import HdfsDriver, Retired, tell_retired
 from petastore.storage.files.file_systems import filesystem_and_path
 
@@ -28,7 +28,7 @@ class FilesystemResolver:
         storage_options: Keyword arguments of the fsspec filesystem.
 
     Raises:
-        RequestError: The URL cannot be understood.
+        InvalidArgumentError: The URL cannot be understood.
         StorageError: The storage cannot be reached.
         MissingExtraError: The scheme needs a package that is not installed.
 
@@ -85,7 +85,7 @@ def get_filesystem_and_path_or_paths(
         filesystem: Given back as it is.
 
     Raises:
-        RequestError: The URLs are of several schemes or hosts.
+        InvalidArgumentError: The URLs are of several schemes or hosts.
 
     Example:
         >>> get_filesystem_and_path_or_paths("memory://bucket/frames")[1]
@@ -96,7 +96,9 @@ def get_filesystem_and_path_or_paths(
     places = {(parsed.scheme or "file", parsed.netloc) for parsed in map(urlparse, urls)}
     if len(places) != 1:
         schemes = ", ".join(sorted(f"{scheme}://" for scheme, _ in places)) or "there is none"
-        raise RequestError(f"URLs of one filesystem share scheme and host, but these do not ({schemes}); ask for each")
+        raise InvalidArgumentError(
+            f"URLs of one filesystem share scheme and host, but these do not ({schemes}); ask for each"
+        )
     found = [filesystem_and_path(url, storage_options, filesystem) for url in urls]
     paths = [path for _, path in found]
     return filesystem or _fsspec_of(found[0][0]), paths[0] if isinstance(url_or_urls, str) else paths

@@ -14,7 +14,7 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from petastore.errors import LegacyNameError, RequestError
+from petastore.errors import InvalidArgumentError, LegacyNameError
 from petastore.interop.petastorm_names import NAMES, Instead
 
 __all__ = ["FINDER", "STANDS_FOR", "LegacyModule", "LegacyModules", "switch_on"]
@@ -114,12 +114,12 @@ def switch_on() -> None:
     """Have `import petastorm` give petastore, in this process. May be called again.
 
     Raises:
-        RequestError: The real Petastorm was imported already.
+        InvalidArgumentError: The real Petastorm was imported already.
     """
     imported = sys.modules.get("petastorm")
     if imported is not None and not isinstance(imported, LegacyModule):
         where = getattr(imported, "__file__", None) or "an unknown place"
-        raise RequestError(
+        raise InvalidArgumentError(
             f"the real petastorm was imported already, from {where}, and some of its objects may be in use; call "
             "petastore.interop.petastorm.install() before the first `import petastorm`"
         )

@@ -24,7 +24,7 @@ Entry: TypeAlias = str | Instead
 
 _POOLS = Instead("pools belong to readers; give make_reader reader_pool_type= and workers_count=")
 _NOTHING_CROSSES = Instead("nothing is serialised on the way: readers work in threads, and processes share memory")
-_BUFFERS = Instead("readers shuffle by themselves: make_reader(shuffle_rows=True, shuffle_memory=…)")
+_BUFFERS = Instead("readers shuffle by themselves: make_reader(shuffle_rows=True, shuffle_buffer_bytes=…)")
 _CACHES = Instead('caches belong to readers; give make_reader cache_type="local-disk" and cache_location=')
 _HDFS = Instead("pyarrow's own HDFS filesystem finds and follows the name nodes; give make_reader the hdfs:// URL")
 _URLS = Instead("make_reader and open_dataset take URLs, paths and lists of them as they are")
@@ -152,7 +152,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
     },
     "pyarrow_helpers": {},
     "pyarrow_helpers.batching_table_queue": {
-        "BatchingTableQueue": Instead("reader.batches(n) gives batches of n rows"),
+        "BatchingTableQueue": Instead("reader.iter_batches(n) gives batches of n rows"),
     },
     "pytorch": {
         "DataLoader": "petastore.adapters.torch:DataLoader",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 __all__ = ["add_configure_spark_arguments", "configure_spark"]
 
@@ -28,7 +28,7 @@ def configure_spark(spark_session_builder: Any, args: argparse.Namespace) -> Any
         The builder that was given.
 
     Raises:
-        RequestError: A configuration is not `KEY=VALUE`, or the arguments are of another parser.
+        InvalidArgumentError: A configuration is not `KEY=VALUE`, or the arguments are of another parser.
 
     Example:
         >>> class Builder(dict):
@@ -40,11 +40,13 @@ def configure_spark(spark_session_builder: Any, args: argparse.Namespace) -> Any
         {'spark.sql.ansi.enabled': 'true'}
     """
     if "master" not in args or "spark_session_config" not in args:
-        raise RequestError("the arguments have no --master; call add_configure_spark_arguments(parser) before parsing")
+        raise InvalidArgumentError(
+            "the arguments have no --master; call add_configure_spark_arguments(parser) before parsing"
+        )
     for pair in args.spark_session_config or ():
         key, equals, value = pair.partition("=")
         if not key or not equals:
-            raise RequestError(f"--spark-session-config takes key=value pairs, but {pair!r} was given")
+            raise InvalidArgumentError(f"--spark-session-config takes key=value pairs, but {pair!r} was given")
         spark_session_builder.config(key, value)
     if args.master:
         spark_session_builder.master(args.master)

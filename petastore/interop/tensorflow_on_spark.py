@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import whole_number
 from petastore.readers.batch import Batch
 from petastore.readers.reader import Reader
@@ -32,7 +32,7 @@ class DataFeed:
         input_mapping: Column to the name under which a batch has it; None gives rows.
 
     Raises:
-        RequestError: The reader has no such column.
+        InvalidArgumentError: The reader has no such column.
 
     Example:
         >>> import petastore, tempfile
@@ -48,7 +48,7 @@ class DataFeed:
     def __init__(self, reader: Reader, input_mapping: Mapping[str, str] | None = None) -> None:
         unknown = sorted(set(input_mapping or ()) - reader.schema.fields.keys())
         if unknown:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"input_mapping names {', '.join(map(repr, unknown))}, but the reader has "
                 f"{', '.join(map(repr, reader.schema.fields))}"
             )
@@ -66,8 +66,8 @@ class DataFeed:
         """So many rows; fewer at the end of an epoch, and never more.
 
         Where an epoch leaves fewer rows than there are ranks, some ranks have one row more than the others. It comes by
-        a further call, so with batches of one row, for one, those ranks make one call more; `tail="drop"`, `"pad"` or
-        `"wrap"` of `make_reader` makes them equal.
+        a further call, so with batches of one row, for one, those ranks make one call more; `last_batch="drop"`,
+        `"pad"` or `"wrap"` of `make_reader` makes them equal.
 
         Args:
             batch_size: The same in each call: ranks share batches of it.
@@ -77,14 +77,14 @@ class DataFeed:
             (rows, *shape). Empty after the end.
 
         Raises:
-            RequestError: The number is another one than in the first call.
+            InvalidArgumentError: The number is another one than in the first call.
         """
         if self._batches is None:
             self._batch_size = whole_number(batch_size, name="batch_size", least=1)
-            self._batches = iter(self._reader.batches(self._batch_size))
+            self._batches = iter(self._reader.iter_batches(self._batch_size))
             self._next = next(self._batches, None)
         if batch_size != self._batch_size:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"next_batch({batch_size!r}) after next_batch({self._batch_size}): ranks share batches of one size, so "
                 "give the same number in each call"
             )
@@ -122,9 +122,9 @@ class DataFeed:
         """Nothing goes back to Spark this way.
 
         Raises:
-            RequestError: Always.
+            InvalidArgumentError: Always.
         """
-        raise RequestError(
+        raise InvalidArgumentError(
             f"{len(results):,} results cannot go back to Spark through a feed of a reader: write them with their keys, "
             "petastore.write_dataset(url, rows), and read that in Spark; or predict inside of df.mapInPandas"
         )

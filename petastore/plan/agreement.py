@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import ReadRequest
 
 __all__ = ["AllGather", "assert_agreed", "facts_of"]
@@ -25,7 +25,7 @@ def facts_of(request: ReadRequest, *, dataset: str, rows: int, row_groups: int) 
         "row groups": row_groups,
         **request.order.as_dict(),
         "num_epochs": request.epochs,
-        "tail": request.tail.value,
+        "last_batch": request.last_batch.value,
         "shard_count": request.shard.count,
         "cur_shard": request.shard.index,
     }
@@ -41,13 +41,13 @@ def assert_agreed(mine: Mapping[str, Any], all_gather: AllGather) -> None:
             engine is initialised.
 
     Raises:
-        RequestError: Ranks planned different data, or two of them the same shard; both sides' facts are named.
+        InvalidArgumentError: Ranks planned different data, or two of them the same shard; both sides' facts are named.
 
     Example:
         >>> facts = [{"seed": rank, "shard_count": 2, "cur_shard": rank} for rank in range(2)]
         >>> assert_agreed(facts[0], lambda mine: facts)
         Traceback (most recent call last):
-        petastore.errors.RequestError: ranks planned different data: seed is 0 on rank 0 and 1 on rank 1
+        petastore.errors.InvalidArgumentError: ranks planned different data: seed is 0 on rank 0 and 1 on rank 1
     """
     everybody = [dict(facts) for facts in all_gather(mine)]
     shards = [facts.pop("cur_shard", None) for facts in everybody]
@@ -59,10 +59,10 @@ def assert_agreed(mine: Mapping[str, Any], all_gather: AllGather) -> None:
     ]
     if differences:
         more = f" (and {len(differences) - 3:,} more)" if len(differences) > 3 else ""
-        raise RequestError(f"ranks planned different data: {'; '.join(differences[:3])}{more}")
+        raise InvalidArgumentError(f"ranks planned different data: {'; '.join(differences[:3])}{more}")
     count = mine["shard_count"]
     if sorted(map(str, shards)) != sorted(map(str, range(count))):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"ranks must have the shards 0 to {count - 1}, each once, but ranks in turn have {shards}; "
             "give cur_shard and shard_count from the launcher's rank and world size"
         )

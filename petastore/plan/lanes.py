@@ -1,7 +1,8 @@
 """How many lanes an order has and how long their blocks are, from what exists and the memory for shuffling. Pure.
 
 Mixing costs memory: a batch is as mixed as many live row groups feed it. The number of lanes depends on the data and on
-`shuffle_memory` alone, never on the number of ranks: that is what keeps the order the same for any number of ranks.
+`shuffle_buffer_bytes` alone, never on the number of ranks: that is what keeps the order the same for any number of
+ranks.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from numpy.typing import NDArray
 
 from petastore.inventory import Inventory
 
-__all__ = ["DEFAULT_SHUFFLE_MEMORY", "in_memory", "shuffled_lanes"]
+__all__ = ["DEFAULT_SHUFFLE_BUFFER_BYTES", "in_memory", "shuffled_lanes"]
 
-DEFAULT_SHUFFLE_MEMORY = 256 * 1024 * 1024
+DEFAULT_SHUFFLE_BUFFER_BYTES = 256 * 1024 * 1024
 """Bytes of stored cells that all ranks together keep for shuffling rows, unless asked otherwise."""
 
 _LANES = (1, 2, 4, 6, 12, 24, 48, 96)
@@ -39,7 +40,7 @@ def in_memory(inventory: Inventory, rows: NDArray[np.int64]) -> Inventory:
 
 
 def shuffled_lanes(
-    inventory: Inventory, *, shuffle_memory: int, lanes: int | None, block_rows: int | None
+    inventory: Inventory, *, shuffle_buffer_bytes: int, lanes: int | None, block_rows: int | None
 ) -> tuple[int, int]:
     """Lanes and rows a block of an order that shuffles rows.
 
@@ -48,7 +49,7 @@ def shuffled_lanes(
 
     Args:
         inventory: What exists.
-        shuffle_memory: Bytes that all ranks together may keep.
+        shuffle_buffer_bytes: Bytes that all ranks together may keep.
         lanes: Asked for by name, or None to choose.
         block_rows: Asked for by name, or None to choose.
 
@@ -56,13 +57,13 @@ def shuffled_lanes(
         Lanes and rows a block, both at least 1.
 
     Example:
-        >>> shuffled_lanes(Inventory.of_rows([1000] * 600), shuffle_memory=10**6, lanes=None, block_rows=None)
+        >>> shuffled_lanes(Inventory.of_rows([1000] * 600), shuffle_buffer_bytes=10**6, lanes=None, block_rows=None)
         (48, 1604)
     """
     filled = int(np.count_nonzero(inventory.rows))
     group_rows = -(-inventory.num_rows // filled) if filled else 1
     row_bytes = max(float(inventory.decoded_bytes.sum()) / max(inventory.num_rows, 1), 1.0)
-    groups_in_memory = shuffle_memory / (group_rows * row_bytes)
+    groups_in_memory = shuffle_buffer_bytes / (group_rows * row_bytes)
     if lanes is None:
         most = min(filled, groups_in_memory / _GROUPS_A_LANE)
         lanes = max([number for number in _LANES if number <= most], default=1)

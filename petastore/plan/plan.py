@@ -80,7 +80,7 @@ class Plan:
     def fingerprint(self) -> str:
         """32 hexadecimal digits over rows, columns, order, epochs and tail; equal on all ranks of one training."""
         request = self.request
-        asked = (request.columns, request.order, request.epochs, request.tail.value, request.shard.count)
+        asked = (request.columns, request.order, request.epochs, request.last_batch.value, request.shard.count)
         dealt = () if request.order.dealt_to is None else (request.order.dealt_to, request.under_way)
         return hashlib.sha256(repr((self.data_fingerprint, asked, *dealt)).encode()).hexdigest()[:32]
 
@@ -89,7 +89,7 @@ class Plan:
         return (
             f"{type(self).__name__}({self.num_rows:,} of {self.inventory.num_rows:,} rows in {groups:,} row "
             f"group{'' if groups == 1 else 's'}, columns {len(request.columns):,}; shard {request.shard.index} of "
-            f"{request.shard.count}, {request.epochs_in_words}, tail {request.tail.value!r}, {request.order})"
+            f"{request.shard.count}, {request.epochs_in_words}, last_batch {request.last_batch.value!r}, {request.order})"
         )
 
     def _repr_html_(self) -> str:
@@ -102,7 +102,7 @@ class Plan:
             ("columns", ", ".join(request.columns)),
             ("shard", f"{shard.index:,} of {shard.count:,}"),
             ("epochs", "endless" if request.epochs is None else f"{request.epochs:,}"),
-            ("tail", request.tail.value),
+            ("last_batch", request.last_batch.value),
             *((name.replace("_", " "), value) for name, value in request.order.as_dict().items()),
         ]
         return html_table(type(self).__name__, [], facts, count=len(facts))
@@ -111,7 +111,7 @@ class Plan:
         """Batches of an epoch, the same on every rank.
 
         Raises:
-            NoDataAvailableError: `tail="even"` with fewer rows than ranks.
+            NoDataAvailableError: `last_batch="even"` with fewer rows than ranks.
         """
         return self._whole(batch_size).steps
 
@@ -162,8 +162,8 @@ class Plan:
                 cost: then the explanation says what this rank will ask for, epoch by epoch. None says nothing of that.
 
         Raises:
-            NoDataAvailableError: `tail="even"` with fewer rows than ranks.
-            RequestError: `column_bytes` or `storage` does not fit the row groups.
+            NoDataAvailableError: `last_batch="even"` with fewer rows than ranks.
+            InvalidArgumentError: `column_bytes` or `storage` does not fit the row groups.
 
         Example:
             >>> from petastore.plan.request import Order
@@ -172,7 +172,7 @@ class Plan:
             >>> print(plan.explain(batch_size=128))
             row groups  1,000 of 1,000
             rows        1,000,000 of 1,000,000
-            batches     2 ranks × 3,907 batches of 128 rows, 500,000 rows a rank; tail 'even'
+            batches     2 ranks × 3,907 batches of 128 rows, 500,000 rows a rank; last_batch 'even'
             order       48 lanes, blocks of 2,000 rows, seed 7
             reads       each row group 1.00 times over all ranks
             fetched     7.6 MiB an epoch, 3.8 MiB by rank 0; of whole row groups, since sizes of columns are not known
@@ -195,7 +195,7 @@ class Plan:
         """Which row groups feed which batches of an epoch, on every rank; of a long epoch, some of its batches.
 
         Raises:
-            NoDataAvailableError: `tail="even"` with fewer rows than ranks.
+            NoDataAvailableError: `last_batch="even"` with fewer rows than ranks.
         """
         from petastore.plan.report.feeds import feeds_of_order
 
@@ -204,11 +204,11 @@ class Plan:
         order = EpochOrder(self.rows, asked, epoch)
         return feeds_of_order(order, batches, row_groups=self.inventory.num_row_groups)
 
-    def picture(self, batch_size: int, *, epoch: int = 0) -> Any:
+    def plot(self, batch_size: int, *, epoch: int = 0) -> Any:
         """The same as a new `matplotlib.figure.Figure`: batches to the right, row groups as stored up, ranks coloured.
 
         Raises:
-            NoDataAvailableError: `tail="even"` with fewer rows than ranks.
+            NoDataAvailableError: `last_batch="even"` with fewer rows than ranks.
             MissingExtraError: matplotlib is not installed.
         """
         from petastore.drawing import draw
@@ -228,7 +228,8 @@ class Plan:
                 does, by whatever engine is initialised.
 
         Raises:
-            RequestError: Ranks planned different data, or two of them the same shard; both sides' facts are named.
+            InvalidArgumentError: Ranks planned different data, or two of them the same shard; both sides' facts are
+                named.
         """
         assert_agreed(self.facts(), all_gather)
 
@@ -260,7 +261,7 @@ class Plan:
             after: Where to go on; None begins at the beginning.
 
         Raises:
-            NoDataAvailableError: `tail="even"` with fewer rows than ranks.
+            NoDataAvailableError: `last_batch="even"` with fewer rows than ranks.
         """
         size = whole_number(batch_size, name="batch_size", least=1)
         pace, begin, rest = Pace(rows_per_span, size), after or Cursor(), self.request.under_way
@@ -338,7 +339,7 @@ class Plan:
             batch_size=batch_size,
             ranks=self.request.shard.count,
             lanes=self._lanes_in(order or self.request.order),
-            tail=self.request.tail,
+            last_batch=self.request.last_batch,
             start=start,
         )
 

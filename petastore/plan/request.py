@@ -12,8 +12,8 @@ import numbers
 from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias, get_args
 
-from petastore.errors import RequestError
-from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
+from petastore.errors import InvalidArgumentError
+from petastore.plan.lanes import DEFAULT_SHUFFLE_BUFFER_BYTES
 from petastore.schema.field import UnischemaField
 
 __all__ = [
@@ -77,29 +77,29 @@ class Tail(enum.Enum):
     """Full batches; the epoch's first rows fill the last one."""
 
     @classmethod
-    def parse(cls, tail: str | Tail) -> Tail:
+    def parse(cls, last_batch: str | Tail) -> Tail:
         """The tail of that name, which may be any text, such as an option of a command line.
 
         Raises:
-            RequestError: There is none.
+            InvalidArgumentError: There is none.
         """
-        return tail if isinstance(tail, cls) else cls(known_word(tail, TailWord, name="tail"))
+        return last_batch if isinstance(last_batch, cls) else cls(known_word(last_batch, TailWord, name="last_batch"))
 
 
 def known_word(value: Any, words: Any, *, name: str, or_none: bool = False) -> Any:
     """`value`, refused where it is none of the words of a `Literal`, nor None where that is one.
 
     Raises:
-        RequestError: Naming the parameter as the user typed it, and the words.
+        InvalidArgumentError: Naming the parameter as the user typed it, and the words.
 
     Example:
-        >>> known_word("evn", TailWord, name="tail")
+        >>> known_word("evn", TailWord, name="last_batch")
         Traceback (most recent call last):
-        petastore.errors.RequestError: tail='evn' is not known; it is one of 'even', 'drop', 'pad', 'wrap'
+        petastore.errors.InvalidArgumentError: last_batch='evn' is not known; it is one of 'even', 'drop', 'pad', 'wrap'
     """
     known = (None, *get_args(words)) if or_none else get_args(words)
     if value not in known:
-        raise RequestError(f"{name}={value!r} is not known; it is one of {', '.join(map(repr, known))}")
+        raise InvalidArgumentError(f"{name}={value!r} is not known; it is one of {', '.join(map(repr, known))}")
     return value
 
 
@@ -107,10 +107,10 @@ def whole_number(value: Any, *, name: str, least: int) -> int:
     """`value` as an int, refused below `least`; booleans and floats are no whole numbers.
 
     Raises:
-        RequestError: Naming the parameter as the user typed it.
+        InvalidArgumentError: Naming the parameter as the user typed it.
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise RequestError(f"{name}={value!r}, but it must be a whole number of at least {least}")
+        raise InvalidArgumentError(f"{name}={value!r}, but it must be a whole number of at least {least}")
     return int(value)
 
 
@@ -121,7 +121,7 @@ class Shard:
     Example:
         >>> Shard(2, 2)
         Traceback (most recent call last):
-        petastore.errors.RequestError: cur_shard=2 with shard_count=2: shards are numbered from 0 to 1
+        petastore.errors.InvalidArgumentError: cur_shard=2 with shard_count=2: shards are numbered from 0 to 1
     """
 
     index: int = 0
@@ -134,7 +134,9 @@ class Shard:
         count = whole_number(self.count, name="shard_count", least=1)
         index = whole_number(self.index, name="cur_shard", least=0)
         if index >= count:
-            raise RequestError(f"cur_shard={index} with shard_count={count}: shards are numbered from 0 to {count - 1}")
+            raise InvalidArgumentError(
+                f"cur_shard={index} with shard_count={count}: shards are numbered from 0 to {count - 1}"
+            )
         object.__setattr__(self, "count", count)
         object.__setattr__(self, "index", index)
 
@@ -143,14 +145,16 @@ class Shard:
         """The shard of two numbers, or one that is given as it is; None and None mean the only one.
 
         Raises:
-            RequestError: One is given without the other, or the pair cannot be.
+            InvalidArgumentError: One is given without the other, or the pair cannot be.
         """
         if isinstance(cur_shard, Shard):
             if shard_count is not None:
-                raise RequestError(f"cur_shard={cur_shard} says the count, too; leave out shard_count={shard_count!r}")
+                raise InvalidArgumentError(
+                    f"cur_shard={cur_shard} says the count, too; leave out shard_count={shard_count!r}"
+                )
             return cur_shard
         if (cur_shard is None) != (shard_count is None):
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"cur_shard={cur_shard!r} and shard_count={shard_count!r}: give both, or neither for all rows"
             )
         return cls() if cur_shard is None or shard_count is None else cls(cur_shard, shard_count)
@@ -190,7 +194,7 @@ class Order:
 
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, numbers.Integral):
-            raise RequestError(f"seed={self.seed!r}, but a seed is any whole number, or None for a fresh one")
+            raise InvalidArgumentError(f"seed={self.seed!r}, but a seed is any whole number, or None for a fresh one")
         object.__setattr__(self, "seed", int(self.seed))
         known_word(self.reshuffle, Reshuffle, name="reshuffle")
         for name in ("lanes", "block_rows"):
@@ -199,7 +203,7 @@ class Order:
             return
         object.__setattr__(self, "dealt_to", whole_number(self.dealt_to, name="dealt_to", least=1))
         if self.reshuffle != "static" or not self.shuffle_row_groups:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"dealt_to={self.dealt_to} with reshuffle={self.reshuffle!r} and shuffle_row_groups="
                 f"{self.shuffle_row_groups}: only orders that permute row groups once can be dealt to ranks"
             )
@@ -239,7 +243,7 @@ class ReadRequest:
     epochs: int | None = 1
     """How often; None is without end."""
 
-    tail: Tail = Tail.EVEN
+    last_batch: Tail = Tail.EVEN
     """What becomes of the last global batch."""
 
     chosen: frozenset[str] = frozenset()
@@ -271,7 +275,7 @@ class OrderAsk:
     shuffle_rows: bool = False
     """Permute rows, anew in each epoch."""
 
-    shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY
+    shuffle_buffer_bytes: int = DEFAULT_SHUFFLE_BUFFER_BYTES
     """Bytes of stored cells that all ranks together keep for `shuffle_rows`."""
 
     lanes: int | None = None
@@ -285,7 +289,7 @@ class OrderAsk:
     `"epoch"`."""
 
     def __post_init__(self) -> None:
-        whole_number(self.shuffle_memory, name="shuffle_memory", least=1)
+        whole_number(self.shuffle_buffer_bytes, name="shuffle_buffer_bytes", least=1)
         known_word(self.reshuffle, Reshuffle, name="reshuffle", or_none=True)
 
     @property
@@ -300,7 +304,7 @@ class PlanAsk:
     """What is asked of a plan, whatever the dataset; `Dataset.planned` answers it.
 
     Example:
-        >>> PlanAsk(tail=Tail.DROP).tail
+        >>> PlanAsk(last_batch=Tail.DROP).last_batch
         <Tail.DROP: 'drop'>
     """
 
@@ -316,7 +320,7 @@ class PlanAsk:
     epochs: int | None = 1
     """How often; None is without end."""
 
-    tail: Tail = Tail.EVEN
+    last_batch: Tail = Tail.EVEN
     """What becomes of the last global batch."""
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.once import once
 
 __all__ = ["PRUNED_BY", "Pruned", "PrunedBy", "Selection"]
@@ -51,7 +51,9 @@ class Pruned:
 
     def __post_init__(self) -> None:
         if self.by not in PRUNED_BY or self.row_groups < 0 or self.rows < self.row_groups:
-            raise RequestError(f"{self} cannot be: it is by one of {PRUNED_BY}, and each row group has a row or more")
+            raise InvalidArgumentError(
+                f"{self} cannot be: it is by one of {PRUNED_BY}, and each row group has a row or more"
+            )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -84,7 +86,9 @@ class Selection:
         object.__setattr__(self, "counts", counts)
         for group, bitmap in self.bitmaps.items():
             if not 0 <= group < len(counts) or int(bitmap.sum()) != counts[group]:
-                raise RequestError(f"the bitmap of row group {group} does not hold the rows that are counted for it")
+                raise InvalidArgumentError(
+                    f"the bitmap of row group {group} does not hold the rows that are counted for it"
+                )
 
     @once
     def fingerprint(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY, in_memory, shuffled_lanes
+from petastore.plan.lanes import DEFAULT_SHUFFLE_BUFFER_BYTES, in_memory, shuffled_lanes
 from petastore.plan.plan import Plan
 
 __all__ = ["with_rows_shuffled"]
@@ -28,7 +28,7 @@ def with_rows_shuffled(plan: Plan) -> Plan:
         return plan
     lanes, block_rows = shuffled_lanes(
         in_memory(plan.inventory, plan.rows),
-        shuffle_memory=DEFAULT_SHUFFLE_MEMORY,
+        shuffle_buffer_bytes=DEFAULT_SHUFFLE_BUFFER_BYTES,
         lanes=None if "lanes" in request.chosen else order.lanes,
         block_rows=None if "block_rows" in request.chosen else order.block_rows,
     )

@@ -28,7 +28,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.cursor import Cursor, MixedCursor
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, Shard
@@ -89,11 +89,12 @@ def resume(plan: Plan | Mixture, state: Mapping[str, Any]) -> tuple[Plan | Mixtu
         state: From `dump_state`, also after a trip through JSON.
 
     Raises:
-        RequestError: The state is none, of a newer version, or of another dataset or order; the difference is named.
+        InvalidArgumentError: The state is none, of a newer version, or of another dataset or order; the difference is
+            named.
     """
     cursor = _checked(state, holds="order" if isinstance(plan, Plan) else "mixture")
     if state["dataset"] != plan.data_fingerprint:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"the state was taken over {state['dataset']}, but what is read here is {plan.data_fingerprint}: files "
             "were rewritten, added or removed since, or it is another dataset or filter; read what the state belongs "
             "to, or begin without a state"
@@ -146,15 +147,15 @@ def _with_order(plan: Plan, taken: Mapping[str, Any]) -> Plan:
     return dataclasses.replace(plan, request=dataclasses.replace(plan.request, order=order))
 
 
-def _beyond(cursor: Cursor, plan: Plan | Mixture) -> RequestError:
-    return RequestError(f"the state is at position {cursor.position:,} of an epoch of {plan.num_rows:,} rows")
+def _beyond(cursor: Cursor, plan: Plan | Mixture) -> InvalidArgumentError:
+    return InvalidArgumentError(f"the state is at position {cursor.position:,} of an epoch of {plan.num_rows:,} rows")
 
 
 def _resumed_mixture(mixture: Mixture, facts: Mapping[str, Any], cursor: Cursor, taken: Any) -> tuple[Mixture, Cursor]:
     now = mixture.recipe() | {"seed": mixture.seed}
     orders = facts.get("orders")
     if set(facts) != {*now, "rows"} or not isinstance(orders, list) or len(orders) != len(mixture.sources):
-        raise RequestError(f"{dict(facts)!r:.300} is a damaged or another mixture; it needs {', '.join(now)}")
+        raise InvalidArgumentError(f"{dict(facts)!r:.300} is a damaged or another mixture; it needs {', '.join(now)}")
     for name, value in now.items():
         if name != "orders" and name not in mixture.chosen and facts[name] != value:
             raise _other(name, facts[name], value)
@@ -180,15 +181,15 @@ def _mixed_cursor(mixture: Mixture, cursor: Cursor, taken: Any) -> Cursor:
         count <= rows for count, rows in zip(counts, mixture.rows_per_source, strict=False)
     )
     if not fits or not within:
-        raise RequestError(f"a damaged state of a reader: {taken!r:.200} are no rows taken of each source")
+        raise InvalidArgumentError(f"a damaged state of a reader: {taken!r:.200} are no rows taken of each source")
     return MixedCursor(cursor.epoch, cursor.position, cursor.first_epoch, tuple(counts))
 
 
 def _checked(state: Mapping[str, Any], *, holds: str) -> Cursor:
     if not isinstance(state, Mapping) or state.get("format") != STATE_FORMAT:
-        raise RequestError(f"{state!r:.200} is no state of a reader; give what state_dict() returned")
+        raise InvalidArgumentError(f"{state!r:.200} is no state of a reader; give what state_dict() returned")
     if state.get("version") != STATE_VERSION:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"the state is of version {state.get('version')!r}, and this release of petastore reads {STATE_VERSION}"
         )
     place = [state.get(name) for name in ("epoch", "position", "pass")]
@@ -196,21 +197,25 @@ def _checked(state: Mapping[str, Any], *, holds: str) -> Cursor:
     if not isinstance(state.get(holds), Mapping) and ("mixture" in state) != (holds == "mixture"):
         kinds = ("a single dataset", "a mixture")
         was, now = kinds if holds == "mixture" else kinds[::-1]
-        raise RequestError(f"the state is of {was}, but {now} is read here; read the same, or begin without a state")
+        raise InvalidArgumentError(
+            f"the state is of {was}, but {now} is read here; read the same, or begin without a state"
+        )
     if len(counts) < 3 or not isinstance(state.get(holds), Mapping) or not isinstance(state.get("dataset"), str):
-        raise RequestError(f"{dict(state)!r:.300} is a damaged state of a reader; its dataset, order or place is gone")
+        raise InvalidArgumentError(
+            f"{dict(state)!r:.300} is a damaged state of a reader; its dataset, order or place is gone"
+        )
     return Cursor(*counts)
 
 
 def _agreed_order(asked: Order, taken: Mapping[str, Any], *, chosen: frozenset[str]) -> Order:
     values, taken = dataclasses.asdict(asked), {"dealt_to": None, **taken}  # states were written before it was there
     if set(taken) != set(values):
-        raise RequestError(f"{dict(taken)!r:.300} is a damaged order in a state; it needs {', '.join(values)}")
+        raise InvalidArgumentError(f"{dict(taken)!r:.300} is a damaged order in a state; it needs {', '.join(values)}")
     for name, value in values.items():
         if name not in chosen and taken[name] != value:
             raise _other(name, taken[name], value)
     return Order(**taken)
 
 
-def _other(name: str, taken: Any, asked: Any) -> RequestError:
-    return RequestError(f"the state has {name}={taken!r}, but now {name}={asked!r} is asked for; {_WHAT_TO_DO}")
+def _other(name: str, taken: Any, asked: Any) -> InvalidArgumentError:
+    return InvalidArgumentError(f"the state has {name}={taken!r}, but now {name}={asked!r} is asked for; {_WHAT_TO_DO}")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.expressions import Expression
 from petastore.predicates.predicate import PredicateBase, checked_predicate, told_by
 
@@ -41,7 +41,7 @@ class in_negate(CombinedPredicate):  # noqa: N801 - Petastorm's name
         predicate: The predicate.
 
     Raises:
-        RequestError: It is no predicate.
+        InvalidArgumentError: It is no predicate.
 
     Example:
         >>> from petastore.predicates import in_set
@@ -82,7 +82,7 @@ class in_reduce(CombinedPredicate):  # noqa: N801 - Petastorm's name
         reduce_func: Takes the list of their answers for a row: `all`, `any`, or a function of yours.
 
     Raises:
-        RequestError: There are none, one is none, or the function is none.
+        InvalidArgumentError: There are none, one is none, or the function is none.
 
     Example:
         >>> from petastore.predicates import in_set
@@ -93,12 +93,14 @@ class in_reduce(CombinedPredicate):  # noqa: N801 - Petastorm's name
 
     def __init__(self, predicate_list: Iterable[Any], reduce_func: Callable[[list[bool]], Any]) -> None:
         if not isinstance(predicate_list, Iterable):
-            raise RequestError(f"in_reduce takes a list of predicates, not {predicate_list!r:.80}")
+            raise InvalidArgumentError(f"in_reduce takes a list of predicates, not {predicate_list!r:.80}")
         self.parts = tuple(checked_predicate(part, name="in_reduce") for part in predicate_list)
         if not self.parts:
-            raise RequestError("in_reduce takes at least one predicate")
+            raise InvalidArgumentError("in_reduce takes at least one predicate")
         if not callable(reduce_func):
-            raise RequestError(f"in_reduce takes a function of a list of answers, such as all, not {reduce_func!r:.80}")
+            raise InvalidArgumentError(
+                f"in_reduce takes a function of a list of answers, such as all, not {reduce_func!r:.80}"
+            )
         self.reduce_func = reduce_func
 
     @property

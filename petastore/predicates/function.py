@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.predicates.predicate import PredicateBase, field_names
 
 __all__ = ["in_lambda"]
@@ -22,7 +22,7 @@ class in_lambda(PredicateBase):  # noqa: N801 - Petastorm's name
         state_arg: Given to the function after the fields, unless it is None. Threads share it, and come in no order.
 
     Raises:
-        RequestError: The fields are no list of names, or the function is none.
+        InvalidArgumentError: The fields are no list of names, or the function is none.
 
     Example:
         >>> in_lambda(["x", "y"], lambda x, y: x > y).do_include({"x": 2, "y": 1})
@@ -34,7 +34,7 @@ class in_lambda(PredicateBase):  # noqa: N801 - Petastorm's name
     ) -> None:
         self._fields = field_names(predicate_fields, name="in_lambda")
         if not callable(predicate_func):
-            raise RequestError(f"in_lambda takes a function, not {predicate_func!r:.80}")
+            raise InvalidArgumentError(f"in_lambda takes a function, not {predicate_func!r:.80}")
         self._function = predicate_func
         self._state: tuple[Any, ...] = () if state_arg is None else (state_arg,)
 

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Iterable
 from typing import Any
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.expressions import Expression
 
 __all__ = ["PredicateBase", "checked_predicate", "field_name", "field_names", "told_by"]
@@ -69,11 +69,11 @@ def checked_predicate(predicate: Any, *, name: str) -> Any:
     """A predicate that others are made of.
 
     Raises:
-        RequestError: It is none.
+        InvalidArgumentError: It is none.
     """
     asks = any(callable(getattr(predicate, method, None)) for method in ("do_include", "do_include_batch"))
     if isinstance(predicate, type) or not asks or not callable(getattr(predicate, "get_fields", None)):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"{name} is made of predicates, objects with get_fields and do_include, not {predicate!r:.80}"
         )
     return predicate
@@ -83,11 +83,11 @@ def field_name(field: Any, *, name: str) -> str:
     """The name of a field that a predicate looks at; the field itself will do.
 
     Raises:
-        RequestError: It is neither a name nor a field.
+        InvalidArgumentError: It is neither a name nor a field.
     """
     found = field if isinstance(field, str) else getattr(field, "name", None)
     if not isinstance(found, str) or not found:
-        raise RequestError(f"{name} looks at a field that is given by its name, not {field!r:.80}")
+        raise InvalidArgumentError(f"{name} looks at a field that is given by its name, not {field!r:.80}")
     return found
 
 
@@ -95,11 +95,11 @@ def field_names(fields: Iterable[Any], *, name: str) -> tuple[str, ...]:
     """The names of fields that a predicate looks at, in the order given.
 
     Raises:
-        RequestError: They are no list of names, or there are none.
+        InvalidArgumentError: They are no list of names, or there are none.
     """
     if isinstance(fields, str) or not isinstance(fields, Iterable):
-        raise RequestError(f"{name} takes a list of field names, not {fields!r:.80}")
+        raise InvalidArgumentError(f"{name} takes a list of field names, not {fields!r:.80}")
     names = tuple(field_name(field, name=name) for field in fields)
     if not names:
-        raise RequestError(f"{name} takes at least one field name")
+        raise InvalidArgumentError(f"{name} takes at least one field name")
     return names

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.predicates.column import each_value, of_distinct
 from petastore.predicates.predicate import PredicateBase, field_name
 
@@ -39,7 +39,7 @@ class in_pseudorandom_split(PredicateBase):  # noqa: N801 - Petastorm's name
         predicate_field: Name of the field, which has scalars.
 
     Raises:
-        RequestError: There is no such part, or the fractions cannot be.
+        InvalidArgumentError: There is no such part, or the fractions cannot be.
 
     Example:
         >>> train, val = (in_pseudorandom_split([0.8, 0.2], part, "id") for part in (0, 1))
@@ -51,9 +51,9 @@ class in_pseudorandom_split(PredicateBase):  # noqa: N801 - Petastorm's name
         self._field = field_name(predicate_field, name="in_pseudorandom_split")
         fractions = _checked(fraction_list)
         if isinstance(subset_index, bool) or not isinstance(subset_index, numbers.Integral):
-            raise RequestError(f"subset_index={subset_index!r}, but parts are numbered from 0")
+            raise InvalidArgumentError(f"subset_index={subset_index!r}, but parts are numbered from 0")
         if not 0 <= subset_index < len(fractions):
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"subset_index={subset_index}, but fraction_list has {len(fractions)} parts, numbered from 0"
             )
         # Summed from the left each time, as Petastorm does: other orders round otherwise.
@@ -93,7 +93,7 @@ def _checked(fractions: Any) -> list[Any]:
     )
     is_number = [isinstance(part, numbers.Real) and not isinstance(part, bool) and float(part) >= 0 for part in found]
     if not found or not all(is_number) or not sum(found) <= 1 + _ROUNDING:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"fraction_list={fractions!r:.200}, but it is a list of shares of at least 0 that are at most 1 together"
         )
     return found

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.expressions import Expression, col
 from petastore.expressions.equality import equality_key, equality_keys
 from petastore.expressions.literal import as_literal, literal_json
@@ -30,7 +30,7 @@ class in_set(PredicateBase):  # noqa: N801 - Petastorm's name
         predicate_field: Name of the field, which has scalars.
 
     Raises:
-        RequestError: The values are no collection, or cannot be looked up.
+        InvalidArgumentError: The values are no collection, or cannot be looked up.
 
     Example:
         >>> in_set(["train", "val"], "split").do_include({"split": "test"})
@@ -64,7 +64,7 @@ class in_set(PredicateBase):  # noqa: N801 - Petastorm's name
         """`isin`, and false where the value is missing and None is not asked for."""
         try:
             found = col(self._field).isin(_without_nan(self._values))
-        except RequestError:
+        except InvalidArgumentError:
             return None
         return found if None in self._keys else found & col(self._field).is_valid()
 
@@ -77,7 +77,7 @@ class in_intersection(PredicateBase):  # noqa: N801 - Petastorm's name
         predicate_field: Name of the field, which has arrays.
 
     Raises:
-        RequestError: The values are no collection, or cannot be looked up.
+        InvalidArgumentError: The values are no collection, or cannot be looked up.
 
     Example:
         >>> in_intersection([7, 8], "labels").do_include({"labels": np.array([1, 8])})
@@ -97,7 +97,7 @@ class in_intersection(PredicateBase):  # noqa: N801 - Petastorm's name
         """Whether the array of the row has one of them.
 
         Raises:
-            RequestError: The value is no array.
+            InvalidArgumentError: The value is no array.
         """
         value = values[self._field]
         return value is not None and bool(_is_among(self._flat(value), self._keys).any())
@@ -119,7 +119,9 @@ class in_intersection(PredicateBase):  # noqa: N801 - Petastorm's name
 
     def _flat(self, value: Any) -> NDArray[Any]:
         if not isinstance(value, Iterable):
-            raise RequestError(f"in_intersection looks into arrays, but {self._field!r} has {value!r:.80}; use in_set")
+            raise InvalidArgumentError(
+                f"in_intersection looks into arrays, but {self._field!r} has {value!r:.80}; use in_set"
+            )
         return np.asarray(value).reshape(-1)
 
 
@@ -143,6 +145,6 @@ def _without_nan(values: list[Any]) -> list[Any]:
 def _cache_key(name: str, values: list[Any], field: str) -> str | None:
     try:
         keys = {json.dumps(None if value is None else literal_json(as_literal(value))) for value in values}
-    except RequestError:
+    except InvalidArgumentError:
         return None
     return json.dumps([name, field, sorted(keys)])

@@ -27,7 +27,7 @@ class DatasetArguments(TypedDict, total=False):
     filters: Filters | None
     predicate: Predicate | None
     rowgroup_selector: RowGroupSelector | None
-    selection_cache: SelectionCache
+    filter_cache: SelectionCache
     storage_options: Mapping[str, Any] | None
     filesystem: Any
     decode: Mapping[str, ImageDecode] | None
@@ -68,11 +68,11 @@ class FurtherArguments(DatasetArguments, total=False):
     convert_early_to_numpy: bool
     memory_budget: int | None
     max_cell_bytes: int | None
-    shuffle_memory: int
+    shuffle_buffer_bytes: int
     lanes: int | None
     block_rows: int | None
     reshuffle: Reshuffle | None
-    tail: TailWord | Tail
+    last_batch: TailWord | Tail
     provenance: bool
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from petastore.dataset import Dataset
 from petastore.dataset.opening import dataset_at, located
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import known_word
 from petastore.storage.ranges.kept_files import cache_for
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
@@ -153,12 +153,12 @@ class DatasetAsk:
 
         Raises:
             DatasetNotFoundError: There is none.
-            RequestError: It was opened before, and something is asked that is asked of who opens it; or it cannot be
-                so.
+            InvalidArgumentError: It was opened before, and something is asked that is asked of who opens it; or it
+                cannot be so.
         """
         reached = (self.storage_options, self.filesystem, self.storage_timeout, self.storage_hedging)
         if isinstance(self.url, Dataset) and reached != (None, None, DEFAULT_STORAGE_TIMEOUT_S, False):
-            raise RequestError(
+            raise InvalidArgumentError(
                 "storage_options and filesystem belong to open_dataset, as storage_timeout and storage_hedging do, and "
                 "it has opened this dataset; give them to petastore.open_dataset"
             )
@@ -169,7 +169,7 @@ class DatasetAsk:
 
         Raises:
             DatasetNotFoundError: There is none.
-            RequestError: It cannot be so.
+            InvalidArgumentError: It cannot be so.
 
         Warns:
             CacheBypassWarning: Nothing can be kept of its files.
@@ -206,15 +206,15 @@ class RowsAsk:
     rowgroup_selector: RowGroupSelector | None = None
     """Picks the row groups that are looked at."""
 
-    selection_cache: SelectionCache = True
+    filter_cache: SelectionCache = True
     """Where answers are remembered."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.selection_cache, bool):
+        if not isinstance(self.filter_cache, bool):
             # Imported where rows are selected, if at all.
             from petastore.selecting.remembered import selection_directory
 
-            selection_directory(self.selection_cache)  # refuses what is none
+            selection_directory(self.filter_cache)  # refuses what is none
 
     @property
     def is_for_all(self) -> bool:
@@ -234,7 +234,7 @@ class RowsAsk:
             predicate=self.predicate,
             rowgroup_selector=self.rowgroup_selector,
             workers=workers,
-            selection_cache=self.selection_cache,
+            filter_cache=self.filter_cache,
             batched=batched,
         )
 

@@ -36,7 +36,7 @@ class Batch(Mapping[str, NDArray[Any]]):
 
     A field of fixed shape is an array `(rows, *shape)` of its dtype; where values are missing it is a
     `numpy.ma.MaskedArray` of the same dtype. Text, bytes, decimals and fields of free shape are object arrays
-    `(rows,)`, with None where a value is missing. With `tail="pad"` the column `valid` says which rows are no
+    `(rows,)`, with None where a value is missing. With `last_batch="pad"` the column `valid` says which rows are no
     repeats.
 
     The arrays belong to whoever received the batch: nothing is written into them as long as one of them lives. Those of

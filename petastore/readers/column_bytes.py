@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
-from petastore.errors import MetadataError, RequestError
+from petastore.errors import InvalidArgumentError, MetadataError
 from petastore.storage.footers.column_chunks import chunk_contents
 from petastore.storage.footers.footers import Footer
 
@@ -29,7 +29,7 @@ def column_bytes(dataset: Dataset, columns: Iterable[str]) -> NDArray[np.int64]:
         A new array of shape (row groups,), for `plan.explain(column_bytes=…)`.
 
     Raises:
-        RequestError: The dataset has no such column.
+        InvalidArgumentError: The dataset has no such column.
         DatasetChangedError: A file is not the one that the inventory describes.
         MetadataError: A footer is damaged.
         StorageError: A file cannot be read.
@@ -47,7 +47,7 @@ def column_bytes(dataset: Dataset, columns: Iterable[str]) -> NDArray[np.int64]:
     names = dict.fromkeys(columns)
     unknown = [name for name in names if name not in dataset.schema]
     if unknown:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"{dataset.url} has no column {unknown[0]!r}; it has {', '.join(map(repr, dataset.schema.fields))}"
         )
     stored = [name for name in names if name not in dataset.partition_names]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from petastore.cache.entry_file import size_on_disk
 from petastore.dataset import Dataset
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.inventory import DataFile
 from petastore.plan.report.cost import Fetches
 from petastore.storage.footers.footers import Footer
@@ -37,7 +37,7 @@ def fetches_of(dataset: Dataset, columns: Iterable[str], *, line: Line | None = 
         line: What requests cost, which decides which holes are fetched along; None is what is believed at first.
 
     Raises:
-        RequestError: The dataset has no such column.
+        InvalidArgumentError: The dataset has no such column.
         DatasetChangedError: A file is not the one that the inventory describes.
         DecodeError: A footer says what cannot be.
         StorageError: A file cannot be read.
@@ -54,7 +54,7 @@ def fetches_of(dataset: Dataset, columns: Iterable[str], *, line: Line | None = 
     names = list(dict.fromkeys(columns))
     unknown = [name for name in names if name not in dataset.schema]
     if unknown:
-        raise RequestError(f"{dataset.url} has no column {unknown[0]!r}")
+        raise InvalidArgumentError(f"{dataset.url} has no column {unknown[0]!r}")
     stored = [name for name in names if name not in dataset.partition_names]
     inventory, line = dataset.inventory, line or Line()
 

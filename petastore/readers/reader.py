@@ -52,9 +52,9 @@ class Reader:
         build: Makes of all this what is run; of rows as they are, unless windows or a mixture are read.
 
     Raises:
-        RequestError: The transform, or the column `valid` of `tail="pad"`, contradicts the schema; or values of a field
-            are larger than `Workers.max_cell_bytes`.
-        NoDataAvailableError: `tail="even"` with fewer rows than shards.
+        InvalidArgumentError: The transform, or the column `valid` of `last_batch="pad"`, contradicts the schema; or
+            values of a field are larger than `Workers.max_cell_bytes`.
+        NoDataAvailableError: `last_batch="even"` with fewer rows than shards.
     """
 
     def __init__(
@@ -146,18 +146,19 @@ class Reader:
 
     __getitem__ = none_by_number  # which torch's own DataLoader would ask a dataset for
 
-    def batches(self, batch_size: int) -> Iterator[Batch]:
+    def iter_batches(self, batch_size: int) -> Iterator[Batch]:
         """Batches of this many rows, from where the reader stands, through all remaining epochs.
 
         Leaving early is fine: `reset()` and ask again.
 
         Args:
-            batch_size: Rows of a batch; the last one of an epoch depends on `tail`.
+            batch_size: Rows of a batch; the last one of an epoch depends on `last_batch`.
 
         Raises:
             ReaderClosedError: After `stop`.
-            RequestError: `batch_size` is not a whole number above 0, or `memory_budget` is less than such batches need.
-            NoDataAvailableError: `tail="even"` with fewer rows than shards.
+            InvalidArgumentError: `batch_size` is not a whole number above 0, or `memory_budget` is less than such
+                batches need.
+            NoDataAvailableError: `last_batch="even"` with fewer rows than shards.
             DecodeError: A cell is not what its field declares.
             TransformError: From the user's function.
         """
@@ -170,14 +171,14 @@ class Reader:
         self._asked_for = weakref.ref(batches)  # who forgets them ends them
         return batches
 
-    def budget(self, batch_size: int) -> Budget:
+    def estimate_memory(self, batch_size: int) -> Budget:
         """What reading batches of this size takes in memory at most, and how far ahead the reader works; print it.
 
         Row groups at hand are those of the first epoch, to the position; the order of another may keep a little more.
         The batches that the caller keeps are not counted, but for the last two.
 
         Raises:
-            RequestError: `memory_budget` is less than batches of this size need.
+            InvalidArgumentError: `memory_budget` is less than batches of this size need.
         """
         return budget_of(self._execution, batch_size)
 
@@ -237,7 +238,7 @@ class Reader:
         given out yet follow, none twice.
 
         Raises:
-            RequestError: The state is none, or of another dataset or order; the difference is named.
+            InvalidArgumentError: The state is none, or of another dataset or order; the difference is named.
             ReaderClosedError: After `stop`.
         """
         self.replan(*resume(self.plan, state))
@@ -248,7 +249,7 @@ class Reader:
         Nothing is communicated: after the same steps all ranks stand at the same place, and share what is left anew.
 
         Raises:
-            RequestError: There is no such shard.
+            InvalidArgumentError: There is no such shard.
             ReaderClosedError: After `stop`.
         """
         self.replan(resharded(self.plan, Shard(cur_shard, shard_count), self.cursor), self.cursor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.schema.field import UnischemaField
 
 __all__ = ["match_unischema_fields", "select_fields"]
@@ -22,7 +22,7 @@ def match_unischema_fields(schema: Iterable[UnischemaField], field_regex: str | 
         The matching fields in the order of `schema`, each once; an empty list where nothing matches.
 
     Raises:
-        RequestError: An expression is not valid.
+        InvalidArgumentError: An expression is not valid.
 
     Example:
         >>> names = [UnischemaField(name, "int32") for name in ("id", "id_user", "age")]
@@ -45,10 +45,10 @@ def select_fields(
         among: What is being selected from, for messages: `"the dataset"`.
 
     Raises:
-        RequestError: Something that was asked for matches no field.
+        InvalidArgumentError: Something that was asked for matches no field.
     """
     if isinstance(wanted, (str, UnischemaField)):
-        raise RequestError(f"schema_fields takes a list, but {wanted!r} was given: put it into brackets")
+        raise InvalidArgumentError(f"schema_fields takes a list, but {wanted!r} was given: put it into brackets")
     fields = tuple(fields)
     by_name = {field.name: field for field in fields}
     chosen: set[str] = set()
@@ -58,13 +58,19 @@ def select_fields(
         elif isinstance(item, str):
             matches = [by_name[item]] if item in by_name else match_unischema_fields(fields, item)
         else:
-            raise RequestError(f"schema_fields takes names, regular expressions and fields, but {item!r} was given")
+            raise InvalidArgumentError(
+                f"schema_fields takes names, regular expressions and fields, but {item!r} was given"
+            )
         if not matches:
             asked = item.name if isinstance(item, UnischemaField) else item
-            raise RequestError(f"no field of {among} is or matches {asked!r}; it has {', '.join(map(repr, by_name))}")
+            raise InvalidArgumentError(
+                f"no field of {among} is or matches {asked!r}; it has {', '.join(map(repr, by_name))}"
+            )
         chosen.update(match.name for match in matches)
     if not chosen:
-        raise RequestError(f"schema_fields is empty; name at least one field of {among}, or leave it out for all")
+        raise InvalidArgumentError(
+            f"schema_fields is empty; name at least one field of {among}, or leave it out for all"
+        )
     return tuple(field for field in fields if field.name in chosen)
 
 
@@ -72,4 +78,4 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as problem:
-        raise RequestError(f"{pattern!r} is no valid regular expression: {problem}") from None
+        raise InvalidArgumentError(f"{pattern!r} is no valid regular expression: {problem}") from None

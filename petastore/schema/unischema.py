@@ -85,7 +85,7 @@ class Unischema:
                 gives a schema of no fields.
 
         Raises:
-            RequestError: Something that was asked for matches no field.
+            InvalidArgumentError: Something that was asked for matches no field.
         """
         if isinstance(fields, (list, tuple)) and not fields:
             return Unischema(f"{self.name}_view", ())

@@ -12,7 +12,7 @@ import operator
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.expressions import Expression, bind
 from petastore.predicates.combined import in_negate, in_reduce
 from petastore.predicates.predicate import told_by
@@ -86,7 +86,7 @@ def _filter(predicate: Any, schema: Unischema) -> Expression | None:
         return None
     try:
         bind(found, schema.fields, among="the dataset")
-    except RequestError:
+    except InvalidArgumentError:
         return None
     return found
 

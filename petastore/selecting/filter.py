@@ -61,7 +61,7 @@ def select_rows(
     predicate: Any = None,
     rowgroup_selector: Any = None,
     workers: Workers | None = None,
-    selection_cache: str | os.PathLike[str] | bool = True,
+    filter_cache: str | os.PathLike[str] | bool = True,
     batched: bool = False,
 ) -> Selection | None:
     """Which rows of a dataset are wanted; the one step of asking that may read.
@@ -78,7 +78,7 @@ def select_rows(
             at a time. What of it is a filter is treated as one. Remembered only where it has `cache_key()`.
         rowgroup_selector: One of `petastore.selectors`: only the row groups that it picks are looked at.
         workers: Who reads; None is threads, one for each CPU.
-        selection_cache: Where answers are remembered: a local directory, True for the user's cache directory or the one
+        filter_cache: Where answers are remembered: a local directory, True for the user's cache directory or the one
             that the environment variable `PETASTORE_CACHE` names, False for nowhere.
         batched: Whether the predicate is that of a batch reader: `do_include` is then given pandas DataFrames.
 
@@ -87,7 +87,8 @@ def select_rows(
         that has rows, a `UserWarning` says so.
 
     Raises:
-        RequestError: The filter cannot be: unknown column, a literal of another kind, a column without an order.
+        InvalidArgumentError: The filter cannot be: unknown column, a literal of another kind, a column without an
+            order.
         DecodeError: A cell that it looks at is not what its field declares.
         TransformError: The predicate raised, or returned no truth.
         DatasetChangedError: A file is not the one that the inventory describes.
@@ -98,11 +99,11 @@ def select_rows(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = petastore.write_dataset(folder, schema, [{"id": n} for n in range(10)], rows_per_row_group=4)
         ...     dataset = petastore.open_dataset(folder)
-        ...     selection = select_rows(dataset, filters=[("id", ">=", 7)], selection_cache=False)
+        ...     selection = select_rows(dataset, filters=[("id", ">=", 7)], filter_cache=False)
         >>> selection, dataset.plan(selection=selection).num_rows
         (Selection(3 rows in 2 of 3 row groups), 3)
     """
-    directory = selection_directory(selection_cache)
+    directory = selection_directory(filter_cache)
     if filters is None and predicate is None and rowgroup_selector is None:
         return None
     asked = None if filters is None else parse_filters(filters)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from petastore.decoding.decode import Decoded
 from petastore.decoding.frame import frame_answers, frame_of
-from petastore.errors import RequestError, TransformError
+from petastore.errors import InvalidArgumentError, TransformError
 from petastore.predicates.column import each_value
 from petastore.predicates.combined import CombinedPredicate
 from petastore.predicates.predicate import told_by
@@ -140,15 +140,17 @@ def parse_predicate(predicate: Any, schema: Unischema, *, zones: Mapping[str, st
             one, by name.
 
     Raises:
-        RequestError: It is none, or names a field that there is not.
+        InvalidArgumentError: It is none, or names a field that there is not.
     """
     if isinstance(predicate, type):
-        raise RequestError(f"predicate={predicate.__name__} is a class; give an object of it: {predicate.__name__}(…)")
+        raise InvalidArgumentError(
+            f"predicate={predicate.__name__} is a class; give an object of it: {predicate.__name__}(…)"
+        )
     get_fields = getattr(predicate, "get_fields", None)
     row, batch = (getattr(predicate, name, None) for name in ("do_include", "do_include_batch"))
     if not callable(get_fields) or not (callable(row) or callable(batch)):
         if not callable(predicate):
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"predicate={predicate!r:.80} is none: give an object with get_fields() and do_include(values), or a "
                 "function of a row"
             )
@@ -157,7 +159,7 @@ def parse_predicate(predicate: Any, schema: Unischema, *, zones: Mapping[str, st
     unknown = sorted(names - set(schema.fields))
     if unknown:
         known = ", ".join(map(repr, schema.fields))
-        raise RequestError(f"the predicate looks at the field {unknown[0]!r}, but the dataset has {known}")
+        raise InvalidArgumentError(f"the predicate looks at the field {unknown[0]!r}, but the dataset has {known}")
     fields = tuple(field for field in schema if field.name in names)
     return RowPredicate(fields, _way_to_ask(predicate, zones), _cache_key(predicate))
 
@@ -166,12 +168,14 @@ def _names(found: Any) -> set[str]:
     items = [] if isinstance(found, str) else list(found)
     names = {item.name if isinstance(item, UnischemaField) else item for item in items}
     if not names or not all(isinstance(name, str) for name in names):
-        raise RequestError(f"get_fields() of the predicate returned {found!r:.80}; it returns a set of field names")
+        raise InvalidArgumentError(
+            f"get_fields() of the predicate returned {found!r:.80}; it returns a set of field names"
+        )
     return names
 
 
 def _cache_key(predicate: Any) -> str | None:
     key = told_by(predicate, "cache_key")
     if key is not None and not isinstance(key, str):
-        raise RequestError(f"cache_key() of the predicate returned {key!r:.80}; it returns text, or None")
+        raise InvalidArgumentError(f"cache_key() of the predicate returned {key!r:.80}; it returns text, or None")
     return key

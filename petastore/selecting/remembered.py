@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.cache.location import user_cache_directory
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.selection import Pruned, Selection
 from petastore.selecting.selection_file import Kept, read_pruned_selection_file, selection_bytes, write_aside
 from petastore.selecting.shared_scan import SharedScan
@@ -38,7 +38,7 @@ def selection_directory(asked: str | os.PathLike[str] | bool) -> Path | None:
             user's cache; False for nowhere.
 
     Raises:
-        RequestError: It is none of these.
+        InvalidArgumentError: It is none of these.
 
     Example:
         >>> selection_directory("/scratch/selections"), selection_directory(False)
@@ -47,7 +47,7 @@ def selection_directory(asked: str | os.PathLike[str] | bool) -> Path | None:
     if isinstance(asked, bool):
         return user_cache_directory() / "selections" if asked else None
     if not isinstance(asked, (str, os.PathLike)) or not os.fspath(asked) or "://" in os.fspath(asked):
-        raise RequestError(f"selection_cache={asked!r}, but it is a local directory, True or False")
+        raise InvalidArgumentError(f"filter_cache={asked!r}, but it is a local directory, True or False")
     return Path(asked)
 
 

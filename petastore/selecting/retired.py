@@ -53,7 +53,7 @@ class Retired:
     shuffle_row_drop_partitions: int = dataclasses.field(
         default=1,
         metadata=_told(
-            "shuffle_rows=True mixes over row groups, as well as shuffle_memory= bytes allow; leave this out"
+            "shuffle_rows=True mixes over row groups, as well as shuffle_buffer_bytes= bytes allow; leave this out"
         ),
     )
     shard_seed: int | None = dataclasses.field(
@@ -94,7 +94,8 @@ def tell_retired(given: Retired) -> None:
         >>> tell_retired(Retired(pyarrow_serialize=False, shuffle_row_drop_partitions=1))
         >>> Retired(hdfs_driver="webhdfs")
         Traceback (most recent call last):
-        petastore.errors.RequestError: hdfs_driver='webhdfs' is not known; it is one of None, 'libhdfs', 'libhdfs3'
+        petastore.errors.InvalidArgumentError: hdfs_driver='webhdfs' is not known; it is one of None, 'libhdfs',
+        'libhdfs3'
     """
     for parameter in dataclasses.fields(given):
         name, value = parameter.name, getattr(given, parameter.name)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
-from petastore.errors import PetastoreError, RequestError, TransformError
+from petastore.errors import InvalidArgumentError, PetastoreError, TransformError
 from petastore.storage.metadata.find_index import find_indexes
 
 __all__ = ["selected_groups"]
@@ -26,20 +26,23 @@ def selected_groups(dataset: Dataset, selector: Any) -> NDArray[np.bool_]:
         Shape (row groups,).
 
     Raises:
-        RequestError: It is no selector, names an index that there is not, or picks row groups that there are not.
+        InvalidArgumentError: It is no selector, names an index that there is not, or picks row groups that there are
+            not.
         TransformError: It raised.
         DatasetChangedError: An index is stale.
         MetadataError: An index is damaged.
     """
     methods = [getattr(selector, name, None) for name in ("get_index_names", "select_row_groups")]
     if isinstance(selector, type) or not all(map(callable, methods)):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"rowgroup_selector={selector!r:.80} is none: give one of petastore.selectors, such as "
             "SingleIndexSelector('by_id', [7])"
         )
     names = selector.get_index_names()
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise RequestError(f"get_index_names() of the selector returned {names!r:.80}; it returns a list of names")
+        raise InvalidArgumentError(
+            f"get_index_names() of the selector returned {names!r:.80}; it returns a list of names"
+        )
     indexes = find_indexes(dataset.location, dataset.inventory, names)
     try:
         found = list(selector.select_row_groups(indexes))
@@ -50,7 +53,7 @@ def selected_groups(dataset: Dataset, selector: Any) -> NDArray[np.bool_]:
     picked = np.zeros(dataset.inventory.num_row_groups, dtype=np.bool_)
     for group in found:
         if not isinstance(group, numbers.Integral) or not 0 <= int(group) < len(picked):
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"the row-group selector picks {group!r:.80}, but {dataset.url} has {len(picked):,} row groups, "
                 "numbered from 0"
             )

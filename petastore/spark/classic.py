@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -30,7 +30,7 @@ def start_connect_server(settings: Mapping[str, str]) -> str:
         The port on which it listens.
 
     Raises:
-        RequestError: This process runs classic Spark.
+        InvalidArgumentError: This process runs classic Spark.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ def start_connect_server(settings: Mapping[str, str]) -> str:
     context = SparkContext.getOrCreate(SparkConf().setAll([*settings.items(), *plugin.items()]))
     port = context.getConf().get("spark.connect.grpc.binding.port")
     if port is None:
-        raise RequestError(
+        raise InvalidArgumentError(
             "this process has a classic Spark session, and pyspark allows no Connect session beside it: stop() that "
             "one first, or connect from another process"
         )

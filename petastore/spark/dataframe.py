@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from petastore.codecs.images.image import CompressedImageCodec
 from petastore.codecs.vector import VectorCodec
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import field_from_arrow, storage_schema
 from petastore.spark.columns import encode_batches
@@ -65,7 +65,7 @@ def encode_dataframe(df: DataFrame, schema: Unischema) -> DataFrame:
         fails the job with an `EncodeError` in its message, which names the field and the row of its partition.
 
     Raises:
-        RequestError: A column is missing, unknown, or of a type that cannot be that field's.
+        InvalidArgumentError: A column is missing, unknown, or of a type that cannot be that field's.
         SchemaError: Spark cannot store the schema.
         MissingExtraError: pyspark is not installed.
     """
@@ -91,7 +91,7 @@ def rows_to_dataframe(spark: SparkSession, schema: Unischema, rows: Iterable[Any
         A DataFrame of `schema.as_spark_schema()`.
 
     Raises:
-        RequestError: `rows` is no iterable of rows.
+        InvalidArgumentError: `rows` is no iterable of rows.
         EncodeError: A row does not fit the schema; field and row are named.
         SchemaError: Spark cannot store the schema.
         MissingExtraError: pyspark is not installed.
@@ -137,13 +137,13 @@ def check_columns(spark_schema: Any, schema: Unischema) -> None:
         schema: What its rows are to be.
 
     Raises:
-        RequestError: A column is missing, unknown, or of a type that cannot be that field's.
+        InvalidArgumentError: A column is missing, unknown, or of a type that cannot be that field's.
     """
     columns = spark_schema.names
     missing = [field.name for field in schema if field.name not in columns and not field.nullable]
     unknown = [name for name in columns if name not in schema]
     if missing or unknown:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"the DataFrame has the columns {', '.join(map(repr, columns))}; of schema {schema.name!r} it lacks "
             f"{missing}, and the schema does not know {unknown}. Select exactly the fields of the schema"
         )
@@ -176,18 +176,18 @@ def _check_type(spark_type: Any, field: UnischemaField) -> None:
 
 def _check_free(field: UnischemaField, what: str) -> None:
     if field.shape.count(None) > 1:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"column {field.name!r}: {what} nothing of its shape, and {field.shape} has more than one free dimension; "
             "give nested arrays"
         )
 
 
-def _refused(spark_type: Any, field: UnischemaField, advice: str) -> RequestError:
+def _refused(spark_type: Any, field: UnischemaField, advice: str) -> InvalidArgumentError:
     vectors = (
         " (VectorCodec stores it, and pyspark.ml.functions.vector_to_array makes an array of it)"
         if "vector" in repr(spark_type).lower()
         else ""
     )
-    return RequestError(
+    return InvalidArgumentError(
         f"column {field.name!r} is {spark_type.simpleString()}{vectors}, but {field!r} is declared; {advice}"
     )

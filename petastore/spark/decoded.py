@@ -35,7 +35,7 @@ class DecodedRowGroups:
         part_bytes: Decoded bytes of a part, about.
 
     Raises:
-        RequestError: Columns that were asked for match nothing.
+        InvalidArgumentError: Columns that were asked for match nothing.
 
     Example:
         >>> import petastore, tempfile
@@ -70,7 +70,7 @@ class DecodedRowGroups:
         return len(self._stops)
 
     def parts(self, group: int) -> Iterator[dict[str, NDArray[Any]]]:
-        """The rows of a row group, part after part: column name to array, as `reader.batches` gives them.
+        """The rows of a row group, part after part: column name to array, as `reader.iter_batches` gives them.
 
         Raises:
             DecodeError: A cell is not what its field declares; column, file, row group and row are named.

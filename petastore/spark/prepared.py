@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from petastore.errors import MissingExtraError, RequestError
+from petastore.errors import InvalidArgumentError, MissingExtraError
 from petastore.plan.request import whole_number
 from petastore.spark.tensor_columns import quoted
 
@@ -36,7 +36,7 @@ def prepare_dataframe(df: DataFrame, *, shuffle: int | None = None, files: int |
         A DataFrame with the same columns.
 
     Raises:
-        RequestError: An argument cannot be.
+        InvalidArgumentError: An argument cannot be.
         MissingExtraError: pyspark is not installed.
     """
     try:
@@ -45,7 +45,7 @@ def prepare_dataframe(df: DataFrame, *, shuffle: int | None = None, files: int |
         raise MissingExtraError("prepare_dataframe", package="pyspark", extra="spark") from problem
     number = None if files is None else whole_number(files, name="files", least=1)
     if not hasattr(df, "repartition"):
-        raise RequestError(f"prepare_dataframe takes a DataFrame of Spark, but {df!r:.100} was given")
+        raise InvalidArgumentError(f"prepare_dataframe takes a DataFrame of Spark, but {df!r:.100} was given")
     if shuffle is None:
         return df.hint("rebalance") if number is None else df.repartition(number)
     seed = whole_number(shuffle, name="shuffle", least=-(2**63))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from petastore.dataset import open_dataset
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.predicates.column import each_value
 from petastore.schema import Unischema, UnischemaField
 from petastore.spark.classic import rdd_of_numbers
@@ -47,13 +47,15 @@ def dataset_as_rdd(
         filesystem: A pyarrow or fsspec filesystem to use instead.
 
     Raises:
-        RequestError: The session is one of Spark Connect, or columns that were asked for match nothing.
+        InvalidArgumentError: The session is one of Spark Connect, or columns that were asked for match nothing.
         DatasetNotFoundError: There is no dataset.
     """
     if not hasattr(spark_session, "createDataFrame"):
-        raise RequestError(f"dataset_as_rdd takes the URL first, then a Spark session, but {spark_session!r} was given")
+        raise InvalidArgumentError(
+            f"dataset_as_rdd takes the URL first, then a Spark session, but {spark_session!r} was given"
+        )
     if ".connect." in type(spark_session).__module__:
-        raise RequestError(
+        raise InvalidArgumentError(
             "Spark Connect has no RDDs; petastore.spark.dataset_as_dataframe(spark, dataset_url) gives the same rows "
             "as a DataFrame"
         )
@@ -87,13 +89,15 @@ def dataset_as_dataframe(
         its message.
 
     Raises:
-        RequestError: Columns that were asked for match nothing.
+        InvalidArgumentError: Columns that were asked for match nothing.
         SchemaError: Spark has no type for a column; leave it out.
         DatasetNotFoundError: There is no dataset.
         MissingExtraError: pyspark is not installed.
     """
     if not hasattr(spark, "createDataFrame"):
-        raise RequestError(f"dataset_as_dataframe takes a Spark session first, then the URL, but {spark!r} was given")
+        raise InvalidArgumentError(
+            f"dataset_as_dataframe takes a Spark session first, then the URL, but {spark!r} was given"
+        )
     dataset = open_dataset(dataset_url, storage_options=storage_options, filesystem=filesystem)
     groups = DecodedRowGroups(dataset, schema_fields)
     plain = plain_schema(groups.schema)

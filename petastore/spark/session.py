@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from petastore.errors import MissingExtraError, RequestError
+from petastore.errors import InvalidArgumentError, MissingExtraError
 from petastore.spark.java import use_java
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def connect_session(remote: str = "local[2]", **conf: str) -> SparkSession:
     Raises:
         MissingExtraError: pyspark, or what its Connect client needs, is not installed.
         JavaNotFoundError: There is no Java that Spark runs on.
-        RequestError: This process has a classic session, or `conf` was given for a server that runs already.
+        InvalidArgumentError: This process has a classic session, or `conf` was given for a server that runs already.
     """
     _require_pyspark("connect_session")
     _keep_quiet()
@@ -83,7 +83,7 @@ def connect_session(remote: str = "local[2]", **conf: str) -> SparkSession:
 
 def _running_server(url: str, conf: Mapping[str, str]) -> str:
     if conf:
-        raise RequestError(f"{url} runs already, so {', '.join(sorted(conf))} cannot be set at its start")
+        raise InvalidArgumentError(f"{url} runs already, so {', '.join(sorted(conf))} cannot be set at its start")
     return url
 
 

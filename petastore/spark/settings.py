@@ -66,7 +66,7 @@ def parquet_settings(
         rows_per_row_group: Rows of each row group but the last of a file.
 
     Raises:
-        RequestError: Both are given, or one is no positive number.
+        InvalidArgumentError: Both are given, or one is no positive number.
 
     Example:
         >>> from petastore.schema import UnischemaField

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,7 +26,7 @@ def tensor_columns(df: DataFrame, dtype: FloatDtype | None) -> DataFrame:
         dtype: What floats become. None leaves them, and vectors, whose numbers are doubles, become arrays of these.
 
     Raises:
-        RequestError: A column is of a user-defined type other than an ML vector.
+        InvalidArgumentError: A column is of a user-defined type other than an ML vector.
     """
     from pyspark.sql import functions
 
@@ -47,7 +47,7 @@ def _converted(column: Any, spark_type: Any, name: str, dtype: FloatDtype | None
         # vector_to_array fails on a missing vector instead of giving a missing array.
         return functions.when(column.isNotNull(), vector_to_array(column, dtype or "float64"))
     if isinstance(spark_type, UserDefinedType):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"column {name!r} is of the type {type(spark_type).__name__}, which has no tensor; convert it to arrays or "
             "numbers, or drop it"
         )

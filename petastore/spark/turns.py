@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 __all__ = ["settings_held"]
 
@@ -48,8 +48,8 @@ def settings_held(
         patience_s: Seconds between warnings while it waits.
 
     Raises:
-        RequestError: A block inside a shared block wants other settings, and so does one of the threads that share it:
-            each would wait for the other.
+        InvalidArgumentError: A block inside a shared block wants other settings, and so does one of the threads that
+            share it: each would wait for the other.
     """
     turns = _enter_session(spark)
     try:
@@ -121,7 +121,7 @@ class _Turns:
 
     def _wait_to_be_alone(self, me: int, reason: str, patience_s: float) -> None:
         if self._climbing and set(self._blocks) != {me}:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"{reason} wants other settings than the block around it, and so does another thread that shares that "
                 "block: each would wait for the other. Do not nest blocks with other settings in threads that share "
                 "one, or use session_settings=False"

@@ -65,12 +65,12 @@ def mixtures(
 ) -> Mixture:
     """Mixtures of 1 to 4 sources of 1 to 5 row groups, with small weights; each source has a row in every epoch."""
     count = draw(st.integers(1, 4))
-    tail = draw(st.sampled_from(tails))
+    last_batch = draw(st.sampled_from(tails))
     stop = draw(st.sampled_from(stops))
     sources = [
         Plan(
             Inventory.of_rows([draw(st.integers(8, 30)), *draw(st.lists(st.integers(0, 30), max_size=4))]),
-            ReadRequest(("id",), draw(orders()), Shard(), 1, tail),
+            ReadRequest(("id",), draw(orders()), Shard(), 1, last_batch),
         )
         for _ in range(count)
     ]
@@ -99,11 +99,11 @@ def uneven_mixtures(
     Weights follow the rows of sources, give or take a factor of two, so that none is read a thousand times before
     another one ends. Each source has at least `least_rows` rows: enough for as many ranks in every batch.
     """
-    tail, stop = draw(st.sampled_from(list(Tail))), draw(st.sampled_from(stops))
+    last_batch, stop = draw(st.sampled_from(list(Tail))), draw(st.sampled_from(stops))
     sources, weights = [], []
     for _ in range(draw(st.integers(1, max_sources))):
         inventory = draw(uneven_inventories(max_groups=max_groups))
-        plan = Plan(inventory, ReadRequest(("id",), draw(orders()), Shard(), 1, tail))
+        plan = Plan(inventory, ReadRequest(("id",), draw(orders()), Shard(), 1, last_batch))
         if draw(st.booleans()):
             plan = dataclasses.replace(plan, selection=draw(selections(inventory)))
         if plan.num_rows < least_rows:
@@ -269,7 +269,7 @@ def check_steps_and_shares(mixture: Mixture, ranks: int, batch_size: int) -> Non
     assert sizes.all(), "a rank has an empty batch"
     short = int((sizes.min(axis=1, initial=batch_size) < batch_size).sum())
     lasts = epochs * (len(mixture.sources) if mixture.batching == "per_source" else 1)
-    if mixture.request.tail is Tail.EVEN:
+    if mixture.request.last_batch is Tail.EVEN:
         assert short <= lasts, f"{short} batches are not full"
     else:
         assert (sizes == batch_size).all(), f"a batch is not of {batch_size} rows"
@@ -295,7 +295,7 @@ def check_one_source_is_its_plan(mixture: Mixture, batch_size: int, *, rows_per_
         most: Spans to look at, where epochs never end.
     """
     plan = plan_of_one(mixture)
-    if plan.request.tail is Tail.EVEN and plan.num_rows < plan.request.shard.count:
+    if plan.request.last_batch is Tail.EVEN and plan.num_rows < plan.request.shard.count:
         for each in (plan,) if mixture.stop == "cycle" else (plan, mixture):  # a cycle has rows for all ranks
             check_too_few_rows_are_refused([each], batch_size)
         return
@@ -304,7 +304,7 @@ def check_one_source_is_its_plan(mixture: Mixture, batch_size: int, *, rows_per_
     if mixture.stop != "cycle" and plan.steps_per_epoch(batch_size) * plan.request.shard.count <= MOST_BATCHES:
         _assert_alike(_fields_of(mixture.feeds(batch_size)), _fields_of(plan.feeds(batch_size)))
     if mixture.stop == "cycle":
-        drop = dataclasses.replace(plan, request=dataclasses.replace(plan.request, tail=Tail.DROP))
+        drop = dataclasses.replace(plan, request=dataclasses.replace(plan.request, last_batch=Tail.DROP))
         full = min(most, drop.steps_per_epoch(batch_size))
         begins, wanted = (train([each], batch_size, most=full) for each in (mixture, drop))
         _assert_alike({"rows": begins.rows, "steps": begins.steps}, {"rows": wanted.rows, "steps": wanted.steps})
@@ -356,7 +356,7 @@ def _facts_of(plan: Plan | Mixture, batch_size: int) -> dict[str, Any]:
     inventory, explained = plan.inventory, plan.explain(batch_size)
     read = explained.sources[0] if isinstance(explained, MixtureExplanation) else explained
     facts = {field.name: getattr(read, field.name) for field in dataclasses.fields(ReadFacts)}
-    facts |= {name: getattr(explained, name) for name in ("rank", "ranks", "steps", "rows_per_rank", "tail")}
+    facts |= {name: getattr(explained, name) for name in ("rank", "ranks", "steps", "rows_per_rank", "last_batch")}
     return facts | {
         "num_rows": plan.num_rows,
         "steps_per_epoch": plan.steps_per_epoch(batch_size),

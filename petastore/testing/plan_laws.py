@@ -162,9 +162,9 @@ def _first_rows(plan: Plan | Mixture) -> NDArray[np.int64]:
     return np.cumsum(rows) - rows
 
 
-def ranks_of(inventory: Inventory, order: Order, *, ranks: int, tail: Tail, epochs: int = 1) -> list[Plan]:
+def ranks_of(inventory: Inventory, order: Order, *, ranks: int, last_batch: Tail, epochs: int = 1) -> list[Plan]:
     """The plans of all ranks of one training over a dataset."""
-    return shards_of(Plan(inventory, ReadRequest(("id",), order, Shard(), epochs, tail)), ranks)
+    return shards_of(Plan(inventory, ReadRequest(("id",), order, Shard(), epochs, last_batch)), ranks)
 
 
 def check_equal_steps(plans: Sequence[Plan | Mixture], batch_size: int) -> None:
@@ -202,14 +202,14 @@ def check_every_row_once(plans: Sequence[Plan], batch_size: int) -> None:
         batch_size: Rows of a full batch of one rank.
     """
     training = train(plans, batch_size)
-    tail, meant = plans[0].request.tail, _meant(plans[0])
+    last_batch, meant = plans[0].request.last_batch, _meant(plans[0])
     for epoch in range(plans[0].request.epochs or 0):
         of_epoch = training.valid & (training.epochs[training.steps] == epoch)
         times = np.bincount(training.rows[of_epoch], minlength=len(meant))
         _assert_none(epoch, "not meant, but come", (times > 0) & ~meant)
-        if tail is not Tail.WRAP:
+        if last_batch is not Tail.WRAP:
             _assert_none(epoch, "given more than once", times > 1)
-        if tail is not Tail.DROP:
+        if last_batch is not Tail.DROP:
             _assert_none(epoch, "never given", meant & (times == 0))
         off = abs(int(times.sum()) - int(meant.sum()))
         assert off < batch_size * len(plans), f"epoch {epoch} is off by {off} rows, a whole global batch"
@@ -246,10 +246,10 @@ def check_too_few_rows_are_refused(plans: Sequence[Plan | Mixture], batch_size: 
 
 
 def check_global_batches_ignore_ranks(
-    inventory: Inventory, order: Order, *, global_batch: int, tail: Tail, ranks: Iterable[int]
+    inventory: Inventory, order: Order, *, global_batch: int, last_batch: Tail, ranks: Iterable[int]
 ) -> None:
     """`check_same_batches_for_any_ranks` of a dataset and an order."""
-    plan = Plan(inventory, ReadRequest(("id",), order, tail=tail))
+    plan = Plan(inventory, ReadRequest(("id",), order, last_batch=last_batch))
     check_same_batches_for_any_ranks(plan, global_batch=global_batch, ranks=ranks)
 
 
@@ -271,7 +271,7 @@ def check_same_batches_for_any_ranks(plan: Plan | Mixture, *, global_batch: int,
         if global_batch % count:
             continue
         plans, batch_size = shards_of(plan, count), global_batch // count
-        is_even = plan.request.tail is Tail.EVEN
+        is_even = plan.request.last_batch is Tail.EVEN
         if is_even and 0 < plan.num_rows < count:
             check_too_few_rows_are_refused(plans, batch_size)
             continue
@@ -324,7 +324,7 @@ def check_going_on_with_others(plan: Plan | Mixture, log: Sequence[tuple[int, in
     lines = lines_of(plan, most=_FAR * sum(ranks * batch_size * steps for ranks, batch_size, steps in log))
     cursor = Cursor()
     for ranks, batch_size, most in [*log, *([(1, plan.num_rows // 10 + 1, None)] if ends else [])]:
-        if plan.request.tail is Tail.EVEN and 0 < plan.num_rows < ranks:
+        if plan.request.last_batch is Tail.EVEN and 0 < plan.num_rows < ranks:
             check_too_few_rows_are_refused(shards_of(plan, ranks), batch_size)
             continue
         training = _go_on(plan, lines, cursor, ranks, batch_size, most)
@@ -357,7 +357,7 @@ _FAR = 4
 
 def _assert_ended(plan: Plan | Mixture, cursor: Cursor) -> None:
     end = Cursor(plan.request.epochs or 0)
-    leaves_rows_out = plan.request.tail is Tail.DROP or plan.num_rows == 0
+    leaves_rows_out = plan.request.last_batch is Tail.DROP or plan.num_rows == 0
     assert leaves_rows_out or cursor == end, f"a training that is over stands at {cursor}, and not at {end}"
 
 

@@ -176,7 +176,7 @@ def lines_of(plan: Plan | Mixture, *, most: int | None = None) -> Lines | Source
             break
     lines = [np.concatenate(of_epoch) for of_epoch in parts]
     if not isinstance(plan, Mixture) or plan.batching == "mixed":
-        return Lines(lines, plan.request.tail)
+        return Lines(lines, plan.request.last_batch)
     first_rows = np.append(np.cumsum(plan.inventory.rows) - plan.inventory.rows, plan.inventory.num_rows)
     borders = first_rows[plan.first_groups]
     sources = [np.searchsorted(borders, line, side="right") - 1 for line in lines]
@@ -184,7 +184,7 @@ def lines_of(plan: Plan | Mixture, *, most: int | None = None) -> Lines | Source
         [line[of_line == source] for source in range(len(plan.sources))]
         for line, of_line in zip(lines, sources, strict=True)
     ]
-    return SourceLines(by_source, plan.request.tail, borders)
+    return SourceLines(by_source, plan.request.last_batch, borders)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -194,7 +194,7 @@ class Lines:
     lines: list[NDArray[np.int64]]
     """Of each epoch: its rows, in their order."""
 
-    tail: Tail
+    last_batch: Tail
     """What becomes of the last rows."""
 
     def due(self, training: Training, begin: Cursor, batch_size: int) -> StepsAndRows:
@@ -212,11 +212,11 @@ class Lines:
         before = begin
         for step, after in enumerate(training.cursors):
             epoch = int(training.epochs[step])
-            assert before.epoch == epoch or self.tail is Tail.DROP, f"step {step} skips the rest of an epoch"
+            assert before.epoch == epoch or self.last_batch is Tail.DROP, f"step {step} skips the rest of an epoch"
             start = before.position if before.epoch == epoch else 0
             stop = after.position if after.epoch == epoch else None
             what = f"step {step} of {training.num_ranks} ranks with batches of {batch_size}"
-            due.append(_run(self.lines[epoch], start, stop, training.num_ranks, batch_size, self.tail, what))
+            due.append(_run(self.lines[epoch], start, stop, training.num_ranks, batch_size, self.last_batch, what))
             before = after
         return np.repeat(np.arange(len(due)) - 1, [len(rows) for rows in due]), np.concatenate(due)
 
@@ -228,7 +228,7 @@ class SourceLines:
     lines: list[list[NDArray[np.int64]]]
     """Of each epoch, of each source: its rows, in their order."""
 
-    tail: Tail
+    last_batch: Tail
     """What becomes of the last rows of each source."""
 
     first_rows: NDArray[np.int64]
@@ -253,7 +253,7 @@ class SourceLines:
             line = self.lines[epoch][source]
             stop = stops[source] if after.epoch == epoch and stops[source] < len(line) else None
             what = f"step {step} of {training.num_ranks} ranks with batches of {batch_size}"
-            due.append(_run(line, starts[source], stop, training.num_ranks, batch_size, self.tail, what))
+            due.append(_run(line, starts[source], stop, training.num_ranks, batch_size, self.last_batch, what))
             others = [place for place in range(len(starts)) if place != source and after.epoch == epoch]
             assert all(starts[place] == stops[place] for place in others), f"step {step} takes of other sources too"
             before = after
@@ -265,20 +265,20 @@ class SourceLines:
 
 
 def _run(
-    line: NDArray[np.int64], start: int, stop: int | None, ranks: int, batch_size: int, tail: Tail, what: str
+    line: NDArray[np.int64], start: int, stop: int | None, ranks: int, batch_size: int, last_batch: Tail, what: str
 ) -> NDArray[np.int64]:
     """The run of a line that a step is due; `stop` is None for the last one."""
     global_batch = ranks * batch_size
-    if stop is not None or tail is Tail.DROP:
+    if stop is not None or last_batch is Tail.DROP:
         stop = start + global_batch if stop is None else stop
         assert stop - start == global_batch, f"{what} goes from {start} to {stop}, which is no global batch"
         assert stop <= len(line), f"{what} goes beyond the {len(line)} rows of its line"
         return line[start:stop]
     left = len(line) - start
     # with `even`, rows that are fewer than the ranks have joined the batch before
-    most = global_batch + ranks - 1 if tail is Tail.EVEN else global_batch
+    most = global_batch + ranks - 1 if last_batch is Tail.EVEN else global_batch
     assert 0 < left <= most, f"{what} is the last one, but {left} rows are left"
-    return line[(start + np.arange(global_batch)) % len(line)] if tail is Tail.WRAP else line[start:]
+    return line[(start + np.arange(global_batch)) % len(line)] if last_batch is Tail.WRAP else line[start:]
 
 
 def assert_same_steps(found: StepsAndRows, wanted: StepsAndRows, what: str) -> None:

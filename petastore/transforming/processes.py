@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from petastore import forks
 from petastore.decoding.buffers import Buffers
 from petastore.decoding.decoded import Decoded, empty_column
-from petastore.errors import ReaderClosedError, RequestError, TransformError, WorkerError
+from petastore.errors import InvalidArgumentError, ReaderClosedError, TransformError, WorkerError
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.transforming.by_value import what_cannot_travel
@@ -77,7 +77,7 @@ class TransformProcesses:
         count: Worker processes.
 
     Raises:
-        RequestError: The system is none of the Unix family.
+        InvalidArgumentError: The system is none of the Unix family.
 
     Example:
         >>> processes = TransformProcesses(1)
@@ -92,7 +92,7 @@ class TransformProcesses:
 
     def __init__(self, count: int) -> None:
         if not hasattr(select, "poll") or not hasattr(socket, "AF_UNIX"):
-            raise RequestError(
+            raise InvalidArgumentError(
                 "reader_pool_type='process' needs Linux, macOS or another Unix: processes hand memory to each other "
                 "through its sockets; use reader_pool_type='thread'"
             )
@@ -125,7 +125,7 @@ class TransformProcesses:
             columns after it. They have memory of their own, of `buffers`.
 
         Raises:
-            RequestError: The function cannot be sent to another process.
+            InvalidArgumentError: The function cannot be sent to another process.
         """
         assert spec.func is not None  # noqa: S101 - readers ask for processes where there is a function
         by_batch = batched and spec.takes != "row"
@@ -478,7 +478,7 @@ def _check_that_it_travels(function: Function) -> None:
     try:
         Setup.of([function])
     except Exception as problem:  # whatever a value of the user's raises
-        raise RequestError(
+        raise InvalidArgumentError(
             "reader_pool_type='process' sends the transform's function to other processes, but of "
             f"{function_name(function.func)} this cannot be sent: {what_cannot_travel(function.func)}; make it in the "
             "function, where it is needed, or use reader_pool_type='thread'"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from petastore.decoding.decoded import Decoded
 from petastore.decoding.frame import frame_of
-from petastore.errors import MissingExtraError, RequestError, TransformError
+from petastore.errors import InvalidArgumentError, MissingExtraError, TransformError
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.transforming.results import Asked, columns_of_arrays, columns_of_frame, columns_of_rows, function_name
@@ -47,7 +47,7 @@ def as_transform_spec(transform: AnyTransform | None) -> TransformSpec | None:
     """Return the TransformSpec of what a user gave as `transform_spec`: a function stands for one with nothing else.
 
     Raises:
-        RequestError: `transform` is neither a TransformSpec nor a function.
+        InvalidArgumentError: `transform` is neither a TransformSpec nor a function.
 
     Example:
         >>> as_transform_spec(dict).func
@@ -56,7 +56,7 @@ def as_transform_spec(transform: AnyTransform | None) -> TransformSpec | None:
     if transform is None or isinstance(transform, TransformSpec):
         return transform
     if not callable(transform):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"transform_spec must be a TransformSpec or a function, got {transform!r:.100}. Pass "
             "petastore.TransformSpec(func, …)"
         )
@@ -135,7 +135,7 @@ class TransformSpec:
 
     def __post_init__(self) -> None:
         if self.takes is not None and self.takes not in get_args(Takes):
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"takes={self.takes!r} is nothing that a function can take; there are "
                 f"{', '.join(map(repr, get_args(Takes)))}, and None for what Petastorm has"
             )
@@ -143,7 +143,7 @@ class TransformSpec:
             _check_keyword(self.func, self.rng)
         removed = tuple(self.removed_fields or ())
         if removed and self.selected_fields is not None:
-            raise RequestError("TransformSpec takes removed_fields or selected_fields, not both")
+            raise InvalidArgumentError("TransformSpec takes removed_fields or selected_fields, not both")
         if self.edit_fields is not None:
             edited = (field if isinstance(field, UnischemaField) else edit_field(*field) for field in self.edit_fields)
             object.__setattr__(self, "edit_fields", tuple(edited))
@@ -155,9 +155,11 @@ class TransformSpec:
 def _check_keyword(func: Callable[..., Any] | None, rng: object) -> None:
     """Refuses a name of a keyword argument that a function does not take."""
     if not isinstance(rng, str) or not rng.isidentifier():
-        raise RequestError(f"rng must be the name of a keyword argument of the function, such as 'rng', got {rng!r}")
+        raise InvalidArgumentError(
+            f"rng must be the name of a keyword argument of the function, such as 'rng', got {rng!r}"
+        )
     if func is None:
-        raise RequestError(f"rng must be None for a TransformSpec without a function, got {rng!r}. Give func")
+        raise InvalidArgumentError(f"rng must be None for a TransformSpec without a function, got {rng!r}. Give func")
     try:
         parameters = inspect.signature(func).parameters.values()
     except (TypeError, ValueError):  # a function of C: whether it takes the argument shows when it is called
@@ -166,7 +168,7 @@ def _check_keyword(func: Callable[..., Any] | None, rng: object) -> None:
     if not any(
         one.kind is inspect.Parameter.VAR_KEYWORD or (one.name == rng and one.kind in named) for one in parameters
     ):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"rng must be the name of a keyword argument of {function_name(func)}, got {rng!r}. Write the function as "
             f"func(row, *, {rng})"
         )
@@ -180,7 +182,7 @@ def transform_schema(schema: Unischema, transform_spec: TransformSpec) -> Unisch
     """The schema after a transform, named `<name>_transformed`.
 
     Raises:
-        RequestError: `selected_fields` names a field that there is not.
+        InvalidArgumentError: `selected_fields` names a field that there is not.
 
     Warns:
         UserWarning: `removed_fields` does: nothing is removed then, as in Petastorm.
@@ -201,13 +203,13 @@ def schema_after(schema: Unischema, transform_spec: TransformSpec) -> Unischema:
     """The same, for whoever asks again: nobody is warned.
 
     Raises:
-        RequestError: `selected_fields` names a field that there is not.
+        InvalidArgumentError: `selected_fields` names a field that there is not.
     """
     edited = {field.name: field for field in _edited(transform_spec)}
     fields = {field.name: field for field in schema if field.name not in edited} | edited
     for name in transform_spec.selected_fields or ():
         if name not in fields:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"TransformSpec names the field {name!r}, but after it there are {', '.join(map(repr, fields))}"
             )
     if transform_spec.selected_fields is not None:

@@ -30,7 +30,8 @@ class Workers:
         0
         >>> Workers("fibre")
         Traceback (most recent call last):
-        petastore.errors.RequestError: reader_pool_type='fibre' is not known; it is one of 'thread', 'process', 'dummy'
+        petastore.errors.InvalidArgumentError: reader_pool_type='fibre' is not known; it is one of 'thread', 'process',
+        'dummy'
     """
 
     kind: PoolType = "thread"

@@ -24,7 +24,7 @@ from petastore.codecs.arrow_cells import encode_cells
 from petastore.codecs.arrow_codec import with_arrow_type
 from petastore.codecs.images.image import image_field
 from petastore.codecs.images.image_given import is_image_struct
-from petastore.errors import EncodeError, RequestError, SchemaError
+from petastore.errors import EncodeError, InvalidArgumentError, SchemaError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import field_from_arrow, storage_schema
 from petastore.work import Pool
@@ -95,7 +95,7 @@ def columns_of(data: Any) -> Columns | None:
             of DuckDB do; a dict of columns by name, each an array of shape (rows, ...) or a sequence of values.
 
     Raises:
-        RequestError: Columns are not equally long, or a name is no text.
+        InvalidArgumentError: Columns are not equally long, or a name is no text.
         SchemaError: A column holds what no field can be.
     """
     if isinstance(data, Mapping):
@@ -129,7 +129,7 @@ def infer_schema(data: Tabular, *, name: str = "inferred") -> Unischema:
         A schema with a field for each column.
 
     Raises:
-        RequestError: The data has no columns, or unequal ones.
+        InvalidArgumentError: The data has no columns, or unequal ones.
         SchemaError: A column holds what no field can be.
 
     Example:
@@ -142,7 +142,7 @@ def infer_schema(data: Tabular, *, name: str = "inferred") -> Unischema:
     """
     columns = columns_of(data)
     if columns is None:
-        raise RequestError(f"a schema is inferred from {KINDS}, but a {type(data).__name__} was given")
+        raise InvalidArgumentError(f"a schema is inferred from {KINDS}, but a {type(data).__name__} was given")
     return Unischema(name, columns.fields())
 
 
@@ -285,7 +285,7 @@ def _of_dict(data: Mapping[Any, Any]) -> Columns:
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{name!r} has {rows:,}" for name, rows in lengths.items())
-        raise RequestError(f"columns of one dataset are equally long, but {said}")
+        raise InvalidArgumentError(f"columns of one dataset are equally long, but {said}")
 
     return _of_equal(columns)
 
@@ -315,9 +315,11 @@ def _column(name: str, values: Any) -> Column:
     if isinstance(values, np.ndarray) and values.ndim > 1:
         return values
     if _is_hugging_face(values):
-        raise RequestError(f"column {name!r} must be an array or a list, got a dataset. Write each split by itself")
+        raise InvalidArgumentError(
+            f"column {name!r} must be an array or a list, got a dataset. Write each split by itself"
+        )
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"column {name!r} is a {type(values).__name__}; a dict of columns has an array or a list of values for "
             "each. A dict that is one row goes into a list of rows"
         )
@@ -369,9 +371,11 @@ def _check_names(names: Any) -> None:
     seen: set[str] = set()
     for name in names:
         if not isinstance(name, str):
-            raise RequestError(f"names of columns are texts, but one is {name!r}; rename it")
+            raise InvalidArgumentError(f"names of columns are texts, but one is {name!r}; rename it")
         if name in seen:
-            raise RequestError(f"names of columns must differ, got {name!r} twice. Rename or drop one of the columns")
+            raise InvalidArgumentError(
+                f"names of columns must differ, got {name!r} twice. Rename or drop one of the columns"
+            )
         seen.add(name)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.codecs.registry import codec_of
-from petastore.errors import EncodeError, RequestError
+from petastore.errors import EncodeError, InvalidArgumentError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
 from petastore.work import InlinePool, Pool
@@ -41,10 +41,10 @@ def check_rows(rows: Any) -> None:
     """Refuses what is no iterable of rows.
 
     Raises:
-        RequestError: It is none, or one row alone.
+        InvalidArgumentError: It is none, or one row alone.
     """
     if not isinstance(rows, Iterable) or isinstance(rows, (Mapping, str, bytes)):
-        raise RequestError(f"rows is an iterable of dicts, one a row, but a {type(rows).__name__} was given")
+        raise InvalidArgumentError(f"rows is an iterable of dicts, one a row, but a {type(rows).__name__} was given")
 
 
 def encode_chunks(rows: Iterable[Any], schema: Unischema, pool: Pool | None = None) -> Iterator[pa.RecordBatch]:

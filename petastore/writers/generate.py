@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from petastore.codecs.registry import codec_from_json
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.schema.document import parse_document
@@ -49,7 +49,7 @@ def generate_metadata(
         The inventory as it was written.
 
     Raises:
-        RequestError: The URL is a file or a list.
+        InvalidArgumentError: The URL is a file or a list.
         DatasetNotFoundError: There are no data files.
         SchemaError: A file does not keep the schema, or files disagree with each other.
         StorageError: The storage refused; what was there before still stands.
@@ -64,7 +64,9 @@ def generate_metadata(
     """
     location = open_location(dataset_url, storage_options=storage_options, filesystem=filesystem)
     if location.paths is not None:
-        raise RequestError(f"{location.url} is a file; metadata lies beside all files of a directory, so name that")
+        raise InvalidArgumentError(
+            f"{location.url} is a file; metadata lies beside all files of a directory, so name that"
+        )
     if schema is not None:
         return commit_dataset(location, schema, writer=_WRITER)
     document = _declared(location)

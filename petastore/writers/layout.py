@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 __all__ = ["Layout", "row_groups"]
 
@@ -43,21 +43,23 @@ class Layout:
         """The layout that these parameters of `write_dataset` ask for.
 
         Raises:
-            RequestError: One is no positive number, or both rows and bytes of a row group are given.
+            InvalidArgumentError: One is no positive number, or both rows and bytes of a row group are given.
         """
         if rows_per_row_group is not None and row_group_size_mb is not None:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"rows_per_row_group={rows_per_row_group!r} and row_group_size_mb={row_group_size_mb!r} both say where "
                 "a row group ends; give one of them"
             )
         for name, rows in (("rows_per_row_group", rows_per_row_group), ("rows_per_file", rows_per_file)):
             if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
-                raise RequestError(
+                raise InvalidArgumentError(
                     f"{name}={rows!r} is no number of rows; give an integer of at least 1, or leave it out"
                 )
         size = _DEFAULT_ROW_GROUP_MB if row_group_size_mb is None else row_group_size_mb
         if isinstance(size, bool) or not isinstance(size, (int, float)) or not 0 < size < math.inf:
-            raise RequestError(f"row_group_size_mb={size!r} is no size; give a positive number of MiB, or leave it out")
+            raise InvalidArgumentError(
+                f"row_group_size_mb={size!r} is no size; give a positive number of MiB, or leave it out"
+            )
         return cls(rows_per_row_group, max(1, int(size * 1024 * 1024)), rows_per_file)
 
 

@@ -20,7 +20,7 @@ from typing import Any, get_args
 
 import pyarrow as pa
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.indexers import RowGroupIndexerBase
 from petastore.inventory import Inventory
 from petastore.plan.request import whole_number
@@ -102,8 +102,8 @@ def write_dataset(
         The inventory of the whole dataset.
 
     Raises:
-        RequestError: The parameters contradict each other, nothing tells the schema, or indexers look at fields that
-            there are not.
+        InvalidArgumentError: The parameters contradict each other, nothing tells the schema, or indexers look at fields
+            that there are not.
         DatasetExistsError: Something is there, and the mode is `"error"`.
         SchemaError: A field cannot be stored, or the rows do not fit the schema of the dataset to append to.
         EncodeError: A row does not fit the schema; field and row are named. Nothing is changed.
@@ -244,9 +244,9 @@ class _Told:
 
 def _check_url_and_mode(url: Any, mode: Any) -> None:
     if not isinstance(url, (str, os.PathLike)):
-        raise RequestError(f"write_dataset takes one URL or path, but a {type(url).__name__} was given")
+        raise InvalidArgumentError(f"write_dataset takes one URL or path, but a {type(url).__name__} was given")
     if mode not in get_args(Mode):
-        raise RequestError(f"mode={mode!r} is not known; choose one of {', '.join(map(repr, get_args(Mode)))}")
+        raise InvalidArgumentError(f"mode={mode!r} is not known; choose one of {', '.join(map(repr, get_args(Mode)))}")
 
 
 def _schema_and_columns(schema: Any, rows: Any) -> tuple[Unischema, Columns | None]:
@@ -255,7 +255,7 @@ def _schema_and_columns(schema: Any, rows: Any) -> tuple[Unischema, Columns | No
     if schema is None and columns is not None:
         schema = Unischema("inferred", columns.fields())
     if not isinstance(schema, Unischema) or not len(schema):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"write_dataset takes a Unischema with at least one field, but {schema!r} was given. Without one it writes "
             f"columns: {KINDS}; see petastore.infer_schema"
         )

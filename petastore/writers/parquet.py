@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias, TypedDict, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.schema import Unischema
 from petastore.schema.arrow import storage_schema
 from petastore.storage.footers.leaves import leaf_paths
@@ -54,7 +54,7 @@ def writer_options(schema: Unischema, compression: Compression | None) -> Writer
     left to be settled once there are cells.
 
     Raises:
-        RequestError: There is no such compression.
+        InvalidArgumentError: There is no such compression.
 
     Example:
         >>> from petastore.schema import UnischemaField
@@ -66,7 +66,7 @@ def writer_options(schema: Unischema, compression: Compression | None) -> Writer
     chosen = "none" if compression is None else str(compression).lower()
     if chosen not in get_args(Compression):
         known = ", ".join(get_args(Compression))
-        raise RequestError(f"compression={compression!r} is not known; choose one of {known}")
+        raise InvalidArgumentError(f"compression={compression!r} is not known; choose one of {known}")
     stored = storage_schema(schema)
     leaves = leaves_of(stored)
     types = {leaf: leaf_type(stored.field(name).type) for name, paths in leaves.items() for leaf in paths}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from petastore.dataset import Dataset, open_dataset
-from petastore.errors import PetastoreError, RequestError, TransformError
+from petastore.errors import InvalidArgumentError, PetastoreError, TransformError
 from petastore.indexers import FieldNotNullIndexer, RowGroupIndex, RowGroupIndexerBase
 from petastore.predicates.column import each_value
 from petastore.readers.by_number.random_access import RandomAccess
@@ -53,8 +53,8 @@ def build_rowgroup_index(
         filesystem: A pyarrow or fsspec filesystem to use instead.
 
     Raises:
-        RequestError: There is no indexer, two share a name, one looks at a field that there is not or found a value
-            that cannot be stored, or the URL names single files.
+        InvalidArgumentError: There is no indexer, two share a name, one looks at a field that there is not or found a
+            value that cannot be stored, or the URL names single files.
         DecodeError: A cell is not what its field declares.
         TransformError: A user's indexer raised.
         StorageError: The storage refused.
@@ -74,10 +74,10 @@ def build_rowgroup_index(
     del spark_context, hdfs_driver
     dataset = open_dataset(dataset_url, storage_options=storage_options, filesystem=filesystem)
     if dataset.location.paths is not None:
-        raise RequestError(f"row-group indexes belong to whole datasets, but {dataset.url} names single files")
+        raise InvalidArgumentError(f"row-group indexes belong to whole datasets, but {dataset.url} names single files")
     given = copy.deepcopy(checked_indexers(indexers, dataset.schema, dataset.url))
     if not given:
-        raise RequestError("indexers is empty; give at least one, such as SingleFieldIndexer('by_id', 'id')")
+        raise InvalidArgumentError("indexers is empty; give at least one, such as SingleFieldIndexer('by_id', 'id')")
     found = list(given)
     for of_group in _built(dataset, given, Workers(count=workers_count)):
         found = [_called(total, operator.add, total, part) for total, part in zip(found, of_group, strict=True)]
@@ -90,21 +90,23 @@ def checked_indexers(indexers: Iterable[Any], schema: Unischema, url: str) -> li
     """The indexers, all of which can look at a dataset.
 
     Raises:
-        RequestError: One is none, two share a name, or one looks at a field that there is not.
+        InvalidArgumentError: One is none, two share a name, or one looks at a field that there is not.
     """
     if isinstance(indexers, RowGroupIndexerBase) or not isinstance(indexers, Iterable):
-        raise RequestError(f"indexers is a list of indexers, not {indexers!r:.80}")
+        raise InvalidArgumentError(f"indexers is a list of indexers, not {indexers!r:.80}")
     given, names = list(indexers), set()
     for indexer in given:
         if isinstance(indexer, type) or not callable(getattr(indexer, "build_index", None)):
-            raise RequestError(f"{indexer!r:.80} is no indexer; derive it from RowGroupIndexerBase")
+            raise InvalidArgumentError(f"{indexer!r:.80} is no indexer; derive it from RowGroupIndexerBase")
         if indexer.index_name in names:
-            raise RequestError(f"two of the indexers are named {indexer.index_name!r}; names tell indexes apart")
+            raise InvalidArgumentError(
+                f"two of the indexers are named {indexer.index_name!r}; names tell indexes apart"
+            )
         names.add(indexer.index_name)
         for column in indexer.column_names:
             if column not in schema:
                 known = ", ".join(map(repr, schema.fields))
-                raise RequestError(f"{indexer!r:.80} looks at the field {column!r}, but {url} has {known}")
+                raise InvalidArgumentError(f"{indexer!r:.80} looks at the field {column!r}, but {url} has {known}")
     return given
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import petastore
 from petastore.adapters.full_batches import refuse_unequal_batches
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 
 @pytest.mark.parametrize(("rows", "fits"), [(24, True), (25, False), (20, False), (12, False)])
@@ -22,12 +22,12 @@ def test_even_shares_fit_where_nothing_is_left_for_a_last_batch(tmp_path: Path, 
             if fits:
                 refuse_unequal_batches(reader, 4, parts=1)
             else:
-                with pytest.raises(RequestError, match="tail='even'"):
+                with pytest.raises(InvalidArgumentError, match="last_batch='even'"):
                     refuse_unequal_batches(reader, 4, parts=1)
-            with pytest.raises(RequestError, match="multiple of 3"):
+            with pytest.raises(InvalidArgumentError, match="multiple of 3"):
                 refuse_unequal_batches(reader, 4, parts=3)
-        for tail in ("drop", "pad", "wrap"):
-            with petastore.make_reader(str(tmp_path / "ids"), tail=tail, **asked) as reader:
+        for last_batch in ("drop", "pad", "wrap"):
+            with petastore.make_reader(str(tmp_path / "ids"), last_batch=last_batch, **asked) as reader:
                 refuse_unequal_batches(reader, 4, parts=2)
     with petastore.make_reader(str(tmp_path / "ids")) as reader:
         refuse_unequal_batches(reader, 5, parts=1)  # one rank, one device

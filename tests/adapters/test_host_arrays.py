@@ -13,7 +13,7 @@ from petastore import Unischema, UnischemaField
 from petastore.adapters.host_arrays import HostArrays
 from petastore.adapters.ragged import Padded
 from petastore.codecs import NdarrayCodec
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError
 
 SCHEMA = Unischema(
     "kinds",
@@ -48,14 +48,14 @@ def made(url: str, *fields: str, **options: Any) -> dict[str, Any]:
     """All rows, as one dict of arrays."""
     with petastore.make_reader(url, schema_fields=list(fields), shuffle_row_groups=False) as reader:
         arrays = HostArrays(reader, **options)
-        (batch,) = reader.batches(4)
+        (batch,) = reader.iter_batches(4)
         return arrays(batch)
 
 
 def test_numbers_keep_their_dtype_and_the_memory_of_the_batch(url: str) -> None:
     with petastore.make_reader(url, schema_fields=["id"], shuffle_row_groups=False) as reader:
         arrays = HostArrays(reader)
-        (batch,) = reader.batches(4)
+        (batch,) = reader.iter_batches(4)
         column = arrays(batch)["id"]
         assert column.dtype == np.int64
         assert np.shares_memory(column, batch["id"])
@@ -90,12 +90,12 @@ def test_names_of_padded_columns_are_known_before_any_batch(url: str) -> None:
     "options", [{"ragged": "dense"}, {"ragged": {"nowhere": "list"}}, {"nulls": {"nowhere": 0}}], ids=str
 )
 def test_what_cannot_be_is_refused_before_any_batch(url: str, options: Any) -> None:
-    with petastore.make_reader(url) as reader, pytest.raises(RequestError):
+    with petastore.make_reader(url) as reader, pytest.raises(InvalidArgumentError):
         HostArrays(reader, **options)
 
 
 def test_marks_of_repeats_pass_as_they_are(url: str) -> None:
-    with petastore.make_reader(url, schema_fields=["id"], tail="pad", shuffle_row_groups=False) as reader:
+    with petastore.make_reader(url, schema_fields=["id"], last_batch="pad", shuffle_row_groups=False) as reader:
         arrays = HostArrays(reader)
-        (batch,) = reader.batches(6)
+        (batch,) = reader.iter_batches(6)
         assert arrays(batch)["valid"].tolist() == [True] * 4 + [False] * 2

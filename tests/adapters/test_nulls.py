@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from petastore import UnischemaField
 from petastore.adapters.nulls import Fill, nulls_of
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from tests.adapters import nullable
 
 FIELDS = list(nullable.SCHEMA)
@@ -83,26 +83,28 @@ REFUSED: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_a_column_cannot_hold_is_refused_with_its_name(case: str) -> None:
     nulls, message = REFUSED[case]
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         nulls_of(nulls, FIELDS)
 
 
 @pytest.mark.parametrize("nulls", ["masked", "", "err", {"name": "Mask"}])
 def test_nulls_rejects_text_that_is_not_a_word(nulls: Any) -> None:
-    with pytest.raises(RequestError, match=r"^nulls must be 'error', 'mask' or a value for 'name', got .* Write Fill"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"^nulls must be 'error', 'mask' or a value for 'name', got .* Write Fill"
+    ):
         nulls_of(nulls, [UnischemaField("name", str, nullable=True)])
     assert nulls_of(Fill("mask"), [UnischemaField("name", str, nullable=True)])["name"].value == "mask"
 
 
 @pytest.mark.parametrize("value", [0, b"", Fill(0)])
 def test_nulls_rejects_fill_values_of_another_type(value: Any) -> None:
-    with pytest.raises(RequestError, match=r"of 'name', which is no str"):
+    with pytest.raises(InvalidArgumentError, match=r"of 'name', which is no str"):
         nulls_of({"name": value}, [UnischemaField("name", str, nullable=True)])
 
 
 def test_a_mask_takes_no_name_that_there_is() -> None:
     fields = [UnischemaField("age", "int64", nullable=True), UnischemaField("age_valid", "bool")]
-    with pytest.raises(RequestError, match="adds a column 'age_valid', but there is one already"):
+    with pytest.raises(InvalidArgumentError, match="adds a column 'age_valid', but there is one already"):
         nulls_of("mask", fields)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import petastore
 from petastore.adapters.passes import Passes
-from petastore.errors import ReaderClosedError, RequestError
+from petastore.errors import InvalidArgumentError, ReaderClosedError
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ class Shuffled:
 
     def epoch(self, number: int) -> list[int]:
         with self.reader(num_epochs=number + 1) as reader:
-            return ids(reader.batches(8))[-100:]
+            return ids(reader.iter_batches(8))[-100:]
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_newer_pass_takes_the_reader_over_from_an_older_one(reader: petastore.
     older = passes.start(10)
     assert next(older)["id"].tolist() == list(range(10))
     assert ids(passes.start(8)) == list(range(100))
-    with pytest.raises(RequestError, match=r"the loader was iterated again.*one place at a time"):
+    with pytest.raises(InvalidArgumentError, match=r"the loader was iterated again.*one place at a time"):
         next(older)
 
 
@@ -125,7 +125,7 @@ def test_the_pass_after_one_that_was_left_is_not_counted_from_what_was_on_its_wa
     next(ahead)
     assert ids(passes.start(50)) == list(range(100))
     assert reader.cursor.first_epoch == 1
-    with pytest.raises(RequestError, match="the loader was iterated again"):
+    with pytest.raises(InvalidArgumentError, match="the loader was iterated again"):
         next(ahead)
 
 
@@ -140,7 +140,7 @@ def test_a_pass_begins_with_the_epoch_that_was_told_and_the_next_one_counts_on(s
         next(batches := passes.start(8))
         passes.set_epoch(1)
         assert ids(passes.start(8)) == orders[1]
-        with pytest.raises(RequestError, match="the loader was iterated again"):
+        with pytest.raises(InvalidArgumentError, match="the loader was iterated again"):
             next(batches)
 
 
@@ -231,9 +231,12 @@ def test_where_another_loader_has_left_the_reader_is_no_state_that_was_loaded(sh
 
 
 def test_who_counts_epochs_must_not_be_given_two_for_one(shuffled: Shuffled) -> None:
-    with shuffled.reader(num_epochs=2) as reader, pytest.raises(RequestError, match=r"write make_reader\(…, num_epoch"):
+    with (
+        shuffled.reader(num_epochs=2) as reader,
+        pytest.raises(InvalidArgumentError, match=r"write make_reader\(…, num_epoch"),
+    ):
         Passes(reader).set_epoch(0)
-    with shuffled.reader() as reader, pytest.raises(RequestError, match="epoch=-1"):
+    with shuffled.reader() as reader, pytest.raises(InvalidArgumentError, match="epoch=-1"):
         Passes(reader).set_epoch(-1)
     with shuffled.reader(num_epochs=None) as reader:  # for who stops after some steps
         passes = Passes(reader)

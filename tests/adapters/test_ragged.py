@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from petastore.adapters.ragged import Form, Padded, RaggedWord, forms_of
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.schema import UnischemaField
 
 FIELDS = [
@@ -44,14 +44,14 @@ def test_forms_by_name_leave_the_others_as_they_are() -> None:
     ],
 )
 def test_what_is_no_form_of_a_column_is_refused(asked: Any, message: str) -> None:
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         forms_of(asked, FIELDS, known=KNOWN)
 
 
 def test_a_column_that_has_the_name_of_the_lengths_is_refused() -> None:
     taken = [*FIELDS, UnischemaField("page_lengths", "int32")]
     assert forms_of({"tokens": "padded"}, taken, known=KNOWN) == {"tokens": Padded(0)}
-    with pytest.raises(RequestError, match="adds a column 'page_lengths', but there is one already"):
+    with pytest.raises(InvalidArgumentError, match="adds a column 'page_lengths', but there is one already"):
         forms_of({"page": "padded"}, taken, known=KNOWN)
 
 
@@ -62,12 +62,12 @@ def test_a_value_that_the_dtype_holds_pads(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [-1, 256, 1.5, float("nan"), "0", None, [0], b"x", 2**70])
 def test_a_value_that_the_dtype_does_not_hold_is_refused(value: Any) -> None:
-    with pytest.raises(RequestError, match=r"pads the column 'tokens' with .* which is no uint8"):
+    with pytest.raises(InvalidArgumentError, match=r"pads the column 'tokens' with .* which is no uint8"):
         forms_of({"tokens": Padded(value)}, FIELDS, known=KNOWN)
 
 
 def test_floats_are_padded_with_any_number() -> None:
     for value in (0.1, float("nan"), np.inf, -3):
         assert list(forms_of({"page": Padded(value)}, FIELDS, known=KNOWN)) == ["page"]
-    with pytest.raises(RequestError, match="no float32"):
+    with pytest.raises(InvalidArgumentError, match="no float32"):
         forms_of({"page": Padded("0")}, FIELDS, known=KNOWN)

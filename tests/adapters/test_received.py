@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from petastore.adapters.received import Received, forgotten, received_of
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.cursor import Cursor
 from petastore.readers.batch import Batch, Columns
 
@@ -31,17 +31,17 @@ def test_a_place_is_known_for_each_batch_that_was_handed_over_in_the_newest_pass
             Cursor(epoch, 30),
         ]
         for number in (0, 4):
-            with pytest.raises(RequestError, match=rf"after {number} batches was asked for.*are known: 1 to 3"):
+            with pytest.raises(InvalidArgumentError, match=rf"after {number} batches was asked for.*are known: 1 to 3"):
                 received.cursor_in_pass(number)
 
 
 def test_before_any_batch_no_place_is_known() -> None:
     received = Received()
-    with pytest.raises(RequestError, match="are known: none"):
+    with pytest.raises(InvalidArgumentError, match="are known: none"):
         received.cursor_after(1)
     give(received, 0, 2)
     give(received, 1, 0)
-    with pytest.raises(RequestError, match="are known: none"):
+    with pytest.raises(InvalidArgumentError, match="are known: none"):
         received.cursor_in_pass(1)
 
 
@@ -50,7 +50,7 @@ def test_only_the_last_batches_are_remembered() -> None:
     give(received, 0, 70_000)
     assert received.count == 70_000
     assert received.cursor_after(70_000 - 65_535).position == 10 * (70_000 - 65_535)
-    with pytest.raises(RequestError, match=r"known: 4,465 to 70,000"):
+    with pytest.raises(InvalidArgumentError, match=r"known: 4,465 to 70,000"):
         received.cursor_after(4_464)
 
 
@@ -71,7 +71,7 @@ def test_batches_are_counted_over_passes_from_the_one_that_begins_next() -> None
         Cursor(2, 40),
     ]
     for batches in (0, 8):
-        with pytest.raises(RequestError, match="are known: 1 to 7"):
+        with pytest.raises(InvalidArgumentError, match="are known: 1 to 7"):
             received.cursor_after(batches)
 
 
@@ -90,7 +90,7 @@ def test_what_is_noted_by_hand_is_known_by_number_as_far_back_as_was_asked() -> 
     for number in range(1, 5):
         received.note(Cursor(0, number))
     assert [received.cursor_after(number).position for number in (3, 4)] == [3, 4]
-    with pytest.raises(RequestError, match="known: 3 to 4"):
+    with pytest.raises(InvalidArgumentError, match="known: 3 to 4"):
         received.cursor_after(2)
 
 

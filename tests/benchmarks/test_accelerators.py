@@ -60,7 +60,7 @@ def test_tensors_are_plain_parquet_and_dlio_is_shown_links_to_them(tmp_path: Pat
     assert [path.name for path in shown] == ["part-0.parquet.synthetic", "part-1.parquet.synthetic"]
     assert [path.resolve().parent for path in shown] == [folder / DATASET] * 2
     with petastore.make_reader(folder / DATASET, seed=1) as reader:
-        (batch,) = reader.batches(6)
+        (batch,) = reader.iter_batches(6)
     assert {name: np.shape(batch[name]) for name in TENSORS} == {name: (6, size) for name, size in TENSORS.items()}
     assert make(workload, tmp_path, said.append) == folder
     assert len(said) == 1

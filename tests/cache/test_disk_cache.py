@@ -24,7 +24,7 @@ from petastore.cache.folder import Folder
 from petastore.cache.location import cache_location
 from petastore.cache.locks import locked
 from petastore.cache.table import table_bytes
-from petastore.errors import CacheBypassWarning, RequestError, StorageError
+from petastore.errors import CacheBypassWarning, InvalidArgumentError, StorageError
 from petastore.testing.cache_laws import CacheLaws, Source, bytes_at_one_moment
 
 LIMIT = 1 << 20
@@ -241,7 +241,7 @@ def test_the_future_that_is_too_long_for_the_disk_is_cut(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("order", [[3], [-2], [[0]]])
 def test_an_order_of_other_numbers_is_refused(tmp_path: Path, order: Any) -> None:
-    with DiskCache(tmp_path, limit=LIMIT) as cache, pytest.raises(RequestError, match="3 keys"):
+    with DiskCache(tmp_path, limit=LIMIT) as cache, pytest.raises(InvalidArgumentError, match="3 keys"):
         cache.announce(["a", "b", "c"], order)
 
 
@@ -545,10 +545,10 @@ def test_a_cache_that_is_closed_may_be_used_again(tmp_path: Path) -> None:
 
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     for limit in (0, -1, True, "1 GB", 1.5):
-        with pytest.raises(RequestError, match="cache limit"):
+        with pytest.raises(InvalidArgumentError, match="cache limit"):
             DiskCache(tmp_path, limit=limit)  # type: ignore[arg-type]
     for location in ("", 7, "s3://bucket/x"):
-        with pytest.raises(RequestError, match="cache location"):
+        with pytest.raises(InvalidArgumentError, match="cache location"):
             DiskCache(location)  # type: ignore[arg-type]
 
 

@@ -47,16 +47,16 @@ def test_plan_shows_the_steps_of_each_rank(tmp_path: Path) -> None:
     asked = ("plan", tmp_path / "x", "--ranks", "8", "--batch-size", "32", "--shuffle-rows", "--seed", "7")
     found = run(*asked)
     assert found.exit_code == 0
-    assert "8 ranks × 4 batches of 32 rows, 125 rows a rank; tail 'even'" in found.output
+    assert "8 ranks × 4 batches of 32 rows, 125 rows a rank; last_batch 'even'" in found.output
     facts = json.loads(run(*asked, "--json", "--field-regex", "id").stdout)
     assert (facts["ranks"], facts["steps"], facts["seed"], facts["bytes_of"]) == (8, 4, 7, "columns")
     whole = json.loads(run(*asked, "--json").stdout)
     assert 0 < facts["bytes_to_fetch"] < whole["bytes_to_fetch"]
-    assert json.loads(run(*asked, "--json", "--tail", "drop").stdout)["steps"] == 3
+    assert json.loads(run(*asked, "--json", "--last-batch", "drop").stdout)["steps"] == 3
 
 
 def test_plan_rejects_invalid_options_in_one_line(tmp_path: Path) -> None:
     petastore.write_dataset(tmp_path / "x", {"id": range(10)})
-    for wrong in (("--ranks", "11"), ("--rank", "1"), ("--tail", "odd"), ("--field-regex", "no")):
+    for wrong in (("--ranks", "11"), ("--rank", "1"), ("--last-batch", "odd"), ("--field-regex", "no")):
         found = run("plan", tmp_path / "x", "--batch-size", "4", *wrong)
         assert (found.exit_code, found.stderr.count("\n")) == (2, 1), wrong

@@ -12,7 +12,7 @@ import pytest
 from petastore import Unischema, UnischemaField, write_dataset
 from petastore.cli.throughput import Throughput, reader_throughput
 from petastore.codecs import NdarrayCodec
-from petastore.errors import NoDataAvailableError, RequestError
+from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from petastore.readers.arguments import ReaderArguments
 
 SCHEMA = Unischema(
@@ -113,7 +113,7 @@ def test_a_new_process_measures_and_ends(dataset: Path) -> None:
 
 def test_what_goes_wrong_in_a_new_process_is_raised_here(dataset: Path, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    with pytest.raises(RequestError, match="nothing"):
+    with pytest.raises(InvalidArgumentError, match="nothing"):
         reader_throughput(dataset, ["nothing"], progress=lambda *now: told.append(now))
     assert told == []
 
@@ -127,13 +127,13 @@ def test_who_is_told_may_give_up(dataset: Path) -> None:
 
 
 def test_what_cannot_be_is_refused(dataset: Path, tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="read_method='tf'"):
+    with pytest.raises(InvalidArgumentError, match="read_method='tf'"):
         reader_throughput(dataset, read_method="tf")
-    with pytest.raises(RequestError, match="measure_cycles_count"):
+    with pytest.raises(InvalidArgumentError, match="measure_cycles_count"):
         reader_throughput(dataset, measure_cycles_count=0)
-    with pytest.raises(RequestError, match="reader_pool_type='fibre'"):
+    with pytest.raises(InvalidArgumentError, match="reader_pool_type='fibre'"):
         reader_throughput(dataset, pool_type="fibre", spawn_new_process=False)
-    with pytest.raises(RequestError, match="nothing"):
+    with pytest.raises(InvalidArgumentError, match="nothing"):
         reader_throughput(dataset, ["nothing"], spawn_new_process=False)
     pq.write_table(pa.table({"id": pa.array([], pa.int64())}), tmp_path / "empty.parquet")
     with pytest.raises(NoDataAvailableError):

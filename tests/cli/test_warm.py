@@ -38,7 +38,7 @@ def test_who_reads_what_was_warmed_makes_no_request_for_chunks(url: str, proxy: 
     assert found["bytes_fetched"] >= 4 * 1000
     asked: dict[str, Any] = {"schema_fields": ["id"], "cache_type": "local-disk", "cache_location": tmp_path}
     with petastore.make_batch_reader(url, cur_shard=1, shard_count=2, **asked) as reader:
-        assert sum(batch.num_rows for batch in reader.batches(100)) == 4000
+        assert sum(batch.num_rows for batch in reader.iter_batches(100)) == 4000
         assert reader.diagnostics["cache_hits"] == 4
         assert reader.diagnostics["cache_misses"] == 0
     code, text = run("warm", url, "--columns", "id", "--shard", "1/2", "--cache-dir", tmp_path)
@@ -77,7 +77,7 @@ def test_what_has_no_room_is_not_fetched(url: str, proxy: FaultProxy, tmp_path: 
             ["--shuffle-rows", "--seed", "5", "--lanes", "4", "--block-rows", "100"],
             {"shuffle_rows": True, "seed": 5, "lanes": 4, "block_rows": 100},
         ),
-        (["--shuffle-rows", "--shuffle-memory", "20000"], {"shuffle_rows": True, "shuffle_memory": 20000}),
+        (["--shuffle-rows", "--shuffle-buffer-bytes", "20000"], {"shuffle_rows": True, "shuffle_buffer_bytes": 20000}),
     ],
     ids=str,
 )
@@ -90,7 +90,7 @@ def test_what_is_warmed_is_what_a_reader_of_the_same_options_reads(
     assert code == 0, text
     cache: dict[str, Any] = {"cache_type": "local-disk", "cache_location": tmp_path}
     with petastore.make_batch_reader(url, cur_shard=1, shard_count=2, num_epochs=1, **cache, **asked) as reader:
-        assert sum(batch.num_rows for batch in reader.batches(100)) > 0
+        assert sum(batch.num_rows for batch in reader.iter_batches(100)) > 0
         assert reader.diagnostics["cache_misses"] == 0
         assert reader.diagnostics["cache_hits"] >= json.loads(text)["row_groups"] > 0
 

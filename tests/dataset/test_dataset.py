@@ -12,7 +12,7 @@ import pytest
 from petastore import UnischemaField
 from petastore.codecs import ImageDecode
 from petastore.dataset import Dataset
-from petastore.errors import RequestError, StorageError
+from petastore.errors import InvalidArgumentError, StorageError
 from petastore.plan import ReadUnit, Selection, Shard, Tail
 from petastore.plan.request import SHARDED_DEFAULT_SEED
 from tests.readers.small import ROWS, SCHEMA, a_row, written
@@ -44,10 +44,10 @@ def test_shards_read_side_by_side_where_rows_are_not_shuffled(dataset: Dataset) 
 
 
 @pytest.mark.parametrize(
-    "asked", [{"columns": ["nowhere"]}, {"epochs": 0}, {"tail": "evn"}, {"shuffle_memory": 0}], ids=str
+    "asked", [{"columns": ["nowhere"]}, {"epochs": 0}, {"last_batch": "evn"}, {"shuffle_buffer_bytes": 0}], ids=str
 )
 def test_what_cannot_be_planned_is_refused(dataset: Dataset, asked: Any) -> None:
-    with pytest.raises(RequestError):
+    with pytest.raises(InvalidArgumentError):
         dataset.plan(**asked)
 
 
@@ -74,7 +74,7 @@ def test_a_row_group_is_read_as_it_is_stored(dataset: Dataset) -> None:
 
 def test_rows_that_are_not_selected_are_in_no_plan(dataset: Dataset) -> None:
     selection = Selection(np.array([5, 0, 0, 2, 0]), {3: np.array([True, True, False, False, False])})
-    assert dataset.plan(selection=selection, tail=Tail.DROP).num_rows == 7
+    assert dataset.plan(selection=selection, last_batch=Tail.DROP).num_rows == 7
 
 
 def test_it_travels_to_another_process(dataset: Dataset) -> None:
@@ -89,5 +89,5 @@ def test_it_travels_to_another_process(dataset: Dataset) -> None:
 
 def test_parts_of_images_are_refused_where_there_are_none(dataset: Dataset) -> None:
     assert dataset.with_decode(None).schema == dataset.schema
-    with pytest.raises(RequestError, match="word"):
+    with pytest.raises(InvalidArgumentError, match="word"):
         dataset.with_decode({"word": ImageDecode(gray=True)})

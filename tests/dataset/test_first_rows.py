@@ -13,7 +13,7 @@ import pytest
 from petastore import Dataset, Unischema, UnischemaField, make_reader, open_dataset, write_dataset
 from petastore.codecs import NdarrayCodec
 from petastore.dataset.first_rows import first_rows
-from petastore.errors import DecodeError, PetastoreError, RequestError, SchemaError
+from petastore.errors import DecodeError, InvalidArgumentError, PetastoreError, SchemaError
 
 SCHEMA = Unischema(
     "Rows",
@@ -137,7 +137,7 @@ def test_values_that_readers_refuse_are_refused(tmp_path: Path) -> None:
     schema = Unischema("Large", [UnischemaField("x", "uint8", (2**29,), NdarrayCodec())])
     write_dataset(tmp_path / "large", schema, [])
     dataset = open_dataset(tmp_path / "large")
-    with pytest.raises(RequestError, match="takes 536,870,912 bytes of memory"):
+    with pytest.raises(InvalidArgumentError, match="takes 536,870,912 bytes of memory"):
         list(first_rows(dataset, tuple(schema), 1))
 
 
@@ -167,7 +167,7 @@ def test_head_gives_the_rows_of_an_unshuffled_reader(tmp_path: Path) -> None:
         assert len(found) == min(count, 3)
         assert all(equal(one._asdict(), other._asdict()) for one, other in zip(found, expected, strict=False))
     assert [tuple(row) for row in dataset.head(1, ["n", "word"])] == [(1, "a")]
-    with pytest.raises(RequestError, match="n"):
+    with pytest.raises(InvalidArgumentError, match="n"):
         dataset.head(-1)
 
 

@@ -17,7 +17,7 @@ import petastore
 from petastore import NGram, Unischema, UnischemaField
 from petastore.adapters.torch import DataLoader, MapDataset
 from petastore.codecs import ScalarCodec
-from petastore.errors import DatasetChangedError, MetadataError, RequestError, SchemaError
+from petastore.errors import DatasetChangedError, InvalidArgumentError, MetadataError, SchemaError
 from petastore.schema.document import DOCUMENT_KEY, dump_document
 from tests.servers.fault_proxy import FaultProxy
 from tests.servers.fixtures import Served
@@ -133,7 +133,7 @@ def test_files_far_away_may_be_named_several_times(
 
 def test_a_directory_that_is_the_whole_dataset_is_named_once(files: list[str]) -> None:
     folder = str(Path(files[0]).parent)
-    with pytest.raises(RequestError, match="named 2 times, and is a whole dataset"):
+    with pytest.raises(InvalidArgumentError, match="named 2 times, and is a whole dataset"):
         petastore.open_dataset([folder, folder])
 
 

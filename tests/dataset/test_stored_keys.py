@@ -36,7 +36,7 @@ def write(folder: Path, files: dict[str, list[Any]], stored: Any = None, **optio
 
 
 def days(url: str, **asked: Any) -> list[Any]:
-    with make_batch_reader(url, shuffle_row_groups=False, selection_cache=False, **asked) as reader:
+    with make_batch_reader(url, shuffle_row_groups=False, filter_cache=False, **asked) as reader:
         return [day for batch in reader for day in batch.day.tolist()]
 
 
@@ -122,7 +122,7 @@ def test_a_filter_on_the_key_loses_no_row_of_a_contradicting_file_in_silence(
         {"predicate": in_lambda(["day"], lambda day: day == value)},
     ):
         with pytest.raises(DecodeError, match="lies under the partition day='2'"):
-            make_reader(url, ["id"], selection_cache=False, **asked)
+            make_reader(url, ["id"], filter_cache=False, **asked)
 
 
 @pytest.mark.parametrize("statistics", [False, True])
@@ -139,7 +139,7 @@ def test_statistics_that_show_it_agrees_spare_reading_the_key(tmp_path: Path) ->
     for file in tmp_path.rglob("*.parquet"):  # who read a page now would stumble
         data = file.read_bytes()
         file.write_bytes(data[:4] + bytes(len(data) - 4 - _footer_bytes(data)) + data[-_footer_bytes(data) :])
-    selection = petastore.select_rows(open_dataset(url), filters=col("day") == 1, selection_cache=False)
+    selection = petastore.select_rows(open_dataset(url), filters=col("day") == 1, filter_cache=False)
     assert selection is not None
     assert selection.counts.sum() == 3
 

@@ -16,7 +16,7 @@ from petastore.codecs.by_cell import DataframeColumnCodec
 from petastore.codecs.plain_sizes import plain_sizes
 from petastore.codecs.registry import codec_of
 from petastore.decoding.cell_sizes import decoded_sizes
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError
 from petastore.readers.by_number.random_access import RandomAccess
 from tests import bombs
 
@@ -114,22 +114,22 @@ def test_every_reader_takes_the_limit(tmp_path: Path) -> None:
         RandomAccess(petastore.open_dataset(url), max_cell_bytes=MIB).take([2])
     kept = petastore.predicates.in_lambda(["a"], lambda a: len(a) > 3)
     with pytest.raises(DecodeError, match="max_cell_bytes"):
-        make_reader(url, predicate=kept, selection_cache=False, **limit)
+        make_reader(url, predicate=kept, filter_cache=False, **limit)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "1GB"])
 def test_a_limit_is_a_whole_number(tmp_path: Path, wrong: Any) -> None:
     url = bombs.write_cells(tmp_path, ARRAY, [bombs.npz(1)])
-    with pytest.raises(RequestError, match="max_cell_bytes"):
+    with pytest.raises(InvalidArgumentError, match="max_cell_bytes"):
         make_reader(url, max_cell_bytes=wrong)
-    with pytest.raises(RequestError, match="max_cell_bytes"):
+    with pytest.raises(InvalidArgumentError, match="max_cell_bytes"):
         RandomAccess(petastore.open_dataset(url), max_cell_bytes=wrong)
 
 
 def test_a_field_of_large_values_is_refused_at_the_call(tmp_path: Path) -> None:
     field = UnischemaField("a", np.uint8, (1000, 1000), CompressedNdarrayCodec())
     url = bombs.write_cells(tmp_path, field, [bombs.npz(1_000_000, header=bombs.npy_header("|u1", (1000, 1000)))])
-    with pytest.raises(RequestError, match=r"'a', uint8 of shape \(1000, 1000\), takes 1,000,000 bytes"):
+    with pytest.raises(InvalidArgumentError, match=r"'a', uint8 of shape \(1000, 1000\), takes 1,000,000 bytes"):
         make_reader(url, max_cell_bytes=999_999)
     assert first_value(url, max_cell_bytes=1_000_000).shape == (1000, 1000)
 

@@ -17,7 +17,7 @@ import petastore
 from petastore.adapters.torch import ReaderDataset
 from petastore.distributed import Shard
 from petastore.distributed.asked import asked_shard
-from petastore.errors import RequestError, UnshardedReaderWarning
+from petastore.errors import InvalidArgumentError, UnshardedReaderWarning
 from petastore.spark import make_spark_converter
 from tests.distributed.launched import ROWS, environment_of
 from tests.pace import LONG
@@ -94,7 +94,7 @@ def test_it_is_found_out_once_at_the_call(numbers: str, monkeypatch: pytest.Monk
 
 
 def test_where_nobody_can_tell_the_reader_is_refused(numbers: str) -> None:
-    with pytest.raises(RequestError, match="nobody can tell"):
+    with pytest.raises(InvalidArgumentError, match="nobody can tell"):
         ids_of(numbers, cur_shard="auto")
 
 
@@ -111,7 +111,7 @@ def test_where_nobody_can_tell_the_reader_is_refused(numbers: str) -> None:
     ],
 )
 def test_what_cannot_be_is_refused(cur_shard: Any, shard_count: int | None, said: str) -> None:
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(InvalidArgumentError, match=said):
         asked_shard(cur_shard, shard_count)
 
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from petastore.distributed.claim import Claim, agreed
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Shard
 
 ALONE = Claim(Shard(0, 1), "Horovod")
@@ -24,7 +24,7 @@ def test_what_all_say_is_true() -> None:
 
 @pytest.mark.parametrize(("first", "second"), [(ALONE, SECOND), (SECOND, ALONE), (SECOND, Claim(Shard(0, 2), "Ray"))])
 def test_two_that_disagree_are_both_named_with_what_they_say(first: Claim, second: Claim) -> None:
-    with pytest.raises(RequestError) as refused:
+    with pytest.raises(InvalidArgumentError) as refused:
         agreed([first, first, second])
     assert str(first) in str(refused.value)
     assert str(second) in str(refused.value)
@@ -37,7 +37,7 @@ def test_who_started_the_launcher_counts_where_there_is_no_other() -> None:
 
 
 def test_ranks_that_are_alone_in_each_of_several_tasks_do_not_know_each_other() -> None:
-    with pytest.raises(RequestError, match="Horovod says 0 of 1, but srun says 1 of 2"):
+    with pytest.raises(InvalidArgumentError, match="Horovod says 0 of 1, but srun says 1 of 2"):
         agreed([ALONE], Claim(Shard(1, 2), "srun"))
 
 

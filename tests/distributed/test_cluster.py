@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from petastore.distributed.cluster import rank_in_cluster
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Shard
 
 
@@ -51,6 +51,6 @@ def test_an_evaluator_has_all_rows() -> None:
 def test_what_is_no_task_that_trains_is_refused_and_says_whose_words(
     cluster: Any, job: Any, task: Any, said: str
 ) -> None:
-    with pytest.raises(RequestError, match=said) as refused:
+    with pytest.raises(InvalidArgumentError, match=said) as refused:
         rank_in_cluster(cluster, job, task, said_by="TF_CONFIG")
     assert "TF_CONFIG" in str(refused.value)

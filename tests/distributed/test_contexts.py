@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from petastore.distributed import from_barrier, from_input_context, from_orca_config, from_tfos
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Shard
 
 
@@ -23,7 +23,7 @@ def test_an_input_context_of_tensorflow_says_which_pipeline_it_is() -> None:
 
 
 def test_what_is_no_input_context_is_refused() -> None:
-    with pytest.raises(RequestError, match="not a dict"):
+    with pytest.raises(InvalidArgumentError, match="not a dict"):
         from_input_context({"input_pipeline_id": 0})
 
 
@@ -61,14 +61,14 @@ def test_executors_of_tensorflow_on_spark_are_no_ranks(servers: int, chief: str,
         if each.job_name == "evaluator":
             assert from_tfos(each) == Shard(0, 1)
         elif each.job_name == "ps":
-            with pytest.raises(RequestError, match="the TFoS ctx says that this is a parameter server"):
+            with pytest.raises(InvalidArgumentError, match="the TFoS ctx says that this is a parameter server"):
                 from_tfos(each)
 
 
 def test_independent_workers_of_tensorflow_on_spark_have_numbers_alone() -> None:
     parallel = SimpleNamespace(worker_num=2, num_workers=5, job_name="", task_index=0, cluster_spec={})
     assert from_tfos(parallel) == Shard(2, 5)
-    with pytest.raises(RequestError, match="takes the ctx"):
+    with pytest.raises(InvalidArgumentError, match="takes the ctx"):
         from_tfos({})
 
 
@@ -91,10 +91,10 @@ def test_a_config_of_orca_says_rank_and_size() -> None:
     ],
 )
 def test_a_config_of_orca_that_cannot_be_is_refused(config: dict[str, Any], said: str) -> None:
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(InvalidArgumentError, match=said):
         from_orca_config(config)
 
 
 def test_outside_of_spark_there_is_no_barrier_task() -> None:
-    with pytest.raises(RequestError, match=r"rdd\.barrier"):
+    with pytest.raises(InvalidArgumentError, match=r"rdd\.barrier"):
         from_barrier()

@@ -6,7 +6,7 @@ import pytest
 
 from petastore.distributed import current_shard
 from petastore.distributed.current import launched_as
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Shard
 from tests.distributed.launched import environment_of
 
@@ -24,7 +24,7 @@ def test_each_launcher_is_asked(launcher: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_nobody_can_tell_and_the_next_step_is_said() -> None:
-    with pytest.raises(RequestError, match=r"nobody can tell.*initialise the engine.*shard_count=") as refused:
+    with pytest.raises(InvalidArgumentError, match=r"nobody can tell.*initialise the engine.*shard_count=") as refused:
         current_shard()
     assert all(name in str(refused.value) for name in ("Horovod", "torch.distributed", "JAX", "Ray Train", "Spark"))
     assert launched_as() is None
@@ -42,7 +42,7 @@ def test_one_process_alone_is_known_to_be_so_and_is_none_of_several(
 
 def test_where_there_is_doubt_asking_fails_and_nothing_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(RequestError, match="RANK is not"):
+    with pytest.raises(InvalidArgumentError, match="RANK is not"):
         current_shard()
     assert launched_as() is None
     monkeypatch.setenv("RANK", "first")

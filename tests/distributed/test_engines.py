@@ -11,7 +11,7 @@ import pytest
 
 from petastore.distributed import from_horovod, from_jax, from_ray, from_torch
 from petastore.distributed.engines import live_claims
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Shard
 from tests.distributed.launched import ROWS, run_ranks
 from tests.warm_interpreters import WarmInterpreter
@@ -104,7 +104,7 @@ def asked(**how):
     return [shard.index, shard.count]
 
 with petastore.make_reader(url, cur_shard=from_torch(mesh=mesh, mesh_dim="dp"), seed=5, shuffle_rows=True) as reader:
-    ids = [batch["id"].tolist() for batch in reader.batches(4)]
+    ids = [batch["id"].tolist() for batch in reader.iter_batches(4)]
 seen = {
     "ids": ids,
     "number": asked(mesh=mesh, mesh_dim=0),
@@ -243,5 +243,5 @@ def test_engines_that_nobody_imported_say_nothing_and_are_not_imported_by_asking
 def test_what_is_missing_is_said_with_the_next_step(ask: object, said: str) -> None:
     assert not {"horovod.torch", "horovod.tensorflow", "jax", "ray"} & set(sys.modules)
     assert live_claims() == []
-    with pytest.raises(RequestError, match=re.escape(said)):
+    with pytest.raises(InvalidArgumentError, match=re.escape(said)):
         ask()  # type: ignore[operator]

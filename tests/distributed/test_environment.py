@@ -11,7 +11,7 @@ import pytest
 
 import petastore
 from petastore.distributed import from_environment, from_tf_config
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Shard
 from tests.distributed.launched import environment_of
 
@@ -44,7 +44,7 @@ def test_two_launchers_must_agree_and_are_named_where_they_do_not(one: str, othe
     same = environment_of(one, 1, 4) | environment_of(other, 1, 4)
     assert from_environment(same) == Shard(1, 4)
     differing = environment_of(one, 1, 4) | environment_of(other, 2, 4)
-    with pytest.raises(RequestError) as refused:
+    with pytest.raises(InvalidArgumentError) as refused:
         from_environment(differing)
     for name in differing:
         assert name in str(refused.value)
@@ -58,15 +58,15 @@ def test_a_launcher_that_slurm_started_on_each_node_knows_better(launcher: str) 
 
 @pytest.mark.parametrize("launcher", ABOUT_THE_PROCESS)
 def test_one_that_is_alone_in_each_of_slurms_tasks_is_refused(launcher: str) -> None:
-    with pytest.raises(RequestError, match=r"0 of 1, but SLURM_PROCID with SLURM_STEP_NUM_TASKS says 1 of 2"):
+    with pytest.raises(InvalidArgumentError, match=r"0 of 1, but SLURM_PROCID with SLURM_STEP_NUM_TASKS says 1 of 2"):
         from_environment(environment_of(launcher, 0, 1) | environment_of("slurm", 1, 2))
 
 
 def test_a_batch_script_of_slurm_is_none_of_the_tasks_that_it_may_start() -> None:
-    with pytest.raises(RequestError, match="no launcher says"):
+    with pytest.raises(InvalidArgumentError, match="no launcher says"):
         from_environment({"SLURM_JOB_ID": "77", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"})
     no_tasks = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0"}
-    with pytest.raises(RequestError, match="no launcher says"):
+    with pytest.raises(InvalidArgumentError, match="no launcher says"):
         from_environment(no_tasks)
 
 
@@ -77,7 +77,7 @@ def test_a_step_of_slurm_counts_its_own_tasks() -> None:
 
 
 def test_where_no_launcher_says_anything_all_are_named() -> None:
-    with pytest.raises(RequestError) as refused:
+    with pytest.raises(InvalidArgumentError) as refused:
         from_environment({"PATH": "/bin", "RANK": "", "WORLD_SIZE": ""})
     for name in itertools.chain(*PAIRS, ["TF_CONFIG", "torchrun", "cur_shard=", "shard_count="]):
         assert name in str(refused.value)
@@ -85,9 +85,9 @@ def test_where_no_launcher_says_anything_all_are_named() -> None:
 
 @pytest.mark.parametrize(("rank", "ranks"), [pair for pair in PAIRS if "SLURM_PROCID" not in pair])
 def test_half_a_pair_is_refused(rank: str, ranks: str) -> None:
-    with pytest.raises(RequestError, match=f"{rank} is set and {ranks} is not"):
+    with pytest.raises(InvalidArgumentError, match=f"{rank} is set and {ranks} is not"):
         from_environment({rank: "0"})
-    with pytest.raises(RequestError, match=f"{ranks} is set and {rank} is not"):
+    with pytest.raises(InvalidArgumentError, match=f"{ranks} is set and {rank} is not"):
         from_environment({ranks: "2"})
 
 
@@ -112,7 +112,7 @@ def test_half_a_pair_is_refused(rank: str, ranks: str) -> None:
     ],
 )
 def test_nonsense_is_refused_shortly(rank: str, ranks: str, values: tuple[str, str], said: str) -> None:
-    with pytest.raises(RequestError, match=said) as refused:
+    with pytest.raises(InvalidArgumentError, match=said) as refused:
         from_environment({rank: values[0], ranks: values[1]})
     assert len(str(refused.value)) < 300
 
@@ -134,9 +134,9 @@ def test_a_chief_comes_before_workers_and_an_index_may_be_text() -> None:
     "config", ["", " ", "{}", '{"cluster": {}}', '{"cluster": null}', '{"task": {"type": "worker"}}']
 )
 def test_a_tf_config_without_a_cluster_says_nothing(config: str) -> None:
-    with pytest.raises(RequestError, match="names no cluster"):
+    with pytest.raises(InvalidArgumentError, match="names no cluster"):
         from_tf_config(config)
-    with pytest.raises(RequestError, match="no launcher says"):
+    with pytest.raises(InvalidArgumentError, match="no launcher says"):
         from_environment({"TF_CONFIG": config})
 
 
@@ -156,9 +156,9 @@ def test_a_tf_config_without_a_cluster_says_nothing(config: str) -> None:
     ],
 )
 def test_a_tf_config_that_cannot_be_is_refused(config: str, said: str) -> None:
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(InvalidArgumentError, match=said):
         from_tf_config(config)
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(InvalidArgumentError, match=said):
         from_environment({"TF_CONFIG": config})
 
 
@@ -166,7 +166,7 @@ def test_a_tf_config_that_cannot_be_is_refused(config: str, said: str) -> None:
 def test_size_of_one_without_a_rank_is_one_process_alone(rank: str, size: str) -> None:
     assert from_environment({size: "1"}) == Shard(0, 1)
     for environment in ({size: "2"}, {rank: "0"}):
-        with pytest.raises(RequestError, match="so nobody knows which of how many ranks this is"):
+        with pytest.raises(InvalidArgumentError, match="so nobody knows which of how many ranks this is"):
             from_environment(environment)
 
 

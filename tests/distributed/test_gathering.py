@@ -16,7 +16,7 @@ from petastore.distributed import (
     jax_all_gather,
     torch_all_gather,
 )
-from petastore.errors import MissingExtraError, RequestError
+from petastore.errors import InvalidArgumentError, MissingExtraError
 from tests.warm_interpreters import WarmInterpreter, run_together
 
 RANK = """
@@ -48,24 +48,24 @@ def test_ranks_of_torch_agree_or_all_say_why_not(
 
 
 def test_without_a_process_group_the_next_step_is_said() -> None:
-    with pytest.raises(RequestError, match="init_process_group"):
+    with pytest.raises(InvalidArgumentError, match="init_process_group"):
         torch_all_gather({})
 
 
 def test_without_horovod_that_is_said() -> None:
-    with pytest.raises(RequestError, match="Horovod"):
+    with pytest.raises(InvalidArgumentError, match="Horovod"):
         horovod_all_gather({})
 
 
 def test_without_jax_or_a_barrier_task_that_is_said() -> None:
     with pytest.raises(MissingExtraError, match="jax"):
         jax_all_gather({})
-    with pytest.raises(RequestError, match="barrier task"):
+    with pytest.raises(InvalidArgumentError, match="barrier task"):
         barrier_all_gather({})
 
 
 def test_without_any_engine_nobody_can_be_asked() -> None:
-    with pytest.raises(RequestError, match=r"init_process_group\(\)"):
+    with pytest.raises(InvalidArgumentError, match=r"init_process_group\(\)"):
         all_gather({})
 
 

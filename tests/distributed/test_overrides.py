@@ -17,7 +17,7 @@ import pytest
 import petastore
 from petastore.adapters.torch import ReaderDataset
 from petastore.distributed import Shard, with_environment
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from tests.distributed.launched import ROWS, VARIABLES, environment_of
 from tests.pace import LONG
 
@@ -83,7 +83,7 @@ def test_a_shard_that_is_found_out_needs_no_count(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PETASTORE_CUR_SHARD", "auto")
     assert "shard_count" not in seen_by("here", cur_shard=0, shard_count=1)
     monkeypatch.setenv("PETASTORE_SHARD_COUNT", "2")
-    with pytest.raises(RequestError, match="unset PETASTORE_SHARD_COUNT"):
+    with pytest.raises(InvalidArgumentError, match="unset PETASTORE_SHARD_COUNT"):
         seen_by("here")
 
 
@@ -107,7 +107,7 @@ def test_a_value_that_cannot_be_is_refused_and_not_shown(
     variable: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PREFIX + variable, text)
-    with pytest.raises(RequestError, match=f"{PREFIX}{variable} is set, but is not") as refused:
+    with pytest.raises(InvalidArgumentError, match=f"{PREFIX}{variable} is set, but is not") as refused:
         seen_by("here")
     assert "SECRET" not in str(refused.value)
     assert refused.value.__cause__ is None
@@ -124,7 +124,7 @@ def test_a_value_that_cannot_be_is_refused_and_not_shown(
 )
 def test_a_variable_that_is_not_known_is_refused(variable: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PREFIX + variable, "1")
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(InvalidArgumentError, match=said):
         seen_by("here")
 
 
@@ -136,11 +136,13 @@ def test_what_has_another_meaning_is_let_be(variable: str, monkeypatch: pytest.M
 
 def test_what_is_no_argument_of_the_function_is_refused(numbers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PETASTORE_URL", numbers)
-    with pytest.raises(RequestError, match="PETASTORE_URL is set, but make_mixed_reader has no such argument"):
+    with pytest.raises(InvalidArgumentError, match="PETASTORE_URL is set, but make_mixed_reader has no such argument"):
         with_environment(petastore.make_mixed_reader)([numbers], [1])
     monkeypatch.delenv("PETASTORE_URL")
     monkeypatch.setenv("PETASTORE_MEMORY_BUDGET", "1000000")
-    with pytest.raises(RequestError, match="PETASTORE_MEMORY_BUDGET is set, but ReaderDataset has no such argument"):
+    with pytest.raises(
+        InvalidArgumentError, match="PETASTORE_MEMORY_BUDGET is set, but ReaderDataset has no such argument"
+    ):
         with_environment(ReaderDataset)(numbers)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from petastore import UnischemaField, col
 from petastore.codecs import CompressedImageCodec, NdarrayCodec, ScalarCodec
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.expressions import Expression, Not, bind
 from petastore.expressions.bind import Test, decimal_test
 from petastore.expressions.literal import as_literal
@@ -131,13 +131,13 @@ def test_comparisons_become_tests_in_the_columns_domain(expression: Expression, 
 def test_a_literal_of_another_kind_is_refused_with_column_dtype_and_literal(dtype: Any, literal: Any) -> None:
     name = UnischemaField("x", dtype).dtype_name
     for expression in (col("x") == literal, col("x") < literal, col("x").isin([literal])):
-        with pytest.raises(RequestError, match=rf"'x' is {name.split('[')[0]}.*; give ") as caught:
+        with pytest.raises(InvalidArgumentError, match=rf"'x' is {name.split('[')[0]}.*; give ") as caught:
             bound(expression, dtype)
         assert repr(as_literal(literal)) in str(caught.value)
 
 
 def test_text_that_is_no_unicode_is_refused() -> None:
-    with pytest.raises(RequestError, match="surrogate"):
+    with pytest.raises(InvalidArgumentError, match="surrogate"):
         bound(col("x") == "\ud800", "str")
 
 
@@ -155,7 +155,7 @@ def test_text_that_is_no_unicode_is_refused() -> None:
 )
 def test_columns_without_an_order_are_left_to_predicates(field: UnischemaField) -> None:
     for expression in (col("x") == 1, col("x").is_null()):
-        with pytest.raises(RequestError, match=r"'x'.*predicate="):
+        with pytest.raises(InvalidArgumentError, match=r"'x'.*predicate="):
             bind(expression, {"x": field}, among="the dataset")
 
 
@@ -166,7 +166,7 @@ def test_a_scalar_codec_is_no_obstacle() -> None:
 
 def test_an_unknown_column_is_refused_with_those_that_exist() -> None:
     fields = {"a": UnischemaField("a", "int8"), "b": UnischemaField("b", "int8")}
-    with pytest.raises(RequestError, match=r"'z'.*the dataset has 'a', 'b'"):
+    with pytest.raises(InvalidArgumentError, match=r"'z'.*the dataset has 'a', 'b'"):
         bind((col("a") == 1) & (col("z") == 1), fields, among="the dataset")
 
 

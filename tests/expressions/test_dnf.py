@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from petastore import col
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.expressions import Expression, parse_filters
 
 
@@ -63,5 +63,5 @@ def test_both_forms_are_one_expression(filters: Any, expression: Expression) -> 
     ],
 )
 def test_other_forms_are_refused(filters: Any, message: str) -> None:
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         parse_filters(filters)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.expressions.equality import equality_key, equality_keys
 
 
@@ -48,5 +48,5 @@ def test_nan_and_nat_are_equal_to_nothing() -> None:
 
 @pytest.mark.parametrize("values", ["text", b"bytes", 7, None, [np.zeros(2)], [[1]]])
 def test_what_cannot_be_looked_up_is_refused(values: Any) -> None:
-    with pytest.raises(RequestError, match="inclusion_values"):
+    with pytest.raises(InvalidArgumentError, match="inclusion_values"):
         equality_keys(values, name="inclusion_values")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from petastore import col
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.expressions import And, Expression, Not, Or, fold
 
 SOME = [
@@ -122,7 +122,7 @@ def test_a_set_is_described_in_one_order() -> None:
     ],
 )
 def test_truth_is_refused_with_advice(ask: Any) -> None:
-    with pytest.raises(RequestError, match=r"&, \| and ~"):
+    with pytest.raises(InvalidArgumentError, match=r"&, \| and ~"):
         ask()
 
 
@@ -139,13 +139,13 @@ def test_truth_is_refused_with_advice(ask: Any) -> None:
     ],
 )
 def test_only_comparisons_are_joined(ask: Any) -> None:
-    with pytest.raises(RequestError, match="takes comparisons"):
+    with pytest.raises(InvalidArgumentError, match="takes comparisons"):
         ask()
 
 
 @pytest.mark.parametrize("name", [None, 7, b"a"])
 def test_a_column_has_a_name(name: Any) -> None:
-    with pytest.raises(RequestError, match="name of a column"):
+    with pytest.raises(InvalidArgumentError, match="name of a column"):
         col(name)
 
 

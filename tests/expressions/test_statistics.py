@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from petastore import UnischemaField, col
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.expressions import ColumnStatistics, bind
 from petastore.plan.prune import prune
 
@@ -28,5 +28,5 @@ def test_one_value_for_all_rows_decides_everything_but_nan() -> None:
 
 
 def test_arrays_of_different_lengths_are_refused() -> None:
-    with pytest.raises(RequestError, match="shapes"):
+    with pytest.raises(InvalidArgumentError, match="shapes"):
         dataclasses.replace(ColumnStatistics.unknown(3), nulls=np.zeros(2, np.int64))

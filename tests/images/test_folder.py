@@ -12,7 +12,7 @@ from PIL import Image
 
 import petastore
 from petastore import images
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 
 def file_of(mode: str, image_format: str, height: int = 6) -> bytes:
@@ -65,11 +65,11 @@ def test_from_folder_shuffles_by_seed(tmp_path: Path) -> None:
 
 
 def test_from_folder_rejects_folders_without_images(folder: Path) -> None:
-    with pytest.raises(RequestError, match=r"must hold .png, .jpg or .jpeg files, got none"):
+    with pytest.raises(InvalidArgumentError, match=r"must hold .png, .jpg or .jpeg files, got none"):
         images.from_folder(folder / "nothing")
     wrong: Any = "hsv"
-    with pytest.raises(RequestError, match="mode must be 'rgb' or 'gray', got 'hsv'"):
+    with pytest.raises(InvalidArgumentError, match="mode must be 'rgb' or 'gray', got 'hsv'"):
         images.from_folder(folder, mode=wrong)
     (folder / "e.png").write_bytes(b"")
-    with pytest.raises(RequestError, match="got both in"):
+    with pytest.raises(InvalidArgumentError, match="got both in"):
         images.from_folder(folder)

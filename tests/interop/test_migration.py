@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import petastore
-from petastore.errors import DatasetChangedError, DatasetNotFoundError, MetadataError, RequestError
+from petastore.errors import DatasetChangedError, DatasetNotFoundError, InvalidArgumentError, MetadataError
 from petastore.indexing import get_row_group_indexes
 from petastore.interop import export, migrate
 from petastore.schema.document import DOCUMENT_KEY
@@ -208,9 +208,9 @@ def test_what_petastorm_did_not_write_is_refused_and_left_as_it_is(tmp_path: Pat
     (tmp_path / "plain").mkdir()
     pq.write_table(pa.table({"id": [1]}), tmp_path / "plain" / "x.parquet")
     before = contents(tmp_path)
-    with pytest.raises(RequestError, match=r"no dataset that Petastorm wrote.*petastore generate-metadata"):
+    with pytest.raises(InvalidArgumentError, match=r"no dataset that Petastorm wrote.*petastore generate-metadata"):
         migrate(tmp_path / "plain")
-    with pytest.raises(RequestError, match="is a file"):
+    with pytest.raises(InvalidArgumentError, match="is a file"):
         migrate(next(meadow.rglob("*.parquet")))
     assert contents(tmp_path) == before
 

@@ -17,7 +17,7 @@ import pytest
 import petastore
 from petastore import UnischemaField
 from petastore.codecs import CompressedImageCodec
-from petastore.errors import MetadataError, RequestError, SchemaError, StorageError
+from petastore.errors import InvalidArgumentError, MetadataError, SchemaError, StorageError
 from petastore.interop.orca import convert_orca, open_orca, orca_schema
 from petastore.writers.generate import generate_metadata
 from tests.failing_files import FailingFiles
@@ -146,12 +146,12 @@ def test_images_are_bytes_where_nobody_says_how_they_are_decoded(url: str) -> No
 
 def test_what_orca_did_not_write_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1]}), tmp_path / "0.parquet")
-    with pytest.raises(RequestError, match="has no _orca_metadata"):
+    with pytest.raises(InvalidArgumentError, match="has no _orca_metadata"):
         orca_schema(tmp_path)
 
 
 def test_a_field_that_is_not_there_is_refused(url: str) -> None:
-    with pytest.raises(RequestError, match=r"and not \['picture'\]"):
+    with pytest.raises(InvalidArgumentError, match=r"and not \['picture'\]"):
         orca_schema(url, fields=[UnischemaField("picture", "uint8")])
 
 

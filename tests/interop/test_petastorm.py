@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 import petastore
-from petastore.errors import LegacyNameError, RequestError
+from petastore.errors import InvalidArgumentError, LegacyNameError
 from petastore.interop import petastorm as switch
 from petastore.interop.petastorm_names import NAMES, Instead
 
@@ -160,7 +160,7 @@ def test_a_petastorm_that_was_imported_already_is_not_mixed_with(monkeypatch: py
     real = ModuleType("petastorm")
     real.__file__ = "/somewhere/petastorm/__init__.py"
     monkeypatch.setitem(sys.modules, "petastorm", real)
-    with pytest.raises(RequestError, match="imported already, from /somewhere/petastorm"):
+    with pytest.raises(InvalidArgumentError, match="imported already, from /somewhere/petastorm"):
         switch.install()
     assert not switch.is_installed()
     switch.uninstall()

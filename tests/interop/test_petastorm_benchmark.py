@@ -8,7 +8,7 @@ import pytest
 
 import petastore
 from petastore.cli.throughput import reader_throughput
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.interop.petastorm_benchmark import ReadMethod, WorkerPoolType
 
 
@@ -27,5 +27,5 @@ def test_pools_and_python_are_measured(url: str, pool: WorkerPoolType) -> None:
 
 
 def test_tensorflow_is_not_measured_and_the_error_says_so(url: str) -> None:
-    with pytest.raises(RequestError, match="read_method='tf' is not measured"):
+    with pytest.raises(InvalidArgumentError, match="read_method='tf' is not measured"):
         reader_throughput(url, read_method=ReadMethod.TF, spawn_new_process=False)

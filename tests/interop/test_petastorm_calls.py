@@ -14,7 +14,7 @@ import pytest
 import petastore
 from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedImageCodec, CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError
 from petastore.interop import petastorm_calls as calls
 
 SCHEMA = Unischema(
@@ -64,7 +64,7 @@ def test_the_schema_of_a_url_is_the_declared_one(url: str) -> None:
 
 
 def test_a_dataset_of_pyarrow_is_not_taken_for_ours(url: str) -> None:
-    with pytest.raises(RequestError, match="get_schema_from_dataset_url takes a URL"):
+    with pytest.raises(InvalidArgumentError, match="get_schema_from_dataset_url takes a URL"):
         calls.get_schema(pq.ParquetDataset(url))
 
 
@@ -203,11 +203,14 @@ def test_a_graph_is_given_windows_by_offset(url: str) -> None:
 def test_without_a_graph_the_next_row_is_refused_and_so_is_a_shuffling_queue_of_batches(url: str) -> None:
     import tensorflow as tf
 
-    with petastore.make_reader(url, ["id"]) as reader, pytest.raises(RequestError, match="runs eagerly here: iterate"):
+    with (
+        petastore.make_reader(url, ["id"]) as reader,
+        pytest.raises(InvalidArgumentError, match="runs eagerly here: iterate"),
+    ):
         calls.tf_tensors(reader)
     with (
         petastore.make_batch_reader(url, ["id"]) as reader,
         tf.Graph().as_default(),
-        pytest.raises(RequestError, match="shuffling_queue_capacity=5 is about rows"),
+        pytest.raises(InvalidArgumentError, match="shuffling_queue_capacity=5 is about rows"),
     ):
         calls.tf_tensors(reader, 5)

@@ -14,7 +14,7 @@ import pytest
 import petastore
 from petastore import Unischema, UnischemaField, write_dataset
 from petastore.codecs import NdarrayCodec, ScalarCodec
-from petastore.errors import MetadataError, RequestError, SchemaError
+from petastore.errors import InvalidArgumentError, MetadataError, SchemaError
 from petastore.interop import export, migrate
 from petastore.storage.metadata.manifest import COMMON_METADATA
 from petastore.storage.petastorm.petastorm_index import PETASTORM_INDEX_KEY
@@ -129,13 +129,13 @@ def test_plain_parquet_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
     with pytest.raises(SchemaError, match="declares no schema"):
         export(tmp_path)
-    with pytest.raises(RequestError, match="name that"):
+    with pytest.raises(InvalidArgumentError, match="name that"):
         export(tmp_path / "a.parquet")
 
 
 def test_data_files_that_are_not_part_of_the_dataset_are_refused(dataset: Path) -> None:
     shutil.copy(next(dataset.glob("*.parquet")), dataset / "stray.parquet")
-    with pytest.warns(UserWarning, match="stray"), pytest.raises(RequestError, match=r"stray\.parquet"):
+    with pytest.warns(UserWarning, match="stray"), pytest.raises(InvalidArgumentError, match=r"stray\.parquet"):
         export(dataset)
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from petastore.errors import RequestError, RetiredWarning
+from petastore.errors import InvalidArgumentError, RetiredWarning
 from petastore.interop.petastorm_filesystems import FilesystemResolver, get_filesystem_and_path_or_paths
 
 
@@ -75,5 +75,5 @@ def test_a_filesystem_that_was_given_comes_back(file: Path) -> None:
 
 @pytest.mark.parametrize("urls", [["file:///a/1.parquet", "memory://a/2.parquet"], []])
 def test_urls_of_several_filesystems_or_of_none_are_refused(urls: list[str]) -> None:
-    with pytest.raises(RequestError, match="share scheme and host"):
+    with pytest.raises(InvalidArgumentError, match="share scheme and host"):
         get_filesystem_and_path_or_paths(urls)

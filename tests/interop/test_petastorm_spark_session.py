@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.interop.petastorm_spark_session import add_configure_spark_arguments, configure_spark
 
 
@@ -38,10 +38,10 @@ def test_a_master_and_configurations_are_told() -> None:
 
 
 def test_what_is_no_pair_is_refused() -> None:
-    with pytest.raises(RequestError, match=r"takes key=value pairs, but 'a\.b'"):
+    with pytest.raises(InvalidArgumentError, match=r"takes key=value pairs, but 'a\.b'"):
         told("--spark-session-config", "a.b")
 
 
 def test_arguments_of_another_parser_are_refused() -> None:
-    with pytest.raises(RequestError, match="call add_configure_spark_arguments"):
+    with pytest.raises(InvalidArgumentError, match="call add_configure_spark_arguments"):
         configure_spark(Builder(), argparse.Namespace())

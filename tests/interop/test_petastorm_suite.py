@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from tests.interop.petastorm_suite import copies, differences, run
 from tests.interop.petastorm_suite.differences import Differences
 from tests.interop.petastorm_suite.inner_names import is_here
@@ -158,7 +158,7 @@ def test_a_substitution_that_finds_nothing_is_refused(source: Path, tmp_path: Pa
     copies.copied(source, tmp_path / "copy", kept)
     assert "import pytest  # here" in (tmp_path / "copy/petastorm/tests/test_readers.py").read_text()
     outdated = Substitution(r"\bnp\.unicode_\b", "np.str_", "NumPy 2 has np.str_ alone", files=("test_readers",))
-    with pytest.raises(RequestError, match=r"have no \\bnp\\.unicode_\\b; take these from substitutions\.py"):
+    with pytest.raises(InvalidArgumentError, match=r"have no \\bnp\\.unicode_\\b; take these from substitutions\.py"):
         copies.copied(source, tmp_path / "other", [*kept, outdated])
 
 
@@ -215,7 +215,7 @@ def test_the_page_has_a_reason_for_each_test_and_lists_none_twice(repository: Pa
 
 def test_a_test_that_is_listed_twice_is_refused() -> None:
     row = "| `test_a::test_one` | why |\n"
-    with pytest.raises(RequestError, match="test_a::test_one is listed twice"):
+    with pytest.raises(InvalidArgumentError, match="test_a::test_one is listed twice"):
         differences.read(f"## Tests of inner parts\n{row}## Different on purpose\n{row}")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import petastore
 from petastore import Unischema, UnischemaField
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.interop.tensorflow_on_spark import DataFeed
 
 ROWS = 10
@@ -99,11 +99,11 @@ def test_a_feed_that_is_terminated_gives_nothing_more(url: str) -> None:
 
 def test_what_cannot_be_is_refused(url: str) -> None:
     with petastore.make_reader(url) as reader:
-        with pytest.raises(RequestError, match="input_mapping names 'pixels'"):
+        with pytest.raises(InvalidArgumentError, match="input_mapping names 'pixels'"):
             DataFeed(reader, {"pixels": "x"})
         feed = DataFeed(reader)
         feed.next_batch(4)
-        with pytest.raises(RequestError, match=r"next_batch\(5\) after next_batch\(4\)"):
+        with pytest.raises(InvalidArgumentError, match=r"next_batch\(5\) after next_batch\(4\)"):
             feed.next_batch(5)
-        with pytest.raises(RequestError, match="2 results cannot go back to Spark"):
+        with pytest.raises(InvalidArgumentError, match="2 results cannot go back to Spark"):
             feed.batch_results([1, 2])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Shard, Tail
 from petastore.plan.agreement import assert_agreed
@@ -27,7 +27,7 @@ def all_ask(plans: list[Plan]) -> set[str]:
     for plan in plans:
         try:
             assert_agreed(plan.facts(), lambda _: [one.facts() for one in plans])
-        except RequestError as problem:
+        except InvalidArgumentError as problem:
             said.add(str(problem))
         else:
             said.add("agreed")
@@ -48,7 +48,7 @@ def test_ranks_may_read_different_columns() -> None:
         ({"rows": [5, 6, 8]}, "dataset"),
         ({"order": dataclasses.replace(ORDER, seed=8)}, "seed is 7 on rank 0 and 8 on rank 1"),
         ({"order": dataclasses.replace(ORDER, lanes=3)}, "lanes"),
-        ({"tail": Tail.DROP}, "tail is 'even' on rank 0 and 'drop' on rank 1"),
+        ({"last_batch": Tail.DROP}, "last_batch is 'even' on rank 0 and 'drop' on rank 1"),
         ({"epochs": 2}, "num_epochs"),
         ({"shard": Shard(1, 4)}, "shard_count"),
     ],

@@ -27,15 +27,15 @@ def test_pruning_contradicts_no_row(drawn: PrunedRows) -> None:
 @settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
 @given(pruned_rows(), plan_laws.orders(), st.sampled_from(plan_laws.RANKS), st.sampled_from(Tail))
 def test_rows_that_match_come_once_to_any_number_of_ranks(
-    drawn: PrunedRows, order: Order, ranks: int, tail: Tail
+    drawn: PrunedRows, order: Order, ranks: int, last_batch: Tail
 ) -> None:
     verdict = drawn.verdict()
     check_pruning(verdict, drawn.inventory.rows, drawn.kept)
     selection = drawn.selection(verdict)
-    plan = Plan(drawn.inventory, ReadRequest(("id",), order, Shard(), 1, tail), selection)
+    plan = Plan(drawn.inventory, ReadRequest(("id",), order, Shard(), 1, last_batch), selection)
     assert plan.num_rows == drawn.kept.sum()
     batch_size = max(1, plan.num_rows // (10 * ranks))
-    if tail is Tail.EVEN and 0 < plan.num_rows < ranks:
+    if last_batch is Tail.EVEN and 0 < plan.num_rows < ranks:
         plan_laws.check_too_few_rows_are_refused(shards_of(plan, ranks), batch_size)
         return
     plan_laws.check_equal_steps(shards_of(plan, ranks), batch_size)

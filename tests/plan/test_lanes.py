@@ -14,7 +14,7 @@ KNOWN = [1, 2, 4, 6, 12, 24, 48, 96]
 
 
 def chosen(inventory: Inventory, memory: int) -> tuple[int, int]:
-    return shuffled_lanes(inventory, shuffle_memory=memory, lanes=None, block_rows=None)
+    return shuffled_lanes(inventory, shuffle_buffer_bytes=memory, lanes=None, block_rows=None)
 
 
 @given(inventories(), st.integers(1, 10**6))
@@ -48,9 +48,9 @@ def test_memory_goes_to_lanes_first_and_then_to_blocks_up_to_what_is_quickly_per
 
 def test_what_was_asked_for_by_name_is_taken() -> None:
     inventory = Inventory.of_rows([1000] * 600)
-    assert shuffled_lanes(inventory, shuffle_memory=1, lanes=7, block_rows=13) == (7, 13)
-    assert shuffled_lanes(inventory, shuffle_memory=10**6, lanes=12, block_rows=None)[0] == 12
-    assert shuffled_lanes(inventory, shuffle_memory=10**6, lanes=None, block_rows=13) == (48, 13)
+    assert shuffled_lanes(inventory, shuffle_buffer_bytes=1, lanes=7, block_rows=13) == (7, 13)
+    assert shuffled_lanes(inventory, shuffle_buffer_bytes=10**6, lanes=12, block_rows=None)[0] == 12
+    assert shuffled_lanes(inventory, shuffle_buffer_bytes=10**6, lanes=None, block_rows=13) == (48, 13)
 
 
 def test_no_rows_have_one_lane() -> None:

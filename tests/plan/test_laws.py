@@ -56,7 +56,7 @@ def batch_of(plan: Plan | Mixture, count: int, *, steps: int) -> int:
 
 def is_refused(plan: Plan, count: int) -> bool:
     """Whether `even` cannot share so few rows; then all ranks say so."""
-    if plan.request.tail is not Tail.EVEN or not 0 < plan.num_rows < count:
+    if plan.request.last_batch is not Tail.EVEN or not 0 < plan.num_rows < count:
         return False
     plan_laws.check_too_few_rows_are_refused(shards_of(plan, count), 4)
     return True
@@ -65,11 +65,11 @@ def is_refused(plan: Plan, count: int) -> bool:
 SHUFFLED = Order(seed=-3, shuffle_row_groups=True, shuffle_rows=True, lanes=48, block_rows=100)
 
 
-def largest(tail: Tail, kept: float | None = None, *, epochs: int = 2) -> Plan:
+def largest(last_batch: Tail, kept: float | None = None, *, epochs: int = 2) -> Plan:
     """5,000 row groups, a quarter of them without a row and a quarter with one; `kept` says what a filter leaves."""
     inventory = plan_laws.uneven_inventory(5000, seed=11, mean_rows=5)
     selection = None if kept is None else plan_laws.selection_of(inventory, seed=12, kept=kept)
-    return Plan(inventory, ReadRequest(("id",), SHUFFLED, Shard(), epochs, tail), selection)
+    return Plan(inventory, ReadRequest(("id",), SHUFFLED, Shard(), epochs, last_batch), selection)
 
 
 def slow_but(quick: Tail, cases: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -100,9 +100,9 @@ def test_every_row_comes_once_and_ranks_step_together(plan: Plan, count: int, st
         plan_laws.check_every_row_once(shards_of(plan, count), batch_size)
 
 
-@pytest.mark.parametrize(("tail", "kept"), slow_but(Tail.DROP, TAILS_AND_FILTERS), ids=str)
-def test_80_ranks_share_5000_row_groups(tail: Tail, kept: float | None) -> None:
-    plan = largest(tail, kept, epochs=1)
+@pytest.mark.parametrize(("last_batch", "kept"), slow_but(Tail.DROP, TAILS_AND_FILTERS), ids=str)
+def test_80_ranks_share_5000_row_groups(last_batch: Tail, kept: float | None) -> None:
+    plan = largest(last_batch, kept, epochs=1)
     for count, batch_size in [(80, 21), (7, 64)]:
         plan_laws.check_equal_steps(shards_of(plan, count), batch_size)
         plan_laws.check_every_row_once(shards_of(plan, count), batch_size)
@@ -114,11 +114,11 @@ def test_global_batches_are_the_same_sets_for_any_number_of_ranks(plan: Plan, gl
     plan_laws.check_same_batches_for_any_ranks(plan, global_batch=global_batch, ranks=RANKS)
 
 
-@pytest.mark.parametrize(("tail", "kept"), slow_but(Tail.EVEN, TAILS_AND_FILTERS), ids=str)
+@pytest.mark.parametrize(("last_batch", "kept"), slow_but(Tail.EVEN, TAILS_AND_FILTERS), ids=str)
 def test_global_batches_of_5000_row_groups_are_the_same_sets_for_any_number_of_ranks(
-    tail: Tail, kept: float | None
+    last_batch: Tail, kept: float | None
 ) -> None:
-    plan = largest(tail, kept, epochs=1 if kept is None else 2)
+    plan = largest(last_batch, kept, epochs=1 if kept is None else 2)
     plan_laws.check_same_batches_for_any_ranks(plan, global_batch=GLOBAL_BATCH, ranks=RANKS)
 
 
@@ -130,11 +130,11 @@ def test_resume_from_any_state_gives_the_same_batches(plan: Plan, count: int, st
 
 
 @pytest.mark.parametrize(
-    ("count", "steps", "tail"),
+    ("count", "steps", "last_batch"),
     slow_but(Tail.PAD, [(1, 30, Tail.EVEN), (3, 12, Tail.PAD), (16, 6, Tail.DROP), (80, 2, Tail.WRAP)]),
 )
-def test_resume_of_5000_row_groups_gives_the_same_batches(count: int, steps: int, tail: Tail) -> None:
-    plan = largest(tail, 0.1)
+def test_resume_of_5000_row_groups_gives_the_same_batches(count: int, steps: int, last_batch: Tail) -> None:
+    plan = largest(last_batch, 0.1)
     plan_laws.check_going_on_after_every_batch(plan, count, batch_of(plan, count, steps=steps))
 
 
@@ -157,10 +157,12 @@ def test_ranks_and_batch_size_may_change_after_any_batch(
         plan_laws.check_going_on_with_others_after_every_batch(plan, parts[0], parts[1])
 
 
-@pytest.mark.parametrize("tail", slow_but(Tail.WRAP, [(tail,) for tail in Tail]), ids=lambda tail: tail.value)
-def test_ranks_and_batch_size_may_change_after_any_batch_of_5000_row_groups(tail: Tail) -> None:
-    plan_laws.check_going_on_with_others_after_every_batch(largest(tail, 0.1), (80, 6), (7, 100))
-    plan_laws.check_going_on_with_others_after_every_batch(largest(tail, 0.1, epochs=1), (3, 300), (80, 11))
+@pytest.mark.parametrize(
+    "last_batch", slow_but(Tail.WRAP, [(last_batch,) for last_batch in Tail]), ids=lambda last_batch: last_batch.value
+)
+def test_ranks_and_batch_size_may_change_after_any_batch_of_5000_row_groups(last_batch: Tail) -> None:
+    plan_laws.check_going_on_with_others_after_every_batch(largest(last_batch, 0.1), (80, 6), (7, 100))
+    plan_laws.check_going_on_with_others_after_every_batch(largest(last_batch, 0.1, epochs=1), (3, 300), (80, 11))
 
 
 @some(8)
@@ -169,12 +171,12 @@ def test_mixtures_step_together_and_share_every_source(drawn: tuple[Mixture, lis
     mixture, (count,) = drawn
     batch_size = batch_of(mixture, count, steps=steps)
     mixture_laws.check_steps_and_shares(mixture, count, batch_size)
-    if mixture.request.tail is Tail.EVEN:
+    if mixture.request.last_batch is Tail.EVEN:
         mixture_laws.check_every_source_row_once(mixture, count, batch_size)
 
 
 @pytest.mark.parametrize(
-    ("batching", "tail", "kept"),
+    ("batching", "last_batch", "kept"),
     slow_but(
         Tail.PAD,
         [
@@ -186,13 +188,13 @@ def test_mixtures_step_together_and_share_every_source(drawn: tuple[Mixture, lis
     ),
 )
 def test_80_ranks_share_a_mixture_of_5000_row_groups_with_few_others(
-    batching: Batching, tail: Tail, kept: float | None
+    batching: Batching, last_batch: Tail, kept: float | None
 ) -> None:
-    few = Plan(Inventory.of_rows([100, 0, 1, 700]), ReadRequest(("id",), SHUFFLED, tail=tail))
-    large = largest(tail, kept, epochs=1)
+    few = Plan(Inventory.of_rows([100, 0, 1, 700]), ReadRequest(("id",), SHUFFLED, last_batch=last_batch))
+    large = largest(last_batch, kept, epochs=1)
     mixture = Mixture([large, few], [large.num_rows, few.num_rows], batching=batching, stop="all_exhausted")
     mixture_laws.check_steps_and_shares(mixture, 80, 21)
-    if tail is Tail.EVEN:
+    if last_batch is Tail.EVEN:
         mixture_laws.check_every_source_row_once(mixture, 80, 21)
     plan_laws.check_going_on_with_others(mixture, [(80, 4, 3), (7, 90, 2), (48, 10, 2)])
 
@@ -201,7 +203,7 @@ def test_80_ranks_share_a_mixture_of_5000_row_groups_with_few_others(
 @given(mixture_laws.uneven_mixtures(epochs=1, max_sources=4))
 def test_global_batches_of_mixtures_are_the_same_sets_for_any_number_of_ranks(mixture: Mixture) -> None:
     rows = mixture.rows_per_source if mixture.batching == "per_source" else [mixture.num_rows]
-    joins = mixture.request.tail is Tail.EVEN and mixture.batching == "per_source"
+    joins = mixture.request.last_batch is Tail.EVEN and mixture.batching == "per_source"
     # rows that are fewer than the ranks join the batch before them, which changes whose turn it is next
     most = min((count % GLOBAL_BATCH or GLOBAL_BATCH for count in rows), default=1) if joins else max(RANKS)
     fitting = [count for count in RANKS if count <= most]
@@ -272,12 +274,14 @@ def plans_of_every_kind() -> list[Plan | Mixture]:
     """Plans of which two interpreters must think alike; whatever a hash of text may get into is here."""
     random = np.random.RandomState(0)
     tails = list(Tail)[: sized(full=len(Tail), quick=1)]
-    made: list[Plan | Mixture] = [largest(tail, share) for tail in tails for share in (None, 0.1)]
+    made: list[Plan | Mixture] = [largest(last_batch, share) for last_batch in tails for share in (None, 0.1)]
     smaller = []
     for seed in range(12):
         inventory = plan_laws.uneven_inventory(int(random.randint(20, 300)), seed=seed)
         order = dataclasses.replace(SHUFFLED, seed=-seed, lanes=seed + 1, shuffle_rows=seed % 3 > 0)
-        asked = ReadRequest(("id", "label"), order, tail=Tail.PAD, chosen=frozenset({"seed", "lanes", "block_rows"}))
+        asked = ReadRequest(
+            ("id", "label"), order, last_batch=Tail.PAD, chosen=frozenset({"seed", "lanes", "block_rows"})
+        )
         smaller.append(Plan(inventory, asked, plan_laws.selection_of(inventory, seed=seed, kept=0.5)))
     made += smaller
     sources = [plan for plan in smaller if plan.num_rows > 100]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from petastore.errors import NoDataAvailableError, RequestError
+from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from petastore.inventory import Inventory
 from petastore.plan import Cursor, Order, Plan, ReadRequest, Shard, Tail
 from petastore.plan.lanes import shuffled_lanes
@@ -31,10 +31,10 @@ def plan_of(rows: list[int], order: Order, *, epochs: int | None = 1) -> Plan:
 
 @given(laws.inventories(), laws.orders(), st.sampled_from(RANKS), st.integers(1, 70), st.sampled_from(Tail))
 def test_ranks_step_together_and_every_row_is_seen_once(
-    inventory: Inventory, order: Order, ranks: int, batch_size: int, tail: Tail
+    inventory: Inventory, order: Order, ranks: int, batch_size: int, last_batch: Tail
 ) -> None:
-    plans = laws.ranks_of(inventory, order, ranks=ranks, tail=tail, epochs=2)
-    if tail is Tail.EVEN and 0 < inventory.num_rows < ranks:
+    plans = laws.ranks_of(inventory, order, ranks=ranks, last_batch=last_batch, epochs=2)
+    if last_batch is Tail.EVEN and 0 < inventory.num_rows < ranks:
         for plan in plans:
             with pytest.raises(NoDataAvailableError, match=f"{inventory.num_rows:,} row.*{ranks} ranks"):
                 plan.steps_per_epoch(batch_size)
@@ -45,19 +45,19 @@ def test_ranks_step_together_and_every_row_is_seen_once(
 
 @given(laws.inventories(), laws.orders(), st.sampled_from([48, 240]), st.sampled_from([Tail.DROP, Tail.PAD, Tail.EVEN]))
 def test_global_batches_do_not_depend_on_the_number_of_ranks(
-    inventory: Inventory, order: Order, global_batch: int, tail: Tail
+    inventory: Inventory, order: Order, global_batch: int, last_batch: Tail
 ) -> None:
     laws.check_global_batches_ignore_ranks(
-        inventory, order, global_batch=global_batch, tail=tail, ranks=[1, 2, 3, 4, 5, 8, 16, 24, 48]
+        inventory, order, global_batch=global_batch, last_batch=last_batch, ranks=[1, 2, 3, 4, 5, 8, 16, 24, 48]
     )
 
 
 @given(laws.inventories(), laws.orders(), st.sampled_from(RANKS), st.integers(1, 70), st.sampled_from(Tail))
 def test_row_groups_are_at_hand_when_a_span_needs_them(
-    inventory: Inventory, order: Order, ranks: int, batch_size: int, tail: Tail
+    inventory: Inventory, order: Order, ranks: int, batch_size: int, last_batch: Tail
 ) -> None:
-    assume(tail is not Tail.EVEN or inventory.num_rows == 0 or inventory.num_rows >= ranks)
-    for plan in laws.ranks_of(inventory, order, ranks=ranks, tail=tail):
+    assume(last_batch is not Tail.EVEN or inventory.num_rows == 0 or inventory.num_rows >= ranks)
+    for plan in laws.ranks_of(inventory, order, ranks=ranks, last_batch=last_batch):
         laws.check_row_groups_at_hand(plan, batch_size)
 
 
@@ -97,7 +97,7 @@ def test_an_unshuffled_plan_gives_the_rows_in_file_order() -> None:
 
 def test_each_shard_of_an_unshuffled_plan_is_one_run_of_rows() -> None:
     order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=3, block_rows=1)
-    plans = laws.ranks_of(Inventory.of_rows([5, 7, 6]), order, ranks=3, tail=Tail.EVEN)
+    plans = laws.ranks_of(Inventory.of_rows([5, 7, 6]), order, ranks=3, last_batch=Tail.EVEN)
     rows = [np.concatenate([batch.rows for batch in laws.walk(plan, 2)]).tolist() for plan in plans]
     assert rows == [list(range(6)), list(range(6, 12)), list(range(12, 18))]
 
@@ -119,8 +119,8 @@ def test_zero_is_a_seed_like_the_others() -> None:
 
 
 def test_no_rows_give_no_batches() -> None:
-    for tail in Tail:
-        for plan in laws.ranks_of(Inventory.of_rows([0, 0]), shuffled(), ranks=2, tail=tail):
+    for last_batch in Tail:
+        for plan in laws.ranks_of(Inventory.of_rows([0, 0]), shuffled(), ranks=2, last_batch=last_batch):
             assert plan.steps_per_epoch(4) == 0
             assert laws.walk(plan, 4) == []
 
@@ -130,7 +130,7 @@ def test_no_rows_end_even_an_endless_plan() -> None:
 
 
 def test_pad_gives_ranks_without_rows_of_their_own_marked_repeats() -> None:
-    plans = laws.ranks_of(Inventory.of_rows([2]), shuffled(), ranks=5, tail=Tail.PAD)
+    plans = laws.ranks_of(Inventory.of_rows([2]), shuffled(), ranks=5, last_batch=Tail.PAD)
     batches = [laws.walk(plan, 3) for plan in plans]
     assert [len(batch) for batch in batches] == [1] * 5
     assert all(len(batch[0].rows) == 3 for batch in batches)
@@ -138,18 +138,18 @@ def test_pad_gives_ranks_without_rows_of_their_own_marked_repeats() -> None:
 
 
 def test_wrap_goes_round_as_often_as_it_must() -> None:
-    plans = laws.ranks_of(Inventory.of_rows([2]), shuffled(), ranks=3, tail=Tail.WRAP)
+    plans = laws.ranks_of(Inventory.of_rows([2]), shuffled(), ranks=3, last_batch=Tail.WRAP)
     rows = np.concatenate([laws.walk(plan, 4)[0].rows for plan in plans])
     assert np.bincount(rows).tolist() == [6, 6]
 
 
 def test_row_groups_are_read_by_one_rank_where_ranks_divide_lanes() -> None:
     inventory = Inventory.of_rows(np.random.RandomState(0).randint(700, 1300, 600))
-    lanes, block_rows = shuffled_lanes(inventory, shuffle_memory=2**30, lanes=None, block_rows=None)
+    lanes, block_rows = shuffled_lanes(inventory, shuffle_buffer_bytes=2**30, lanes=None, block_rows=None)
     order = shuffled(lanes=lanes, block_rows=block_rows)
     assert lanes == 96
     for ranks in (1, 2, 4, 8, 16, 24, 48):
-        plans = laws.ranks_of(inventory, order, ranks=ranks, tail=Tail.EVEN)
+        plans = laws.ranks_of(inventory, order, ranks=ranks, last_batch=Tail.EVEN)
         reads = sum(len(span.fetch) for plan in plans for span in plan.spans(5040 // ranks, rows_per_span=65536))
         assert reads <= 600 + ranks - 1, f"{ranks} ranks"  # those on the borders between ranks are read by both
 
@@ -164,13 +164,13 @@ def test_an_order_is_what_it_always_was(golden: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("epochs", [0, -1, 1.5, True])
 def test_epochs_are_whole_numbers_from_one(epochs: object) -> None:
-    with pytest.raises(RequestError, match="num_epochs"):
+    with pytest.raises(InvalidArgumentError, match="num_epochs"):
         ReadRequest(("id",), shuffled(), epochs=epochs)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("batch_size", [0, -3, 2.0, "4"])
 def test_batch_sizes_are_whole_numbers_from_one(batch_size: object) -> None:
-    with pytest.raises(RequestError, match="batch_size"):
+    with pytest.raises(InvalidArgumentError, match="batch_size"):
         plan_of([3], shuffled()).steps_per_epoch(batch_size)  # type: ignore[arg-type]
 
 
@@ -185,7 +185,7 @@ def test_fingerprints_tell_plans_apart() -> None:
 
 def test_a_static_reshuffle_keeps_row_groups_with_their_ranks_and_permutes_rows_anew() -> None:
     order = dataclasses.replace(shuffled(lanes=4, block_rows=80), reshuffle="static")
-    plans = laws.ranks_of(Inventory.of_rows([40] * 24), order, ranks=2, tail=Tail.EVEN, epochs=2)
+    plans = laws.ranks_of(Inventory.of_rows([40] * 24), order, ranks=2, last_batch=Tail.EVEN, epochs=2)
     groups = []
     for plan in plans:
         spans = list(plan.spans(16, rows_per_span=64))
@@ -202,5 +202,5 @@ def test_a_plan_says_in_one_line_what_it_is() -> None:
     for epochs, words in ((1, "1 epoch"), (2, "2 epochs"), (None, "endless")):
         plan = Plan(Inventory.of_rows([1000, 500]), ReadRequest(("id", "x"), order, Shard(1, 2), epochs))
         assert repr(plan) == (
-            f"Plan(1,500 of 1,500 rows in 2 row groups, columns 2; shard 1 of 2, {words}, tail 'even', {order})"
+            f"Plan(1,500 of 1,500 rows in 2 row groups, columns 2; shard 1 of 2, {words}, last_batch 'even', {order})"
         )

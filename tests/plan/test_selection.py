@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Selection, Shard
 from petastore.plan.selection import Pruned
@@ -63,10 +63,10 @@ def test_what_left_rows_out_is_told_and_makes_no_other_selection() -> None:
 
 @pytest.mark.parametrize(("by", "row_groups", "rows"), [("chance", 1, 2), ("filter", -1, 2), ("filter", 3, 2)])
 def test_an_account_must_be_possible(by: str, row_groups: int, rows: int) -> None:
-    with pytest.raises(RequestError, match="Pruned"):
+    with pytest.raises(InvalidArgumentError, match="Pruned"):
         Pruned(by, row_groups, rows)  # type: ignore[arg-type]
 
 
 def test_a_bitmap_must_hold_the_rows_that_are_counted() -> None:
-    with pytest.raises(RequestError, match="row group 1"):
+    with pytest.raises(InvalidArgumentError, match="row group 1"):
         Selection(np.array([1, 2]), {1: np.array([True, False, False])})

@@ -8,7 +8,7 @@ import pytest
 
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
-from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY, shuffled_lanes
+from petastore.plan.lanes import DEFAULT_SHUFFLE_BUFFER_BYTES, shuffled_lanes
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard
 from petastore.plan.shuffled import with_rows_shuffled
@@ -20,7 +20,9 @@ INVENTORY = Inventory.of_rows([5] * 12)
 def test_what_nobody_chose_is_chosen_by_what_there_is() -> None:
     request = ReadRequest(("id",), ORDER, Shard(1, 3), chosen=frozenset({"lanes", "block_rows"}))
     plan = with_rows_shuffled(Plan(INVENTORY, request))
-    lanes, block_rows = shuffled_lanes(INVENTORY, shuffle_memory=DEFAULT_SHUFFLE_MEMORY, lanes=None, block_rows=None)
+    lanes, block_rows = shuffled_lanes(
+        INVENTORY, shuffle_buffer_bytes=DEFAULT_SHUFFLE_BUFFER_BYTES, lanes=None, block_rows=None
+    )
     assert plan.request.order == dataclasses.replace(ORDER, shuffle_rows=True, lanes=lanes, block_rows=block_rows)
     assert plan.request.shard == Shard(1, 3)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.plan import Cursor, Order, Plan, ReadRequest, Shard
 from petastore.plan.state import dump_state, resharded, resume
@@ -45,14 +45,14 @@ def test_what_nobody_asked_for_is_taken_from_the_state() -> None:
 @pytest.mark.parametrize(("name", "value"), [("seed", 8), ("lanes", 4), ("block_rows", 3), ("shuffle_rows", False)])
 def test_an_order_that_was_asked_for_must_agree(name: str, value: Any) -> None:
     state = dump_state(plan_of([9, 9]), Cursor())
-    with pytest.raises(RequestError, match=name):
+    with pytest.raises(InvalidArgumentError, match=name):
         resume(plan_of([9, 9], dataclasses.replace(ORDER, **{name: value})), state)
 
 
 def test_a_state_of_another_dataset_is_refused_with_both_named() -> None:
     state = dump_state(plan_of([9, 9]), Cursor())
     other = plan_of([9, 8])
-    with pytest.raises(RequestError, match=f"{state['dataset']}.*{other.inventory.fingerprint}"):
+    with pytest.raises(InvalidArgumentError, match=f"{state['dataset']}.*{other.inventory.fingerprint}"):
         resume(other, state)
 
 
@@ -72,7 +72,7 @@ def test_a_state_of_another_dataset_is_refused_with_both_named() -> None:
 )
 def test_a_damaged_state_is_refused(damage: dict[str, Any]) -> None:
     plan = plan_of([9, 9])
-    with pytest.raises(RequestError):
+    with pytest.raises(InvalidArgumentError):
         resume(plan, {**dump_state(plan, Cursor()), **damage})
 
 
@@ -154,7 +154,7 @@ def test_row_groups_are_dealt_anew_to_ranks_that_change_while_they_train() -> No
 
 
 def test_an_order_that_changes_with_the_epoch_is_not_dealt() -> None:
-    with pytest.raises(RequestError, match="dealt_to=3"):
+    with pytest.raises(InvalidArgumentError, match="dealt_to=3"):
         Order(7, True, False, 1, 1, "epoch", 3)
-    with pytest.raises(RequestError, match="dealt_to"):
+    with pytest.raises(InvalidArgumentError, match="dealt_to"):
         Order(7, True, False, 1, 1, "static", 0)

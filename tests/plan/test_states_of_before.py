@@ -49,7 +49,7 @@ def _of_reader(case: dict[str, Any], asked: dict[str, Any], batch_size: int, sta
     with _reader(case["make"], asked) as reader:
         if states is not None:
             reader.load_state_dict(states[0])
-        batches = reader.batches(batch_size)
+        batches = reader.iter_batches(batch_size)
         taken: list[Any] = []
         if states is None:
             for _ in itertools.islice(batches, case["after"]):
@@ -59,7 +59,7 @@ def _of_reader(case: dict[str, Any], asked: dict[str, Any], batch_size: int, sta
 
 
 def _reader(make: str, asked: dict[str, Any]) -> petastore.Reader:
-    asked.setdefault("selection_cache", False)
+    asked.setdefault("filter_cache", False)
     if "filters" in asked:
         asked["filters"] = [tuple(one) for one in asked["filters"]]
     if make == "mixed":

@@ -27,17 +27,17 @@ def opened(urls: list[str], batching: str | None, **asked: Any) -> Any:
 
 
 @pytest.mark.parametrize("batching", [None, "mixed", "per_source"])
-@pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
+@pytest.mark.parametrize("last_batch", ["even", "drop", "pad", "wrap"])
 @pytest.mark.parametrize("then", [3, 5])
-def test_they_are_counted_as_they_come(urls: list[str], batching: str | None, tail: TailWord, then: int) -> None:
-    asked: Any = {"num_epochs": 2, "tail": tail, "cur_shard": 1, "shard_count": 2}
+def test_they_are_counted_as_they_come(urls: list[str], batching: str | None, last_batch: TailWord, then: int) -> None:
+    asked: Any = {"num_epochs": 2, "last_batch": last_batch, "cur_shard": 1, "shard_count": 2}
     with opened(urls, batching, **asked) as reader:
-        batches = reader.batches(3)
+        batches = reader.iter_batches(3)
         states = [reader.state_dict(), *(reader.state_dict() for _ in batches)]
     for state in states[::3]:
         with opened(urls, batching, **asked) as reader:
             reader.load_state_dict(state)
-            assert reader.plan.steps_left(then, reader.cursor) == len(list(reader.batches(then)))
+            assert reader.plan.steps_left(then, reader.cursor) == len(list(reader.iter_batches(then)))
 
 
 def test_after_its_end_nothing_is_left_of_a_pass_and_an_endless_one_has_none(urls: list[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.predicates import PredicateBase, in_lambda, in_negate, in_reduce, in_set
 from petastore.predicates.combined import CombinedPredicate
 
@@ -79,16 +79,16 @@ def test_there_is_a_filter_where_all_parts_are_filters() -> None:
 
 @pytest.mark.parametrize("part", [7, in_set, None, bool])
 def test_what_is_no_predicate_is_refused(part: Any) -> None:
-    with pytest.raises(RequestError, match="is made of predicates"):
+    with pytest.raises(InvalidArgumentError, match="is made of predicates"):
         in_negate(part)
-    with pytest.raises(RequestError, match="is made of predicates"):
+    with pytest.raises(InvalidArgumentError, match="is made of predicates"):
         in_reduce([part], all)
 
 
 def test_reductions_that_cannot_be_are_refused() -> None:
     parts: list[Any] = [([], all, "at least one"), (7, all, "a list"), (LEAVES, "all", "such as all")]
     for predicate_list, function, message in parts:
-        with pytest.raises(RequestError, match=message):
+        with pytest.raises(InvalidArgumentError, match=message):
             in_reduce(predicate_list, function)
 
 

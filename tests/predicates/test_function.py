@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.predicates import in_lambda
 
 
@@ -26,5 +26,5 @@ def test_nobody_can_promise_what_a_function_will_answer() -> None:
 
 @pytest.mark.parametrize(("fields", "function"), [("a", bool), ([], bool), ([1], bool), (7, bool), (["a"], "bool")])
 def test_what_cannot_be_is_refused(fields: Any, function: Any) -> None:
-    with pytest.raises(RequestError, match="in_lambda"):
+    with pytest.raises(InvalidArgumentError, match="in_lambda"):
         in_lambda(fields, function)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.predicates import PredicateBase, in_set
 from petastore.predicates.predicate import checked_predicate, field_name, field_names, told_by
 from petastore.schema import UnischemaField
@@ -47,7 +47,7 @@ def test_whatever_has_the_methods_is_a_predicate(predicate: Any) -> None:
 
 @pytest.mark.parametrize("predicate", [OfAnother, None, "id", lambda _: True])
 def test_what_is_none_is_refused_by_the_name_of_who_takes_it(predicate: Any) -> None:
-    with pytest.raises(RequestError, match=r"^in_negate is made of predicates"):
+    with pytest.raises(InvalidArgumentError, match=r"^in_negate is made of predicates"):
         checked_predicate(predicate, name="in_negate")
 
 
@@ -56,9 +56,9 @@ def test_fields_are_given_by_name_or_as_they_are() -> None:
     assert field_name(field, name="in_set") == field_name("id", name="in_set") == "id"
     assert field_names([field, "x"], name="in_lambda") == ("id", "x")
     for wrong in ("", None, 3):
-        with pytest.raises(RequestError, match="in_set"):
+        with pytest.raises(InvalidArgumentError, match="in_set"):
             field_name(wrong, name="in_set")
     nothing: list[Any] = ["id", [], None]
     for none in nothing:
-        with pytest.raises(RequestError, match="in_lambda"):
+        with pytest.raises(InvalidArgumentError, match="in_lambda"):
             field_names(none, name="in_lambda")

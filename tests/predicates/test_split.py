@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from petastore import make_batch_reader, make_reader
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.predicates import in_pseudorandom_split
 from tests.predicates.columns_to_ask import rows_of, scalars
 
@@ -85,8 +85,8 @@ def test_a_dataset_stays_split_as_petastorm_split_it(fixtures_root: Path, field:
     url = fixtures_root / "petastorm-0.13.1" / "Meadow"
     half = in_pseudorandom_split([0.5, 0.5], 0, field)
     for make in (make_reader, make_batch_reader):
-        with make(url, ["id"], predicate=half, selection_cache=False) as reader:
-            found = sorted(int(number) for batch in reader.batches(8) for number in batch["id"])
+        with make(url, ["id"], predicate=half, filter_cache=False) as reader:
+            found = sorted(int(number) for batch in reader.iter_batches(8) for number in batch["id"])
         assert found == MEADOW_OF_PETASTORM[field]
 
 
@@ -131,5 +131,5 @@ def test_equal_parts_have_equal_cache_keys() -> None:
     [([0.5, 0.5], 2), ([0.5], -1), ([0.5], True), ([0.5], "0"), ([], 0), ([0.6, 0.6], 0), ([-0.1, 1], 0), ("1", 0)],
 )
 def test_a_split_that_cannot_be_is_refused(fractions: Any, index: Any) -> None:
-    with pytest.raises(RequestError, match=r"subset_index|fraction_list"):
+    with pytest.raises(InvalidArgumentError, match=r"subset_index|fraction_list"):
         in_pseudorandom_split(fractions, index, "x")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from petastore import UnischemaField, col
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.expressions import bind
 from petastore.predicates import in_intersection, in_negate, in_set
 from petastore.testing.filter_laws import row_truth
@@ -38,7 +38,7 @@ def test_in_set_is_the_filter_that_it_names_and_so_is_its_opposite(column: NDArr
         found = test.as_expression()
         try:
             bind(found, fields, among="the test")  # type: ignore[arg-type]
-        except (RequestError, AttributeError):
+        except (InvalidArgumentError, AttributeError):
             continue  # values of another kind: such a predicate is asked
         assert found is not None
         assert [row_truth(found, row) for row in rows] == [test.do_include(row) for row in rows]
@@ -91,10 +91,10 @@ def test_in_set_names_its_filter_where_there_is_one() -> None:
 @pytest.mark.parametrize("predicate", [in_set, in_intersection])
 @pytest.mark.parametrize(("values", "field"), [("train", "x"), (7, "x"), ([[1]], "x"), ([1], ""), ([1], 7)])
 def test_what_cannot_be_is_refused_at_once(predicate: Any, values: Any, field: Any) -> None:
-    with pytest.raises(RequestError, match=predicate.__name__):
+    with pytest.raises(InvalidArgumentError, match=predicate.__name__):
         predicate(values, field)
 
 
 def test_in_intersection_refuses_values_that_are_no_arrays() -> None:
-    with pytest.raises(RequestError, match="use in_set"):
+    with pytest.raises(InvalidArgumentError, match="use in_set"):
         in_intersection([1], "x").do_include({"x": 1})

@@ -63,8 +63,8 @@ def _plain_parquet(folder: str) -> None:
         assert values[0].dtype == np.dtype(name)
     assert [row.category for row in rows] == ["x", None, "x"]
     assert rows[0].struct == {"a": 1, "b": "x"}
-    with make_batch_reader(folder, filters=col("text") == "ü", selection_cache=False) as reader:
-        (batch,) = reader.batches(3)
+    with make_batch_reader(folder, filters=col("text") == "ü", filter_cache=False) as reader:
+        (batch,) = reader.iter_batches(3)
     assert batch["id"].tolist() == [2]
 
 
@@ -96,19 +96,19 @@ def _own_dataset(folder: str) -> None:
     assert sorted(seen) == list(range(100))
     double = TransformSpec(lambda columns: {**columns, "point": columns["point"] * 2}, takes="columns")
     with make_batch_reader(folder, transform_spec=double, shuffle_row_groups=False) as reader:
-        batches = reader.batches(30)
+        batches = reader.iter_batches(30)
         first = next(batches)
         state = reader.state_dict()
     assert first["point"].tolist() == [[2 * number, 2 * number] for number in range(30)]
     with make_batch_reader(folder, transform_spec=double, shuffle_row_groups=False) as reader:
         reader.load_state_dict(state)
-        assert [int(number) for batch in reader.batches(30) for number in batch["id"]] == list(range(30, 100))
+        assert [int(number) for batch in reader.iter_batches(30) for number in batch["id"]] == list(range(30, 100))
 
 
 def _inferred(folder: str) -> None:
     write_dataset(folder, {"id": np.arange(5), "name": list("abcde"), "unit": np.ones((5, 3), np.float64)})
     with make_batch_reader(folder, shuffle_row_groups=False) as reader:
-        (batch,) = reader.batches(5)
+        (batch,) = reader.iter_batches(5)
     assert batch["id"].tolist() == [0, 1, 2, 3, 4]
     assert batch["unit"].shape == (5, 3)
 

@@ -95,7 +95,7 @@ def of_same_dataset(reader: petastore.Reader) -> list[int]:
 
     dataset: Any = reader.dataset
     with petastore.Reader(dataset, dataset.plan(columns=["id"]), workers=Workers("thread", 2)) as again:
-        return [int(number) for batch in again.batches(17) for number in batch["id"]]
+        return [int(number) for batch in again.iter_batches(17) for number in batch["id"]]
 
 
 def of_inherited_reader(reader: petastore.Reader, rows: int) -> list[int]:

@@ -36,7 +36,7 @@ def main(job: dict[str, Any]) -> None:
             committed = json.loads(checkpoint.read_text())
             steps = committed["steps"]
             reader.load_state_dict(committed["state"])
-        for batch in reader.batches(job["batch_size"]):
+        for batch in reader.iter_batches(job["batch_size"]):
             hold(job, steps, "given")
             mine = {"ids": batch["id"].tolist(), "state": reader.state_dict()}
             if job["rank"] > 0:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from petastore.codecs import ImageDecode
-from petastore.errors import DatasetNotFoundError, RequestError
+from petastore.errors import DatasetNotFoundError, InvalidArgumentError
 from petastore.predicates import in_set
 from petastore.readers.asked import CacheAsk, DatasetAsk, RowsAsk
 from petastore.work.workers import Workers
@@ -27,7 +27,7 @@ DUMMY = Workers("dummy")
     ids=str,
 )
 def test_a_cache_that_cannot_be_is_refused_before_anything_is_opened(asked: dict[str, Any], said: str) -> None:
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(InvalidArgumentError, match=said):
         CacheAsk(**asked)
 
 
@@ -45,7 +45,7 @@ def test_a_dataset_is_opened_where_a_url_was_given_and_else_is_itself(tmp_path: 
 
 
 def test_a_part_of_images_that_nobody_has_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="picture"):
+    with pytest.raises(InvalidArgumentError, match="picture"):
         DatasetAsk(written(tmp_path), decode={"picture": ImageDecode(gray=True)}).opened()
 
 
@@ -58,7 +58,7 @@ def test_all_rows_need_no_selection(tmp_path: Path) -> None:
     "asked", [{"filters": [("id", "<", 4)]}, {"predicate": in_set([0, 1, 2, 3], "id")}], ids=["filters", "predicate"]
 )
 def test_rows_that_were_asked_for_are_selected(tmp_path: Path, asked: dict[str, Any]) -> None:
-    rows = RowsAsk(**asked, selection_cache=False)
+    rows = RowsAsk(**asked, filter_cache=False)
     assert not rows.is_for_all
     selection = rows.selected(written(tmp_path), workers=DUMMY)
     assert selection is not None
@@ -66,5 +66,5 @@ def test_rows_that_were_asked_for_are_selected(tmp_path: Path, asked: dict[str, 
 
 
 def test_a_place_for_selections_that_is_none_is_refused() -> None:
-    with pytest.raises(RequestError, match="selection_cache"):
-        RowsAsk(selection_cache=7)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="filter_cache"):
+        RowsAsk(filter_cache=7)  # type: ignore[arg-type]

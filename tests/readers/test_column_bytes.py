@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from petastore import make_batch_reader, open_dataset
-from petastore.errors import DatasetChangedError, RequestError
+from petastore.errors import DatasetChangedError, InvalidArgumentError
 from petastore.readers.column_bytes import column_bytes
 
 
@@ -63,7 +63,7 @@ def test_an_explanation_with_them_says_what_is_fetched(url: str) -> None:
 
 def test_what_there_is_not_is_refused(url: str) -> None:
     dataset = open_dataset(url)
-    with pytest.raises(RequestError, match="no column 'z'; it has 'id', 'name', 'box', 'day'"):
+    with pytest.raises(InvalidArgumentError, match="no column 'z'; it has 'id', 'name', 'box', 'day'"):
         column_bytes(dataset, ["id", "z"])
 
 

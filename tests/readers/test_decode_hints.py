@@ -15,7 +15,7 @@ import petastore
 from petastore import TransformSpec, Unischema, UnischemaField
 from petastore.adapters.torch import DataLoader, MapDataset, ReaderDataset
 from petastore.codecs import CompressedImageCodec, ImageDecode
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError
 from petastore.readers.mixed.mixed_sources import SourceGiven
 
 PHOTO = UnischemaField("photo", "uint8", (None, None, 3), CompressedImageCodec("jpeg", 90))
@@ -49,7 +49,7 @@ def assert_photo(image: Any, number: int) -> None:
 def test_images_of_many_sizes_are_one_array_a_batch(url: str) -> None:
     with petastore.make_reader(url, ["id", "photo"], decode=SMALL, shuffle_rows=True, seed=1) as reader:
         assert reader.schema["photo"].shape == (16, 20, 3)
-        for batch in reader.batches(8):
+        for batch in reader.iter_batches(8):
             assert batch["photo"].shape == (batch.num_rows, 16, 20, 3)
             assert batch["photo"].dtype == np.uint8
             for number, image in zip(batch["id"].tolist(), batch["photo"], strict=True):
@@ -68,7 +68,7 @@ def test_rows_and_batch_readers_have_them_too(url: str) -> None:
 def test_missing_images_stay_missing(url: str) -> None:
     hint = {"mask": ImageDecode(region=(2, 3, 8, 9))}
     with petastore.make_reader(url, ["id", "mask"], decode=hint, shuffle_row_groups=False) as reader:
-        (batch,) = reader.batches(ROWS)
+        (batch,) = reader.iter_batches(ROWS)
     masks = batch["mask"]
     assert masks.shape == (ROWS, 8, 9)
     assert isinstance(masks, np.ma.MaskedArray)
@@ -134,7 +134,7 @@ def test_sources_of_other_sizes_mix_once_they_come_out_in_one(url: str, tmp_path
     for given in (sources, own):
         with petastore.make_mixed_reader(given, [1, 1], ["id", "photo"], decode=SMALL, shuffle_rows=True) as reader:
             assert reader.schema["photo"].shape == (16, 20, 3)
-            for batch in reader.batches(16):
+            for batch in reader.iter_batches(16):
                 assert batch["photo"].shape[1:] == (16, 20, 3)
                 for number, image in zip(batch["id"].tolist(), batch["photo"], strict=True):
                     assert_photo(image, number)
@@ -181,7 +181,7 @@ def test_what_cannot_be_is_refused_at_the_call(url: str, decode: Any, message: s
         lambda: MapDataset(url, decode=decode),
         lambda: ReaderDataset(url, decode=decode),
     ):
-        with pytest.raises(RequestError, match=message):
+        with pytest.raises(InvalidArgumentError, match=message):
             call()
 
 
@@ -190,5 +190,5 @@ def test_an_image_that_ends_before_the_region_is_named(url: str) -> None:
         url, ["photo"], decode={"photo": ImageDecode(region=(0, 0, 32, 60))}, shuffle_row_groups=False
     ) as reader:
         with pytest.raises(DecodeError, match=r"the jpeg is 43×59, and the region") as caught:
-            list(reader.batches(ROWS))
+            list(reader.iter_batches(ROWS))
         assert (caught.value.column, caught.value.row_group, caught.value.row) == ("photo", 1, 4)

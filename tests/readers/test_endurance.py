@@ -48,7 +48,7 @@ def children():
 
 def batches_of(reader):
     if form == "plain":
-        return reader.batches(64)
+        return reader.iter_batches(64)
     from petastore.adapters.torch import DataLoader
     return iter(DataLoader(reader, batch_size=64, nulls="mask"))
 """

@@ -13,7 +13,7 @@ import pytest
 
 import petastore
 from petastore.dataset import Dataset
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.report.cost import StorageAsk
 from petastore.readers.fetches import fetches_of
 from tests.servers.fault_proxy import FaultProxy, Faults
@@ -43,7 +43,7 @@ def counted(dataset: Dataset, proxy: FaultProxy, **asked: Any) -> list[tuple[int
     for _ in range(2):
         proxy.begin(Faults())
         with petastore.make_batch_reader(opened, seed=0, num_epochs=1, reader_pool_type="dummy", **asked) as reader:
-            for _ in reader.batches(1000):
+            for _ in reader.iter_batches(1000):
                 pass
         found.append((proxy.counted.requests, proxy.counted.bytes))
     return found
@@ -86,5 +86,5 @@ def test_fetches_are_of_columns_that_there_are(dataset: Dataset) -> None:
     assert found.requests.tolist() == [1] * GROUPS
     assert ((found.bytes > CHUNK) & (found.bytes < 1.1 * CHUNK)).all()
     assert (found.kept_bytes % 4096 == 0).all()
-    with pytest.raises(RequestError, match="'no'"):
+    with pytest.raises(InvalidArgumentError, match="'no'"):
         fetches_of(dataset, ["no"])

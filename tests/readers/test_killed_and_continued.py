@@ -147,12 +147,12 @@ def test_killed_ranks_resume_as_fewer_and_more_with_the_same_batches(
     url: str, tmp_path: Path, warm_python: WarmInterpreter
 ) -> None:
     """Global batches have 60 rows for 4, 3 and 5 ranks, so each step is what one rank alone would have had."""
-    training = Training(warm_python, url, tmp_path, {**SHUFFLED, "tail": "even"})
+    training = Training(warm_python, url, tmp_path, {**SHUFFLED, "last_batch": "even"})
     run_and_kill(training, [(4, 15, 2), (3, 20, 1), (5, 12, 0)], seed=0)
     steps = training.steps()
     assert sorted(ids(steps)) == list(range(ROWS))
     with petastore.make_reader(url, **SHUFFLED) as reader:
-        uninterrupted = [sorted(batch["id"].tolist()) for batch in reader.batches(60)]
+        uninterrupted = [sorted(batch["id"].tolist()) for batch in reader.iter_batches(60)]
     assert [sorted(ids([step])) for step in steps] == uninterrupted
 
 
@@ -160,7 +160,7 @@ def test_filtered_rows_come_once_when_ranks_and_batch_sizes_change(
     url: str, tmp_path: Path, warm_python: WarmInterpreter
 ) -> None:
     """8, 9 and 7 rows a rank: 32, 27 and 35 rows a step, over two epochs."""
-    training = Training(warm_python, url, tmp_path, {**SHUFFLED, "tail": "even", "num_epochs": 2}, filtered=True)
+    training = Training(warm_python, url, tmp_path, {**SHUFFLED, "last_batch": "even", "num_epochs": 2}, filtered=True)
     run_and_kill(training, [(4, 8, 1), (3, 9, 1), (5, 7, 0)], seed=6)
     kept = pq.read_table(url, filters=[("kept", "==", "yes")])["id"].to_pylist()
     assert len(kept) == KEPT

@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader
 
 import petastore
 from petastore.adapters.torch import MapDataset, ReaderDataset
-from petastore.errors import CacheBypassWarning, DatasetChangedError, RequestError
+from petastore.errors import CacheBypassWarning, DatasetChangedError, InvalidArgumentError
 from petastore.predicates import in_lambda
 from petastore.readers.by_number.random_access import RandomAccess
 from petastore.readers.column_bytes import column_bytes
@@ -145,7 +145,9 @@ def test_a_rank_keeps_its_row_groups_unless_asked_otherwise(remote: Remote) -> N
     def epochs(**asked: Any) -> list[list[tuple[Any, ...]]]:
         with remote.reader(cur_shard=0, shard_count=2, num_epochs=2, **asked) as reader:
             assert reader.plan.request.order.dealt_to == (None if asked else 2)
-            rows = [row for batch in reader.batches(500) for row in zip(*(batch[name] for name in batch), strict=True)]
+            rows = [
+                row for batch in reader.iter_batches(500) for row in zip(*(batch[name] for name in batch), strict=True)
+            ]
         return [sorted(rows[: len(rows) // 2]), sorted(rows[len(rows) // 2 :])]
 
     first, second = epochs()
@@ -178,7 +180,7 @@ def test_readers_that_begin_together_fetch_each_chunk_once(remote: Remote) -> No
     ids=lambda asked: next(iter(asked)),
 )
 def test_whatever_is_asked_the_rows_are_those_of_a_reader_without_a_cache(asked: Any, remote: Remote) -> None:
-    asked = {"selection_cache": False, "num_epochs": 2, "reshuffle": "epoch", **asked}
+    asked = {"filter_cache": False, "num_epochs": 2, "reshuffle": "epoch", **asked}
     with remote.reader(cache_type=None, **asked) as reader:
         expected = rows_of(reader)
         assert not any(count for name, count in reader.diagnostics.items() if name.startswith("cache_"))
@@ -268,10 +270,10 @@ def test_windows_keep_what_they_read(remote: Remote) -> None:
     fields: dict[int, Any] = {0: ["id", "half"], 1: ["half"]}
     windows = petastore.NGram(fields, delta_threshold=1, timestamp_field="id")
     with remote.reader(schema_fields=windows) as reader:
-        first = sorted(tuple(window) for batch in reader.batches(1000) for window in batch["half"].tolist())
+        first = sorted(tuple(window) for batch in reader.iter_batches(1000) for window in batch["half"].tolist())
         reader.reset()
         remote.proxy.close()
-        second = sorted(tuple(window) for batch in reader.batches(1000) for window in batch["half"].tolist())
+        second = sorted(tuple(window) for batch in reader.iter_batches(1000) for window in batch["half"].tolist())
     assert first == second
     assert len(first) == sum(ROWS) - len(ROWS)
 
@@ -335,7 +337,7 @@ def test_sources_of_a_mixture_are_kept_where_it_says_so_or_they_do(remote: Remot
         with petastore.make_mixed_reader(
             sources, [ROWS[0], ROWS[1]], ["id"], seed=0, stop="all_exhausted", **kept
         ) as reader:
-            rows = sorted(int(number) for batch in reader.batches(1_000) for number in batch["id"])
+            rows = sorted(int(number) for batch in reader.iter_batches(1_000) for number in batch["id"])
             return rows, reader.diagnostics
 
     large, small = remote.urls
@@ -404,7 +406,7 @@ def test_any_store_that_is_not_local_is_kept_and_a_file_written_anew_is_another(
 
 @pytest.mark.parametrize("asked", [{"cache_location": "s3://bucket/cache"}, {"cache_size_limit": 1000}])
 def test_a_cache_that_cannot_be_is_refused_before_anything_is_asked(asked: Any, remote: Remote) -> None:
-    with pytest.raises(RequestError, match=r"^cache l"):
+    with pytest.raises(InvalidArgumentError, match=r"^cache l"):
         remote.reader(**asked)
     assert remote.proxy.counted.requests == 0
 

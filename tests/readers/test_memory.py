@@ -11,7 +11,7 @@ import pytest
 import petastore
 from petastore import Unischema, UnischemaField, make_batch_reader, make_reader
 from petastore.codecs import NdarrayCodec
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from tests.tier import IS_FULL, sized
 from tests.warm_interpreters import WarmInterpreter
 
@@ -27,11 +27,11 @@ from tests.readers import memory_counters
 
 small, url, epochs, options = *sys.argv[1:3], int(sys.argv[3]), json.loads(sys.argv[4])
 with make_reader(small, workers_count=2) as reader:
-    rows = sum(batch.num_rows for batch in reader.batches(64))
+    rows = sum(batch.num_rows for batch in reader.iter_batches(64))
 memory_counters.begin()
 with make_reader(url, workers_count=2, seed=3, num_epochs=epochs, **options) as reader:
-    rows = sum(batch.num_rows for batch in reader.batches(64))
-    foretold = reader.budget(64).total_bytes
+    rows = sum(batch.num_rows for batch in reader.iter_batches(64))
+    foretold = reader.estimate_memory(64).total_bytes
 taken, grown = memory_counters.most_taken(), memory_counters.grown_resident()
 print(json.dumps({"rows": rows, "foretold": foretold, "taken": taken, "grown": grown}))
 """
@@ -58,7 +58,7 @@ def test_process_takes_no_more_memory_than_its_budget(
     urls: tuple[str, str], shuffle: bool, megabytes: int, warm_python: WarmInterpreter
 ) -> None:
     """By counters of what is asked for, and in `make test-all` by resident memory, which has allocators' reserves."""
-    options = {"memory_budget": megabytes * 10**6, "shuffle_rows": shuffle, "shuffle_memory": 24 * 10**6}
+    options = {"memory_budget": megabytes * 10**6, "shuffle_rows": shuffle, "shuffle_buffer_bytes": 24 * 10**6}
     epochs = sized(full=3, quick=1)
     ran = warm_python.run(PROGRAM, *urls, epochs, json.dumps(options))
     assert ran.returncode == 0, ran.stderr
@@ -71,34 +71,34 @@ def test_process_takes_no_more_memory_than_its_budget(
 def test_a_budget_changes_no_batch(urls: tuple[str, str]) -> None:
     def ids(**options: Any) -> list[list[int]]:
         with make_reader(urls[1], ["id"], shuffle_rows=True, seed=1, workers_count=2, **options) as reader:
-            return [batch["id"].tolist() for batch in reader.batches(500)]
+            return [batch["id"].tolist() for batch in reader.iter_batches(500)]
 
     assert ids(memory_budget=80_000_000) == ids()
 
 
 def test_too_small_a_budget_is_refused_before_anything_is_read(urls: tuple[str, str]) -> None:
-    refused = pytest.raises(RequestError, match=r"memory_budget=1,000,000 bytes .* shuffle_memory")
+    refused = pytest.raises(InvalidArgumentError, match=r"memory_budget=1,000,000 bytes .* shuffle_buffer_bytes")
     with make_batch_reader(urls[1], shuffle_rows=True, memory_budget=10**6) as reader, refused:
-        reader.batches(64)
-    with pytest.raises(RequestError, match="memory_budget"):
+        reader.iter_batches(64)
+    with pytest.raises(InvalidArgumentError, match="memory_budget"):
         make_reader(urls[0], memory_budget=0)
 
 
 def test_a_refusal_advises_what_fits_the_reader(urls: tuple[str, str]) -> None:
     def refusal(batch_size: int = 8, budget: int = 10**6, **options: Any) -> str:
         with make_batch_reader(urls[1], memory_budget=budget, workers_count=1, **options) as reader:
-            with pytest.raises(RequestError) as refused:
-                reader.budget(batch_size)
+            with pytest.raises(InvalidArgumentError) as refused:
+                reader.estimate_memory(batch_size)
             return str(refused.value).partition("; or ")[2]
 
     assert refusal(shuffle_row_groups=False).startswith("write row groups of fewer rows")
-    assert "shuffle_memory" not in refusal() + refusal(lanes=4) + refusal(batch_size=10**6, budget=10**8)
-    assert "shuffle_memory" in refusal(shuffle_rows=True)
+    assert "shuffle_buffer_bytes" not in refusal() + refusal(lanes=4) + refusal(batch_size=10**6, budget=10**8)
+    assert "shuffle_buffer_bytes" in refusal(shuffle_rows=True)
     assert refusal(batch_size=10**6, budget=10**8).startswith("ask for smaller batches")
 
 
 def test_what_is_foretold_without_a_budget_is_printed_for_people(urls: tuple[str, str]) -> None:
     with make_reader(urls[1], shuffle_rows=True, workers_count=2) as reader:
-        budget = reader.budget(64)
+        budget = reader.estimate_memory(64)
     assert str(budget).startswith("at most ")
     assert budget.total_bytes == budget.at_hand_bytes + budget.batch_bytes + budget.work_bytes

@@ -12,7 +12,7 @@ import pytest
 import petastore
 from petastore import NGram, TransformSpec, Unischema, UnischemaField, WeightedSamplingReader
 from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 FIELDS: dict[int, Any] = {0: ["time", "pose"], 2: ["time", "name"]}
 SIZES = (60, 25)
@@ -74,7 +74,7 @@ def test_filters_of_each_reader_hold(urls: list[str]) -> None:
 def test_batches_are_stacked(urls: list[str]) -> None:
     readers = readers_of(urls, petastore.make_batch_reader, shuffle_row_groups=False)
     with WeightedSamplingReader(readers, [1, 1]) as reader:
-        for batch in reader.batches(5):
+        for batch in reader.iter_batches(5):
             assert batch["pose"].shape[1:] == (1, 2)
             assert (batch["time"][:, 1] - batch["time"][:, 0] == 2).all()
             assert len(set((batch["time"][:, 0] // 1000).tolist())) == 1
@@ -108,15 +108,15 @@ def test_each_reader_has_its_own_transform(urls: list[str]) -> None:
 
 def test_readers_that_differ_are_refused(urls: list[str]) -> None:
     rows = petastore.make_reader(urls[1], ["time", "pose", "name"])
-    with pytest.raises(RequestError, match="reader 1 gives rows, but reader 0 NGram"):
+    with pytest.raises(InvalidArgumentError, match="reader 1 gives rows, but reader 0 NGram"):
         WeightedSamplingReader([readers_of(urls)[0], rows], [1, 1])
-    with pytest.raises(RequestError, match="source_column"):
+    with pytest.raises(InvalidArgumentError, match="source_column"):
         WeightedSamplingReader(readers_of(urls), [1, 1], source_column="source")
 
 
 def test_memory_is_foretold(urls: list[str]) -> None:
     with WeightedSamplingReader(readers_of(urls), [1, 1]) as reader:
-        assert reader.budget(4).total_bytes > 0
+        assert reader.estimate_memory(4).total_bytes > 0
 
 
 def test_windows_have_the_partitions_of_their_own_dataset(tmp_path: Path) -> None:

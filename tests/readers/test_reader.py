@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import petastore
-from petastore.errors import DecodeError, NoDataAvailableError, ReaderClosedError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError, NoDataAvailableError, ReaderClosedError
 from petastore.plan.request import TailWord
 from tests.pace import LONG
 from tests.tier import IS_FULL, examples, sized
@@ -49,25 +49,30 @@ def uneven(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_groups(tmp_path_factory.mktemp("uneven") / "data", UNEVEN, files=3)
 
 
-@pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
+@pytest.mark.parametrize("last_batch", ["even", "drop", "pad", "wrap"])
 @pytest.mark.parametrize("shuffle_rows", [False, True], ids=["groups", "rows"])
-def test_two_ranks_step_together_over_uneven_row_groups(uneven: str, tail: TailWord, shuffle_rows: bool) -> None:
+def test_two_ranks_step_together_over_uneven_row_groups(uneven: str, last_batch: TailWord, shuffle_rows: bool) -> None:
     # Less and more than a row group has, divisors of the 200 rows and others; all sizes in `make test-all`.
     for batch_size in range(1, 65) if IS_FULL else (1, 7, 16, 25, 33, 64):
         counts, seen = [], collections.Counter[int]()
         for rank in range(2):
             with petastore.make_reader(
-                uneven, cur_shard=rank, shard_count=2, tail=tail, shuffle_rows=shuffle_rows, schema_fields=["id"]
+                uneven,
+                cur_shard=rank,
+                shard_count=2,
+                last_batch=last_batch,
+                shuffle_rows=shuffle_rows,
+                schema_fields=["id"],
             ) as reader:
-                batches = list(reader.batches(batch_size))
+                batches = list(reader.iter_batches(batch_size))
                 counts.append(len(batches))
                 assert len(batches) == reader.steps_per_epoch(batch_size)
             for batch in batches:
-                seen.update(batch["id"][batch["valid"]].tolist() if tail == "pad" else batch["id"].tolist())
+                seen.update(batch["id"][batch["valid"]].tolist() if last_batch == "pad" else batch["id"].tolist())
         assert counts[0] == counts[1]
-        if tail in ("even", "pad"):
+        if last_batch in ("even", "pad"):
             assert seen == collections.Counter(range(200))
-        elif tail == "drop":
+        elif last_batch == "drop":
             assert sum(seen.values()) == 200 // (2 * batch_size) * 2 * batch_size
             assert max(seen.values(), default=1) == 1
         else:
@@ -76,8 +81,8 @@ def test_two_ranks_step_together_over_uneven_row_groups(uneven: str, tail: TailW
 
 def test_pad_marks_repeats_in_a_boolean_column(uneven: str) -> None:
     for rank in range(2):
-        with petastore.make_reader(uneven, cur_shard=rank, shard_count=2, tail="pad") as reader:
-            *full, last = reader.batches(64)
+        with petastore.make_reader(uneven, cur_shard=rank, shard_count=2, last_batch="pad") as reader:
+            *full, last = reader.iter_batches(64)
             assert all(batch["valid"].all() and batch.num_rows == 64 for batch in full)
             assert last["valid"].dtype == np.bool_
             assert (last.num_rows, int(last["valid"].sum())) == (64, 36)
@@ -94,9 +99,9 @@ def test_more_shards_than_row_groups_share_the_rows(uneven: str) -> None:
 
 def test_no_rows_give_no_batches(tmp_path: Path) -> None:
     url = write_groups(tmp_path / "empty", [0])
-    for tail in ("even", "drop", "pad", "wrap"):
-        with petastore.make_reader(url, cur_shard=0, shard_count=2, tail=tail) as reader:
-            assert (len(reader), list(reader.batches(4)), list(reader)) == (0, [], [])
+    for last_batch in ("even", "drop", "pad", "wrap"):
+        with petastore.make_reader(url, cur_shard=0, shard_count=2, last_batch=last_batch) as reader:
+            assert (len(reader), list(reader.iter_batches(4)), list(reader)) == (0, [], [])
 
 
 def test_fewer_rows_than_ranks_are_refused_by_even_on_every_rank_alike(tmp_path: Path) -> None:
@@ -110,13 +115,13 @@ def test_fewer_rows_than_ranks_are_refused_by_even_on_every_rank_alike(tmp_path:
     assert "3 rows" in said.pop()
 
 
-@pytest.mark.parametrize("tail", ["pad", "wrap"])
-def test_fewer_rows_than_ranks_work_with_pad_and_wrap(tmp_path: Path, tail: TailWord) -> None:
+@pytest.mark.parametrize("last_batch", ["pad", "wrap"])
+def test_fewer_rows_than_ranks_work_with_pad_and_wrap(tmp_path: Path, last_batch: TailWord) -> None:
     url = write_groups(tmp_path / "three", [3])
     seen: set[int] = set()
     for rank in range(5):
-        with petastore.make_reader(url, cur_shard=rank, shard_count=5, tail=tail) as reader:
-            (batch,) = reader.batches(2)
+        with petastore.make_reader(url, cur_shard=rank, shard_count=5, last_batch=last_batch) as reader:
+            (batch,) = reader.iter_batches(2)
             assert batch.num_rows == 2
             seen.update(batch["id"].tolist())
     assert seen == {0, 1, 2}
@@ -144,7 +149,7 @@ def test_the_order_does_not_depend_on_pool_or_workers(
         with petastore.make_reader(
             uneven, seed=seed, shuffle_rows=shuffle_rows, num_epochs=2, lanes=lanes, **kwargs
         ) as reader:
-            found = list(reader.batches(batch_size))
+            found = list(reader.iter_batches(batch_size))
         assert all(batch["word"].tolist() == [f"w{one}" for one in batch["id"]] for batch in found)
         return [batch["id"].tolist() for batch in found]
 
@@ -156,7 +161,7 @@ def test_rows_and_batches_are_the_same_rows(uneven: str) -> None:
         rows = [(int(row.id), row.word) for row in reader]
         reader.reset()
         batches = [
-            pair for batch in reader.batches(7) for pair in zip(batch["id"].tolist(), batch["word"], strict=True)
+            pair for batch in reader.iter_batches(7) for pair in zip(batch["id"].tolist(), batch["word"], strict=True)
         ]
     assert sorted(rows) == sorted(batches) == [(one, f"w{one}") for one in range(200)]
 
@@ -223,14 +228,14 @@ def test_after_leaving_early_the_next_loop_goes_on_and_a_finished_reader_begins_
 
 def test_batches_go_on_where_the_reader_stands(uneven: str) -> None:
     with petastore.make_reader(uneven, shuffle_row_groups=False) as reader:
-        first = [batch["id"].tolist() for batch in itertools.islice(reader.batches(30), 2)]
-        rest = [batch["id"].tolist() for batch in reader.batches(70)]
+        first = [batch["id"].tolist() for batch in itertools.islice(reader.iter_batches(30), 2)]
+        rest = [batch["id"].tolist() for batch in reader.iter_batches(70)]
     assert list(itertools.chain(*first, *rest)) == list(range(200))
 
 
 def test_a_kept_batch_keeps_its_data(uneven: str) -> None:
     with petastore.make_reader(uneven, shuffle_rows=True, num_epochs=3) as reader:
-        kept = [(batch, batch["id"].copy()) for batch in reader.batches(16)]
+        kept = [(batch, batch["id"].copy()) for batch in reader.iter_batches(16)]
     assert len(kept) == 3 * 13
     assert all((batch["id"] == copy).all() for batch, copy in kept)
 
@@ -241,7 +246,7 @@ def test_a_stopped_reader_says_so(uneven: str) -> None:
     for _ in range(2):  # stop and join may be called again
         reader.stop()
         reader.join()
-    for use in (lambda: next(reader), reader.reset, lambda: list(reader.batches(3))):
+    for use in (lambda: next(reader), reader.reset, lambda: list(reader.iter_batches(3))):
         with pytest.raises(ReaderClosedError):
             use()
 
@@ -285,7 +290,7 @@ def test_a_reader_that_nobody_stopped_warns_and_leaves_nothing_running(uneven: s
 
 def test_batches_that_nobody_wants_any_more_leave_nothing_running(uneven: str) -> None:
     reader = petastore.make_reader(uneven, num_epochs=None)
-    batches = reader.batches(4)
+    batches = reader.iter_batches(4)
     next(batches)
     assert threads_of_petastore()
     del batches, reader
@@ -322,8 +327,8 @@ def test_missing_values_keep_the_dtype(tmp_path: Path) -> None:
 
 def test_a_valid_column_of_the_dataset_and_pad_exclude_each_other(tmp_path: Path) -> None:
     pq.write_table(pa.table({"valid": [1]}), tmp_path / "part.parquet")
-    with pytest.raises(RequestError, match="'valid'"):
-        petastore.make_reader(str(tmp_path), tail="pad")
+    with pytest.raises(InvalidArgumentError, match="'valid'"):
+        petastore.make_reader(str(tmp_path), last_batch="pad")
 
 
 def test_a_reader_does_not_travel_to_another_process_and_says_what_does(uneven: str) -> None:
@@ -331,7 +336,7 @@ def test_a_reader_does_not_travel_to_another_process_and_says_what_does(uneven: 
         for send in (pickle.dumps, copy.deepcopy):
             with pytest.raises(TypeError, match=r"ElasticDataLoader.*ReaderDataset.*call make_reader there") as refused:
                 send(reader)
-            assert isinstance(refused.value, RequestError)
+            assert isinstance(refused.value, InvalidArgumentError)
         assert len(list(reader)) == sum(UNEVEN)
 
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import petastore
-from petastore.errors import ReaderClosedError, RequestError
+from petastore.errors import InvalidArgumentError, ReaderClosedError
 from tests.tier import sized
 from tests.warm_interpreters import WarmInterpreter
 
@@ -31,13 +31,13 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_a_fresh_reader_with_other_workers_goes_on_at_the_next_batch(url: str) -> None:
     with petastore.make_reader(url, shuffle_rows=True, num_epochs=2) as reader:
-        batches = reader.batches(32)
+        batches = reader.iter_batches(32)
         taken = [next(batches)["id"].tolist() for _ in range(9)]
         state = json.dumps(reader.state_dict())
         rest = [batch["id"].tolist() for batch in batches]
     with petastore.make_reader(url, reader_pool_type="dummy", shuffle_rows=True, num_epochs=2) as reader:
         reader.load_state_dict(json.loads(state))
-        assert [batch["id"].tolist() for batch in reader.batches(32)] == rest
+        assert [batch["id"].tolist() for batch in reader.iter_batches(32)] == rest
     assert sorted(itertools.chain(*taken, *rest)) == sorted([*range(ROWS)] * 2)
 
 
@@ -52,7 +52,7 @@ def test_rows_go_on_too(url: str) -> None:
 
 def test_what_was_prefetched_does_not_count(url: str) -> None:
     with petastore.make_reader(url, workers_count=4) as reader:
-        batches = reader.batches(10)
+        batches = reader.iter_batches(10)
         for step in range(5):
             assert reader.state_dict()["position"] == 10 * step
             next(batches)
@@ -67,7 +67,7 @@ def test_another_number_of_ranks_shares_what_is_left(url: str) -> None:
             with petastore.make_reader(url, shuffle_rows=True, seed=0, cur_shard=rank, shard_count=ranks) as reader:
                 if state is not None:
                     reader.load_state_dict(state)
-                for batch in itertools.islice(reader.batches(batch_size), steps):
+                for batch in itertools.islice(reader.iter_batches(batch_size), steps):
                     seen += batch["id"].tolist()
                 states.append(reader.state_dict())
         assert all(one == states[0] for one in states)
@@ -79,13 +79,13 @@ def test_reshard_goes_on_as_another_rank(url: str) -> None:
     readers = [petastore.make_reader(url, shuffle_rows=True, cur_shard=rank, shard_count=2) for rank in range(2)]
     seen: list[int] = []
     for reader in readers:
-        for batch in itertools.islice(reader.batches(16), 6):
+        for batch in itertools.islice(reader.iter_batches(16), 6):
             seen += batch["id"].tolist()
     readers.append(petastore.make_reader(url, shuffle_rows=True, cur_shard=0, shard_count=1))
     readers[2].load_state_dict(readers[0].state_dict())
     for rank, reader in enumerate(readers):
         reader.reshard(rank, 3)
-        for batch in reader.batches(16):
+        for batch in reader.iter_batches(16):
             seen += batch["id"].tolist()
         reader.stop()
         reader.join()
@@ -108,7 +108,7 @@ def test_a_rank_keeps_its_row_groups_and_an_epoch_under_way_is_finished(url: str
             ) as reader:
                 if state is not None:
                     reader.load_state_dict(json.loads(json.dumps(state)))
-                batches = itertools.islice(reader.batches(5), steps)
+                batches = itertools.islice(reader.iter_batches(5), steps)
                 given.append([row for batch in batches for row in batch["id"].tolist()])
                 after = reader.state_dict()
         return given, after
@@ -129,12 +129,12 @@ def test_a_rank_keeps_its_row_groups_and_an_epoch_under_way_is_finished(url: str
 def test_a_state_of_another_order_or_dataset_is_refused(url: str, tmp_path: Path) -> None:
     with petastore.make_reader(url, seed=1) as reader:
         state = reader.state_dict()
-    with petastore.make_reader(url, seed=2) as reader, pytest.raises(RequestError, match="seed"):
+    with petastore.make_reader(url, seed=2) as reader, pytest.raises(InvalidArgumentError, match="seed"):
         reader.load_state_dict(state)
     pq.write_table(pa.table({"id": [1]}), tmp_path / "part.parquet")
     with (
         petastore.make_reader(str(tmp_path), seed=1) as reader,
-        pytest.raises(RequestError, match="another dataset or filter"),
+        pytest.raises(InvalidArgumentError, match="another dataset or filter"),
     ):
         reader.load_state_dict(state)
 
@@ -156,7 +156,7 @@ url, checkpoint, log = sys.argv[1:]
 with petastore.make_reader(url, shuffle_rows=True, num_epochs=1) as reader:
     if os.path.exists(checkpoint):
         reader.load_state_dict(json.loads(Path(checkpoint).read_text()))
-    for batch in reader.batches(16):
+    for batch in reader.iter_batches(16):
         aside = Path(checkpoint + ".new")
         aside.write_text(json.dumps({**reader.state_dict()}))
         committed = json.dumps(batch["id"].tolist())

@@ -106,7 +106,7 @@ def test_a_filter_ends_when_time_is_up(url: str) -> None:
             filesystem=storage,
             storage_timeout=limit_s,
             predicate=lambda row: row["wave"][0] > 3,
-            selection_cache=False,
+            filter_cache=False,
         )
 
     timeout_of(run)
@@ -156,7 +156,7 @@ def test_answers_that_come_late_are_of_no_consequence(url: str) -> None:
 
 def test_a_timeout_is_seconds_above_0_or_none(url: str) -> None:
     for wrong in (0, -1, float("nan"), "5", True):
-        with pytest.raises(petastore.errors.RequestError, match="storage_timeout"):
+        with pytest.raises(petastore.errors.InvalidArgumentError, match="storage_timeout"):
             make_reader(url, storage_timeout=wrong)  # type: ignore[arg-type]
     with make_reader(url, storage_timeout=None) as reader:
         assert len(list(reader)) == ROWS

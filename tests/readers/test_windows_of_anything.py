@@ -68,8 +68,12 @@ def test_windows_are_those_of_a_double_loop(
 ) -> None:
     length = max(offsets) - min(offsets) + 1
     asked = NGram({offset: ["time", "name"] for offset in offsets}, most, "time", overlap)
-    options: dict[str, Any] = {"shuffle_rows": shuffle, "shuffle_row_groups": shuffle, "selection_cache": False}
-    options |= {"filters": [("kept", "==", True)] if filtered else None, "reader_pool_type": "dummy", "tail": "pad"}
+    options: dict[str, Any] = {"shuffle_rows": shuffle, "shuffle_row_groups": shuffle, "filter_cache": False}
+    options |= {
+        "filters": [("kept", "==", True)] if filtered else None,
+        "reader_pool_type": "dummy",
+        "last_batch": "pad",
+    }
     with tempfile.TemporaryDirectory() as folder:
         tables = write(Path(folder), files, begin_anew)
         kept = [table.filter(table["kept"]) if filtered else table for table in tables]
@@ -85,7 +89,7 @@ def test_windows_are_those_of_a_double_loop(
         found = []
         for shard in range(shards):
             with petastore.make_reader(folder, asked, cur_shard=shard, shard_count=shards, **options) as reader:
-                for batch in reader.batches(4):
+                for batch in reader.iter_batches(4):
                     columns = zip(batch["time"].tolist(), batch["name"].tolist(), batch["valid"].tolist(), strict=True)
                     found += [tuple(zip(times, names, strict=True)) for times, names, valid in columns if valid]
     assert collected(found) == collected(expected)

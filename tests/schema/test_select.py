@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.schema import UnischemaField, match_unischema_fields
 from petastore.schema.select import select_fields
 
@@ -40,7 +40,7 @@ def test_a_field_is_looked_up_by_name_and_the_stored_definition_wins() -> None:
     "wanted", [["nobody"], [UnischemaField("nobody", "int32")], ["id", "no.*"], [], [5], "id", ["("]]
 )
 def test_what_matches_nothing_or_is_no_choice_is_refused(wanted: Any) -> None:
-    with pytest.raises(RequestError):
+    with pytest.raises(InvalidArgumentError):
         select_fields(FIELDS, wanted, among="the dataset")
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from petastore.codecs import CompressedImageCodec, NdarrayCodec, ScalarCodec
-from petastore.errors import RequestError, SchemaError
+from petastore.errors import InvalidArgumentError, SchemaError
 from petastore.schema import Unischema, UnischemaField
 
 USER = Unischema(
@@ -95,7 +95,7 @@ def test_a_view_keeps_the_order_of_the_schema() -> None:
     view = USER.create_schema_view(["a.*", USER.id])
     assert view.name == "user_view"
     assert list(view.fields) == ["id", "age", "a-b"]
-    with pytest.raises(RequestError, match="nobody"):
+    with pytest.raises(InvalidArgumentError, match="nobody"):
         USER.create_schema_view(["nobody"])
 
 

@@ -19,7 +19,13 @@ import petastore
 from petastore import Unischema, UnischemaField, col, make_batch_reader, make_reader, open_dataset, select_rows
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.dataset import Dataset
-from petastore.errors import DatasetChangedError, DecodeError, NoDataAvailableError, RequestError, TransformError
+from petastore.errors import (
+    DatasetChangedError,
+    DecodeError,
+    InvalidArgumentError,
+    NoDataAvailableError,
+    TransformError,
+)
 from petastore.inventory import DataFile
 from petastore.plan import ReadUnit, Selection
 from petastore.plan.request import TailWord
@@ -126,9 +132,9 @@ def wanted(test: Any) -> list[int]:
 @pytest.mark.filterwarnings("ignore:none of the:UserWarning")
 def test_exactly_the_rows_that_match_are_read(url: str, filters: Any, test: Any) -> None:
     assert ids(url, filters=filters) == wanted(test)
-    assert ids(url, filters=filters, reader_pool_type="dummy", selection_cache=False) == wanted(test)
+    assert ids(url, filters=filters, reader_pool_type="dummy", filter_cache=False) == wanted(test)
     with make_batch_reader(url, ["id", "score"], filters=filters, shuffle_row_groups=False) as reader:
-        found = [int(number) for batch in reader.batches(7) for number in batch["id"]]
+        found = [int(number) for batch in reader.iter_batches(7) for number in batch["id"]]
         assert reader.num_rows == len(found)
     assert found == wanted(test)
 
@@ -147,7 +153,7 @@ def test_whatever_is_written_is_filtered_as_row_by_row(
     rows = [{"row": number, **dict(zip(names, row, strict=True))} for number, row in enumerate(values)]
     petastore.write_dataset(folder / "data", schema, rows, rows_per_row_group=3)
     dataset = open_dataset(str(folder / "data"))
-    selection = select_rows(dataset, filters=drawn.expression, workers=Workers("dummy"), selection_cache=False)
+    selection = select_rows(dataset, filters=drawn.expression, workers=Workers("dummy"), filter_cache=False)
     assert selection is not None
     kept = [row for row, is_kept in enumerate(drawn.kept) if is_kept]
     groups = np.repeat(np.arange(len(selection.counts)), selection.counts)
@@ -155,28 +161,34 @@ def test_whatever_is_written_is_filtered_as_row_by_row(
     assert (groups * 3 + selection.rows_at(groups.astype(np.int32), places)).tolist() == kept
 
 
-@pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
+@pytest.mark.parametrize("last_batch", ["even", "drop", "pad", "wrap"])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
-def test_ranks_share_the_selected_rows_evenly(url: str, ranks: int, tail: TailWord) -> None:
+def test_ranks_share_the_selected_rows_evenly(url: str, ranks: int, last_batch: TailWord) -> None:
     expected = wanted(lambda row: row["split"] == "val")
     seen: collections.Counter[int] = collections.Counter()
     steps = set()
     for rank in range(ranks):
         with make_reader(
-            url, cur_shard=rank, shard_count=ranks, tail=tail, filters=col("split") == "val", shuffle_rows=True, seed=3
+            url,
+            cur_shard=rank,
+            shard_count=ranks,
+            last_batch=last_batch,
+            filters=col("split") == "val",
+            shuffle_rows=True,
+            seed=3,
         ) as reader:
             steps.add(reader.steps_per_epoch(4))
-            batches = list(reader.batches(4))
+            batches = list(reader.iter_batches(4))
             assert len(batches) == reader.steps_per_epoch(4)
             for batch in batches:
-                valid = batch["valid"] if tail == "pad" else np.ones(batch.num_rows, np.bool_)
+                valid = batch["valid"] if last_batch == "pad" else np.ones(batch.num_rows, np.bool_)
                 assert (batch["pose"][:, 0] == batch["id"]).all()
                 seen.update(batch["id"][valid].tolist())
     assert len(steps) == 1
     assert set(seen) <= set(expected)
-    if tail in ("even", "pad"):
+    if last_batch in ("even", "pad"):
         assert seen == collections.Counter(expected)
-    elif tail == "wrap":
+    elif last_batch == "wrap":
         assert set(seen) == set(expected)
     else:
         assert set(seen.values()) <= {1}
@@ -185,18 +197,18 @@ def test_ranks_share_the_selected_rows_evenly(url: str, ranks: int, tail: TailWo
 def test_a_filtered_reader_goes_on_where_it_stood(url: str) -> None:
     arguments: dict[str, Any] = {"filters": col("split") == "train", "shuffle_rows": True, "seed": 5, "num_epochs": 2}
     with make_reader(url, **arguments) as reader:
-        whole = [batch["id"].tolist() for batch in reader.batches(10)]
+        whole = [batch["id"].tolist() for batch in reader.iter_batches(10)]
     for stop in (1, 4, 9):
         with make_reader(url, **arguments) as reader:
-            batches = reader.batches(10)
+            batches = reader.iter_batches(10)
             for _ in range(stop):
                 next(batches)
             state = reader.state_dict()
         with make_reader(url, workers_count=1, **arguments) as reader:
             reader.load_state_dict(state)
-            assert [batch["id"].tolist() for batch in reader.batches(10)] == whole[stop:]
+            assert [batch["id"].tolist() for batch in reader.iter_batches(10)] == whole[stop:]
     arguments["filters"] = col("split") == "val"
-    with make_reader(url, **arguments) as other, pytest.raises(RequestError, match="another dataset or filter"):
+    with make_reader(url, **arguments) as other, pytest.raises(InvalidArgumentError, match="another dataset or filter"):
         other.load_state_dict(state)
 
 
@@ -288,7 +300,7 @@ def test_no_rows_are_no_batches(url: str) -> None:
         with call(url, filters=col("id") < 0, cur_shard=0, shard_count=2) as reader:
             assert (reader.num_rows, reader.steps_per_epoch(4), len(reader)) == (0, 0, 0)
             assert list(reader) == []
-            assert list(reader.batches(4)) == []
+            assert list(reader.iter_batches(4)) == []
 
 
 NOTHING = petastore.predicates.in_lambda(["id"], lambda number: number < 0)
@@ -302,7 +314,7 @@ def test_a_filter_that_keeps_no_row_is_told_once_a_reader_on_each_rank(url: str,
             pytest.warns(UserWarning, match="none of") as told,
             make(url, cur_shard=rank, shard_count=2, **asked) as reader,
         ):
-            assert list(reader) == list(reader.batches(4)) == []
+            assert list(reader) == list(reader.iter_batches(4)) == []
         (warning,) = told
         (name,) = asked
         said = f"none of the {open_dataset(url).inventory.num_rows} rows of {reader.dataset.url} is kept by {name}="
@@ -334,15 +346,15 @@ def test_fewer_rows_than_ranks_are_refused_with_both_numbers(url: str) -> None:
         ({"predicate": 7}, "predicate=7"),
         ({"predicate": dict}, "is a class"),
         ({"predicate": [("id", "=", 1)]}, "predicate="),
-        ({"selection_cache": 7}, "selection_cache"),
-        ({"selection_cache": ""}, "selection_cache"),
-        ({"selection_cache": "s3://bucket/x"}, "selection_cache"),
+        ({"filter_cache": 7}, "filter_cache"),
+        ({"filter_cache": ""}, "filter_cache"),
+        ({"filter_cache": "s3://bucket/x"}, "filter_cache"),
     ],
     ids=repr,
 )
 def test_what_cannot_be_asked_is_refused_at_the_call(url: str, arguments: dict[str, Any], message: str) -> None:
     for call in (make_reader, make_batch_reader):
-        with pytest.raises(RequestError, match=message):
+        with pytest.raises(InvalidArgumentError, match=message):
             call(url, **arguments)
 
 
@@ -350,7 +362,7 @@ def test_a_selection_of_another_version_is_refused(url: str, tmp_path: Path) -> 
     petastore.write_dataset(tmp_path / "other", SCHEMA, map(frame, range(100)), rows_per_row_group=7)
     selection = select_rows(open_dataset(str(tmp_path / "other")), filters=col("id") > 50)
     for shuffle_rows in (False, True):
-        with pytest.raises(RequestError, match="does not fit"):
+        with pytest.raises(InvalidArgumentError, match="does not fit"):
             open_dataset(url).plan(selection=selection, shuffle_rows=shuffle_rows)
 
 
@@ -364,8 +376,8 @@ def test_blocks_of_a_sparse_selection_stay_in_memory(tmp_path: Path) -> None:
     table = pa.table({"id": np.arange(10_000)})
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=100)
     dataset = open_dataset(str(tmp_path / "x.parquet"))
-    sparse = select_rows(dataset, filters=col("id").isin(range(0, 10_000, 50)), selection_cache=False)
-    plan = dataset.plan(selection=sparse, shuffle_rows=True, shuffle_memory=100 * 8 * 20)
+    sparse = select_rows(dataset, filters=col("id").isin(range(0, 10_000, 50)), filter_cache=False)
+    plan = dataset.plan(selection=sparse, shuffle_rows=True, shuffle_buffer_bytes=100 * 8 * 20)
     at_hand, most = set(), 0
     for span in plan.spans(4, rows_per_span=4):
         at_hand |= set(span.fetch)
@@ -493,7 +505,7 @@ def test_a_predicate_that_fails_is_named_with_its_row_group(url: str, predicate:
 
 @pytest.mark.parametrize("fields", [{"z"}, set(), "id", {7}])
 def test_a_predicate_over_fields_that_there_are_not_is_refused(url: str, fields: Any) -> None:
-    with pytest.raises(RequestError, match="predicate"):
+    with pytest.raises(InvalidArgumentError, match="predicate"):
         make_reader(url, predicate=Fields(fields, bool))
 
 
@@ -544,9 +556,9 @@ def test_predicates_are_remembered_where_they_say_what_they_depend_on(url: str) 
 
 
 def test_nothing_is_remembered_where_nobody_wants_it(url: str, cache: Path, tmp_path: Path) -> None:
-    assert len(ids(url, filters=col("split") == "val", selection_cache=False)) == 33
+    assert len(ids(url, filters=col("split") == "val", filter_cache=False)) == 33
     assert not cache.exists()
-    assert len(ids(url, filters=col("split") == "val", selection_cache=tmp_path / "here")) == 33
+    assert len(ids(url, filters=col("split") == "val", filter_cache=tmp_path / "here")) == 33
     assert len(list((tmp_path / "here").glob("*.selection"))) == 1
     assert not cache.exists()
 
@@ -555,7 +567,7 @@ def test_a_directory_that_cannot_be_written_is_done_without(
     url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    assert len(ids(url, filters=col("split") == "val", selection_cache=tmp_path / "file" / "below")) == 33
+    assert len(ids(url, filters=col("split") == "val", filter_cache=tmp_path / "file" / "below")) == 33
     assert "cannot be written" in caplog.text
 
 

@@ -19,7 +19,7 @@ import petastore
 from petastore import Unischema, UnischemaField, make_batch_reader, make_reader, open_dataset, select_rows
 from petastore.codecs import NdarrayCodec
 from petastore.dataset import Dataset
-from petastore.errors import RequestError, TransformError
+from petastore.errors import InvalidArgumentError, TransformError
 from petastore.plan import ReadUnit
 from petastore.predicates import (
     PredicateBase,
@@ -152,7 +152,7 @@ def test_shards_divide_the_rows_that_a_predicate_includes(url: str, name: str) -
         for shard in range(3):
             with make(url, ["id"], predicate=predicate, cur_shard=shard, shard_count=3, shuffle_rows=True) as reader:
                 steps.add(reader.steps_per_epoch(2))
-                found += [int(number) for batch in reader.batches(2) for number in batch["id"]]
+                found += [int(number) for batch in reader.iter_batches(2) for number in batch["id"]]
         assert sorted(found) == wanted(test)
         assert len(steps) == 1
 
@@ -167,9 +167,7 @@ def test_predicates_that_are_joined_include_what_all_include_cached_or_not(
     expected = wanted(lambda row: all(PREDICATES[name][1](row) for name in names))
     directory = tmp_path_factory.mktemp("cache")
     for cache in (False, directory, directory):
-        with make_reader(
-            url, ["id"], predicate=predicate, shuffle_rows=True, seed=seed, selection_cache=cache
-        ) as reader:
+        with make_reader(url, ["id"], predicate=predicate, shuffle_rows=True, seed=seed, filter_cache=cache) as reader:
             assert sorted(int(row.id) for row in reader) == expected
 
 
@@ -326,7 +324,7 @@ def test_defect_15_partitions_leave_out_row_groups_of_mixed_predicates(tmp_path:
     ],
 )
 def test_predicates_that_do_not_fit_are_refused_by_the_call(url: str, predicate: Any, message: str) -> None:
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         make_reader(url, predicate=predicate)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan import Selection
 from petastore.plan.selection import Pruned
 from petastore.selecting.remembered import RememberedSelections, selection_directory, selection_of
@@ -99,5 +99,5 @@ def test_the_directory_is_the_one_asked_for(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("asked", ["", 7, None, "s3://bucket/x"])
 def test_what_is_no_local_directory_is_refused(asked: Any) -> None:
-    with pytest.raises(RequestError, match="selection_cache"):
+    with pytest.raises(InvalidArgumentError, match="filter_cache"):
         selection_directory(asked)

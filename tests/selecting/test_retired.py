@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import petastore
-from petastore.errors import RequestError, RetiredWarning
+from petastore.errors import InvalidArgumentError, RetiredWarning
 from petastore.selecting.retired import Retired, forget_what_was_told, tell_retired
 
 READERS = [petastore.make_reader, petastore.make_batch_reader]
@@ -105,7 +105,7 @@ def test_shards_are_the_same_whatever_retired_parameters_say(url: str) -> None:
     ],
 )
 def test_a_value_that_never_was_one_is_refused(name: str, value: Any, url: str) -> None:
-    with pytest.raises(RequestError, match=f"^{name}="):
+    with pytest.raises(InvalidArgumentError, match=f"^{name}="):
         petastore.make_reader(url, **{name: value})
 
 

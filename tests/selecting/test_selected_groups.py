@@ -16,7 +16,7 @@ import pytest
 from petastore import Unischema, UnischemaField, col, make_batch_reader, make_reader, open_dataset, select_rows
 from petastore import write_dataset as write
 from petastore.dataset import Dataset
-from petastore.errors import DatasetChangedError, MetadataError, RequestError, TransformError
+from petastore.errors import DatasetChangedError, InvalidArgumentError, MetadataError, TransformError
 from petastore.indexing import SingleFieldIndexer, build_rowgroup_index, get_row_group_indexes
 from petastore.plan.report.explanation import Explanation
 from petastore.predicates import in_lambda, in_set
@@ -50,7 +50,7 @@ def url(tmp_path: Path) -> str:
 
 def ids(url: str, make: Any = make_reader, **asked: Any) -> list[int]:
     with make(url, ["id"], **asked) as reader:
-        return sorted(int(number) for batch in reader.batches(7) for number in batch["id"])
+        return sorted(int(number) for batch in reader.iter_batches(7) for number in batch["id"])
 
 
 def of_groups(groups: Sequence[int]) -> list[int]:
@@ -73,7 +73,7 @@ def test_counts_and_shards_are_exact(url: str) -> None:
     for shard in range(4):
         with make_reader(url, rowgroup_selector=EVERY_THIRD, cur_shard=shard, shard_count=4, seed=3) as reader:
             assert (reader.plan.num_rows, reader.steps_per_epoch(2)) == (30, 4)
-            batches = list(reader.batches(2))
+            batches = list(reader.iter_batches(2))
             assert len(batches) == 4
             found += [int(number) for batch in batches for number in batch["id"]]
     assert sorted(found) == of_groups([0, 3, 6])
@@ -92,14 +92,14 @@ def test_what_a_selector_left_out_is_told_before_what_others_did(url: str) -> No
 
 @pytest.mark.parametrize("cached", [True, False])
 def test_defect_16_filters_and_selectors_number_row_groups_alike(url: str, cached: bool) -> None:
-    asked = {"rowgroup_selector": EVERY_THIRD, "selection_cache": cached}
+    asked = {"rowgroup_selector": EVERY_THIRD, "filter_cache": cached}
     for _ in range(2):
         assert ids(url, filters=col("id") >= 35, **asked) == [*range(35, 40), *range(60, 70)]
         assert ids(url, filters=col("odd") == True, **asked) == of_groups([0, 3, 6])[1::2]  # noqa: E712
         assert ids(url, predicate=in_set(range(25, 35), "id"), **asked) == list(range(30, 35))
         assert ids(url, predicate=in_lambda(["id"], lambda number: number % 10 == 0), **asked) == [0, 30, 60]
         assert ids(url, filters=col("id") < 60, predicate=in_lambda(["odd"], bool), **asked) == of_groups([0, 3])[1::2]
-        assert ids(url, filters=col("id") >= 35, selection_cache=cached) == list(range(35, 90))
+        assert ids(url, filters=col("id") >= 35, filter_cache=cached) == list(range(35, 90))
 
 
 def test_defect_16_filters_on_data_columns_prune_and_partitions_do(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_only_row_groups_that_are_picked_are_looked_at(url: str, monkeypatch: py
 
     monkeypatch.setattr(Dataset, "read", noted)
     selection = select_rows(
-        open_dataset(url), rowgroup_selector=EVERY_THIRD, predicate=in_lambda(["odd"], bool), selection_cache=False
+        open_dataset(url), rowgroup_selector=EVERY_THIRD, predicate=in_lambda(["odd"], bool), filter_cache=False
     )
     assert sorted(seen) == [0, 3, 6]
     assert selection is not None
@@ -137,13 +137,13 @@ def test_only_row_groups_that_are_picked_are_looked_at(url: str, monkeypatch: py
 def test_missing_indexes_are_named_with_those_that_there_are(url: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no row-group index 'by_day': .* has 'by_id', 'by_word'") as caught:
         make_reader(url, rowgroup_selector=SingleIndexSelector("by_day", [1]))
-    assert isinstance(caught.value, RequestError)
+    assert isinstance(caught.value, InvalidArgumentError)
     pq.write_table(pa.table({"x": [1]}), tmp_path / "plain.parquet")
     (tmp_path / "plain").mkdir()
     shutil.move(tmp_path / "plain.parquet", tmp_path / "plain" / "a.parquet")
-    with pytest.raises(RequestError, match="has none"):
+    with pytest.raises(InvalidArgumentError, match="has none"):
         make_reader(tmp_path / "plain", rowgroup_selector=EVERY_THIRD)
-    with pytest.raises(RequestError, match="whole datasets"):
+    with pytest.raises(InvalidArgumentError, match="whole datasets"):
         make_reader(tmp_path / "plain" / "a.parquet", rowgroup_selector=EVERY_THIRD)
 
 
@@ -168,12 +168,12 @@ def test_selectors_of_users_are_asked_and_checked(url: str) -> None:
     first = Picks(lambda indexes: {np.int64(0), max(indexes["by_word"].get_row_group_indexes("w1"))})
     assert ids(url, rowgroup_selector=first) == of_groups([0, 7])
     for picked in ({9}, {-1}, {"0"}, [0.5]):
-        with pytest.raises(RequestError, match="has 9 row groups"):
+        with pytest.raises(InvalidArgumentError, match="has 9 row groups"):
             make_reader(url, rowgroup_selector=Picks(lambda _, picked=picked: picked))
     with pytest.raises(TransformError, match="selector raised ZeroDivisionError"):
         make_reader(url, rowgroup_selector=Picks(lambda _: 1 / 0))
     for selector in (Picks(None, "by_word"), Picks(None, [7]), Picks, 7):
-        with pytest.raises(RequestError, match=r"list of names|is none"):
+        with pytest.raises(InvalidArgumentError, match=r"list of names|is none"):
             make_reader(url, rowgroup_selector=selector)  # type: ignore[arg-type]
 
 

@@ -163,7 +163,7 @@ Dataset.read = noted
 dataset = open_dataset(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
-selection = select_rows(dataset, filters=col("x") == 5, selection_cache=sys.argv[2])
+selection = select_rows(dataset, filters=col("x") == 5, filter_cache=sys.argv[2])
 print(json.dumps({"fingerprint": selection.fingerprint, "reads": reads}), flush=True)
 """
 
@@ -199,7 +199,7 @@ def test_ranks_divide_the_row_groups_between_them(url: str, tmp_path: Path) -> N
     for rank in ranks:
         go(rank)
     found = [json.loads(rank.communicate(timeout=patience(100))[0]) for rank in ranks]
-    alone = select_rows(open_dataset(url), filters=col("x") == 5, selection_cache=False)
+    alone = select_rows(open_dataset(url), filters=col("x") == 5, filter_cache=False)
     assert alone is not None
     assert {rank["fingerprint"] for rank in found} == {alone.fingerprint}
     assert sorted(group for rank in found for group in rank["reads"]) == list(range(160))
@@ -224,9 +224,9 @@ def test_a_rank_that_is_killed_is_done_without(url: str, tmp_path: Path, monkeyp
         return read(self, unit)
 
     monkeypatch.setattr(Dataset, "read", noted)
-    found = select_rows(open_dataset(url), filters=col("x") == 5, selection_cache=cache)
+    found = select_rows(open_dataset(url), filters=col("x") == 5, filter_cache=cache)
     assert found is not None
-    assert found == select_rows(open_dataset(url), filters=col("x") == 5, selection_cache=False)
+    assert found == select_rows(open_dataset(url), filters=col("x") == 5, filter_cache=False)
     looked_at_here = reads[:-160]
     assert 0 < len(looked_at_here) < 160
 
@@ -238,9 +238,9 @@ def test_a_scan_that_fails_lets_go_of_its_claims(url: str, tmp_path: Path, monke
     with monkeypatch.context() as patched:
         patched.setattr(Dataset, "read", fails)
         with pytest.raises(OSError, match="on purpose"):
-            select_rows(open_dataset(url), filters=col("x") == 5, selection_cache=tmp_path / "cache")
+            select_rows(open_dataset(url), filters=col("x") == 5, filter_cache=tmp_path / "cache")
     assert list((tmp_path / "cache").rglob("*.claim")) == []
-    found = select_rows(open_dataset(url), filters=col("x") == 5, selection_cache=tmp_path / "cache")
+    found = select_rows(open_dataset(url), filters=col("x") == 5, filter_cache=tmp_path / "cache")
     assert found is not None
     assert found.counts.sum() == 160
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import types
 
 from petastore.codecs import CompressedImageCodec, NdarrayCodec, VectorCodec
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.schema import Unischema, UnischemaField
 from petastore.spark.dataframe import check_columns, inferred_schema
 
@@ -52,7 +52,7 @@ def test_image_files_pass_where_images_are_declared() -> None:
     files = types.StructType().add("bytes", types.BinaryType()).add("path", types.StringType())
     check_columns(struct_of(image=types.BinaryType()), schema)
     check_columns(struct_of(image=files), schema)
-    with pytest.raises(RequestError, match="column 'image' is string"):
+    with pytest.raises(InvalidArgumentError, match="column 'image' is string"):
         check_columns(struct_of(image=types.StringType()), schema)
 
 
@@ -71,7 +71,7 @@ def test_image_files_pass_where_images_are_declared() -> None:
     ids=str,
 )
 def test_columns_that_never_can_are_refused_with_what_to_do(columns: dict[str, Any], said: str) -> None:
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(InvalidArgumentError, match=said):
         check_columns(struct_of(**columns), SCHEMA)
 
 

@@ -13,7 +13,7 @@ import pytest
 import petastore
 from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
-from petastore.errors import DecodeError, RequestError, SchemaError
+from petastore.errors import DecodeError, InvalidArgumentError, SchemaError
 from petastore.schema.arrow import storage_schema
 from petastore.spark.decoded import DecodedRowGroups, plain_batch, plain_schema
 
@@ -101,5 +101,5 @@ def test_what_spark_has_no_type_for_is_refused_by_name() -> None:
 
 def test_unknown_columns_are_refused(tmp_path: Path) -> None:
     petastore.write_dataset(tmp_path / "x", Unischema("x", [UnischemaField("id", "int64")]), [])
-    with pytest.raises(RequestError, match="nothing"):
+    with pytest.raises(InvalidArgumentError, match="nothing"):
         DecodedRowGroups(petastore.open_dataset(tmp_path / "x"), ["nothing"])

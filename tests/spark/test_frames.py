@@ -34,7 +34,7 @@ def facts(left: Left) -> Any:
 
 
 def test_a_converter_needs_a_parent_directory_and_says_which_key_names_it(facts: Any) -> None:
-    assert facts["no_parent"].startswith("RequestError: ")
+    assert facts["no_parent"].startswith("InvalidArgumentError: ")
     assert "petastore.spark.caching.converter.parentCacheDirUrl" in facts["no_parent"]
 
 
@@ -126,7 +126,7 @@ def test_columns_without_a_tensor_leave_the_others_readable(facts: Any) -> None:
     assert kinds["map"] == [1, False]
     assert kinds["map's rows"] == [7]
     assert kinds["empty"] == [0, [None]]
-    assert re.search("RequestError: column 'm' is of the type MatrixUDT", kinds["matrix"])
+    assert re.search("InvalidArgumentError: column 'm' is of the type MatrixUDT", kinds["matrix"])
 
 
 def test_vectors_are_written_through_each_door_and_come_back(facts: Any) -> None:
@@ -140,7 +140,7 @@ def test_vectors_are_written_through_each_door_and_come_back(facts: Any) -> None
 def test_a_vector_of_another_size_fails_the_job_and_another_column_the_call(facts: Any) -> None:
     assert "column 'maybe', row 0: " in facts["vectors"]["size"]
     assert "the vector has 3 elements, but (1,) is declared" in facts["vectors"]["size"]
-    assert facts["vectors"]["no vectors"].startswith("RequestError: column 'features' is double")
+    assert facts["vectors"]["no vectors"].startswith("InvalidArgumentError: column 'features' is double")
 
 
 def test_a_dataset_as_a_dataframe_and_written_again_is_the_same(folder: Path) -> None:
@@ -170,7 +170,7 @@ def test_some_columns_of_a_dataset_can_be_asked_for(facts: Any) -> None:
 
 def test_what_a_dataframe_has_no_type_for_is_refused(facts: Any) -> None:
     assert re.search("SchemaError: field 'c': a DataFrame has no type for complex64", facts["decoded"]["complex"])
-    assert re.search("RequestError: .* takes a Spark session first", facts["decoded"]["arguments"])
+    assert re.search("InvalidArgumentError: .* takes a Spark session first", facts["decoded"]["arguments"])
 
 
 def test_an_rdd_has_the_rows_as_named_tuples(spark_programs: SparkPrograms) -> None:
@@ -185,7 +185,7 @@ def test_an_rdd_has_the_rows_as_named_tuples(spark_programs: SparkPrograms) -> N
 @pytest.mark.slow
 def test_connect_has_no_rdds_and_the_error_names_what_it_has(spark_programs: SparkPrograms) -> None:
     refused = spark_programs.left("connect", "frames").facts["as_rdd"]["refused"]
-    assert refused.startswith("RequestError: Spark Connect has no RDDs; petastore.spark.dataset_as_dataframe")
+    assert refused.startswith("InvalidArgumentError: Spark Connect has no RDDs; petastore.spark.dataset_as_dataframe")
 
 
 def test_a_copy_has_the_columns_and_rows_that_were_asked_for(folder: Path, facts: Any) -> None:
@@ -214,11 +214,11 @@ def test_a_copy_replaces_another_dataset_only_when_told_to(facts: Any) -> None:
 @pytest.mark.parametrize(
     ("case", "part"),
     [
-        ("into itself", "RequestError: the copy cannot lie at"),
-        ("unknown", "RequestError: "),
-        ("unknown filled", "RequestError: "),
+        ("into itself", "InvalidArgumentError: the copy cannot lie at"),
+        ("unknown", "InvalidArgumentError: "),
+        ("unknown filled", "InvalidArgumentError: "),
         ("plain", "SchemaError: .* is plain Parquet"),
-        ("count", "RequestError: partitions_count=0"),
+        ("count", "InvalidArgumentError: partitions_count=0"),
     ],
 )
 def test_a_copy_that_cannot_be_is_refused(facts: Any, folder: Path, case: str, part: str) -> None:
@@ -240,7 +240,7 @@ def test_a_job_that_fails_leaves_nothing(facts: Any) -> None:
     ],
 )
 def test_what_cannot_be_is_refused(facts: Any, case: str, part: str) -> None:
-    assert facts["refusals"][case].startswith("RequestError: ")
+    assert facts["refusals"][case].startswith("InvalidArgumentError: ")
     assert part in facts["refusals"][case]
 
 

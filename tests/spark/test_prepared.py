@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.spark.prepared import prepare_dataframe
 
 
@@ -27,18 +27,18 @@ class Asked:
 
 @pytest.mark.parametrize("files", [0, -1, 2.5, "3", True])
 def test_a_number_of_files_that_cannot_be_is_refused(files: Any) -> None:
-    with pytest.raises(RequestError, match="files"):
+    with pytest.raises(InvalidArgumentError, match="files"):
         prepare_dataframe(Asked(), files=files)
 
 
 @pytest.mark.parametrize("shuffle", [1.5, "7", True])
 def test_a_seed_that_cannot_be_is_refused(shuffle: Any) -> None:
-    with pytest.raises(RequestError, match="shuffle"):
+    with pytest.raises(InvalidArgumentError, match="shuffle"):
         prepare_dataframe(Asked(), shuffle=shuffle)
 
 
 def test_what_is_no_dataframe_is_refused_by_its_name() -> None:
-    with pytest.raises(RequestError, match=r"takes a DataFrame of Spark, but \[\{'id': 1\}\] was given"):
+    with pytest.raises(InvalidArgumentError, match=r"takes a DataFrame of Spark, but \[\{'id': 1\}\] was given"):
         prepare_dataframe([{"id": 1}])
 
 

@@ -46,7 +46,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def columns_of(url: Path) -> dict[str, Any]:
     """All columns of a dataset as the reader gives them, in the order of the ids."""
     with petastore.make_reader(url, shuffle_row_groups=False, reader_pool_type="dummy") as reader:
-        batches = [dict(batch) for batch in reader.batches(500)]
+        batches = [dict(batch) for batch in reader.iter_batches(500)]
     order = np.argsort(np.concatenate([batch["id"] for batch in batches]))
     return {name: joined([batch[name] for batch in batches])[order] for name in SCHEMA.fields}
 
@@ -224,22 +224,22 @@ def test_a_bad_value_fails_the_job_and_names_field_and_row(facts: Any) -> None:
 @pytest.mark.parametrize(
     ("case", "error", "part"),
     [
-        ("both", "RequestError", "give one of them"),
-        ("zero", "RequestError", "row_group_size_mb=0"),
-        ("rows", "RequestError", "rows_per_row_group=-1"),
-        ("url", "RequestError", "nosuchscheme"),
-        ("schema", "RequestError", "takes a Unischema"),
+        ("both", "InvalidArgumentError", "give one of them"),
+        ("zero", "InvalidArgumentError", "row_group_size_mb=0"),
+        ("rows", "InvalidArgumentError", "rows_per_row_group=-1"),
+        ("url", "InvalidArgumentError", "nosuchscheme"),
+        ("schema", "InvalidArgumentError", "takes a Unischema"),
         ("ns", "SchemaError", "'t' is stored in nanoseconds"),
         ("complex", "SchemaError", "'c'"),
         ("empty", "SchemaError", "no fields"),
         ("case", "SchemaError", "'a' and 'A'"),
-        ("zone", "RequestError", "outputTimestampType"),
-        ("filesystems", "RequestError", "give one of them"),
-        ("missing column", "RequestError", "lacks ['x']"),
-        ("text as number", "RequestError", "'x' is string"),
-        ("depth", "RequestError", "array<array<int>>"),
-        ("free", "RequestError", "more than one free dimension"),
-        ("scalar for a tensor", "RequestError", "'x' is int"),
+        ("zone", "InvalidArgumentError", "outputTimestampType"),
+        ("filesystems", "InvalidArgumentError", "give one of them"),
+        ("missing column", "InvalidArgumentError", "lacks ['x']"),
+        ("text as number", "InvalidArgumentError", "'x' is string"),
+        ("depth", "InvalidArgumentError", "array<array<int>>"),
+        ("free", "InvalidArgumentError", "more than one free dimension"),
+        ("scalar for a tensor", "InvalidArgumentError", "'x' is int"),
         ("nothing written", "DatasetNotFoundError", "nothing"),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from petastore.codecs import NdarrayCodec
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.schema import Unischema, UnischemaField
 from petastore.spark.settings import parquet_settings
 
@@ -53,7 +53,7 @@ def test_what_was_not_asked_for_is_left_to_the_session() -> None:
 
 
 def test_rows_and_bytes_together_are_refused() -> None:
-    with pytest.raises(RequestError, match="give one of them"):
+    with pytest.raises(InvalidArgumentError, match="give one of them"):
         parquet_settings(SMALL, rows_per_row_group=1, row_group_size_mb=1)
 
 

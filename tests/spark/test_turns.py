@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.spark.turns import settings_held
 
 KEY = "parquet.block.size"
@@ -199,7 +199,7 @@ def test_two_threads_that_would_wait_for_each_other_are_told(pool: concurrent.fu
     problems = {value: one.exception(LONG_S) for value, one in nested.items()}
     refused = [value for value, problem in problems.items() if problem is not None]
     assert len(refused) == 1
-    assert isinstance(problems[refused[0]], RequestError)
+    assert isinstance(problems[refused[0]], InvalidArgumentError)
     (done,) = set(nested) - set(refused)
     assert nested[done].result(LONG_S) == done
     assert session.conf.values == {}

@@ -134,7 +134,7 @@ def settled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Settled:
 
 def reads(folder: Path, make: Callable[..., Any] = petastore.make_batch_reader, **options: Any) -> Callable[[], Any]:
     def read() -> Any:
-        with make(str(folder), seed=3, selection_cache=False, **options) as reader:
+        with make(str(folder), seed=3, filter_cache=False, **options) as reader:
             return len(reader), [row._asdict() for row in reader]
 
     return read
@@ -221,7 +221,7 @@ def test_flips_are_found_by_whatever_is_asked_for(ours: Path, settled: Settled, 
     make = options.pop("make", petastore.make_batch_reader if asked == "a filter" else petastore.make_reader)
 
     def open_reader() -> Any:
-        return make(str(ours), seed=3, num_epochs=2, reader_pool_type="dummy", selection_cache=False, **options)
+        return make(str(ours), seed=3, num_epochs=2, reader_pool_type="dummy", filter_cache=False, **options)
 
     outcome = check_damage_in_any_epoch(flips(files_of(ours), count, seed=4), open_reader, settle=settled)
     assert outcome.refused > count / 12
@@ -297,7 +297,7 @@ def test_damaged_selections_are_settled_anew(ours: Path, tmp_path: Path) -> None
 
     def read() -> Any:
         with petastore.make_batch_reader(
-            str(ours), filters=col("weight") > 0.5, selection_cache=remembered, reader_pool_type="dummy", seed=1
+            str(ours), filters=col("weight") > 0.5, filter_cache=remembered, reader_pool_type="dummy", seed=1
         ) as reader:
             return len(reader), [row._asdict() for row in reader]
 

@@ -76,9 +76,9 @@ class PromisesMore(Plan):
         return super().steps_per_epoch(batch_size) + 1
 
 
-def broken(kind: type[Plan], *, tail: Tail = Tail.EVEN, epochs: int = 2) -> Plan:
+def broken(kind: type[Plan], *, last_batch: Tail = Tail.EVEN, epochs: int = 2) -> Plan:
     inventory = Inventory.of_rows([30, 0, 41, 1, 17, 24])
-    return kind(inventory, ReadRequest(("id",), ORDER, Shard(), epochs, tail))
+    return kind(inventory, ReadRequest(("id",), ORDER, Shard(), epochs, last_batch))
 
 
 def once(plan: Plan) -> None:
@@ -136,9 +136,9 @@ def test_a_broken_plan_is_found_and_told(kind: type[Plan], law: Callable[[Plan],
 
 
 @pytest.mark.parametrize("law", [once, equal, same, going_on, log, after_every_batch])
-@pytest.mark.parametrize("tail", Tail)
-def test_a_sound_plan_is_left_alone(law: Callable[[Plan], None], tail: Tail) -> None:
-    law(broken(Plan, tail=tail))
+@pytest.mark.parametrize("last_batch", Tail)
+def test_a_sound_plan_is_left_alone(law: Callable[[Plan], None], last_batch: Tail) -> None:
+    law(broken(Plan, last_batch=last_batch))
 
 
 def test_ranks_that_are_not_refused_are_found() -> None:

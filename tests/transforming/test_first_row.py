@@ -62,7 +62,7 @@ def test_the_first_row_says_what_dtype_and_shape_a_column_has(
     with make(url, transform_spec=spec, reader_pool_type=pool, workers_count=1, shuffle_row_groups=False) as reader:
         assert reader.schema["picture"] == UnischemaField("picture", np.float32, (1, 4, 4))
         assert [field.name for field in reader.schema] == ["id", "picture", "word"]
-        batch = next(reader.batches(20))
+        batch = next(reader.iter_batches(20))
     assert batch["picture"].dtype == np.float32
     np.testing.assert_array_equal(batch["picture"][:, 0, 0, 0], (np.arange(20) / 255).astype(np.float32))
 
@@ -236,5 +236,7 @@ def test_transform_spec_may_be_a_function(url: str) -> None:
     windows = petastore.NGram({0: ["id"], 1: ["id"]}, 1, "id")
     with petastore.make_reader(url, windows, transform_spec=lambda row: {"id": -row["id"]}) as reader:
         assert all(window[0].id - window[1].id == 1 for window in reader)
-    with pytest.raises(petastore.errors.RequestError, match=r"^transform_spec must be a TransformSpec or a function"):
+    with pytest.raises(
+        petastore.errors.InvalidArgumentError, match=r"^transform_spec must be a TransformSpec or a function"
+    ):
         petastore.make_reader(url, transform_spec="negative")  # type: ignore[arg-type]

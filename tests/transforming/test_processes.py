@@ -28,7 +28,7 @@ from petastore import TransformSpec, Unischema, UnischemaField
 from petastore.codecs import NdarrayCodec
 from petastore.decoding.buffers import Buffers
 from petastore.decoding.decode import Decoded
-from petastore.errors import ReaderClosedError, RequestError, TransformError, WorkerError
+from petastore.errors import InvalidArgumentError, ReaderClosedError, TransformError, WorkerError
 from petastore.readers.mixed.mixed_reader import MixedReader
 from petastore.transforming.processes import TransformProcesses
 from petastore.transforming.transform import Transform, transform_columns, transform_schema
@@ -189,7 +189,7 @@ READERS: dict[str, Callable[[str, PoolType], Any]] = {
         workers_count=2,
         cur_shard=1,
         shard_count=2,
-        tail="pad",
+        last_batch="pad",
         transform_spec=TransformSpec(sent.in_place),
     ),
     "a mixture": lambda url, pool: petastore.make_mixed_reader(
@@ -209,7 +209,7 @@ def test_readers_of_all_pools_give_the_same_batches(url: str, kind: str) -> None
     read = []
     for pool in ("dummy", "thread", "process"):
         with READERS[kind](url, pool) as reader:
-            read.append([dict(batch) for batch in reader.batches(17)])
+            read.append([dict(batch) for batch in reader.iter_batches(17)])
     assert len(read[0]) > 5
     for others in read[1:]:
         assert len(others) == len(read[0])
@@ -229,7 +229,7 @@ def test_sources_of_a_mixture_may_have_functions_of_their_own(url: str) -> None:
         with petastore.make_mixed_reader([url, url], [1, 1], ["id"], seed=1, stop="all_exhausted") as planned:
             mixture = planned.plan
         with MixedReader([dataset, dataset], mixture, workers=Workers(pool, 2), transforms=specs) as reader:  # type: ignore[arg-type]
-            read.append([batch["id"].tolist() for batch in reader.batches(50)])
+            read.append([batch["id"].tolist() for batch in reader.iter_batches(50)])
     assert read[0] == read[1]
     assert {number >= 1000 for batch in read[0] for number in batch} == {True, False}
 
@@ -243,7 +243,7 @@ def read_all(url: str, func: Any) -> list[Any]:
         shuffle_row_groups=False,
         transform_spec=TransformSpec(func),
     ) as reader:
-        return list(reader.batches(10))
+        return list(reader.iter_batches(10))
 
 
 def test_an_error_is_that_of_a_thread_with_the_workers_traceback(url: str) -> None:
@@ -389,7 +389,7 @@ def test_a_function_that_calls_sys_exit_is_an_error_of_the_transform_and_ends_no
 @pytest.mark.parametrize("pool", ["thread", "process", "dummy"])
 def test_a_predicate_that_calls_sys_exit_is_an_error_of_the_transform(url: str, pool: PoolType) -> None:
     with pytest.raises(TransformError, match="the predicate raised SystemExit: 4"):
-        petastore.make_reader(url, reader_pool_type=pool, predicate=lambda _: sys.exit(4), selection_cache=False)
+        petastore.make_reader(url, reader_pool_type=pool, predicate=lambda _: sys.exit(4), filter_cache=False)
 
 
 def test_after_a_worker_died_the_next_pass_has_new_ones(url: str, mark: Path) -> None:
@@ -405,7 +405,7 @@ def test_workers_stay_from_pass_to_pass_and_end_with_the_reader(url: str) -> Non
     spec = TransformSpec(sent.worker_of, edit_fields=[("pid", np.int64, (), False)], selected_fields=["id", "pid"])
     with petastore.make_reader(url, reader_pool_type="process", workers_count=1, transform_spec=spec) as reader:
         pids = {int(one.pid) for one in reader}
-        for batch in reader.batches(10):
+        for batch in reader.iter_batches(10):
             pids.update(batch["pid"].tolist())
             break  # … and left early
         reader.reset()
@@ -421,7 +421,7 @@ def test_all_workers_take_part(url: str) -> None:
     fields = [("pid", np.int64, (), False)]
     spec = TransformSpec(sent.meets_another_worker, edit_fields=fields, selected_fields=["id", "pid"])
     with petastore.make_reader(url, reader_pool_type="process", workers_count=2, transform_spec=spec) as reader:
-        pids = {number for batch in reader.batches(50) for number in batch["pid"].tolist()}
+        pids = {number for batch in reader.iter_batches(50) for number in batch["pid"].tolist()}
     assert len(pids) == 2
 
 
@@ -460,7 +460,7 @@ def test_batches_that_are_kept_do_not_change_and_shared_memory_is_bounded(url: s
         num_epochs=4,
         transform_spec=TransformSpec(sent.in_place),
     ) as reader:
-        for batch in reader.batches(20):
+        for batch in reader.iter_batches(20):
             kept.append((batch["id"], batch["image"], batch["track"]))
             most = max(most, arenas())
     assert 0 < most <= 2 * 2 * 2  # workers, slots, directions
@@ -506,7 +506,7 @@ def test_an_array_of_a_closure_is_written_to_in_one_worker_alone(url: str) -> No
 def test_a_function_that_cannot_be_sent_is_refused_at_the_call(url: str) -> None:
     lock = threading.Lock()
     said = "this cannot be sent: variable 'lock' of the function around it .cannot pickle '_thread.lock' object"
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(InvalidArgumentError, match=said):
         petastore.make_reader(
             url, reader_pool_type="process", transform_spec=TransformSpec(lambda row: row | {"id": lock.locked()})
         )

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import petastore
 from petastore import TransformSpec, Unischema, UnischemaField
 from petastore.decoding.decoded import Decoded
-from petastore.errors import RequestError, TransformError
+from petastore.errors import InvalidArgumentError, TransformError
 from petastore.readers import edit_field, transform_schema
 from petastore.readers.by_number.random_access import RandomAccess
 from petastore.readers.mixed.mixed_reader import MixedReader
@@ -61,7 +61,7 @@ def test_selected_fields_fix_the_order() -> None:
 
 
 def test_removed_and_selected_fields_exclude_each_other() -> None:
-    with pytest.raises(RequestError, match="not both"):
+    with pytest.raises(InvalidArgumentError, match="not both"):
         TransformSpec(removed_fields=["x"], selected_fields=["id"])
 
 
@@ -147,7 +147,7 @@ def test_the_users_own_error_is_the_cause(url: str) -> None:
 
 
 def test_a_form_that_there_is_not_is_refused() -> None:
-    with pytest.raises(RequestError, match="takes='table'"):
+    with pytest.raises(InvalidArgumentError, match="takes='table'"):
         TransformSpec(takes="table")  # type: ignore[arg-type]
 
 
@@ -291,7 +291,7 @@ def test_all_forms_are_there_in_both_readers(tmp_path: Path, open_reader: Any) -
     for takes in ("row", "dataframe", "columns"):
         spec = TransformSpec(look, takes=takes)
         with open_reader(str(tmp_path), transform_spec=spec, shuffle_row_groups=False) as reader:
-            (batch,) = reader.batches(3)
+            (batch,) = reader.iter_batches(3)
             read[takes] = {name: batch[name].tolist() for name in batch}
     assert read["row"]["n"] == [2**53 + 1, None, 3]
     assert read["row"]["word"] == ["a", None, "c"]
@@ -489,5 +489,5 @@ def test_a_field_that_is_removed_and_not_there_is_told_once_and_a_selected_one_r
     ):
         assert [field.name for field in reader.schema] == ["id", "word"]
     assert len(told) == 1
-    with pytest.raises(RequestError, match="names the field 'nope'"):
+    with pytest.raises(InvalidArgumentError, match="names the field 'nope'"):
         petastore.make_reader(url, transform_spec=TransformSpec(dict, selected_fields=["nope"]))

@@ -13,15 +13,15 @@ def ids(batch: Batch) -> NDArray[np.int64]:
 
 
 def all_of(reader: Reader) -> dict[str, int]:
-    return {name: len(column) for batch in reader.batches(64) for name, column in batch.items()}
+    return {name: len(column) for batch in reader.iter_batches(64) for name, column in batch.items()}
 
 
 with make_reader("users") as reader:
-    for batch in reader.batches(64):
+    for batch in reader.iter_batches(64):
         print(batch.num_rows, ids(batch).shape, batch.cursor.position, batch["name"].tolist())
         print(batch.nosuch)  # type: ignore[attr-defined]
         print(batch[0])  # type: ignore[index]
-    reader.batches("64")  # type: ignore[arg-type]
+    reader.iter_batches("64")  # type: ignore[arg-type]
     reader.nosuch  # type: ignore[attr-defined]
     for row in reader:
         row + 1  # type: ignore[operator]

@@ -29,7 +29,7 @@ with make_reader("users", num_epochs=None) as reader:
     for batch in BatchedDataLoader(reader, 64, torch.as_tensor, nulls={"age": 0}):
         print(batch["x"])
     BatchedDataLoader(reader, 64, raged="list")  # type: ignore[call-arg]
-ReaderDataset("users", batch_size=64, tail="evn")  # type: ignore[arg-type]
+ReaderDataset("users", batch_size=64, last_batch="evn")  # type: ignore[arg-type]
 ReaderDataset("users", batch_size=64, reshuffle="static").set_epoch(1)
 ReaderDataset("users", batch_size=64, cache_type="local-disc")  # type: ignore[arg-type]
 MapDataset("users", filters=[("id", "<", 7)], cache_type="local-disk")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.storage.row_groups.dictionaries import MOST_BYTES
 from petastore.work import InlinePool, ThreadPool
 from petastore.work.thread import available_cpus
@@ -29,7 +29,7 @@ from petastore.work.workers import Workers
     ids=str,
 )
 def test_what_cannot_be_is_refused_by_the_name_that_users_know(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(InvalidArgumentError, match=said):
         Workers(**given)
 
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import petastore
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
-from petastore.errors import EncodeError, RequestError, SchemaError
+from petastore.errors import EncodeError, InvalidArgumentError, SchemaError
 from petastore.schema import Unischema, UnischemaField
 from petastore.writers import columns as module
 from petastore.writers.columns import columns_of, encode_columns, infer_schema
@@ -276,7 +276,7 @@ def test_a_hugging_face_dataset_is_written_in_the_order_of_its_indices(tmp_path:
     petastore.write_dataset(tmp_path / "some", HuggingFaceDataset(table, [3, 0]))
     assert rows_of(tmp_path / "all") == [10, 11, None, 13]
     assert rows_of(tmp_path / "some") == [13, 10]
-    with pytest.raises(RequestError, match="column 'train' must be an array or a list, got a dataset"):
+    with pytest.raises(InvalidArgumentError, match="column 'train' must be an array or a list, got a dataset"):
         petastore.write_dataset(tmp_path / "dict", {"train": HuggingFaceDataset(table, None)})
     schema = petastore.open_dataset(tmp_path / "some").schema
     assert (schema["x"].nullable, schema["word"].nullable) == (False, True)  # by the rows that are picked
@@ -294,15 +294,15 @@ def test_large_columns_are_encoded_in_chunks(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("data", "error", "said"),
     [
-        ({"a": [1, 2], "b": [1]}, RequestError, "'a' has 2, 'b' has 1"),
-        ({"a": 1}, RequestError, "column 'a' is a int; .* list of rows"),
-        ({"a": "text"}, RequestError, "column 'a' is a str"),
-        ({1: [1]}, RequestError, "names of columns are texts, but one is 1"),
+        ({"a": [1, 2], "b": [1]}, InvalidArgumentError, "'a' has 2, 'b' has 1"),
+        ({"a": 1}, InvalidArgumentError, "column 'a' is a int; .* list of rows"),
+        ({"a": "text"}, InvalidArgumentError, "column 'a' is a str"),
+        ({1: [1]}, InvalidArgumentError, "names of columns are texts, but one is 1"),
         ({"a": [object()]}, SchemaError, r"column 'a' .*\(object\)"),
         ({"a": [1, "x"]}, SchemaError, r"column 'a' .*\(int, str\)"),
-        (pd.DataFrame([[1, 2]], columns=["a", "a"]), RequestError, "must differ, got 'a' twice"),
-        (pa.table([[1], [2]], names=["a", "a"]), RequestError, "must differ, got 'a' twice"),
-        ([{"a": 1}], RequestError, "inferred from .*, but a list was given"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), InvalidArgumentError, "must differ, got 'a' twice"),
+        (pa.table([[1], [2]], names=["a", "a"]), InvalidArgumentError, "must differ, got 'a' twice"),
+        ([{"a": 1}], InvalidArgumentError, "inferred from .*, but a list was given"),
     ],
 )
 def test_what_is_no_columns_is_refused(data: Any, error: type[Exception], said: str) -> None:
@@ -326,7 +326,7 @@ def test_a_value_that_does_not_fit_is_named_by_column_and_row() -> None:
 def test_data_without_a_schema_that_can_be_inferred_is_refused(tmp_path: Path) -> None:
     refused: list[Any] = [[{"id": 1}], None, 5]
     for rows in refused:
-        with pytest.raises(RequestError, match="Without one it writes columns"):
+        with pytest.raises(InvalidArgumentError, match="Without one it writes columns"):
             petastore.write_dataset(tmp_path / "x", rows)
     assert not (tmp_path / "x").exists()
 

@@ -13,7 +13,7 @@ import pytest
 import petastore
 from petastore import Unischema, UnischemaField
 from petastore.codecs import NdarrayCodec
-from petastore.errors import DatasetNotFoundError, RequestError, SchemaError
+from petastore.errors import DatasetNotFoundError, InvalidArgumentError, SchemaError
 from petastore.storage.metadata.manifest import COMMON_METADATA, MANIFEST
 from petastore.writers.generate import generate_metadata
 
@@ -99,7 +99,7 @@ def test_files_that_disagree_are_no_dataset(tmp_path: Path) -> None:
 
 def test_there_must_be_a_directory_with_files(tmp_path: Path) -> None:
     write(tmp_path / "d", "a.parquet", 3)
-    with pytest.raises(RequestError, match="is a file"):
+    with pytest.raises(InvalidArgumentError, match="is a file"):
         generate_metadata(tmp_path / "d" / "a.parquet")
     with pytest.raises(DatasetNotFoundError):
         generate_metadata(tmp_path / "nothing")

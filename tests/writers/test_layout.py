@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.writers.layout import Layout, row_groups
 
 
@@ -82,5 +82,5 @@ def test_the_default_is_32_mib() -> None:
     ],
 )
 def test_sizes_that_cannot_be_are_refused(asked: dict[str, Any]) -> None:
-    with pytest.raises(RequestError, match=next(iter(asked))):
+    with pytest.raises(InvalidArgumentError, match=next(iter(asked))):
         layout(**asked)

@@ -28,8 +28,8 @@ from petastore.errors import (
     DatasetExistsError,
     DatasetNotFoundError,
     EncodeError,
+    InvalidArgumentError,
     MetadataError,
-    RequestError,
     SchemaError,
     StorageError,
 )
@@ -211,7 +211,7 @@ def test_the_first_row_that_does_not_fit_is_named_whoever_encodes_it(tmp_path: P
 
 
 def test_threads_are_a_whole_number(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="workers_count"):
+    with pytest.raises(InvalidArgumentError, match="workers_count"):
         write_dataset(tmp_path / "x", SCHEMA, rows(0, 1), workers_count=-1)
 
 
@@ -224,7 +224,7 @@ def test_indexes_are_written_with_the_data(url: str) -> None:
 
 
 def test_an_indexer_of_a_field_that_there_is_not_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="looks at the field 'name'"):
+    with pytest.raises(InvalidArgumentError, match="looks at the field 'name'"):
         write_dataset(tmp_path / "x", SCHEMA, rows(0, 10), indexers=[SingleFieldIndexer("by", "name")])
     assert not (tmp_path / "x").exists()
 
@@ -259,7 +259,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_made(
     tmp_path: Path, asked: dict[str, Any], why: str
 ) -> None:
     given = {"url": tmp_path / "x", "schema": SCHEMA, "rows": [], **asked}
-    with pytest.raises(RequestError, match=why):
+    with pytest.raises(InvalidArgumentError, match=why):
         write_dataset(given.pop("url"), given.pop("schema"), given.pop("rows"), **given)
     assert list(tmp_path.iterdir()) == []
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from petastore.codecs import CompressedImageCodec, CompressedNdarrayCodec, NdarrayCodec
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.schema import Unischema, UnischemaField
 from petastore.writers.encode import encode_rows
 from petastore.writers.parquet import COMPRESSIONS, Compression, writer_options
@@ -61,5 +61,5 @@ def test_columns_are_compressed_as_asked_but_for_those_that_are_already(compress
 
 
 def test_an_unknown_compression_is_refused() -> None:
-    with pytest.raises(RequestError, match=r"compression='rar' is not known; choose one of snappy, lz4"):
+    with pytest.raises(InvalidArgumentError, match=r"compression='rar' is not known; choose one of snappy, lz4"):
         writer_options(SCHEMA, "rar")  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ import petastore
 from petastore import Unischema, UnischemaField, open_dataset
 from petastore.codecs import NdarrayCodec
 from petastore.dataset import Dataset
-from petastore.errors import DatasetChangedError, DecodeError, RequestError, TransformError
+from petastore.errors import DatasetChangedError, DecodeError, InvalidArgumentError, TransformError
 from petastore.indexing import (
     FieldNotNullIndexer,
     RowGroupIndexerBase,
@@ -156,15 +156,15 @@ def test_an_index_is_stale_once_the_data_changes(url: str) -> None:
     ],
 )
 def test_what_cannot_be_indexed_is_refused_before_anything_is_read(url: str, indexers: Any, message: str) -> None:
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         build_rowgroup_index(url, indexers=indexers)
 
 
 def test_single_files_have_no_indexes(url: str) -> None:
     path = str(next(Path(url).glob("*.parquet")))
-    with pytest.raises(RequestError, match="whole datasets"):
+    with pytest.raises(InvalidArgumentError, match="whole datasets"):
         build_rowgroup_index(path, indexers=[SingleFieldIndexer("a", "id")])
-    with pytest.raises(RequestError, match="whole datasets"):
+    with pytest.raises(InvalidArgumentError, match="whole datasets"):
         get_row_group_indexes(open_dataset(path))
 
 
@@ -184,7 +184,7 @@ def test_an_indexer_that_fails_is_named_and_nothing_is_stored(url: str) -> None:
         def get_row_group_indexes(self, value_key: Any) -> set[int]:
             return {len(value_key)}
 
-    with pytest.raises(RequestError, match="can be stored"):
+    with pytest.raises(InvalidArgumentError, match="can be stored"):
         build_rowgroup_index(url, indexers=[SingleFieldIndexer("a", "id"), Stores()])
     assert get_row_group_indexes(open_dataset(url)) == {}
 

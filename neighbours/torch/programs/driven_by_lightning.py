@@ -12,7 +12,7 @@ import torch
 from neighbours.torch.programs.gathered import tell
 from petastore import make_reader
 from petastore.adapters.torch import BlockSampler, DataLoader, MapDataset, ReaderDataset
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 
 class Noting(lightning.LightningModule):  # type: ignore[misc]
@@ -78,7 +78,7 @@ def main(url: str) -> None:
         tell("prediction", [i for ids in predicted or [] for i in ids])
 
     module, rows = Noting(), MapDataset(url)
-    trainer().fit(module, torch.utils.data.DataLoader(rows, 16, sampler=BlockSampler(rows, tail="drop")))
+    trainer().fit(module, torch.utils.data.DataLoader(rows, 16, sampler=BlockSampler(rows, last_batch="drop")))
     tell("sampler of rows", module.epochs)
 
     for case, is_told in [("dataset", False), ("dataset that is told", True)]:
@@ -93,7 +93,7 @@ def main(url: str) -> None:
     with make_reader(url, **ranks, **order, num_epochs=2) as reader:
         try:
             trainer().fit(Noting(), DataLoader(reader, batch_size=16))
-        except RequestError as refusal:
+        except InvalidArgumentError as refusal:
             tell("two epochs in one", str(refusal))
     torch.distributed.destroy_process_group()
 

@@ -12,7 +12,7 @@ from accelerate import Accelerator, DataLoaderConfiguration, skip_first_batches
 from neighbours.torch.programs.gathered import tell
 from petastore import make_reader
 from petastore.adapters.torch import BlockSampler, DataLoader, MapDataset, ReaderDataset
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 
 def trained(loader: Iterable[Any]) -> list[int]:
@@ -24,7 +24,7 @@ def of(case: str, loop: Callable[[], Any]) -> None:
     """Tells what a loop gives, or why it does not."""
     try:
         tell(case, loop())
-    except RequestError as refusal:
+    except InvalidArgumentError as refusal:
         tell(case, str(refusal))
 
 
@@ -43,7 +43,7 @@ def main(url: str) -> None:
 
     def torchs_own(batch_size: int | None, outer: int | None) -> Any:
         return torch.utils.data.DataLoader(
-            ReaderDataset(url, ["id"], batch_size=batch_size, **ranks, tail="drop"), outer
+            ReaderDataset(url, ["id"], batch_size=batch_size, **ranks, last_batch="drop"), outer
         )
 
     def batched(sampler: BlockSampler) -> Any:
@@ -59,7 +59,7 @@ def main(url: str) -> None:
     birds = MapDataset(url, ["id"])
     of("batch sampler", lambda: trained(accelerator.prepare(batched(BlockSampler(birds, batch_size=16)))))
     of("batch sampler beside a prepared model", lambda: trained(batched(BlockSampler(birds, batch_size=16))))
-    rows = torch.utils.data.DataLoader(birds, 16, sampler=BlockSampler(birds, tail="drop"))
+    rows = torch.utils.data.DataLoader(birds, 16, sampler=BlockSampler(birds, last_batch="drop"))
     of("sampler of rows", lambda: trained(accelerator.prepare(rows)))
     of("skipping", lambda: trained(skip_first_batches(accelerator.prepare(loader()), 2)))
     of(

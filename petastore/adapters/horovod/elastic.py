@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from petastore.adapters.torch.loader import DataLoader, LoaderOptions, Made
 from petastore.callers import frames_inside_petastore
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.readers.batch import Batch
 from petastore.readers.execution.handouts import RaisesAfterErrors
 from petastore.readers.reader import Reader
@@ -46,13 +46,14 @@ class ElasticDataLoader(DataLoader[Made]):
     for any batch.
 
     Args:
-        reader: As in `DataLoader`; its shard is what it begins with. Of `tail`, only `"even"` reads each row once.
+        reader: As in `DataLoader`; its shard is what it begins with. Of `last_batch`, only `"even"` reads each row
+            once.
         batch_size: As in `DataLoader`.
         collate_fn: As in `DataLoader`.
         **options: As in `DataLoader`.
 
     Raises:
-        RequestError: Horovod with torch is not installed, or an option cannot be honoured.
+        InvalidArgumentError: Horovod with torch is not installed, or an option cannot be honoured.
     """
 
     def __init__(
@@ -123,7 +124,9 @@ def _register() -> None:
     try:
         from horovod.torch.elastic.state import get_handler_registry
     except ImportError:
-        raise RequestError("ElasticDataLoader needs Horovod built with torch, which is not installed here") from None
+        raise InvalidArgumentError(
+            "ElasticDataLoader needs Horovod built with torch, which is not installed here"
+        ) from None
     entry = (ElasticDataLoader, _Handler)
     if entry not in get_handler_registry():
         get_handler_registry().append(entry)

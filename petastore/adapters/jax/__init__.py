@@ -1,7 +1,7 @@
 """JAX: a reader's batches as dicts of `jax.Array`, on one device or over the devices of many processes.
 
 What a step gets is a dict, which is a pytree as it is, and the next one is put on devices while the current one trains.
-A `petastore.Batch`, which `reader.batches` gives, is a pytree too from here on.
+A `petastore.Batch`, which `reader.iter_batches` gives, is a pytree too from here on.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError
 
 __all__ = ["narrowed", "refuse_dtypes"]
 
@@ -25,13 +25,13 @@ def refuse_dtypes(reader: Any) -> None:
     """Refuses times where JAX has no 64 bits: nanoseconds since 1970 fit into no fewer.
 
     Raises:
-        RequestError: A column has times.
+        InvalidArgumentError: A column has times.
     """
     if jax.dtypes.canonicalize_dtype(np.int64) == np.dtype(np.int64):
         return
     for field in reader.schema:
         if field.dtype.kind in "mM":
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"column {field.name!r} is {field.dtype_name}, which is nanoseconds in 64 bits, and JAX has 32 unless "
                 f"it is told otherwise; {_WHAT_TO_DO}"
             )

@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from petastore.adapters.full_batches import refuse_unequal_batches
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Shard
 
 __all__ = ["Layout", "layout_of"]
@@ -43,13 +43,13 @@ def layout_of(sharding: Any, reader: Any, batch_size: int) -> Layout:
         batch_size: Rows of a batch of this process.
 
     Raises:
-        RequestError: The reader gives another part than this process has in the sharding, rows of this process do not
-            lie together, batches have no equal parts for the devices, or it is no such sharding.
+        InvalidArgumentError: The reader gives another part than this process has in the sharding, rows of this process
+            do not lie together, batches have no equal parts for the devices, or it is no such sharding.
     """
     if sharding is None or isinstance(sharding, (jax.Device, SingleDeviceSharding)):
         return Layout(sharding, 1)
     if not isinstance(sharding, NamedSharding):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"sharding={sharding!r} is neither a jax.sharding.NamedSharding, whose first dimension is that of rows, "
             "nor a device"
         )
@@ -57,7 +57,7 @@ def layout_of(sharding: Any, reader: Any, batch_size: int) -> Layout:
     if sharding.is_fully_addressable:
         wanted = reader.shard  # each process has arrays of its own, whatever they are to the others
     if reader.shard != wanted:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"over {sharding} this process, {jax.process_index()} of {jax.process_count()}, holds part {wanted.index} "
             f"of {wanted.count} of each batch, but its reader gives part {reader.shard.index} of {reader.shard.count}; "
             f"write make_reader(..., cur_shard={wanted.index}, shard_count={wanted.count})" + _by_name(wanted)
@@ -83,7 +83,7 @@ def _part_of_this_process(sharding: NamedSharding) -> tuple[Shard, int]:
     first, stop = min(held)[0], max(held)[1]
     together = int(np.sum([last - begin for begin, last in held]))
     if together != stop - first or rows % together or first % together:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"over {sharding} the rows of process {jax.process_index()} lie apart, among those of others; order the "
             "devices of the mesh by process, as jax.devices() does"
         )

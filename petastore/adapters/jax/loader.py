@@ -15,7 +15,7 @@ from petastore.adapters.jax.dtypes import narrowed, refuse_dtypes
 from petastore.adapters.jax.layout import layout_of
 from petastore.adapters.nulls import Nulls
 from petastore.adapters.passes import Passes
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import whole_number
 from petastore.readers.batch import Batch
 from petastore.readers.reader import Reader
@@ -28,8 +28,8 @@ class DataLoader:
 
     One `for` gives all epochs of the reader; the next `for` starts again from the first row, also after a `break`,
     unless `load_state_dict` came in between. Two loops at once over one loader end the older one with a
-    `RequestError`. The next batch is on its way to the devices while the current one trains, so two are there. Use it
-    from one thread at a time.
+    `InvalidArgumentError`. The next batch is on its way to the devices while the current one trains, so two are there.
+    Use it from one thread at a time.
 
     ```text
     column                             in the batch
@@ -40,15 +40,15 @@ class DataLoader:
     a shape with None                  list of NumPy arrays, on the host; or padded
     text, bytes, Decimal               list of Python values, on the host
     missing values                     an error that names the column, or as `nulls` says
-    "valid" of tail="pad"              bool (rows,)
+    "valid" of last_batch="pad"              bool (rows,)
     ```
 
     `jax.jit` takes no lists of text: leave such columns out, or take them out of the dict before the step.
 
     With a `NamedSharding` over the devices of several processes, arrays are global: each process gives its own rows,
     and rows of a batch are `batch_size` times the parts. All batches then have to be full, since arrays over many
-    devices have equal parts: `tail="even"` is refused, and `"drop"`, `"pad"` and `"wrap"` fit. So a step is compiled
-    once, too.
+    devices have equal parts: `last_batch="even"` is refused, and `"drop"`, `"pad"` and `"wrap"` fit. So a step is
+    compiled once, too.
 
     Args:
         reader: What `make_reader` or `make_batch_reader` gave. The caller stops it, or a `with` block over the loader
@@ -62,8 +62,8 @@ class DataLoader:
         nulls: What stands where a value is missing; see `petastore.adapters.torch.DataLoader`.
 
     Raises:
-        RequestError: An argument cannot be, times would need x64, or the reader gives another part, or other batches,
-            than the sharding needs; the message says what to write.
+        InvalidArgumentError: An argument cannot be, times would need x64, or the reader gives another part, or other
+            batches, than the sharding needs; the message says what to write.
 
     Example:
         >>> import petastore, tempfile
@@ -93,7 +93,7 @@ class DataLoader:
         self._layout = layout_of(sharding, reader, self.batch_size)
         self._arrays = HostArrays(reader, ragged=ragged, nulls=nulls)
         if self._arrays.padded and self._layout.ranks > 1:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"column {min(self._arrays.padded)!r} is padded to the longest row of a batch, which is another one in "
                 "each process, and a global array has one shape; give its values one shape in a transform_spec"
             )
@@ -122,7 +122,7 @@ class DataLoader:
         """The next `for` goes on where `state_dict` was called, and ends where that one would have ended.
 
         Raises:
-            RequestError: The state belongs to other data or another order; the message names the difference.
+            InvalidArgumentError: The state belongs to other data or another order; the message names the difference.
         """
         self.reader.load_state_dict(state)
 
@@ -139,7 +139,7 @@ class DataLoader:
     def _begin(self, batch: Batch) -> Callable[[], dict[str, Any]]:
         """Sends a batch on its way; JAX does not wait for it."""
         if self._layout.ranks > 1 and batch.num_rows != self.batch_size:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"this batch has {batch.num_rows:,} rows of {self.batch_size:,}, and a global array has equal parts; "
                 "go on from the state with the batch size and the number of processes that it was taken with"
             )

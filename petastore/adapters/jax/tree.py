@@ -28,7 +28,7 @@ def register_batch() -> None:
         >>> url = tempfile.mkdtemp() + "/points"
         >>> _ = petastore.write_dataset(url, schema, [{"xy": [i, -i]} for i in range(3)])
         >>> with petastore.make_reader(url, shuffle_row_groups=False) as reader:
-        ...     (batch,) = reader.batches(3)
+        ...     (batch,) = reader.iter_batches(3)
         >>> jax.tree.map(lambda column: column.max(axis=0).tolist(), batch)
         {'xy': [2.0, 0.0]}
         >>> jax.jit(lambda batch: batch["xy"].sum(axis=0))(batch)

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from petastore.adapters.full_batches import refuse_unequal_batches
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Shard
 
 __all__ = ["refuse_other_shards"]
@@ -26,8 +26,8 @@ def refuse_other_shards(reader: Any, batch_size: int | None, *, is_tf_dataset: b
         is_tf_dataset: Whether Keras gets it as a `tf.data.Dataset`.
 
     Raises:
-        RequestError: The reader gives another part than the process has to; Keras would shard once more; or batches
-            have no equal parts for the devices. The message says what to write.
+        InvalidArgumentError: The reader gives another part than the process has to; Keras would shard once more; or
+            batches have no equal parts for the devices. The message says what to write.
 
     Example:
         >>> import petastore, tempfile
@@ -45,9 +45,9 @@ def refuse_other_shards(reader: Any, batch_size: int | None, *, is_tf_dataset: b
     if processes > 1 and distribution.auto_shard_dataset:
         if is_tf_dataset and reader.shard.count == 1:
             return  # each process reads everything, and Keras drops the parts of the others
-        raise RequestError(_keras_shards(reader.shard, distribution) + _to_write(wanted))
+        raise InvalidArgumentError(_keras_shards(reader.shard, distribution) + _to_write(wanted))
     if reader.shard != wanted:
-        raise RequestError(_other_part(reader.shard, wanted, distribution) + _to_write(wanted))
+        raise InvalidArgumentError(_other_part(reader.shard, wanted, distribution) + _to_write(wanted))
     if batch_size is not None:
         refuse_unequal_batches(reader, batch_size, parts=max(replicas // processes, 1))
 

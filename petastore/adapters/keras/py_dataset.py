@@ -12,7 +12,7 @@ from petastore.adapters.keras.distribution import refuse_other_shards
 from petastore.adapters.nulls import Nulls
 from petastore.adapters.passes import Passes
 from petastore.adapters.received import received_of
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.cursor import Cursor
 from petastore.plan.request import whole_number
 from petastore.plan.state import dump_state
@@ -43,7 +43,7 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc]
     a shape with None                  object array (rows,) of arrays, or padded
     text, bytes, Decimal               object array (rows,)
     missing values                     an error that names the column, or as `nulls` says
-    "valid" of tail="pad"              bool (rows,)
+    "valid" of last_batch="pad"              bool (rows,)
     ```
 
     Args:
@@ -56,7 +56,7 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc]
         nulls: What stands where a value is missing; see `petastore.adapters.torch.DataLoader`.
 
     Raises:
-        RequestError: An argument cannot be, or the reader does not fit the `keras.distribution` that is set.
+        InvalidArgumentError: An argument cannot be, or the reader does not fit the `keras.distribution` that is set.
 
     Example:
         >>> import petastore, tempfile
@@ -118,19 +118,19 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc]
         """The batch of this number in the pass: 0, which begins a pass, or the one after that which came last.
 
         Raises:
-            RequestError: Another number.
+            InvalidArgumentError: Another number.
         """
         if index == 0:
             self._begin()
         elif index != self._next:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"batch {index:,} was asked for where batch {self._next:,} follows: fit shuffles the numbers of "
                 "batches unless told not to, and a reader goes in its own order; write fit(..., shuffle=False), and "
                 "ask make_reader for shuffle_rows=True"
             )
         batch = next(self._batches, None)
         if batch is None:
-            raise RequestError(f"batch {index:,} was asked for, but the pass has {self._left:,} batches")
+            raise InvalidArgumentError(f"batch {index:,} was asked for, but the pass has {self._left:,} batches")
         self._next = index + 1
         self._asked_in_epoch = self._is_epoch
         self._is_done = self._is_epoch and batch.cursor.is_at_end(self.reader.num_epochs)

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from petastore.adapters.received import received_of
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.state import dump_state
 
 __all__ = ["ReaderCheckpoint"]
@@ -77,7 +77,7 @@ class ReaderCheckpoint(keras.callbacks.Callback):  # type: ignore[misc]
         """The state of the reader after the batches that the model was trained on.
 
         Raises:
-            RequestError: `fit` was not given batches of this reader.
+            InvalidArgumentError: `fit` was not given batches of this reader.
         """
         done = self._done
         if not done:
@@ -88,7 +88,7 @@ class ReaderCheckpoint(keras.callbacks.Callback):  # type: ignore[misc]
         """Moves the reader; the next batch that `fit` takes is the one after the state.
 
         Raises:
-            RequestError: The state is of other data or of another order.
+            InvalidArgumentError: The state is of other data or of another order.
         """
         self._reader.load_state_dict(state)
         self._count_anew()
@@ -98,7 +98,7 @@ class ReaderCheckpoint(keras.callbacks.Callback):  # type: ignore[misc]
         trained = self._trained + self._under_way
         handed = received_of(self._reader).count
         if trained and not handed:
-            raise RequestError(
+            raise InvalidArgumentError(
                 "ReaderCheckpoint counts the batches of its reader, but fit trains on something else; give fit a "
                 "PyDataset, or a make_tf_dataset with batch_size, of the same reader"
             )

@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from petastore.adapters.columns import nanoseconds
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.schema.field import UnischemaField
 
 __all__ = ["aligned", "plain", "sizes_of", "tf_dtype"]
@@ -23,7 +23,7 @@ def tf_dtype(field: UnischemaField) -> Any:
     """The dtype of a field's tensors.
 
     Raises:
-        RequestError: There is none.
+        InvalidArgumentError: There is none.
     """
     if field.numpy_dtype in (np.str_, np.bytes_, Decimal):
         return tf.string
@@ -34,7 +34,7 @@ def tf_dtype(field: UnischemaField) -> Any:
             return tf.as_dtype(field.dtype)
     except TypeError:
         pass
-    raise RequestError(
+    raise InvalidArgumentError(
         f"column {field.name!r} is {field.dtype_name}, and TensorFlow has no such type; leave it out with "
         "schema_fields, or convert it in a transform_spec"
     )

@@ -33,7 +33,7 @@ def columns_of_field(
         windows: Whether these are windows, whose length is the first dimension of the field.
 
     Raises:
-        RequestError: TensorFlow has no such type.
+        InvalidArgumentError: TensorFlow has no such type.
     """
     if form == "dense":
         columns = [_stacked(field)]

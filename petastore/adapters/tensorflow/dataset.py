@@ -20,7 +20,7 @@ from petastore.adapters.tensorflow.crossing import Crossing, written_for_graphs
 from petastore.adapters.tensorflow.quick_iterator import iterated_quickly
 from petastore.adapters.tensorflow.tensor_column import TensorColumn
 from petastore.adapters.tensorflow.whole_passes import whole_passes
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Tail
 from petastore.readers.assembly.assemble import VALID_COLUMN
 from petastore.readers.reader import Reader
@@ -65,15 +65,15 @@ def make_tf_dataset(
     Decimal                          tf.string: "1.5" of 1.50               tf.string
     datetime64, timedelta64          int64 nanoseconds                      int64 nanoseconds
     missing values                   an error that names the column, or as `nulls` says
-    "valid" of tail="pad"            bool (None,)                           bool ()
+    "valid" of last_batch="pad"            bool (None,)                           bool ()
     ```
 
     Errors come out of the iterator as TensorFlow's own, with the message of the reader inside.
 
     Args:
         reader: What `make_reader` or `make_batch_reader` gave. Stop it after the last iteration, not before.
-        batch_size: Rows of a batch on this rank, as the reader cuts them (its `tail` decides about the last one). None
-            gives rows.
+        batch_size: Rows of a batch on this rank, as the reader cuts them (its `last_batch` decides about the last one).
+            None gives rows.
         ragged: What batches have of shapes with None: `"ragged"` tensors; or `"dense"` ones (None, *shape), where a
             batch whose cells differ in shape is an error; or `"padded"` ones with zeros
             (`petastore.adapters.ragged.Padded(value)`: with a value), (None, *shape), and a column
@@ -88,9 +88,10 @@ def make_tf_dataset(
         A `tf.data.Dataset`. It lives in this process: datasets made from Python cannot be sent to a tf.data service.
 
     Raises:
-        RequestError: A column is of a type that TensorFlow does not have, `batch_size` is no number of rows, `ragged`
-            or `nulls` cannot be, or a `keras.distribution` that is set would shard once more, or have other parts: when
-            the dataset is made, and also when an iteration of it begins, where one of what was made of it (`map`)
+        InvalidArgumentError: A column is of a type that TensorFlow does not have, `batch_size` is no number of rows,
+            `ragged` or `nulls` cannot be, or a `keras.distribution` that is set would shard once more, or have other
+            parts: when the dataset is made, and also when an iteration of it begins, where one of what was made of it
+                (`map`)
             cannot ask any more.
 
     Example:
@@ -118,12 +119,14 @@ def dataset_of_fields(
     """`make_tf_dataset` of some of the reader's columns: the others are read, and not handed over."""
     whole = isinstance(batch_size, (int, np.integer)) and not isinstance(batch_size, bool) and batch_size >= 1
     if batch_size is not None and not whole:
-        raise RequestError(f"batch_size is a number of rows from 1, or None for rows, but {batch_size!r} was given")
+        raise InvalidArgumentError(
+            f"batch_size is a number of rows from 1, or None for rows, but {batch_size!r} was given"
+        )
     handed = [*fields, *_fields_of_padding(reader)]
     forms = forms_of(ragged, handed, known=get_args(TfRaggedWord))
     refuse_ragged_windows(reader, forms, instead="take it as a ragged tensor")
     if forms and batch_size is None:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"ragged={ragged!r} is about batches, and rows were asked for; give batch_size, or leave it out: rows have "
             "shapes of their own"
         )
@@ -230,7 +233,7 @@ def _runs_of_rows(reader: Any, passes: Passes) -> Iterator[Run]:
 
 
 def _fields_of_padding(reader: Any) -> list[UnischemaField]:
-    return [UnischemaField(VALID_COLUMN, np.bool_)] if reader.plan.request.tail is Tail.PAD else []
+    return [UnischemaField(VALID_COLUMN, np.bool_)] if reader.plan.request.last_batch is Tail.PAD else []
 
 
 def _rows_a_call(reader: Any) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 
 from petastore.adapters.nulls import Nulls
 from petastore.adapters.tensorflow.dataset import TfForm, make_tf_dataset
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Shard, whole_number
 from petastore.readers.reader import Reader
 
@@ -54,10 +54,10 @@ class DatasetFunction:
         """The reader of this worker: its state is that of the training.
 
         Raises:
-            RequestError: The function was not called yet, or it was called more than once in this process.
+            InvalidArgumentError: The function was not called yet, or it was called more than once in this process.
         """
         if len(self._opened) != 1:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"the function was called {len(self._opened)} times in this process, and there is a reader for each "
                 "call; give it to strategy.distribute_datasets_from_function, once"
             )
@@ -68,7 +68,7 @@ class DatasetFunction:
         """Steps of an epoch of the reader, in each of which every replica has a batch; the same on every worker.
 
         Raises:
-            RequestError: As `reader`.
+            InvalidArgumentError: As `reader`.
         """
         replicas = self._batches_per_step * self.reader.shard.count
         return -(-self.reader.steps_per_epoch(self.global_batch_size // replicas) // self._batches_per_step)
@@ -80,12 +80,12 @@ class DatasetFunction:
             context: A `tf.distribute.InputContext`.
 
         Raises:
-            RequestError: `global_batch_size` does not divide by the replicas, or the reader has another part than the
-                pipeline.
+            InvalidArgumentError: `global_batch_size` does not divide by the replicas, or the reader has another part
+                than the pipeline.
         """
         replicas, pipelines = context.num_replicas_in_sync, context.num_input_pipelines
         if self.global_batch_size % replicas:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"global_batch_size={self.global_batch_size:,} rows cannot be shared equally by {replicas:,} replicas; "
                 f"give it a multiple of {replicas:,}"
             )
@@ -93,7 +93,7 @@ class DatasetFunction:
         self._opened.append(reader)
         shard = Shard(context.input_pipeline_id, pipelines)
         if reader.shard != shard:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"this worker is input pipeline {shard.index} of {pipelines}, but its reader gives part "
                 f"{reader.shard.index} of {reader.shard.count}; pass cur_shard and shard_count on to make_reader"
             )
@@ -138,7 +138,7 @@ def make_tf_dataset_fn(
         The function, in which `reader` is this worker's. Use it in a `with` block, which stops the reader at its end.
 
     Raises:
-        RequestError: `global_batch_size` is no number of rows.
+        InvalidArgumentError: `global_batch_size` is no number of rows.
 
     Example:
         >>> import functools, petastore, tempfile

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.windows.ngram import NGram
 from petastore.schema.field import UnischemaField
 from petastore.schema.row import row_type
@@ -32,7 +32,7 @@ def tensors_of_next(dataset: Any) -> Any:
     running them raises `tf.errors.OutOfRangeError`.
 
     Raises:
-        RequestError: There is no graph: TensorFlow runs eagerly, and a dataset is iterated.
+        InvalidArgumentError: There is no graph: TensorFlow runs eagerly, and a dataset is iterated.
 
     Example:
         >>> with tf.Graph().as_default():
@@ -42,7 +42,7 @@ def tensors_of_next(dataset: Any) -> Any:
         [0, 1, 2]
     """
     if tf.executing_eagerly():
-        raise RequestError(
+        raise InvalidArgumentError(
             "the tensors of the next element are for graphs and sessions, and TensorFlow runs eagerly here: iterate "
             "the dataset (`for row in make_tf_dataset(reader)`), or build the graph `with tf.Graph().as_default():`"
         )

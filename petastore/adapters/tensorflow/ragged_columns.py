@@ -27,7 +27,7 @@ def ragged_column(field: UnischemaField) -> TensorColumn:
     """Batches of a field of free shape: a `tf.RaggedTensor` (rows, *shape).
 
     Raises:
-        RequestError: TensorFlow has no such type.
+        InvalidArgumentError: TensorFlow has no such type.
     """
     outer = _to_the_last_free(field.shape)
     inner = sizes_of(field.shape[len(outer) :])
@@ -54,7 +54,7 @@ def ragged_windows(rows: UnischemaField, length: int) -> TensorColumn:
         length: How many rows each window has, at least 1.
 
     Raises:
-        RequestError: TensorFlow has no such type.
+        InvalidArgumentError: TensorFlow has no such type.
     """
     column, outer = ragged_column(rows), _to_the_last_free(rows.shape)
 
@@ -120,7 +120,7 @@ def column_of_free_rows(field: UnischemaField) -> TensorColumn:
     They travel flat beside their shapes: `unbatch` takes ragged rows apart, but loses shapes.
 
     Raises:
-        RequestError: TensorFlow has no such type.
+        InvalidArgumentError: TensorFlow has no such type.
     """
     shape = field.shape
 

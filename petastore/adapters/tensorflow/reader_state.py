@@ -55,7 +55,7 @@ class ReaderState(tf.train.experimental.PythonState):  # type: ignore[misc]
         """What is saved: the state after `batches`, as JSON.
 
         Raises:
-            RequestError: TensorFlow was not given as many.
+            InvalidArgumentError: TensorFlow was not given as many.
         """
         state = state_after(self._reader, self.batches) if self.batches else self._reader.state_dict()
         return json.dumps(state)
@@ -64,7 +64,7 @@ class ReaderState(tf.train.experimental.PythonState):  # type: ignore[misc]
         """Moves the reader to where the saved state is.
 
         Raises:
-            RequestError: The state is of other data or of another order.
+            InvalidArgumentError: The state is of other data or of another order.
         """
         self._reader.load_state_dict(json.loads(string_value))
         self.batches = 0

@@ -24,8 +24,8 @@ def state_after(reader: Any, batches: int) -> dict[str, Any]:
             newest repetition, which may have begun ahead of training: prefer `num_epochs` of the reader.
 
     Raises:
-        RequestError: TensorFlow was not given as many, or over 65,536 more; or the dataset gives rows of a batch
-            reader, which counts no rows.
+        InvalidArgumentError: TensorFlow was not given as many, or over 65,536 more; or the dataset gives rows of a
+            batch reader, which counts no rows.
 
     Example:
         >>> import petastore, tempfile

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import torch
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Shard
 
 __all__ = ["device_of_accelerate", "noted_by_accelerate", "refuse_an_unsharded_loader", "refuse_dealing_out"]
@@ -37,11 +37,11 @@ def refuse_an_unsharded_loader(shard: Shard) -> None:
     """For who is prepared: each process would train on all rows.
 
     Raises:
-        RequestError: There are several processes, and one shard.
+        InvalidArgumentError: There are several processes, and one shard.
     """
     processes = _processes()
     if processes > 1 == shard.count:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"this loader cannot be prepared: Accelerate has {processes} processes, and the reader gives all rows to "
             "each of them; write make_reader(…, cur_shard=accelerator.process_index, "
             "shard_count=accelerator.num_processes), or leave the loader out of prepare where each process is to see "
@@ -56,7 +56,7 @@ def refuse_dealing_out(source: object, shard: Shard) -> None:
     for all, and gives some rows twice to fill the last batch.
 
     Raises:
-        RequestError: Accelerate iterates it now, to deal it out among several processes.
+        InvalidArgumentError: Accelerate iterates it now, to deal it out among several processes.
     """
     if "accelerate" not in sys.modules or not _is_being_dealt_out(source) or _processes() == 1:
         return
@@ -66,7 +66,7 @@ def refuse_dealing_out(source: object, shard: Shard) -> None:
     else:
         already = ""
         write = f"write {name}(…, cur_shard=accelerator.process_index, shard_count=accelerator.num_processes), "
-    raise RequestError(
+    raise InvalidArgumentError(
         f"Accelerate deals out what a prepared loader has among its {_processes()} processes{already}, so that rows "
         f"would be lost or doubled. Leave the loader over this {name} out of prepare, {write}call set_epoch before "
         "each for, and move batches to the device in the loop; or prepare a petastore.adapters.torch.DataLoader, "

@@ -20,7 +20,7 @@ from petastore.adapters.torch.loader import DataLoader, LoaderOptions
 from petastore.adapters.torch.ragged import ragged_columns
 from petastore.adapters.torch.shared_state import LOADED_LATE
 from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.cursor import Cursor
 from petastore.plan.order.mix import hashed_permutation, mix
 from petastore.plan.request import whole_number
@@ -46,7 +46,7 @@ class BatchedDataLoader(DataLoader[dict[str, Any]]):
         **options: As for `DataLoader`.
 
     Raises:
-        RequestError: As `DataLoader`.
+        InvalidArgumentError: As `DataLoader`.
 
     Example:
         >>> import petastore, tempfile
@@ -89,7 +89,7 @@ class InMemBatchedDataLoader:
 
     Args:
         reader: What `make_reader` or `make_batch_reader` gave, from its beginning.
-        batch_size: Rows of a batch on this rank; the reader's `tail` decides about the last one.
+        batch_size: Rows of a batch on this rank; the reader's `last_batch` decides about the last one.
         transform_fn: As for `BatchedDataLoader`; called once for each column of each batch that is read.
         num_epochs: Epochs of one `for`; None is without end.
         seed: Decides the orders; any integer.
@@ -99,7 +99,7 @@ class InMemBatchedDataLoader:
         nulls: As for `DataLoader`.
 
     Raises:
-        RequestError: An epoch has more rows than `rows_capacity`, or a number is none.
+        InvalidArgumentError: An epoch has more rows than `rows_capacity`, or a number is none.
         DecodeError: A column of numbers has missing values, and `nulls` says nothing about it.
 
     Example:
@@ -135,7 +135,7 @@ class InMemBatchedDataLoader:
         refuse_stored_nulls(reader, filled)
         make = BatchTensors(ragged_columns(reader, "auto", by_batch=True), filled)
         self._asked = {"seed": self._seed, "shuffle": self._shuffle, "batch_size": size, "reader": reader.state_dict()}
-        batches = itertools.islice(reader.batches(size), int(reader.steps_per_epoch(size)))
+        batches = itertools.islice(reader.iter_batches(size), int(reader.steps_per_epoch(size)))
         function = _worth_calling(transform_fn)
         read = [(batch.num_rows, _through(function, _copied(make(batch)))) for batch in batches]
         reader.stop()
@@ -183,7 +183,7 @@ class InMemBatchedDataLoader:
             for batch in self._epoch(first, epoch, begin.position if epoch == begin.epoch else 0):
                 yield batch
                 if loads != self._loads:
-                    raise RequestError(LOADED_LATE)
+                    raise InvalidArgumentError(LOADED_LATE)
 
     def _epoch(self, first_epoch: int, epoch: int, batch: int) -> Iterator[dict[str, Any]]:
         """What an epoch has from a batch on."""
@@ -204,11 +204,12 @@ class InMemBatchedDataLoader:
         """The next `for` goes on where `state_dict` was called, and ends where that one would have ended.
 
         Raises:
-            RequestError: The state is of a loader with other rows or another order; the message names the difference.
+            InvalidArgumentError: The state is of a loader with other rows or another order; the message names the
+                difference.
         """
         for name, ours in self._asked.items():
             if state.get(name) != ours:
-                raise RequestError(
+                raise InvalidArgumentError(
                     f"the state is of a loader with {name}={state.get(name)!r}, but this one has {name}={ours!r}"
                 )
         first_epoch, epoch, batch = (whole_number(state.get(name), name=name, least=0) for name in _PLACE)
@@ -231,7 +232,7 @@ def _refuse_more_rows(reader: Reader, batch_size: int, rows_capacity: int | None
     capacity = whole_number(rows_capacity, name="rows_capacity", least=1)
     rows = int(reader.plan.rows_per_epoch(batch_size))
     if rows > capacity:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"an epoch has {rows:,} rows on this rank, and rows_capacity={capacity:,} would leave out "
             f"{rows - capacity:,} of them; leave rows_capacity out to keep all rows, take DataLoader, which keeps few "
             "of them in memory, or ask the reader for fewer rows by filters="

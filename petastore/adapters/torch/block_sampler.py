@@ -21,7 +21,7 @@ from petastore.adapters.torch.sampling_pass import (
 )
 from petastore.adapters.torch.shared_state import LOADED_LATE
 from petastore.callers import is_called_by_lightning
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.cursor import Cursor
 from petastore.plan.request import Shard, Tail, TailWord, whole_number
 from petastore.plan.sharing.numbers import numbered_batches, plan_of_numbers
@@ -56,14 +56,15 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
         seed: Any integer, the same on every rank.
         num_replicas: Ranks; None asks torch.distributed, and is 1 where nothing speaks of ranks.
         rank: This rank; None asks torch.distributed.
-        tail: What becomes of the rows that fill no whole batch on every rank: `"even"` (each row once), `"drop"`, or
-            `"wrap"` (some rows twice).
-        shuffle_memory: Bytes of row groups that the order is made for, over all ranks and workers; None is half of what
-            the workers of this rank keep.
+        last_batch: What becomes of the rows that fill no whole batch on every rank: `"even"` (each row once), `"drop"`,
+            or `"wrap"` (some rows twice).
+        shuffle_buffer_bytes: Bytes of row groups that the order is made for, over all ranks and workers; None is half
+            of what the workers of this rank keep.
 
     Raises:
-        RequestError: Something that was asked for cannot be; or single rows of several ranks cannot be shared equally.
-        NoDataAvailableError: `tail="even"` with fewer rows than ranks.
+        InvalidArgumentError: Something that was asked for cannot be; or single rows of several ranks cannot be shared
+            equally.
+        NoDataAvailableError: `last_batch="even"` with fewer rows than ranks.
 
     Example:
         >>> import petastore, tempfile
@@ -89,33 +90,35 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
         seed: int = 0,
         num_replicas: int | None = None,
         rank: int | None = None,
-        tail: TailWord | Tail = "even",
-        shuffle_memory: int | None = None,
+        last_batch: TailWord | Tail = "even",
+        shuffle_buffer_bytes: int | None = None,
     ) -> None:
         self.batch_size = None if batch_size is None else whole_number(batch_size, name="batch_size", least=1)
         self._size = self.batch_size or 1
         self._workers = max(whole_number(num_workers, name="num_workers", least=0), 1)
         if self.batch_size is None and num_workers:
-            raise RequestError(
+            raise InvalidArgumentError(
                 "num_workers needs a batch_size: torch deals whole batches to its workers; use "
                 "DataLoader(dataset, batch_sampler=BlockSampler(dataset, batch_size=…, num_workers=…))"
             )
         shard = shard_of_this_process(num_replicas, rank)
         super().__init__(dataset, shard.count, shard.index, shuffle, seed)
-        tail = Tail.parse(tail)
-        if tail is Tail.PAD:
-            raise RequestError("tail='pad' marks repeats in a column, and a sampler has none; use 'even' or 'wrap'")
-        if shuffle_memory is None:
-            shuffle_memory = dataset.rows.cache_bytes // 2 * self._workers
+        last_batch = Tail.parse(last_batch)
+        if last_batch is Tail.PAD:
+            raise InvalidArgumentError(
+                "last_batch='pad' marks repeats in a column, and a sampler has none; use 'even' or 'wrap'"
+            )
+        if shuffle_buffer_bytes is None:
+            shuffle_buffer_bytes = dataset.rows.cache_bytes // 2 * self._workers
         self._plan = plan_of_numbers(
             dataset.rows.dataset.inventory,
             dataset.rows.rows,
             shuffle=shuffle,
             seed=seed,
             shard=shard,
-            tail=tail,
+            last_batch=last_batch,
             workers=self._workers,
-            shuffle_memory=whole_number(shuffle_memory, name="shuffle_memory", least=0),
+            shuffle_buffer_bytes=whole_number(shuffle_buffer_bytes, name="shuffle_buffer_bytes", least=0),
         )
         if self.batch_size is None:
             refuse_unequal_rows(self._plan)
@@ -153,21 +156,21 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
             self._plan, self._size, workers=self._workers, begin=this_pass.begin, given=this_pass.given
         ):
             if loads != self._loads:
-                raise RequestError(LOADED_LATE)
+                raise InvalidArgumentError(LOADED_LATE)
             this_pass.given += 1
             if self.batch_size is None:
                 yield from numbers
             else:
                 yield numbers
         if loads != self._loads:
-            raise RequestError(LOADED_LATE)
+            raise InvalidArgumentError(LOADED_LATE)
         this_pass.is_over = True
 
     def set_epoch(self, epoch: int) -> None:
         """The next pass is this epoch, from its first row; or goes on from where a state was loaded.
 
         Raises:
-            RequestError: It is no number of an epoch.
+            InvalidArgumentError: It is no number of an epoch.
 
         Warns:
             UserWarning: It is neither the epoch of the state nor 0; see `DataLoader.set_epoch`.
@@ -197,7 +200,8 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
         """The next pass goes on where the state was taken, and ends with that epoch.
 
         Raises:
-            RequestError: The state is of other data, another order, or of other workers; the difference is named.
+            InvalidArgumentError: The state is of other data, another order, or of other workers; the difference is
+                named.
         """
         self._plan, begin, given = resume_place(
             self._requested_plan, state, batch_size=self._size, workers=self._workers, worker=None

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 __all__ = ["Carrier", "device_of"]
 
@@ -33,7 +33,7 @@ def device_of(asked: Any) -> torch.device | None:
     """The device that `device=` means, with its index; None where batches stay where they are.
 
     Raises:
-        RequestError: There is no such device, or it is neither the CPU nor a CUDA device.
+        InvalidArgumentError: There is no such device, or it is neither the CPU nor a CUDA device.
 
     Example:
         >>> device_of(None), device_of("cpu")
@@ -44,19 +44,21 @@ def device_of(asked: Any) -> torch.device | None:
     try:
         device = torch.device(asked)
     except (RuntimeError, TypeError, ValueError) as problem:
-        raise RequestError(f"device={asked!r} is no device: {str(problem).splitlines()[0]}") from None
+        raise InvalidArgumentError(f"device={asked!r} is no device: {str(problem).splitlines()[0]}") from None
     if device.type == "cpu":
         return device
     if device.type != "cuda":
-        raise RequestError(
+        raise InvalidArgumentError(
             f"device={asked!r} cannot be: batches are copied ahead to CUDA devices only; leave device out, and move "
             "tensors in the loop"
         )
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if not found:
-        raise RequestError(f"device={asked!r} cannot be: torch finds no CUDA device here (torch {torch.__version__})")
+        raise InvalidArgumentError(
+            f"device={asked!r} cannot be: torch finds no CUDA device here (torch {torch.__version__})"
+        )
     if device.index is not None and device.index >= found:
-        raise RequestError(f"device={asked!r} cannot be: torch finds CUDA devices 0 to {found - 1} here")
+        raise InvalidArgumentError(f"device={asked!r} cannot be: torch finds CUDA devices 0 to {found - 1} here")
     return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
 
 

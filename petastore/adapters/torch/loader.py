@@ -26,7 +26,7 @@ from petastore.adapters.torch.shuffling_queue import shuffle_as_a_queue_would
 from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
 from petastore.callers import is_called_by_lightning
 from petastore.dataset import Dataset
-from petastore.errors import NotPicklableError, RequestError
+from petastore.errors import InvalidArgumentError, NotPicklableError
 from petastore.plan.request import Tail
 from petastore.readers.execution.handouts import RaisesAfterErrors
 from petastore.readers.reader import Reader
@@ -53,7 +53,7 @@ _WHY_NOT: Final[Mapping[str, str]] = {
     "generator": "the order belongs to the reader; give make_reader a seed",
     "sampler": "rows are chosen by the reader; use cur_shard and shard_count of make_reader",
     "batch_sampler": "rows are chosen by the reader; use cur_shard and shard_count of make_reader",
-    "drop_last": "the last batch belongs to the reader, which keeps all ranks equal; ask make_reader for tail='drop'",
+    "drop_last": "the last batch belongs to the reader, which keeps all ranks equal; ask make_reader for last_batch='drop'",
     "pin_memory_device": "torch pins for its current accelerator",
     "dataset": "the reader is the dataset",
 }
@@ -93,7 +93,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
 
     A real `torch.utils.data.DataLoader`, for code that asks. One `for` gives all epochs of the reader; the next `for`
     starts again from the first row, also after a `break`, unless `load_state_dict` came in between. Two loops at once
-    over one loader end the older one with a `RequestError`. Use it from one thread at a time.
+    over one loader end the older one with a `InvalidArgumentError`. Use it from one thread at a time.
 
     Trainers may drive it. Lightning calls `loader.sampler.set_epoch` before each epoch, and keeps the loader's state in
     its checkpoints. Accelerate's `prepare` leaves it as it is: it has the rows of its rank already, gives batches on
@@ -109,7 +109,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
     a shape with None                        list of tensors, one a row, or a tensor; see `ragged`
     text, bytes, Decimal, structs            list of Python values, None where missing
     numbers with missing values              DecodeError that names the column; or see `nulls`
-    "valid" of tail="pad"                    bool tensor (rows,)
+    "valid" of last_batch="pad"                    bool tensor (rows,)
     ```
 
     A column whose array is read-only or not in native byte order is copied.
@@ -117,7 +117,8 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
     Args:
         reader: What `make_reader` or `make_batch_reader` gave. The caller stops it, or a `with` block over the loader
             does at its end.
-        batch_size: Rows of a batch on this rank. The last batch of an epoch may differ: the reader's `tail` says how.
+        batch_size: Rows of a batch on this rank. The last batch of an epoch may differ: the reader's `last_batch` says
+            how.
         collate_fn: Makes a batch from a list of rows, each a dict from column name to NumPy value (None where
             missing; types as in the table). Rows are made for this only; None takes whole columns, which is many
             times faster. `decimal_friendly_collate` means None.
@@ -148,7 +149,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
             be edited (`num_workers=0`, `shuffle=False`), and refused at any other.
 
     Raises:
-        RequestError: An option cannot be honoured; the message says what to use instead.
+        InvalidArgumentError: An option cannot be honoured; the message says what to use instead.
 
     Example:
         >>> import petastore, tempfile
@@ -176,7 +177,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
     ) -> None:
         _refuse_no_reader(reader)
         if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
-            raise RequestError(f"batch_size is a number of rows from 1, but {batch_size!r} was given")
+            raise InvalidArgumentError(f"batch_size is a number of rows from 1, but {batch_size!r} was given")
         _refuse_options(torch_options, reader)
         self.device = device_of(device)
         """Where tensors arrive; None is the reader's memory."""
@@ -190,17 +191,21 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
             batch_size=int(batch_size),
             collate_fn=decimal_friendly_collate if collate_fn is None else collate_fn,
             pin_memory=pin_memory,
-            drop_last=reader.plan.request.tail is Tail.DROP,
+            drop_last=reader.plan.request.last_batch is Tail.DROP,
         )
         # torch gives loaders of iterable datasets a sampler of its own, and lets nobody else's in.
         vars(self)["sampler"] = _ToldEpochs(passes)
         whole_columns = collate_fn is None or collate_fn is decimal_friendly_collate
         forms = ragged_columns(reader, ragged)
         if any(form.is_asked_for for form in forms.values()) and not whole_columns:
-            raise RequestError("ragged= is about whole columns, and a collate_fn gets rows; leave one of them out")
+            raise InvalidArgumentError(
+                "ragged= is about whole columns, and a collate_fn gets rows; leave one of them out"
+            )
         filled = nulls_of_reader(nulls, reader)
         if filled and not whole_columns:
-            raise RequestError("nulls= is about whole columns, and a collate_fn gets rows; leave one of them out")
+            raise InvalidArgumentError(
+                "nulls= is about whole columns, and a collate_fn gets rows; leave one of them out"
+            )
         if whole_columns:
             refuse_stored_nulls(reader, filled)
         make: Callable[[Any], Any] = BatchTensors(forms, filled) if whole_columns else self._collated_rows
@@ -259,8 +264,8 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         state. Any other number is taken in this way, too, with a warning when the `for` begins.
 
         Raises:
-            RequestError: The reader gives several epochs in one `for`, which the caller would take for one; or it is no
-                number of an epoch.
+            InvalidArgumentError: The reader gives several epochs in one `for`, which the caller would take for one; or
+                it is no number of an epoch.
         """
         self._passes.set_epoch(epoch)
 
@@ -272,7 +277,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         """What Accelerate's `prepare` asks: this loader has the rows of its rank, and nobody is to pick from them.
 
         Raises:
-            RequestError: Accelerate has several processes, and the reader is not sharded.
+            InvalidArgumentError: Accelerate has several processes, and the reader is not sharded.
         """
         refuse_an_unsharded_loader(self.reader.plan.request.shard)
         self._is_accelerated = True
@@ -293,7 +298,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         """The next `for` goes on where `state_dict` was called, and ends where that one would have ended.
 
         Raises:
-            RequestError: The state belongs to other data or another order; the message names the difference.
+            InvalidArgumentError: The state belongs to other data or another order; the message names the difference.
         """
         self.reader.load_state_dict(state)
 
@@ -356,10 +361,10 @@ class _Rows(torch.utils.data.IterableDataset[Any]):
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         if torch.utils.data.get_worker_info() is not None:
-            raise RequestError(f"num_workers is not 0: {_WORKERS_BELONG_TO_THE_READER}")
+            raise InvalidArgumentError(f"num_workers is not 0: {_WORKERS_BELONG_TO_THE_READER}")
         shard = self._reader.plan.request.shard
         if shard.count > 1:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"somebody iterates `loader.dataset`, rows of shard {shard.index} of {shard.count}, in the loader's "
                 "place, as one does who deals them out among ranks once more, or skips some. Iterate the loader "
                 "itself, go on by its load_state_dict, and take rows from the reader"
@@ -392,14 +397,14 @@ def epochs_of(num_epochs: int | None) -> int:
 def _refuse_no_reader(reader: Any) -> None:
     if isinstance(reader, (str, os.PathLike, list, Dataset)):
         where = repr(reader) if isinstance(reader, str) else "url"
-        raise RequestError(
+        raise InvalidArgumentError(
             f"a loader takes an open reader, but a {type(reader).__name__} was given: write "
             f"DataLoader(petastore.make_reader({where}), batch_size=…)"
         )
 
 
 def _refuse_options(options: TorchOptions, reader: Reader) -> None:
-    kept_by_the_reader = {"drop_last"} if reader.plan.request.tail is Tail.DROP else set()
+    kept_by_the_reader = {"drop_last"} if reader.plan.request.last_batch is Tail.DROP else set()
     for option, value in options.items():
         if option == "in_order":
             continue  # it lets torch's worker processes overtake each other, and there are none
@@ -408,4 +413,4 @@ def _refuse_options(options: TorchOptions, reader: Reader) -> None:
         if option not in _WHY_NOT:
             raise TypeError(f"DataLoader has no option {option!r}")
         if value and option not in kept_by_the_reader:
-            raise RequestError(f"{option}={value!r} cannot be: {_WHY_NOT[option]}")
+            raise InvalidArgumentError(f"{option}={value!r} cannot be: {_WHY_NOT[option]}")

@@ -17,7 +17,7 @@ from petastore.adapters.torch.rows import DecodedRows
 from petastore.adapters.torch.tensors import refuse_dtypes
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Fields
 from petastore.plan.selection import Selection
 from petastore.readers.asked import (
@@ -70,7 +70,7 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         filters: Which rows instead, as in `make_reader`; they are looked for here, once, and numbered among themselves.
         predicate: As in `make_reader`.
         rowgroup_selector: As in `make_reader`.
-        selection_cache: As in `make_reader`.
+        filter_cache: As in `make_reader`.
         ragged: As in `DataLoader`, for the batches that `decimal_friendly_collate` makes; a row has its own tensor.
         nulls: As in `DataLoader`, for rows and batches.
         cache_type: As in `make_reader`: what is kept on the local disk beside `cache_bytes` in memory.
@@ -82,7 +82,7 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         storage_hedging: As in `make_reader`.
 
     Raises:
-        RequestError: Something that was asked for cannot be.
+        InvalidArgumentError: Something that was asked for cannot be.
         DatasetNotFoundError: There is no dataset there.
 
     Warns:
@@ -114,7 +114,7 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         filters: Filters | None = None,
         predicate: Predicate | None = None,
         rowgroup_selector: RowGroupSelector | None = None,
-        selection_cache: SelectionCache = True,
+        filter_cache: SelectionCache = True,
         ragged: TorchForm | Mapping[str, TorchForm] = "auto",
         nulls: Nulls = "error",
         cache_type: CacheType | None = "null",
@@ -125,7 +125,7 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
         storage_hedging: bool = False,
     ) -> None:
-        rows = RowsAsk(filters, predicate, rowgroup_selector, selection_cache)
+        rows = RowsAsk(filters, predicate, rowgroup_selector, filter_cache)
         cache = CacheAsk(cache_type, cache_location, cache_size_limit)
         workers = Workers("thread", max_cell_bytes=max_cell_bytes)
         ask = DatasetAsk(dataset, storage_options, filesystem, storage_timeout, decode, cache, storage_hedging)
@@ -189,12 +189,12 @@ def selected_rows(
     """The rows that are wanted: those of a selection that was given, or those that are asked for; None is all.
 
     Raises:
-        RequestError: Both were given; or what is asked for cannot be.
+        InvalidArgumentError: Both were given; or what is asked for cannot be.
     """
     if rows.is_for_all:
         return selection
     if selection is not None:
-        raise RequestError(
+        raise InvalidArgumentError(
             "selection= says which rows are meant, and filters=, predicate= or rowgroup_selector= says it again; give "
             "them to petastore.select_rows, which made the selection, or leave it out"
         )

@@ -44,7 +44,7 @@ def ragged_columns(
             for all batches.
 
     Raises:
-        RequestError: No such form or column, or a column that cannot have it.
+        InvalidArgumentError: No such form or column, or a column that cannot have it.
     """
     forms = forms_of(ragged, reader.schema, known=get_args(TorchRaggedWord))
     refuse_ragged_windows(reader, [name for name, form in forms.items() if form != "list"], instead="take it as a list")

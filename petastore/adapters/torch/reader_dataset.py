@@ -27,9 +27,9 @@ from petastore.callers import frames_inside_petastore, is_called_by_lightning
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset
 from petastore.distributed.asked import asked_shard
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.cursor import Cursor
-from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
+from petastore.plan.lanes import DEFAULT_SHUFFLE_BUFFER_BYTES
 from petastore.plan.plan import Plan
 from petastore.plan.request import (
     Fields,
@@ -102,7 +102,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         seed: As in `make_reader`.
         shuffle_rows: As in `make_reader`.
         shuffle_row_groups: As in `make_reader`.
-        shuffle_memory: Bytes of stored cells that all ranks and workers together keep for `shuffle_rows`.
+        shuffle_buffer_bytes: Bytes of stored cells that all ranks and workers together keep for `shuffle_rows`.
         lanes: Row groups that are read side by side; None is a number that ranks and workers divide. Fewer than these
             are shared, and each of them is read by several workers.
         block_rows: As in `make_reader`.
@@ -110,7 +110,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         num_epochs: Epochs of one `for`; None is without end.
         cur_shard: As in `make_reader`. Workers are not ranks.
         shard_count: As in `make_reader`.
-        tail: As in `make_reader`.
+        last_batch: As in `make_reader`.
         decode: As in `make_reader`.
         transform_spec: A function from a row, as a dict, to a row, or of what `TransformSpec.takes` says. It must
             pickle where workers are spawned.
@@ -120,7 +120,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         filters: Which rows instead, as in `make_reader`; they are looked for here, once, and not in each worker.
         predicate: As in `make_reader`.
         rowgroup_selector: As in `make_reader`.
-        selection_cache: As in `make_reader`.
+        filter_cache: As in `make_reader`.
         cache_type: As in `make_reader`; the workers of all ranks of a host share it.
         cache_location: As in `make_reader`.
         cache_size_limit: As in `make_reader`.
@@ -130,8 +130,9 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         storage_hedging: As in `make_reader`.
 
     Raises:
-        RequestError: Something that was asked for cannot be; or single rows of several ranks cannot be shared equally.
-        NoDataAvailableError: `tail="even"` with fewer rows than ranks.
+        InvalidArgumentError: Something that was asked for cannot be; or single rows of several ranks cannot be shared
+            equally.
+        NoDataAvailableError: `last_batch="even"` with fewer rows than ranks.
         DatasetNotFoundError: There is no dataset there.
 
     Warns:
@@ -158,14 +159,14 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         seed: int | None = None,
         shuffle_rows: bool = False,
         shuffle_row_groups: bool = True,
-        shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
+        shuffle_buffer_bytes: int = DEFAULT_SHUFFLE_BUFFER_BYTES,
         lanes: int | None = None,
         block_rows: int | None = None,
         reshuffle: Reshuffle | None = None,
         num_epochs: int | None = 1,
         cur_shard: int | Shard | ShardWord | None = None,
         shard_count: int | None = None,
-        tail: TailWord | Tail = "even",
+        last_batch: TailWord | Tail = "even",
         decode: Mapping[str, ImageDecode] | None = None,
         transform_spec: AnyTransform | None = None,
         ragged: TorchForm | Mapping[str, TorchForm] = "auto",
@@ -174,7 +175,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         filters: Filters | None = None,
         predicate: Predicate | None = None,
         rowgroup_selector: RowGroupSelector | None = None,
-        selection_cache: SelectionCache = True,
+        filter_cache: SelectionCache = True,
         cache_type: CacheType | None = "null",
         cache_location: str | os.PathLike[str] | None = None,
         cache_size_limit: int | None = None,
@@ -183,7 +184,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
         storage_hedging: bool = False,
     ) -> None:
-        rows = RowsAsk(filters, predicate, rowgroup_selector, selection_cache)
+        rows = RowsAsk(filters, predicate, rowgroup_selector, filter_cache)
         cache = CacheAsk(cache_type, cache_location, cache_size_limit)
         at = DatasetAsk(dataset, storage_options, filesystem, storage_timeout, decode, cache, storage_hedging)
         self.dataset = at.opened_alone()
@@ -192,10 +193,10 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         self._size = self.batch_size or 1
         self._workers = Workers("thread", workers_count, max_cell_bytes=max_cell_bytes)
         self._threads = self._workers.count
-        self._shuffle_memory = shuffle_memory
+        self._shuffle_memory = shuffle_buffer_bytes
         self._transform: AnyTransform | None = transform_spec
-        order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
-        ask = PlanAsk(schema_fields, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(tail))
+        order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_buffer_bytes, lanes, block_rows, reshuffle)
+        ask = PlanAsk(schema_fields, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(last_batch))
         plan = self.dataset.planned(ask, selection)  # refuses what cannot be, before a filter reads anything
         found = selected_rows(self.dataset, rows, selection, workers=self._workers)
         self.plan = plan if found is selection else self.dataset.planned(ask, found)
@@ -209,10 +210,10 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             """The fields that come out, after selection and transform."""
             self._ragged = ragged_columns(reader, ragged)
         if self.batch_size is None and any(form.is_asked_for for form in self._ragged.values()):
-            raise RequestError("ragged= is about batches, and rows were asked for; give batch_size")
+            raise InvalidArgumentError("ragged= is about batches, and rows were asked for; give batch_size")
         self._nulls = nulls_of_reader(nulls, self)
         if self._nulls and self.batch_size is None:
-            raise RequestError("nulls= is about batches, and rows were asked for; give batch_size")
+            raise InvalidArgumentError("nulls= is about batches, and rows were asked for; give batch_size")
         if self.batch_size is not None:  # rows have None
             refuse_stored_nulls(self, self._nulls)
         self._requested_plan = self.plan  # a state that is loaded changes the order of the other one
@@ -325,22 +326,22 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         with self._reader(dataset, plan, threads=threads) as reader:
             reader.load_state_dict(dump_state(plan, plan.place_after(this_pass.given, self._size)))
             tensors_of = BatchTensors(self._ragged, self._nulls)
-            for batch in reader.batches(self._size):
+            for batch in reader.iter_batches(self._size):
                 if loads != self._loads:
-                    raise RequestError(LOADED_LATE)
+                    raise InvalidArgumentError(LOADED_LATE)
                 this_pass.given += 1
                 if self.batch_size is None:
                     yield from DecodedRows(batch, batch.num_rows)
                 else:
                     yield tensors_of(batch)
         if loads != self._loads:
-            raise RequestError(LOADED_LATE)
+            raise InvalidArgumentError(LOADED_LATE)
         this_pass.is_over = True
         if self._pass is this_pass:
             self._shared.end_loop()
 
     def _plan_of(self, worker: Shard, begin: Cursor) -> WorkerPlan:
-        plan = with_lanes_for_workers(self.plan, worker.count, shuffle_memory=self._shuffle_memory)
+        plan = with_lanes_for_workers(self.plan, worker.count, shuffle_buffer_bytes=self._shuffle_memory)
         return worker_plan(plan, worker, begin, self._size)
 
     def set_epoch(self, epoch: int) -> None:
@@ -349,7 +350,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         To be called before each `for`, on every rank alike; persistent workers are told too.
 
         Raises:
-            RequestError: Accelerate calls it, to deal out rows of this dataset among several processes.
+            InvalidArgumentError: Accelerate calls it, to deal out rows of this dataset among several processes.
 
         Warns:
             UserWarning: A state was loaded, and this is neither its epoch nor 0; see `DataLoader.set_epoch`.
@@ -373,10 +374,11 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         """Where iteration *in this process* stands, as a new dict of JSON values; for torchdata's StatefulDataLoader.
 
         Raises:
-            RequestError: It was not iterated in this process; worker processes are asked by StatefulDataLoader alone.
+            InvalidArgumentError: It was not iterated in this process; worker processes are asked by StatefulDataLoader
+                alone.
         """
         if self._pass is None or (self._pass.is_loaded and not self._is_waiting):
-            raise RequestError(
+            raise InvalidArgumentError(
                 "this dataset was not iterated in this process, so it does not know how far its workers are; use "
                 "state_after(batches, num_workers), or torchdata's StatefulDataLoader"
             )
@@ -393,7 +395,8 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             num_workers: What the DataLoader was given.
 
         Raises:
-            RequestError: Not every worker has made as many batches; take states after a multiple of `num_workers`.
+            InvalidArgumentError: Not every worker has made as many batches; take states after a multiple of
+                `num_workers`.
         """
         batches = whole_number(batches, name="batches", least=0)
         workers = max(whole_number(num_workers, name="num_workers", least=0), 1)
@@ -401,7 +404,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         begin = this.begin if this is not None else Cursor.of_epoch(self._shared.epoch)
         state = dump_place(self._plan_of(Shard(0, workers), begin), batches, self._size, of_all=True)
         if state["format"] != dump_state(self.plan, begin)["format"]:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"after {batches:,} batches some of the {workers} workers have made one more than the others, and no "
                 f"place in the order says that; ask after a multiple of {workers}, or at the end of the epoch"
             )
@@ -414,7 +417,8 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         batches already raises an error: load the state before `iter(loader)`.
 
         Raises:
-            RequestError: The state is of other data, another order, or of another worker; the difference is named.
+            InvalidArgumentError: The state is of other data, another order, or of another worker; the difference is
+                named.
         """
         worker = _this_worker()
         plan, begin, given = resume_place(

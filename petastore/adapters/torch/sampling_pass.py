@@ -9,7 +9,7 @@ import torch
 import torch.utils.data
 
 from petastore.adapters.told_epochs import ToldEpochs, going_on
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan
 from petastore.plan.request import Shard, Tail, whole_number
@@ -52,13 +52,13 @@ def told(epochs: ToldEpochs, this_pass: Pass | None, number: int) -> tuple[int, 
 def shard_of_this_process(num_replicas: int | None, rank: int | None) -> Shard:
     """The rank that was given, or that of torch.distributed; the only one where neither says anything."""
     if (num_replicas is None) != (rank is None):
-        raise RequestError(f"num_replicas={num_replicas!r} and rank={rank!r}: give both, or neither")
+        raise InvalidArgumentError(f"num_replicas={num_replicas!r} and rank={rank!r}: give both, or neither")
     if num_replicas is not None and rank is not None:
         return Shard(rank, num_replicas)
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return Shard(torch.distributed.get_rank(), torch.distributed.get_world_size())
     if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise RequestError(
+        raise InvalidArgumentError(
             f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but torch.distributed is not initialised, so nobody knows "
             "which rank this is; call torch.distributed.init_process_group first, or give num_replicas and rank"
         )
@@ -74,12 +74,12 @@ def refuse_unequal_rows(plan: Plan) -> None:
     """Row by row, torch makes the batches, and one row more on one rank may be one batch more.
 
     Raises:
-        RequestError: Ranks would have different numbers of rows.
+        InvalidArgumentError: Ranks would have different numbers of rows.
     """
     ranks = plan.request.shard.count
-    if plan.request.tail is Tail.EVEN and plan.num_rows % ranks:
-        raise RequestError(
+    if plan.request.last_batch is Tail.EVEN and plan.num_rows % ranks:
+        raise InvalidArgumentError(
             f"{plan.num_rows:,} rows cannot be shared equally, row by row, by {ranks} ranks, and a rank with one row "
             "more may have one batch more, for which the others do not wait; give batch_size, which makes whole "
-            "batches and as many on each rank, or tail='drop' or 'wrap'"
+            "batches and as many on each rank, or last_batch='drop' or 'wrap'"
         )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 __all__ = ["LOADED_LATE", "SharedState"]
 
@@ -86,11 +86,11 @@ class SharedState:
         """Write a record for the loops that begin from now on, and return its version.
 
         Raises:
-            RequestError: The record is too large.
+            InvalidArgumentError: The record is too large.
         """
         text = np.frombuffer(json.dumps(record).encode(), np.uint8)
         if len(text) > _MOST_BYTES:
-            raise RequestError(f"state must be at most {_MOST_BYTES:,} bytes as JSON, got {len(text):,}")
+            raise InvalidArgumentError(f"state must be at most {_MOST_BYTES:,} bytes as JSON, got {len(text):,}")
         version = int(self._words[_VERSION])
         self._words[_VERSION] = version + 1  # odd while the record is being written
         self._text[: len(text)] = text
@@ -102,7 +102,7 @@ class SharedState:
         """Return the version of the record and the record: 0 and None where nothing was published.
 
         Raises:
-            RequestError: The process that wrote the record ended meanwhile.
+            InvalidArgumentError: The process that wrote the record ended meanwhile.
         """
         for _ in range(_MOST_READS):
             version = int(self._words[_VERSION])
@@ -110,7 +110,7 @@ class SharedState:
             if version % 2 == 0 and version == self._words[_VERSION]:
                 return version, json.loads(text) if version else None
             time.sleep(0.001)
-        raise RequestError("internal error: a process ended while it wrote the state that workers begin with")
+        raise InvalidArgumentError("internal error: a process ended while it wrote the state that workers begin with")
 
     def begin(self, version: int, worker: int | None, seed: int) -> bool:
         """Begin a loop, or join the one that another worker has begun; return whether it begins with the state.
@@ -122,14 +122,14 @@ class SharedState:
                 generator got the same seed before each.
 
         Raises:
-            RequestError: The state was loaded after another worker had begun the loop.
+            InvalidArgumentError: The state was loaded after another worker had begun the loop.
         """
         words, number = self._words, (worker or 0) % _MOST_WORKERS
         if worker is None or words[_SEED] != seed or self._workers[number] == words[_LOOP]:
             words[_LOOP], words[_SEED], words[_LOOP_LOADS] = words[_LOOP] + 1, seed, words[_LOADS]
         self._workers[number] = loop = words[_LOOP]
         if words[_LOOP_LOADS] != words[_LOADS]:
-            raise RequestError(LOADED_LATE)
+            raise InvalidArgumentError(LOADED_LATE)
         if words[_TAKEN] != version:
             words[_TAKEN_BY], words[_TAKEN] = loop, version
         takes = bool(version and words[_TAKEN_BY] == loop)

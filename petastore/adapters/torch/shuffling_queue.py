@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan
 from petastore.plan.request import whole_number
@@ -22,7 +22,7 @@ def shuffle_as_a_queue_would(reader: Reader, capacity: int) -> None:
         capacity: Rows of the queue; 0 is none.
 
     Raises:
-        RequestError: `capacity` is no number of rows, or the reader has given rows already.
+        InvalidArgumentError: `capacity` is no number of rows, or the reader has given rows already.
 
     Warns:
         UserWarning: The reader mixes others, which shuffle for themselves.
@@ -39,7 +39,7 @@ def shuffle_as_a_queue_would(reader: Reader, capacity: int) -> None:
         )
     elif not plan.request.order.shuffle_rows:
         if reader.cursor != Cursor():
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"shuffling_queue_capacity={capacity} of a reader that has given rows already: another order would "
                 "give some of them again, and leave others out; ask make_reader for shuffle_rows=True"
             )

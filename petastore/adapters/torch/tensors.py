@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from petastore.adapters.columns import nanoseconds, present
 from petastore.adapters.nulls import NullColumn
 from petastore.decoding.decoded import Decoded
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.readers.batch import Batch, Columns
 
 __all__ = ["BatchTensors", "ColumnForm", "is_shareable", "refuse_dtypes", "shareable", "tensor_or_list"]
@@ -160,7 +160,7 @@ def refuse_dtypes(reader: Any) -> None:
     """Refuses readers with columns of a dtype that torch lacks."""
     for field in reader.schema:
         if field.dtype.char in "gG":
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"column {field.name!r} is {field.dtype}, and torch has no extended precision; leave it out with "
                 "schema_fields, or convert it in a transform_spec"
             )

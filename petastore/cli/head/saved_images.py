@@ -10,7 +10,7 @@ import numpy as np
 
 from petastore.cli.head.pictures import holds_images, pixels_of, png
 from petastore.cli.render import counted
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.schema.field import UnischemaField
 
 __all__ = ["SavedImages"]
@@ -37,7 +37,7 @@ class SavedImages:
         """The rows, each once its images are written.
 
         Raises:
-            RequestError: They cannot be written there.
+            InvalidArgumentError: They cannot be written there.
             MissingExtraError: OpenCV is not installed.
         """
         for number, row in enumerate(rows):
@@ -55,7 +55,9 @@ class SavedImages:
             self.folder.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         except OSError as problem:
-            raise RequestError(f"--save-images {self.folder}: {path.name} cannot be written there: {problem}") from None
+            raise InvalidArgumentError(
+                f"--save-images {self.folder}: {path.name} cannot be written there: {problem}"
+            ) from None
         self.files[number, name] = path
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from petastore.codecs.images.image_files import MAX_PIXELS
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 __all__ = ["WHOLE", "ImageDecode", "ImageMode"]
 
@@ -41,14 +41,15 @@ class ImageDecode:
             out. Without it pixels come as they are stored.
 
     Raises:
-        RequestError: No such size, region or mode.
+        InvalidArgumentError: No such size, region or mode.
 
     Example:
         >>> ImageDecode(size=(128, 128))
         ImageDecode(size=(128, 128), region=None, gray=False, mode=None, exif_orientation=False)
         >>> ImageDecode(region=(0, -8, 64, 64))
         Traceback (most recent call last):
-        petastore.errors.RequestError: ImageDecode takes a region (top, left, height, width) of whole numbers, the first
+        petastore.errors.InvalidArgumentError: ImageDecode takes a region (top, left, height, width) of whole numbers,
+        the first
             two from 0 and the others from 1, not (0, -8, 64, 64)
     """
 
@@ -70,22 +71,26 @@ class ImageDecode:
     def __post_init__(self) -> None:
         size, region = _whole(self.size, (1, 1)), _whole(self.region, (0, 0, 1, 1))
         if size is not None and not size:
-            raise RequestError(f"ImageDecode takes a size (height, width) of whole numbers from 1, not {self.size!r}")
+            raise InvalidArgumentError(
+                f"ImageDecode takes a size (height, width) of whole numbers from 1, not {self.size!r}"
+            )
         if region is not None and not region:
-            raise RequestError(
+            raise InvalidArgumentError(
                 "ImageDecode takes a region (top, left, height, width) of whole numbers, the first two from 0 and the "
                 f"others from 1, not {self.region!r}"
             )
         if size is not None and size[0] * size[1] > MAX_PIXELS:
-            raise RequestError(f"ImageDecode takes a size of at most {MAX_PIXELS:,} pixels, not {self.size!r}")
+            raise InvalidArgumentError(f"ImageDecode takes a size of at most {MAX_PIXELS:,} pixels, not {self.size!r}")
         if not isinstance(self.gray, (bool, np.bool_)):
-            raise RequestError(f"ImageDecode takes gray=True or gray=False, not {self.gray!r}")
+            raise InvalidArgumentError(f"ImageDecode takes gray=True or gray=False, not {self.gray!r}")
         if self.mode is not None and self.mode not in get_args(ImageMode):
-            raise RequestError(f"ImageDecode: mode must be 'rgb', 'gray' or None, got {self.mode!r}")
+            raise InvalidArgumentError(f"ImageDecode: mode must be 'rgb', 'gray' or None, got {self.mode!r}")
         if self.gray and self.mode == "rgb":
-            raise RequestError("ImageDecode: mode must not be 'rgb' where gray=True. Give one of them")
+            raise InvalidArgumentError("ImageDecode: mode must not be 'rgb' where gray=True. Give one of them")
         if not isinstance(self.exif_orientation, (bool, np.bool_)):
-            raise RequestError(f"ImageDecode: exif_orientation must be True or False, got {self.exif_orientation!r}")
+            raise InvalidArgumentError(
+                f"ImageDecode: exif_orientation must be True or False, got {self.exif_orientation!r}"
+            )
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "region", region)
         object.__setattr__(self, "gray", bool(self.gray) or self.mode == "gray")
@@ -99,7 +104,7 @@ class ImageDecode:
             stored: (height, width) or (height, width, 3), where sizes may be None.
 
         Raises:
-            RequestError: The region reaches beyond images of this shape.
+            InvalidArgumentError: The region reaches beyond images of this shape.
 
         Example:
             >>> ImageDecode(size=(64, 64)).shape_of((None, None, 3)), ImageDecode(gray=True).shape_of((480, None, 3))
@@ -114,14 +119,14 @@ class ImageDecode:
         """The shape that comes out of images that have a shape once they are upright.
 
         Raises:
-            RequestError: The region reaches beyond images of this shape.
+            InvalidArgumentError: The region reaches beyond images of this shape.
         """
         sides = upright[:2]
         if self.region is not None:
             top, left, height, width = self.region
             for begin, length, side in zip((top, left), (height, width), sides, strict=True):
                 if side is not None and begin + length > side:
-                    raise RequestError(
+                    raise InvalidArgumentError(
                         f"the region {self.region} reaches beyond images of shape {upright}; a region is "
                         "(top, left, height, width)"
                     )

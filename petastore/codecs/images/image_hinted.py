@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from petastore.codecs.images.image import CompressedImageCodec
 from petastore.codecs.images.image_faces import ImageFaces
 from petastore.codecs.images.image_hint import ImageDecode
-from petastore.errors import RequestError, SchemaError
+from petastore.errors import InvalidArgumentError, SchemaError
 from petastore.schema.codec import JsonValue
 from petastore.schema.field import UnischemaField
 
@@ -25,7 +25,7 @@ def hinted_field(field: UnischemaField, hint: ImageDecode) -> UnischemaField:
         hint: What is wanted.
 
     Raises:
-        RequestError: The field holds no images, or none that reach as far as the region.
+        InvalidArgumentError: The field holds no images, or none that reach as far as the region.
 
     Example:
         >>> photo = UnischemaField("photo", "uint8", (None, None, 3), CompressedImageCodec("jpeg"))
@@ -33,17 +33,19 @@ def hinted_field(field: UnischemaField, hint: ImageDecode) -> UnischemaField:
         (128, 128, 3)
     """
     if not isinstance(hint, ImageDecode):
-        raise RequestError(f"decode= has {hint!r} for {field.name!r}; give petastore.codecs.ImageDecode(size=…)")
+        raise InvalidArgumentError(
+            f"decode= has {hint!r} for {field.name!r}; give petastore.codecs.ImageDecode(size=…)"
+        )
     stored = field.codec.stored if isinstance(field.codec, HintedImageCodec) else field
     if not isinstance(stored.codec, CompressedImageCodec):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"decode= has a hint for {field.name!r}, which is no field of images: its codec is {stored.codec!r}, and "
             "hints are for CompressedImageCodec"
         )
     try:
         shape = hint.shape_of(stored.shape)
-    except RequestError as problem:
-        raise RequestError(f"decode= of {field.name!r}: {problem}") from None
+    except InvalidArgumentError as problem:
+        raise InvalidArgumentError(f"decode= of {field.name!r}: {problem}") from None
     return dataclasses.replace(stored, shape=shape, codec=HintedImageCodec(stored, hint))
 
 

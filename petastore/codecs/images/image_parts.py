@@ -29,7 +29,7 @@ from petastore.codecs.images.image_files import (
     opencv,
 )
 from petastore.codecs.images.image_hint import WHOLE, ImageDecode
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.schema.field import UnischemaField
 
 __all__ = ["part_bytes", "read_part", "read_parts_into"]
@@ -153,7 +153,7 @@ def part_bytes(header: Header, stored: UnischemaField, wanted: ImageDecode) -> i
     whole = math.prod(header.shape) * header.dtype.itemsize
     try:
         shape: Any = wanted.size if wanted.exif_orientation else wanted.part_shape(header.shape)
-    except RequestError as problem:
+    except InvalidArgumentError as problem:
         raise ImageError(str(problem)) from None
     if wanted.exif_orientation:  # decoded whole, and turned
         return max(2 * whole, math.prod(shape or ()) * 3 * header.dtype.itemsize)

@@ -8,7 +8,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from petastore.distributed.engines import horovod_modules
 from petastore.distributed.gathering import horovod_all_gather
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.front import make_batch_reader, make_reader
 from petastore.plan.request import TailWord
 from petastore.readers import TransformSpec
@@ -127,32 +127,32 @@ class Asked:
             options=options,
         )
 
-    def train_reader(self, *, num_epochs: int | None, tail: TailWord) -> Reader:
+    def train_reader(self, *, num_epochs: int | None, last_batch: TailWord) -> Reader:
         """A reader of this rank's training rows; ranks make sure that they planned the same.
 
         Raises:
-            RequestError: Ranks planned different data, or an option cannot be.
+            InvalidArgumentError: Ranks planned different data, or an option cannot be.
             StorageError: The data cannot be opened.
         """
         shuffles = {"shuffle_rows": self.shuffle, "shuffle_row_groups": self.shuffle}
-        return self._reader(self.train_dir, num_epochs, tail, self.train_workers, shuffles)
+        return self._reader(self.train_dir, num_epochs, last_batch, self.train_workers, shuffles)
 
-    def val_reader(self, *, num_epochs: int | None, tail: TailWord = "even") -> Reader | None:
+    def val_reader(self, *, num_epochs: int | None, last_batch: TailWord = "even") -> Reader | None:
         """The same of validation rows, in their order; None where there are none.
 
         Raises:
-            RequestError: As `train_reader`.
+            InvalidArgumentError: As `train_reader`.
             StorageError: As `train_reader`.
         """
         if not self.has_val:
             return None
         if self.val_dir is None:
-            raise RequestError("the estimator validates, but says no val_dir")
+            raise InvalidArgumentError("the estimator validates, but says no val_dir")
         still = {"shuffle_rows": False, "shuffle_row_groups": False, **self.options.validation}
-        return self._reader(self.val_dir, num_epochs, tail, self.val_workers, still)
+        return self._reader(self.val_dir, num_epochs, last_batch, self.val_workers, still)
 
     def _reader(
-        self, url: str, num_epochs: int | None, tail: TailWord, workers: int | None, more: Mapping[str, Any]
+        self, url: str, num_epochs: int | None, last_batch: TailWord, workers: int | None, more: Mapping[str, Any]
     ) -> Reader:
         settled: dict[str, Any] = {
             "schema_fields": None if self.schema_fields is None else list(self.schema_fields),
@@ -164,7 +164,7 @@ class Asked:
             "workers_count": workers,
             "storage_options": self.storage_options,
             "transform_spec": self.transform,
-            "tail": tail,
+            "last_batch": last_batch,
         }
         make = make_batch_reader if self.in_batches else make_reader
         reader = make(url, **{**settled, **self.options.reader, **more})

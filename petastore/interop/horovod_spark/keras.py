@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.interop import petastorm
 from petastore.interop.horovod_spark.asked import Asked, Options, TakesOptions
 from petastore.readers import TransformSpec
@@ -30,8 +30,8 @@ class PetastoreDataModule(TakesOptions):
         **told: What estimators pass on else; Horovod's `DataModule` describes it.
 
     Raises:
-        RequestError: `options` has parameters of a loader; by `with`: an option cannot be, or ranks planned different
-            data.
+        InvalidArgumentError: `options` has parameters of a loader; by `with`: an option cannot be, or ranks planned
+            different data.
         StorageError: By `with`: the data cannot be opened.
     """
 
@@ -49,7 +49,7 @@ class PetastoreDataModule(TakesOptions):
     ) -> None:
         transform = None if transform_fn is None else TransformSpec(transform_fn)
         if options is not None and options.loader:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"loader={dict(options.loader)!r}: Keras' estimator makes its dataset itself, not a loader"
             )
         # As batches TensorFlow takes them apart by itself; a function of a row wants rows.
@@ -62,7 +62,7 @@ class PetastoreDataModule(TakesOptions):
         self._val: Reader | None = None
 
     def __enter__(self) -> Self:
-        self._train = self._asked.train_reader(num_epochs=1, tail="even")
+        self._train = self._asked.train_reader(num_epochs=1, last_batch="even")
         self._val = self._asked.val_reader(num_epochs=1)
         return self
 
@@ -84,6 +84,6 @@ class PetastoreDataModule(TakesOptions):
 
     def _dataset(self, reader: Reader | None, batch_size: int, *, shuffle: bool) -> Any:
         if self._make is None or reader is None:
-            raise RequestError("the estimator gives make_dataset, and reads inside of the module's with block")
+            raise InvalidArgumentError("the estimator gives make_dataset, and reads inside of the module's with block")
         petastorm.install()  # the function imports petastorm.tf_utils
         return self._make(reader, batch_size, self._asked.in_batches, shuffle=shuffle, cache=self._in_memory)

@@ -9,7 +9,7 @@ import pytorch_lightning
 
 from petastore.adapters.torch.batched import InMemBatchedDataLoader
 from petastore.adapters.torch.loader import DataLoader
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.interop.horovod_spark.asked import Asked, Options, TakesOptions
 from petastore.readers import TransformSpec
 from petastore.readers.reader import Reader
@@ -33,7 +33,7 @@ class PetastoreDataModule(TakesOptions, pytorch_lightning.LightningDataModule): 
         **told: What estimators pass on else.
 
     Raises:
-        RequestError: By `setup`: an option cannot be, or ranks planned different data.
+        InvalidArgumentError: By `setup`: an option cannot be, or ranks planned different data.
         StorageError: By `setup`: the data cannot be opened.
     """
 
@@ -63,7 +63,7 @@ class PetastoreDataModule(TakesOptions, pytorch_lightning.LightningDataModule): 
         """Opens the readers, before training."""
         if stage not in ("fit", None):
             return
-        self._readers["train"] = self._asked.train_reader(num_epochs=1, tail="drop")
+        self._readers["train"] = self._asked.train_reader(num_epochs=1, last_batch="drop")
         found = self._asked.val_reader(num_epochs=1)
         if found is not None:
             self._readers["val"] = found
@@ -87,7 +87,7 @@ class PetastoreDataModule(TakesOptions, pytorch_lightning.LightningDataModule): 
 
     def _loader(self, which: str, batch_size: int, *, shuffle: bool = False) -> Any:
         if which not in self._readers:
-            raise RequestError("Lightning's trainer calls setup('fit') before it asks for loaders")
+            raise InvalidArgumentError("Lightning's trainer calls setup('fit') before it asks for loaders")
         reader = self._readers[which]
         if self._in_memory:
             return InMemBatchedDataLoader(reader, batch_size, shuffle=shuffle, seed=self._asked.seed or 0)

@@ -36,7 +36,7 @@ class PetastoreDataModule(TakesOptions):
         **told: What estimators pass on else; Horovod's `DataModule` describes it.
 
     Raises:
-        RequestError: By `with`: an option cannot be, or ranks planned different data.
+        InvalidArgumentError: By `with`: an option cannot be, or ranks planned different data.
         StorageError: By `with`: the data cannot be opened.
 
     Example:
@@ -73,9 +73,9 @@ class PetastoreDataModule(TakesOptions):
 
     def __enter__(self) -> Self:
         # Epochs of full batches: as many as Horovod counts, whole number (rows / batch size / ranks).
-        self._train = self._kept(self._asked.train_reader(num_epochs=None, tail="drop"))
+        self._train = self._kept(self._asked.train_reader(num_epochs=None, last_batch="drop"))
         # A step in which each rank has a row of its own cannot be had of one row a batch and fewer rows than ranks.
-        found = self._asked.val_reader(num_epochs=None, tail="even" if self._asked.val_batch_size > 1 else "wrap")
+        found = self._asked.val_reader(num_epochs=None, last_batch="even" if self._asked.val_batch_size > 1 else "wrap")
         self._val = None if found is None else self._kept(found)
         return self
 

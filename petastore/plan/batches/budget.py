@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.batches.kept import Kept
 
 __all__ = ["ROUNDED", "Budget", "Needs", "fitted"]
@@ -105,7 +105,7 @@ def fitted(
         kept: Why row groups are at hand; what a refusal advises depends on it.
 
     Raises:
-        RequestError: Even single batches, one by one, need more.
+        InvalidArgumentError: Even single batches, one by one, need more.
 
     Example:
         >>> needs = Needs(row_bytes=1000, permuted_row_bytes=0, work_bytes=0)
@@ -121,7 +121,7 @@ def fitted(
             if limit is None or budget.total_bytes <= limit:
                 return budget
     what = "windows" if kept.is_of_windows else "rows"
-    raise RequestError(
+    raise InvalidArgumentError(
         f"memory_budget={limit:,} bytes is less than the {budget.total_bytes:,} bytes that batches of {batch_size:,} "
         f"{what} need one by one: {budget.at_hand_bytes:,} of row groups at hand, {budget.batch_bytes:,} of batches, "
         f"{budget.work_bytes:,} of work. Give it {budget.total_bytes:,} or more; or "

@@ -1,7 +1,7 @@
 """Why an order keeps row groups at hand, and what to ask for instead where memory is short. Pure.
 
-What helps depends on the case: less `shuffle_memory` where rows are shuffled, smaller row groups where one of them is
-more than the budget, smaller batches where they are the most of it. The part that takes most comes first.
+What helps depends on the case: less `shuffle_buffer_bytes` where rows are shuffled, smaller row groups where one of
+them is more than the budget, smaller batches where they are the most of it. The part that takes most comes first.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Kept:
         write row groups of fewer rows (rows_per_row_group, row_group_size_mb): the largest takes 90.0 MB; read fewer
         columns
         >>> print(Kept(largest_group_bytes=9_000_000, shuffles_rows=True).advice(needed, limit=10**7, workers=2))
-        ask for less shuffle_memory, which keeps fewer row groups and mixes less; read fewer columns
+        ask for less shuffle_buffer_bytes, which keeps fewer row groups and mixes less; read fewer columns
     """
 
     largest_group_bytes: int = 0
     """Of the row group that takes most at hand."""
 
     shuffles_rows: bool = False
-    """Whether rows are shuffled: then `shuffle_memory` chose how many row groups are read side by side."""
+    """Whether rows are shuffled: then `shuffle_buffer_bytes` chose how many row groups are read side by side."""
 
     lanes: int = 1
     """Row groups that each rank reads side by side, where rows are not shuffled."""
@@ -80,7 +80,7 @@ class Kept:
         advice = []
         of_one = self.largest_group_bytes
         if self.shuffles_rows:
-            advice.append("ask for less shuffle_memory, which keeps fewer row groups and mixes less")
+            advice.append("ask for less shuffle_buffer_bytes, which keeps fewer row groups and mixes less")
         elif self.lanes > 1:
             advice.append(f"ask for fewer lanes than {self.lanes:,} a rank")
         if self.sources > 1:

@@ -495,7 +495,7 @@ class Walk:
         needed = each_once(picked)
         fetch = [group for group in needed.tolist() if group not in self._at_hand]
         self._at_hand.update((group, self._uses[group]) for group in fetch)
-        # `tail="drop"` leaves out some of what sources give in an epoch
+        # `last_batch="drop"` leaves out some of what sources give in an epoch
         in_epoch = self._given if ends_epoch else batches.given(batches.consumed[steps.stop :][:1])[0]
         given = (at.epoch * self._given + in_epoch).tolist()
         release = [group for group, use in self._at_hand.items() if is_over or use.until <= given[use.source]]

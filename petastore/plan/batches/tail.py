@@ -48,7 +48,7 @@ class EpochBatches:
         NoDataAvailableError: `Tail.EVEN` with fewer rows than ranks; raised on every rank alike.
 
     Example:
-        >>> batches = EpochBatches(num_rows=11, batch_size=2, ranks=2, lanes=1, tail=Tail.EVEN)
+        >>> batches = EpochBatches(num_rows=11, batch_size=2, ranks=2, lanes=1, last_batch=Tail.EVEN)
         >>> batches.steps
         3
         >>> [batches.share(Shard(rank, 2), 2, 3).positions.tolist() for rank in range(2)]
@@ -67,18 +67,18 @@ class EpochBatches:
     lanes: int
     """Lanes of the order, already limited to the number of rows."""
 
-    tail: Tail
+    last_batch: Tail
     """What becomes of the rows that fill no whole global batch."""
 
     start: int = 0
     """First position that is not consumed yet."""
 
     def __post_init__(self) -> None:
-        if self.tail is Tail.EVEN and 0 < self.num_rows < self.ranks:
+        if self.last_batch is Tail.EVEN and 0 < self.num_rows < self.ranks:
             raise NoDataAvailableError(
                 f"{self.num_rows:,} row{'' if self.num_rows == 1 else 's'} cannot be shared evenly by {self.ranks:,} "
                 "ranks: some would have no batch where others have one, and synchronous training would hang. "
-                "Use fewer ranks, or tail='pad' or tail='wrap'"
+                "Use fewer ranks, or last_batch='pad' or last_batch='wrap'"
             )
 
     @property
@@ -90,15 +90,15 @@ class EpochBatches:
     def steps(self) -> int:
         """Batches that each rank gets."""
         full, left = divmod(self.num_rows - self.start, self.global_batch)
-        if left == 0 or self.tail is Tail.DROP:
+        if left == 0 or self.last_batch is Tail.DROP:
             return full
-        joins_the_batch_before = self.tail is Tail.EVEN and left < self.ranks and full > 0
+        joins_the_batch_before = self.last_batch is Tail.EVEN and left < self.ranks and full > 0
         return full if joins_the_batch_before else full + 1
 
     def consumed_after(self, steps: range) -> NDArray[np.int64]:
         """Positions that are consumed after each of some steps, at most `num_rows`; shape (steps,)."""
         consumed = self.start + np.arange(steps.start + 1, steps.stop + 1, dtype=np.int64) * self.global_batch
-        if steps and steps.stop == self.steps and self.tail is not Tail.DROP:
+        if steps and steps.stop == self.steps and self.last_batch is not Tail.DROP:
             consumed[-1] = self.num_rows
         return consumed
 
@@ -106,7 +106,7 @@ class EpochBatches:
         """Rows that a rank gets in the epoch, repeats included."""
         if self.steps == 0:
             return 0
-        if self.tail is not Tail.EVEN:
+        if self.last_batch is not Tail.EVEN:
             return self.steps * self.batch_size
         begin = self.start + (self.steps - 1) * self.global_batch
         last = _lane_major(begin % self.lanes, self.num_rows - begin, self.lanes, shard)
@@ -122,9 +122,9 @@ class EpochBatches:
         """
         borders = np.concatenate([[self.start + first * self.global_batch], self.consumed_after(range(first, stop))])
         irregular = int(borders[-1]) - self.start != stop * self.global_batch
-        if self._takes_own_lanes(shard) and not (irregular and self.tail in (Tail.PAD, Tail.WRAP)):
+        if self._takes_own_lanes(shard) and not (irregular and self.last_batch in (Tail.PAD, Tail.WRAP)):
             runs, offsets = LaneRuns.between(borders, lanes=self.lanes, own=lanes_of(shard, self.lanes))
-            valid = np.ones(int(offsets[-1]), dtype=np.bool_) if self.tail is Tail.PAD else None
+            valid = np.ones(int(offsets[-1]), dtype=np.bool_) if self.last_batch is Tail.PAD else None
             return Share(runs, offsets, valid)
         regular = self._full_batches(shard, first, stop - 1 if irregular else stop)
         if not irregular:
@@ -136,7 +136,7 @@ class EpochBatches:
         offsets = np.arange(first, stop + 1, dtype=np.int64) - first
         offsets *= self.batch_size
         offsets[-1] = len(positions)
-        return Share(positions, offsets, valid if self.tail is Tail.PAD else None)
+        return Share(positions, offsets, valid if self.last_batch is Tail.PAD else None)
 
     def _takes_own_lanes(self, shard: Shard) -> bool:
         """Whether a rank's share of any run of positions is what its own lanes have of it; and these are few."""
@@ -157,13 +157,13 @@ class EpochBatches:
     def _last_batch(self, shard: Shard, step: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         begin = self.start + step * self.global_batch
         left = self.num_rows - begin
-        if self.tail is Tail.WRAP:
+        if self.last_batch is Tail.WRAP:
             whole = np.arange(begin, begin + self.global_batch, dtype=np.int64) % self.num_rows
             by_lane = whole[np.argsort(lane_of_visit(self.lanes)[whole % self.lanes], kind="stable")]
             first_slot, stop_slot = _slots(shard, self.global_batch)
             return by_lane[first_slot:stop_slot], np.ones(self.batch_size, dtype=np.bool_)
         real = begin + _lane_major(begin % self.lanes, left, self.lanes, shard)
-        if self.tail is Tail.EVEN:
+        if self.last_batch is Tail.EVEN:
             return real, np.ones(len(real), dtype=np.bool_)
         return self._padded(real, fallback=begin + shard.index % left)
 

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.order.mix import hashed_permutation, mix, mix_array
 from petastore.plan.order.visits import LaneVisits, lane_of_visit
 
@@ -73,7 +73,7 @@ def proportions(weights: Sequence[Any]) -> tuple[int, ...]:
         weights: Numbers above 0: int, float or `fractions.Fraction`; 1 to 1024 of them.
 
     Raises:
-        RequestError: A weight is no finite number above 0, or there are none or too many.
+        InvalidArgumentError: A weight is no finite number above 0, or there are none or too many.
 
     Example:
         >>> proportions([0.7, 0.2, 0.1]), proportions([1 / 3, 2 / 3]), proportions([50, 100]), proportions([8])
@@ -111,7 +111,9 @@ def _rounded(shares: Sequence[Fraction]) -> tuple[int, ...]:
 
 def _shares(weights: Sequence[Any]) -> list[Fraction]:
     if not 1 <= len(weights) <= MOST_SOURCES:
-        raise RequestError(f"{len(weights):,} weights were given, but a mixture has 1 to {MOST_SOURCES:,} sources")
+        raise InvalidArgumentError(
+            f"{len(weights):,} weights were given, but a mixture has 1 to {MOST_SOURCES:,} sources"
+        )
     exact = [_exact(weight, source) for source, weight in enumerate(weights)]
     return [weight / sum(exact) for weight in exact]
 
@@ -123,7 +125,7 @@ def _exact(weight: Any, source: int) -> Fraction:
     elif isinstance(weight, numbers.Real) and math.isfinite(weight):
         exact = Fraction(float(weight))
     if exact <= 0 or isinstance(weight, bool):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"the weight of source {source} is {weight!r}, but a weight is a finite number above 0; leave out what is "
             "not to be read"
         )

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.drawing import draw
-from petastore.errors import NoDataAvailableError, RequestError
+from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from petastore.inventory import Inventory
 from petastore.once import once
 from petastore.plan.agreement import AllGather, assert_agreed, facts_of
@@ -108,7 +108,7 @@ class Mixture:
         object.__setattr__(self, "sources", tuple(self.sources))
         object.__setattr__(self, "weights", tuple(self.weights))
         if len(self.sources) != len(self.weights):
-            raise RequestError(f"{len(self.sources):,} sources were given, but {len(self.weights):,} weights")
+            raise InvalidArgumentError(f"{len(self.sources):,} sources were given, but {len(self.weights):,} weights")
         proportions(self.weights)
         known_word(self.stop, Stop, name="stop")
         known_word(self.batching, Batching, name="batching")
@@ -116,7 +116,7 @@ class Mixture:
         self._check_epochs()
         for number, rows in enumerate(self.rows_per_source):
             if rows == 0:
-                raise RequestError(
+                raise InvalidArgumentError(
                     f"source {number} would not give a row in the {self.num_rows:,} rows of an epoch; give it more "
                     "weight, leave it out, or let epochs be longer by stop='all_exhausted'"
                 )
@@ -127,10 +127,10 @@ class Mixture:
             request = source.request
             for name, asked, of_first in (
                 ("shard", request.shard, first.shard),
-                ("tail", request.tail, first.tail),
+                ("last_batch", request.last_batch, first.last_batch),
             ):
                 if asked != of_first:
-                    raise RequestError(
+                    raise InvalidArgumentError(
                         f"source {number} was planned with {name} {asked}, but source 0 with {of_first}; sources that "
                         "are mixed must have the same"
                     )
@@ -142,11 +142,11 @@ class Mixture:
             whole_number(self.epochs, name="num_epochs", least=1)
         endless = [number for number, source in enumerate(self.sources) if source.request.epochs is None]
         if self.stop == "cycle" and self.epochs is not None:
-            raise RequestError(f"stop='cycle' never ends, but num_epochs={self.epochs}; give num_epochs=None")
+            raise InvalidArgumentError(f"stop='cycle' never ends, but num_epochs={self.epochs}; give num_epochs=None")
         if self.stop == "all_exhausted" and endless:
-            raise RequestError(f"stop='all_exhausted' never comes: source {endless[0]} is endless")
+            raise InvalidArgumentError(f"stop='all_exhausted' never comes: source {endless[0]} is endless")
         if self.stop == "first_exhausted" and len(endless) == len(self.sources):
-            raise RequestError("stop='first_exhausted' never comes: all sources are endless; say stop='cycle'")
+            raise InvalidArgumentError("stop='first_exhausted' never comes: all sources are endless; say stop='cycle'")
 
     @once
     def proportions(self) -> tuple[int, ...]:
@@ -252,7 +252,7 @@ class Mixture:
         """Batches of an epoch, the same on every rank.
 
         Raises:
-            NoDataAvailableError: `tail="even"` with fewer rows than ranks; `per_source`, of any source.
+            NoDataAvailableError: `last_batch="even"` with fewer rows than ranks; `per_source`, of any source.
         """
         return sum(batches.steps for batches in self._lengths(batch_size))
 
@@ -283,7 +283,7 @@ class Mixture:
 
         Raises:
             NoDataAvailableError: As `steps_per_epoch`.
-            RequestError: `column_bytes` does not fit the row groups.
+            InvalidArgumentError: `column_bytes` does not fit the row groups.
         """
         lengths, shard = self._lengths(batch_size), self.request.shard
         shares = [sum(batches.rows_of(rank) for batches in lengths) for rank in self._every_rank]
@@ -300,7 +300,7 @@ class Mixture:
             batch_size=batch_size,
             steps=sum(batches.steps for batches in lengths),
             rows_per_rank=(min(shares), max(shares)),
-            tail=self.request.tail.value,
+            last_batch=self.request.last_batch.value,
         )
 
     def _explained(self, number: int, batch_size: int, column_bytes: NDArray[np.int64] | None) -> SourceExplanation:
@@ -339,8 +339,8 @@ class Mixture:
         spans = [each.spans(batch_size, rows_per_span=MOST_BATCHES * batch_size) for each in of_ranks]
         return feeds_of_spans(spans, num_batches=steps, first_row_groups=tuple(self.first_groups.tolist()))
 
-    def picture(self, batch_size: int) -> Any:
-        """The same as a new `matplotlib.figure.Figure`; lines divide the sources. See `Plan.picture`.
+    def plot(self, batch_size: int) -> Any:
+        """The same as a new `matplotlib.figure.Figure`; lines divide the sources. See `Plan.plot`.
 
         Raises:
             NoDataAvailableError: As `steps_per_epoch`.
@@ -403,7 +403,8 @@ class Mixture:
             all_gather: As for `Plan.assert_agreed`.
 
         Raises:
-            RequestError: Ranks planned different data, or two of them the same shard; both sides' facts are named.
+            InvalidArgumentError: Ranks planned different data, or two of them the same shard; both sides' facts are
+                named.
         """
         assert_agreed(self.facts(), all_gather)
 
@@ -450,14 +451,14 @@ class Mixture:
 
     def _batches(self, batch_size: int, num_rows: int, start: int = 0) -> EpochBatches:
         request = self.request
-        return EpochBatches(num_rows, batch_size, request.shard.count, request.order.lanes, request.tail, start)
+        return EpochBatches(num_rows, batch_size, request.shard.count, request.order.lanes, request.last_batch, start)
 
     def _batches_of_sources(
         self, batch_size: int, rows: Sequence[int], starts: Sequence[int] | None = None
     ) -> list[EpochBatches]:
         request = self.request
         return [
-            EpochBatches(count, batch_size, request.shard.count, lanes, request.tail, start)
+            EpochBatches(count, batch_size, request.shard.count, lanes, request.last_batch, start)
             for count, lanes, start in zip(rows, self._lanes, starts or (0,) * len(rows), strict=True)
         ]
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 __all__ = ["Cost", "EpochCost", "Fetches", "StorageAsk", "cost_of"]
 
@@ -54,7 +54,7 @@ class StorageAsk:
     """Of what storage the cost is asked.
 
     Raises:
-        RequestError: A price is below 0, or the room or the number of epochs is none.
+        InvalidArgumentError: A price is below 0, or the room or the number of epochs is none.
     """
 
     fetches: Fetches
@@ -77,7 +77,7 @@ class StorageAsk:
         for name, bound in least.items():
             value = getattr(self, name)
             if value is not None and not value >= bound:
-                raise RequestError(f"{name}={value!r}, but it must be at least {bound}")
+                raise InvalidArgumentError(f"{name}={value!r}, but it must be at least {bound}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +124,7 @@ def cost_of(orders: Sequence[NDArray[np.int64]], asked: StorageAsk) -> Cost:
         asked: What they take, and what that costs.
 
     Raises:
-        RequestError: `fetches` is of other row groups.
+        InvalidArgumentError: `fetches` is of other row groups.
 
     Example:
         >>> one = np.ones(4, np.int64)
@@ -136,7 +136,7 @@ def cost_of(orders: Sequence[NDArray[np.int64]], asked: StorageAsk) -> Cost:
     """
     fetches = asked.fetches
     if any(len(order) and order.max() >= len(fetches.requests) for order in orders):
-        raise RequestError(f"fetches are of {len(fetches.requests):,} row groups, and the plan reads others")
+        raise InvalidArgumentError(f"fetches are of {len(fetches.requests):,} row groups, and the plan reads others")
     begun = np.zeros(len(fetches.file_requests), dtype=np.bool_)
     epochs = []
     for order, is_kept in zip(orders, _hits(orders, asked), strict=True):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.plan.batches.residency import most_at_a_time, needed_from_to
 from petastore.plan.batches.tail import EpochBatches, lanes_of
@@ -78,7 +78,7 @@ def explain_plan(
         column_bytes: Stored bytes of the columns that are read, of each row group; None where they are not known.
 
     Raises:
-        RequestError: `column_bytes` does not fit the row groups.
+        InvalidArgumentError: `column_bytes` does not fit the row groups.
     """
     data = _Data(inventory, selection, checked_column_bytes(column_bytes, inventory.num_row_groups))
     shard = request.shard
@@ -98,7 +98,7 @@ def explain_plan(
         batch_size=batches.batch_size,
         steps=batches.steps,
         rows_per_rank=(min(shares), max(shares)),
-        tail=request.tail.value,
+        last_batch=request.last_batch.value,
     )
 
 
@@ -156,13 +156,13 @@ def checked_column_bytes(column_bytes: Any, row_groups: int) -> NDArray[np.int64
     """The bytes of columns that somebody gave, or None.
 
     Raises:
-        RequestError: They are not whole numbers, one for each row group.
+        InvalidArgumentError: They are not whole numbers, one for each row group.
     """
     if column_bytes is None:
         return None
     given = np.asarray(column_bytes)
     if given.shape != (row_groups,) or given.dtype.kind not in "iu":
-        raise RequestError(
+        raise InvalidArgumentError(
             f"column_bytes has shape {given.shape} and dtype {given.dtype}, but it is whole numbers, one for each of "
             f"{row_groups:,} row groups"
         )

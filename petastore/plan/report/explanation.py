@@ -139,7 +139,7 @@ class Explanation(ReadFacts):
     rows_per_rank: tuple[int, int]
     """Fewest and most rows that a rank gets in an epoch, repeats included."""
 
-    tail: str
+    last_batch: str
     """What becomes of the last global batch."""
 
     cost: Cost | None = None
@@ -153,7 +153,7 @@ class Explanation(ReadFacts):
         return said
 
     def __str__(self) -> str:
-        batches = _batches(self.ranks, self.steps, self.batch_size, self.rows_per_rank, self.tail)
+        batches = _batches(self.ranks, self.steps, self.batch_size, self.rows_per_rank, self.last_batch)
         lines = [
             *self._kept_lines(),
             batches,
@@ -224,7 +224,7 @@ class MixtureExplanation:
     rows_per_rank: tuple[int, int]
     """Fewest and most rows that a rank gets in an epoch, repeats included."""
 
-    tail: str
+    last_batch: str
     """What becomes of the last global batch."""
 
     @property
@@ -262,7 +262,7 @@ class MixtureExplanation:
         lines = [
             _line("mixture", f"{_counted(len(self.sources), 'source')}, {_BATCHING[self.batching]}, seed {self.seed}"),
             _line("epoch", f"{self.rows:,} rows; {_STOP[self.stop]}"),
-            _batches(self.ranks, self.steps, self.batch_size, self.rows_per_rank, self.tail),
+            _batches(self.ranks, self.steps, self.batch_size, self.rows_per_rank, self.last_batch),
             _fetched(self.bytes_to_fetch, self.rank_bytes_to_fetch, self.rank) + _NOTE[self.bytes_of],
             _at_hand(self.rows_resident, self.bytes_resident, self.rank),
         ]
@@ -297,11 +297,11 @@ def _line(label: str, text: str) -> str:
     return f"{label:<{_LABEL}}{text}"
 
 
-def _batches(ranks: int, steps: int, batch_size: int, rows_per_rank: tuple[int, int], tail: str) -> str:
+def _batches(ranks: int, steps: int, batch_size: int, rows_per_rank: tuple[int, int], last_batch: str) -> str:
     fewest, most = rows_per_rank
     share = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
     batches = f"{_counted(steps, 'batch', 'batches')} of {_counted(batch_size, 'row')}"
-    return _line("batches", f"{_counted(ranks, 'rank')} × {batches}, {share} rows a rank; tail {tail!r}")
+    return _line("batches", f"{_counted(ranks, 'rank')} × {batches}, {share} rows a rank; last_batch {last_batch!r}")
 
 
 def _fetched(everybody: int, own: int, rank: int) -> str:

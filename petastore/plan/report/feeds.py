@@ -28,7 +28,7 @@ class Feeds:
     Example:
         >>> from petastore.plan.request import Order, Tail
         >>> order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=2, block_rows=1)
-        >>> batches = EpochBatches(num_rows=8, batch_size=2, ranks=2, lanes=2, tail=Tail.EVEN)
+        >>> batches = EpochBatches(num_rows=8, batch_size=2, ranks=2, lanes=2, last_batch=Tail.EVEN)
         >>> feeds = feeds_of_order(EpochOrder(np.array([4, 4]), order, 0), batches, row_groups=2)
         >>> list(zip(feeds.batches.tolist(), feeds.ranks.tolist(), feeds.row_groups.tolist()))
         [(0, 0, 0), (0, 1, 1), (1, 0, 0), (1, 1, 1)]

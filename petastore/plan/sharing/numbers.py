@@ -31,9 +31,9 @@ def plan_of_numbers(
     shuffle: bool,
     seed: int,
     shard: Shard,
-    tail: Tail,
+    last_batch: Tail,
     workers: int,
-    shuffle_memory: int,
+    shuffle_buffer_bytes: int,
 ) -> Plan:
     """A plan of one epoch whose rows are those that random access numbers.
 
@@ -43,17 +43,19 @@ def plan_of_numbers(
         shuffle: Whether row groups and rows are permuted, or else come in file order.
         seed: Any integer.
         shard: Which part of the rows.
-        tail: What becomes of the last global batch.
+        last_batch: What becomes of the last global batch.
         workers: Workers that take turns at making this rank's batches.
-        shuffle_memory: Bytes of row groups that all ranks and workers together may keep.
+        shuffle_buffer_bytes: Bytes of row groups that all ranks and workers together may keep.
     """
     numbered = in_memory(inventory, rows)
     lanes, block_rows = shard.count, 1
     if shuffle:
-        lanes, block_rows = shuffled_lanes(numbered, shuffle_memory=shuffle_memory, lanes=None, block_rows=None)
+        lanes, block_rows = shuffled_lanes(
+            numbered, shuffle_buffer_bytes=shuffle_buffer_bytes, lanes=None, block_rows=None
+        )
     order = Order(seed=seed, shuffle_row_groups=shuffle, shuffle_rows=shuffle, lanes=lanes, block_rows=block_rows)
-    request = ReadRequest((), order, shard, 1, tail, chosen=frozenset({"lanes", "block_rows"}))
-    return with_lanes_for_workers(Plan(numbered, request), workers, shuffle_memory=shuffle_memory)
+    request = ReadRequest((), order, shard, 1, last_batch, chosen=frozenset({"lanes", "block_rows"}))
+    return with_lanes_for_workers(Plan(numbered, request), workers, shuffle_buffer_bytes=shuffle_buffer_bytes)
 
 
 def numbered_batches(plan: Plan, batch_size: int, *, workers: int, begin: Cursor, given: int) -> Iterator[list[int]]:
@@ -67,7 +69,7 @@ def numbered_batches(plan: Plan, batch_size: int, *, workers: int, begin: Cursor
         given: Batches of the pass to leave out; they cost nothing.
 
     Example:
-        >>> asked = {"shuffle": False, "seed": 0, "shard": Shard(), "tail": Tail.EVEN, "shuffle_memory": 1}
+        >>> asked = {"shuffle": False, "seed": 0, "shard": Shard(), "last_batch": Tail.EVEN, "shuffle_buffer_bytes": 1}
         >>> inventory = Inventory.of_rows([3, 3])
         >>> plan = plan_of_numbers(inventory, inventory.rows, workers=2, **asked)
         >>> list(numbered_batches(plan, 2, workers=2, begin=Cursor(), given=0))

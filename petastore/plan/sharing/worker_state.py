@@ -18,7 +18,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan
 from petastore.plan.sharing.workers import WorkerPlan, cursor_after
@@ -67,18 +67,19 @@ def resume_place(
         worker: The worker whose batches were counted; None where all were.
 
     Raises:
-        RequestError: The state is none, of another dataset or order, or of other workers; the difference is named.
+        InvalidArgumentError: The state is none, of another dataset or order, or of other workers; the difference is
+            named.
     """
     if not isinstance(state, Mapping) or state.get("format") != _FORMAT:
         return *resume(_as_it_was(plan), state), 0
     if state.get("version") != _VERSION:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"the state is of version {state.get('version')!r}, and this release of petastore reads {_VERSION}"
         )
     now = {"batch_size": batch_size, "workers": workers, "ranks": plan.request.shard.count, "worker": worker}
     for name, value in now.items():
         if state.get(name) != value:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"the state was taken in the middle of a round of workers with {name}={state.get(name)!r}, but here it "
                 f"is {value!r}; go on with the same, or from a state that was taken after a multiple of "
                 f"{state.get('workers')} batches"
@@ -90,7 +91,7 @@ def resume_place(
         or given < 0
         or not isinstance(state.get("begin"), Mapping)
     ):
-        raise RequestError(f"{dict(state)!r:.300} is a damaged state of workers")
+        raise InvalidArgumentError(f"{dict(state)!r:.300} is a damaged state of workers")
     return *resume(_as_it_was(plan), state["begin"]), given
 
 

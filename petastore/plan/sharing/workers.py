@@ -3,9 +3,11 @@
 Worker processes give their batches in turns: batch s of a rank comes from worker s % W. Were they cut as one process
 cuts them, across all of the rank's lanes, each worker would read every row group. So W batches in a row, a *round*, are
 cut differently: as R·W ranks would cut them, each from lanes of its own, so a worker keeps its lanes. What is left at
-the end of the epoch, T ≤ W batches with the last one of `tail` among them, is sorted by lane and cut into T equal runs.
+the end of the epoch, T ≤ W batches with the last one of `last_batch` among them, is sorted by lane and cut into T equal
+runs.
 
-That keeps, for any W, the number of batches and what `tail` promises of the rows. With one worker it changes nothing.
+That keeps, for any W, the number of batches and what `last_batch` promises of the rows. With one worker it changes
+nothing.
 
 ```text
 rank 0 of 1, W = 2, 4 lanes, batches of 4 rows, 26 rows     worker 0        worker 1
@@ -44,7 +46,7 @@ class WorkerBatches(EpochBatches):
     """The batches of an epoch that one worker of each rank makes.
 
     Example:
-        >>> mine = WorkerBatches(num_rows=26, batch_size=4, ranks=1, lanes=4, tail=Tail.EVEN, workers=2, turn=0)
+        >>> mine = WorkerBatches(num_rows=26, batch_size=4, ranks=1, lanes=4, last_batch=Tail.EVEN, workers=2, turn=0)
         >>> mine.of_ranks.steps, mine.rounds, mine.steps
         (7, 3, 4)
         >>> mine.share(Shard(), 3, 4).positions.tolist()
@@ -60,7 +62,7 @@ class WorkerBatches(EpochBatches):
     @once
     def of_ranks(self) -> EpochBatches:
         """The batches of whole ranks."""
-        return EpochBatches(self.num_rows, self.batch_size, self.ranks, self.lanes, self.tail, self.start)
+        return EpochBatches(self.num_rows, self.batch_size, self.ranks, self.lanes, self.last_batch, self.start)
 
     @once
     def rounds(self) -> int:
@@ -70,7 +72,7 @@ class WorkerBatches(EpochBatches):
     @once
     def _full_steps(self) -> int:
         steps = self.of_ranks.steps
-        is_even = self.tail is Tail.DROP or self.start + steps * self.global_batch == self.num_rows
+        is_even = self.last_batch is Tail.DROP or self.start + steps * self.global_batch == self.num_rows
         return steps if is_even else max(steps - 1, 0)
 
     @property
@@ -108,7 +110,7 @@ class WorkerBatches(EpochBatches):
             )
             part = Shard(shard.index * self.workers + self.turn, shard.count * self.workers)
             full = cut.share(part, first, min(stop, self.rounds))
-            valid = np.ones(int(full.offsets[-1]), dtype=np.bool_) if self.tail is Tail.PAD else None
+            valid = np.ones(int(full.offsets[-1]), dtype=np.bool_) if self.last_batch is Tail.PAD else None
             parts.append(dataclasses.replace(full, valid=valid))
         if stop > self.rounds:
             parts.append(self._rest(shard))
@@ -117,7 +119,7 @@ class WorkerBatches(EpochBatches):
     def _rest(self, shard: Shard) -> Share:
         start = self.start + self.rounds * self.round_rows
         whole = EpochBatches(
-            self.num_rows, self.batch_size * self._left, self.ranks, self.lanes, self.tail, start
+            self.num_rows, self.batch_size * self._left, self.ranks, self.lanes, self.last_batch, start
         ).share(shard, 0, 1)
         rows = len(whole.positions)
         mine = slice(self.turn * rows // self._left, (self.turn + 1) * rows // self._left)
@@ -221,7 +223,7 @@ class WorkerPlan(Plan):
             batch_size=batch_size,
             ranks=self.request.shard.count,
             lanes=self._lanes_in(self.request.order),
-            tail=self.request.tail,
+            last_batch=self.request.last_batch,
             start=begin.position if epoch == begin.epoch else 0,
             workers=self.worker.count,
             turn=(self.worker.index - given) % self.worker.count,
@@ -251,13 +253,13 @@ def cursor_after(plan: WorkerPlan, given: int, batch_size: int) -> Cursor | None
     return plan.begin.pass_ends(plan.request.epochs or 0)
 
 
-def with_lanes_for_workers(plan: Plan, workers: int, *, shuffle_memory: int) -> Plan:
+def with_lanes_for_workers(plan: Plan, workers: int, *, shuffle_buffer_bytes: int) -> Plan:
     """The plan with as many lanes as its ranks' workers can divide, where nobody asked for a number of them.
 
     Args:
         plan: A plan of a rank.
         workers: Workers of each rank.
-        shuffle_memory: Bytes that all ranks and workers together may keep.
+        shuffle_buffer_bytes: Bytes that all ranks and workers together may keep.
     """
     request, parts = plan.request, plan.request.shard.count * workers
     if "lanes" not in request.chosen or parts == 1:
@@ -266,7 +268,7 @@ def with_lanes_for_workers(plan: Plan, workers: int, *, shuffle_memory: int) -> 
     if order.shuffle_rows:
         lanes, block_rows = shuffled_lanes(
             in_memory(plan.inventory, plan.rows),
-            shuffle_memory=shuffle_memory,
+            shuffle_buffer_bytes=shuffle_buffer_bytes,
             lanes=_divisible(request.order.lanes, parts),
             block_rows=None if "block_rows" in request.chosen else order.block_rows,
         )

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.windows.timestamps import comparable, most_between
 from petastore.plan.windows.window_starts import first_unsorted, stretch_of, window_starts
 from petastore.schema.field import UnischemaField
@@ -45,7 +45,7 @@ class NGram:
             files; inside a row group the rows of each series must be sorted. None makes all rows one series.
 
     Raises:
-        RequestError: Something else was given.
+        InvalidArgumentError: Something else was given.
 
     Example:
         >>> lidar, steering = UnischemaField("lidar", "float32", (64,)), UnischemaField("steering", "float32")
@@ -66,9 +66,11 @@ class NGram:
         group_by: UnischemaField | str | Sequence[UnischemaField | str] | None = None,
     ) -> None:
         if not isinstance(timestamp_overlap, (bool, np.bool_)):
-            raise RequestError(f"NGram takes timestamp_overlap=True or False, not {timestamp_overlap!r:.100}")
+            raise InvalidArgumentError(f"NGram takes timestamp_overlap=True or False, not {timestamp_overlap!r:.100}")
         if not isinstance(timestamp_field, (str, UnischemaField)):
-            raise RequestError(f"NGram takes a field or its name as timestamp_field, not {timestamp_field!r:.100}")
+            raise InvalidArgumentError(
+                f"NGram takes a field or its name as timestamp_field, not {timestamp_field!r:.100}"
+            )
         self._fields = _checked_fields(fields)
         self._delta_threshold = _checked_threshold(delta_threshold)
         self._timestamp_field = timestamp_field
@@ -114,7 +116,7 @@ class NGram:
         """The same with names and regular expressions replaced by the fields of a schema, in its order.
 
         Raises:
-            RequestError: Something matches no field, or more than one is the timestamp.
+            InvalidArgumentError: Something matches no field, or more than one is the timestamp.
 
         Example:
             >>> schema = Unischema("s", [UnischemaField(name, "int64") for name in ("time", "x1", "x2")])
@@ -134,12 +136,12 @@ class NGram:
         """The fields of a schema that name the series of a row.
 
         Raises:
-            RequestError: A name matches no field, or a field is not a scalar of numbers, text or times.
+            InvalidArgumentError: A name matches no field, or a field is not a scalar of numbers, text or times.
         """
         fields = select_fields(schema, self._group_by, among=f"schema {schema.name!r}") if self._group_by else ()
         for field in fields:
             if not field.is_scalar or field.numpy_dtype is np.object_:
-                raise RequestError(
+                raise InvalidArgumentError(
                     f"group_by must name scalar columns of numbers, text or times, got {field!r}. Name another column"
                 )
         return tuple(fields)
@@ -148,12 +150,14 @@ class NGram:
         """The field of a schema by which rows are sorted.
 
         Raises:
-            RequestError: None matches, or more than one.
+            InvalidArgumentError: None matches, or more than one.
         """
         fields = select_fields(schema, [self._timestamp_field], among=f"schema {schema.name!r}")
         if len(fields) != 1:
             names = ", ".join(repr(field.name) for field in fields)
-            raise RequestError(f"timestamp_field={self._timestamp_field!r} matches {names}, but only one can be it")
+            raise InvalidArgumentError(
+                f"timestamp_field={self._timestamp_field!r} matches {names}, but only one can be it"
+            )
         return fields[0]
 
     def resolve_regex_field_names(self, schema: Unischema) -> None:
@@ -162,7 +166,7 @@ class NGram:
         Readers do not change an `NGram`: `reader.ngram` is a resolved copy.
 
         Raises:
-            RequestError: As `resolved`.
+            InvalidArgumentError: As `resolved`.
         """
         resolved = self.resolved(schema)
         self._fields = _checked_fields(resolved.fields)
@@ -220,7 +224,7 @@ class NGram:
             Of each window: offset to row, with the fields that are wanted there.
 
         Raises:
-            RequestError: Rows are not sorted, or as `resolved`.
+            InvalidArgumentError: Rows are not sorted, or as `resolved`.
 
         Example:
             >>> schema = Unischema("s", [UnischemaField(name, "int64") for name in ("time", "x")])
@@ -243,7 +247,7 @@ class NGram:
             timestamps = comparable(np.array([data[row][field.name] for row in rows], dtype=field.dtype))
             wrong = first_unsorted(timestamps)
             if wrong is not None:
-                raise RequestError(
+                raise InvalidArgumentError(
                     f"row {rows[wrong]:,} is earlier by {field.name!r} than the row before; sort the rows by it"
                 )
             stretch = stretch_of(timestamps, most)
@@ -289,7 +293,7 @@ class NGram:
 
     def __iter__(self) -> Iterator[Any]:
         # Whoever takes lists of fields and nothing else meets this, in the call that asks.
-        raise RequestError(
+        raise InvalidArgumentError(
             "an NGram is no list of fields: give it as schema_fields to make_reader or make_batch_reader, whose "
             "readers WeightedSamplingReader mixes; nothing else reads windows"
         )
@@ -320,29 +324,35 @@ def _checked_series(group_by: Any) -> tuple[UnischemaField | str, ...]:
     if columns is None:
         return ()
     if not isinstance(columns, (list, tuple)) or not all(isinstance(each, (str, UnischemaField)) for each in columns):
-        raise RequestError(f"group_by must be a column or a list of columns, got {group_by!r:.100}. Give their names")
+        raise InvalidArgumentError(
+            f"group_by must be a column or a list of columns, got {group_by!r:.100}. Give their names"
+        )
     if not columns:
-        raise RequestError("group_by must name a column at least, got none. Leave it out where all rows are one series")
+        raise InvalidArgumentError(
+            "group_by must name a column at least, got none. Leave it out where all rows are one series"
+        )
     return tuple(columns)
 
 
 def _checked_fields(fields: Any) -> dict[int, tuple[UnischemaField | str, ...]]:
     if not isinstance(fields, Mapping) or not fields:
-        raise RequestError(f"NGram takes a dict from offset to a list of fields, not {fields!r:.100}")
+        raise InvalidArgumentError(f"NGram takes a dict from offset to a list of fields, not {fields!r:.100}")
     checked = {}
     for offset, of_offset in fields.items():
         if isinstance(offset, bool) or not isinstance(offset, (int, np.integer)):
-            raise RequestError(f"NGram takes whole numbers as offsets, not {offset!r:.100}")
+            raise InvalidArgumentError(f"NGram takes whole numbers as offsets, not {offset!r:.100}")
         if not isinstance(of_offset, (list, tuple)):
-            raise RequestError(f"NGram takes a list of fields at each offset, but has {of_offset!r:.100} at {offset}")
+            raise InvalidArgumentError(
+                f"NGram takes a list of fields at each offset, but has {of_offset!r:.100} at {offset}"
+            )
         for field in of_offset:
             if not isinstance(field, (str, UnischemaField)):
-                raise RequestError(
+                raise InvalidArgumentError(
                     f"NGram takes names, regular expressions and fields, but has {field!r:.100} at {offset}"
                 )
         checked[int(offset)] = tuple(of_offset)
     if not any(checked.values()):
-        raise RequestError("NGram names no field at any offset, so there is nothing to read")
+        raise InvalidArgumentError("NGram names no field at any offset, so there is nothing to read")
     return dict(sorted(checked.items()))
 
 
@@ -352,7 +362,7 @@ def _checked_threshold(threshold: Any) -> Any:
     is_number = isinstance(threshold, (numbers.Real, Decimal)) and not isinstance(threshold, (bool, np.bool_))
     nothing = type(threshold)(0) if is_time else 0
     if not (is_time or is_number) or not threshold >= nothing:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"delta_threshold={threshold!r:.100}, but it is a number from 0, or datetime.timedelta or "
             "numpy.timedelta64 where timestamps are times"
         )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.schema.field import UnischemaField
 
 __all__ = ["comparable", "follow_closely", "most_between"]
@@ -55,7 +55,7 @@ def most_between(threshold: Any, field: UnischemaField) -> Any:
         field: The column of timestamps.
 
     Raises:
-        RequestError: The column cannot be one of timestamps, or the threshold is not of its kind.
+        InvalidArgumentError: The column cannot be one of timestamps, or the threshold is not of its kind.
 
     Example:
         >>> most_between(dt.timedelta(seconds=1.5), UnischemaField("at", "datetime64[ms]"))
@@ -65,13 +65,13 @@ def most_between(threshold: Any, field: UnischemaField) -> Any:
     """
     kind = "O" if field.numpy_dtype is Decimal else field.dtype.kind
     if not field.is_scalar or kind not in "iufmMO" or (kind == "O" and field.numpy_dtype is not Decimal):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"timestamp_field is {field!r}, but rows are sorted by a scalar of numbers, decimals or times"
         )
     is_time = isinstance(threshold, (dt.timedelta, np.timedelta64))
     if is_time != (kind in "mM"):
         wanted = "datetime.timedelta or numpy.timedelta64" if kind in "mM" else "a number"
-        raise RequestError(
+        raise InvalidArgumentError(
             f"delta_threshold={threshold!r}, but the timestamps {field.name!r} are {field.dtype_name}: give {wanted}"
         )
     if kind == "f":
@@ -92,7 +92,7 @@ def _units(threshold: dt.timedelta | np.timedelta64, field: UnischemaField) -> F
         asked_unit, asked_count = np.datetime_data(threshold.dtype)
         asked, ticks = _ATTOSECONDS.get(asked_unit, 0) * asked_count, int(threshold.view(np.int64))
     if not asked or unit not in _ATTOSECONDS:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"delta_threshold={threshold!r} and the timestamps {field.name!r}, {field.dtype_name}: months and years "
             "have no fixed length; give days or less"
         )

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["VALID_COLUMN", "AssembledSpan", "Assembler", "Assembles", "SpanTransform", "SpanWork", "of_spans"]
 
 VALID_COLUMN = "valid"
-"""The boolean column that `tail="pad"` adds: False where a row is a repeat."""
+"""The boolean column that `last_batch="pad"` adds: False where a row is a repeat."""
 
 _TASK_BYTES = 2 * 1024 * 1024
 """Decoded bytes of a task."""

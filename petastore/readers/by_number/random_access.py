@@ -16,7 +16,7 @@ from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
 from petastore.decoding.cell_sizes import refuse_large_fields
 from petastore.decoding.decode import Decoded, decode_cells
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError
 from petastore.plan.request import whole_number
 from petastore.plan.selection import Selection
 from petastore.plan.unit import ReadUnit
@@ -57,7 +57,7 @@ class RandomAccess:
         selection: Which rows a filter keeps; rows are numbered among them.
 
     Raises:
-        RequestError: Something that was asked for cannot be.
+        InvalidArgumentError: Something that was asked for cannot be.
 
     Example:
         >>> import tempfile, petastore
@@ -91,14 +91,14 @@ class RandomAccess:
         self._view = Unischema(f"{dataset.schema.name}_view", fields)
         refuse_large_fields(self._view, self.max_cell_bytes)
         if selection is not None and len(selection.counts) != dataset.inventory.num_row_groups:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"the selection speaks of {len(selection.counts):,} row groups, but {dataset.url} has "
                 f"{dataset.inventory.num_row_groups:,}; it was made for another dataset, or another version of it"
             )
         workers = Workers("dummy", max_cell_bytes=self.max_cell_bytes)
         spec = as_transform_spec(transform)
         if spec is not None and spec.rng is not None:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"rng must be None where rows are read by number, got {spec.rng!r}: such a read has neither seed nor "
                 "epoch. Use make_reader or ReaderDataset"
             )

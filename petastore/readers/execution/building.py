@@ -123,5 +123,5 @@ def build_execution(
 
 def _handing_out(schema: Unischema, plan: AnyPlan, largest_group: int, *, batched: bool) -> HandingOut:
     """What iterating gives where rows of this schema come out."""
-    tail = plan.request.tail
-    return GivesBatches(schema, tail, most_rows(largest_group)) if batched else GivesRows(schema, tail)
+    last_batch = plan.request.last_batch
+    return GivesBatches(schema, last_batch, most_rows(largest_group)) if batched else GivesRows(schema, last_batch)

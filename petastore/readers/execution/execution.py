@@ -11,7 +11,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from petastore.decoding.cell_sizes import refuse_large_fields
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.plan import Plan
 from petastore.plan.request import Tail
 from petastore.readers.assembly.assemble import VALID_COLUMN, Assembles
@@ -127,13 +127,14 @@ class Execution:
         """Looks at what no stage can see by itself.
 
         Raises:
-            RequestError: Values of a field are too large, or the column `valid` of `tail="pad"` is there already.
-            NoDataAvailableError: `tail="even"` with fewer rows than shards.
+            InvalidArgumentError: Values of a field are too large, or the column `valid` of `last_batch="pad"` is there
+                already.
+            NoDataAvailableError: `last_batch="even"` with fewer rows than shards.
         """
         refuse_large_fields(self.assembly.view, self.workers.max_cell_bytes)
-        if self.plan.request.tail is Tail.PAD and VALID_COLUMN in self.assembly.schema:
-            raise RequestError(
-                f"tail='pad' adds a column {VALID_COLUMN!r}, but the dataset has one already; leave it out by "
+        if self.plan.request.last_batch is Tail.PAD and VALID_COLUMN in self.assembly.schema:
+            raise InvalidArgumentError(
+                f"last_batch='pad' adds a column {VALID_COLUMN!r}, but the dataset has one already; leave it out by "
                 "schema_fields, or use another tail"
             )
         self.plan.steps_per_epoch(self.handing_out.rows)

@@ -40,13 +40,13 @@ class _NamedTuples:
     schema: Unischema
     """What comes out."""
 
-    tail: Tail
+    last_batch: Tail
     """Says whether there is a column that marks repeats."""
 
     @once
     def row_type(self) -> Any:
         """The named tuple."""
-        names = tuple(self.schema.fields) + ((VALID_COLUMN,) if self.tail is Tail.PAD else ())
+        names = tuple(self.schema.fields) + ((VALID_COLUMN,) if self.last_batch is Tail.PAD else ())
         return row_type(self.schema.name if self.schema.name.isidentifier() else "Row", names)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.decoding.decode import Decoded
-from petastore.errors import ReaderClosedError, RequestError
+from petastore.errors import InvalidArgumentError, ReaderClosedError
 from petastore.forks import made_anew_in_children
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Span
@@ -60,7 +60,7 @@ class Handout:
     def cursor(self) -> Cursor | None:
         """The cursor after the batch that the last taken item belongs to; None before the first.
 
-        With `tail="even"` the last batch of a rank may hold two rows or none: items, not batches, are counted.
+        With `last_batch="even"` the last batch of a rank may hold two rows or none: items, not batches, are counted.
         """
         taken = int(self._ends[-1]) - operator.length_hint(self._untaken)
         if taken == 0:
@@ -252,9 +252,9 @@ def none_by_number(reader: object, row: object) -> NoReturn:  # noqa: ARG001 - i
     """There is no row by number: rows are handed out in the order of the plan.
 
     Raises:
-        RequestError: Always; it says what to write.
+        InvalidArgumentError: Always; it says what to write.
     """
-    raise RequestError(
+    raise InvalidArgumentError(
         "a reader gives rows in its order, and none by number. For torch write "
         "petastore.adapters.torch.DataLoader(reader, batch_size=…); for torch's own DataLoader and its worker "
         "processes, ReaderDataset(url, batch_size=…) of that module; for rows by number, its MapDataset(url)"

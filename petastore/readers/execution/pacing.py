@@ -34,7 +34,7 @@ def pace_of(execution: Execution, batch_size: int) -> Pace:
     """How batches of this size are read.
 
     Raises:
-        RequestError: `memory_budget` is less than they need.
+        InvalidArgumentError: `memory_budget` is less than they need.
     """
     workers = execution.workers
     if workers.memory_budget is None:
@@ -45,10 +45,10 @@ def pace_of(execution: Execution, batch_size: int) -> Pace:
 
 
 def budget_of(execution: Execution, batch_size: int) -> Budget:
-    """What reading batches of this size takes at most; see `Reader.budget`.
+    """What reading batches of this size takes at most; see `Reader.estimate_memory`.
 
     Raises:
-        RequestError: `memory_budget` is less than they need.
+        InvalidArgumentError: `memory_budget` is less than they need.
     """
     footprint, plan, workers = execution.assembly.footprint, execution.plan, execution.workers
     ranks = plan.request.shard.count

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.decoding.decoded import Decoded
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.plan.batches.spans import Span
 from petastore.readers.assembly.assemble import SpanTransform
@@ -38,11 +38,11 @@ def with_provenance(
         inventory: What exists.
 
     Raises:
-        RequestError: A column has the name of one that is added.
+        InvalidArgumentError: A column has the name of one that is added.
     """
     for field in PROVENANCE_FIELDS:
         if field.name in schema:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"provenance must be False where there is a column {field.name!r}, which it would add. Leave that "
                 "column out with schema_fields"
             )

@@ -43,7 +43,7 @@ def execution_of_rows(
         provenance: Whether columns are added that say where rows come from.
 
     Raises:
-        RequestError: The transform contradicts the schema, or cannot be sent to a process.
+        InvalidArgumentError: The transform contradicts the schema, or cannot be sent to a process.
     """
     columns, memory = plan.request.columns, Memory()
     view = Unischema(f"{dataset.schema.name}_view", [dataset.schema[name] for name in columns])

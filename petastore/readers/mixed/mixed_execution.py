@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from petastore.decoding.decoded import Decoded
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.mixture.mixture import Mixture
 from petastore.readers.assembly.assemble import SpanTransform, of_spans
 from petastore.readers.execution.building import Cells, Outcome, build_execution
@@ -51,7 +51,7 @@ def execution_of_mixture(
 
     Raises:
         SchemaError: The datasets, or what their functions make of them, differ in fields, dtypes or shapes.
-        RequestError: `source_column` is the name of a column that there is.
+        InvalidArgumentError: `source_column` is the name of a column that there is.
     """
     memory = Memory()
     each = [transform] * len(mixed.datasets) if transforms is None else list(transforms)
@@ -128,5 +128,7 @@ def _with_source(schema: Unischema, name: str | None) -> Unischema:
     if name is None:
         return schema
     if name in schema:
-        raise RequestError(f"source_column={name!r}, but the datasets have a field of that name; choose another")
+        raise InvalidArgumentError(
+            f"source_column={name!r}, but the datasets have a field of that name; choose another"
+        )
     return Unischema(schema.name, [*schema, UnischemaField(name, np.int32)])

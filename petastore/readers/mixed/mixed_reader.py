@@ -38,7 +38,7 @@ def MixedReader(  # noqa: N802 - the name by which it is known
 
     Raises:
         SchemaError: The datasets, or what their functions make of them, differ in fields, dtypes or shapes.
-        RequestError: `source_column` is the name of a column that there is.
+        InvalidArgumentError: `source_column` is the name of a column that there is.
     """
     of_sources = [as_transform_spec(each) for each in transforms] if isinstance(transforms, Sequence) else None
     return Reader(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from petastore.dataset import Dataset
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.mixture.mixed_line import proportions
 from petastore.plan.mixture.mixture import Batching, Mixture, Stop
 from petastore.plan.order.mix import mix
@@ -47,11 +47,11 @@ def open_sources(given: Sequence[SourceGiven], dataset: DatasetAsk, rows: RowsAs
         rows: Which rows of all others.
 
     Raises:
-        RequestError: `given` is no list, or a dict has an unknown key.
+        InvalidArgumentError: `given` is no list, or a dict has an unknown key.
         DatasetNotFoundError: There is no dataset there.
     """
     if isinstance(given, (str, bytes, os.PathLike, Mapping)) or not isinstance(given, Sequence) or not given:
-        raise RequestError(f"a {type(given).__name__} is no list of datasets to mix; give [url, url, …]")
+        raise InvalidArgumentError(f"a {type(given).__name__} is no list of datasets to mix; give [url, url, …]")
     asks = [_ask_of(source, dataset, rows) for source in given]
     return [MixedSource(own.opened(), own_rows) for own, own_rows in asks]
 
@@ -62,7 +62,7 @@ def _ask_of(given: SourceGiven, dataset: DatasetAsk, rows: RowsAsk) -> tuple[Dat
         return dataclasses.replace(dataset, url=given), rows
     known = list(SourceArguments.__annotations__)
     if not set(given) <= set(known) or "dataset_url" not in given:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"a source has {', '.join(map(repr, given))}; it needs 'dataset_url', and may have "
             f"{', '.join(repr(name) for name in known if name != 'dataset_url')}"
         )
@@ -84,7 +84,7 @@ def _ask_of(given: SourceGiven, dataset: DatasetAsk, rows: RowsAsk) -> tuple[Dat
             given.get("filters", rows.filters),
             given.get("predicate", rows.predicate),
             given.get("rowgroup_selector", rows.rowgroup_selector),
-            given.get("selection_cache", rows.selection_cache),
+            given.get("filter_cache", rows.filter_cache),
         ),
     )
 
@@ -103,25 +103,27 @@ def plan_mixture(
     Args:
         sources: What is mixed.
         weights: Of the mixture.
-        ask: What is asked of the mixture: its `shuffle_memory` is that of all sources together, which share it by
+        ask: What is asked of the mixture: its `shuffle_buffer_bytes` is that of all sources together, which share it by
             weight.
         stop: Of the mixture.
         batching: Of the mixture.
         workers: Who looks for the rows that filters keep.
 
     Raises:
-        RequestError: Something that was asked for cannot be.
+        InvalidArgumentError: Something that was asked for cannot be.
         SchemaError: Two datasets differ in a field; both and the field are named.
     """
     shares = proportions(weights)
     if len(shares) != len(sources):
-        raise RequestError(f"{len(sources):,} sources were given, but {len(shares):,} weights")
+        raise InvalidArgumentError(f"{len(sources):,} sources were given, but {len(shares):,} weights")
     datasets = [source.dataset for source in sources]
     of_one = dataclasses.replace(ask, columns=_agreed_columns(datasets, ask.columns), epochs=1)
     seed = datasets[0].planned(of_one).request.order.seed
     orders = [
         dataclasses.replace(
-            ask.order, seed=mix(seed, number), shuffle_memory=max(ask.order.shuffle_memory * share // sum(shares), 1)
+            ask.order,
+            seed=mix(seed, number),
+            shuffle_buffer_bytes=max(ask.order.shuffle_buffer_bytes * share // sum(shares), 1),
         )
         for number, share in enumerate(shares)
     ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from petastore.dataset import Dataset
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.cursor import Cursor
 from petastore.plan.fixed_share import fixed_share
 from petastore.plan.mixture.mixture import Batching, Mixture
@@ -46,8 +46,8 @@ class WeightedSamplingReader(Reader):
         source_column: The name of a column that is added and says which reader a row is of, from 0.
 
     Raises:
-        RequestError: There are too few readers, they give rows and batches, one was read from or stopped already, or
-            a probability cannot be.
+        InvalidArgumentError: There are too few readers, they give rows and batches, one was read from or stopped
+            already, or a probability cannot be.
         SchemaError: The readers differ in a field; both datasets and the field are named.
 
     Example:
@@ -75,16 +75,18 @@ class WeightedSamplingReader(Reader):
         """The readers that were given."""
         datasets = _checked(self.readers)
         if len(probabilities) != len(datasets):
-            raise RequestError(f"{len(datasets):,} readers were given, but {len(probabilities):,} probabilities")
+            raise InvalidArgumentError(
+                f"{len(datasets):,} readers were given, but {len(probabilities):,} probabilities"
+            )
         chosen = [number for number, weight in enumerate(probabilities) if weight != 0] or [0]
         if len(chosen) < len(datasets) and source_column is not None:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"source_column={source_column!r} numbers the readers, but some have probability 0; leave these out"
             )
         mixed = [self.readers[number] for number in chosen]
         first = mixed[0]
         if first.windows is not None and source_column is not None:
-            raise RequestError(f"source_column={source_column!r}, but windows have no such column")
+            raise InvalidArgumentError(f"source_column={source_column!r}, but windows have no such column")
         batching = batching or ("per_source" if first.batched_output else "mixed")
         weights = [probabilities[number] for number in chosen]
         mixture = _mixture(mixed, weights, batching=batching, seed=seed)
@@ -112,21 +114,25 @@ class WeightedSamplingReader(Reader):
 def _checked(readers: Sequence[Reader]) -> list[Dataset]:
     """The datasets of readers that can be mixed."""
     if len(readers) < 2:
-        raise RequestError(f"{len(readers)} reader(s) were given, but there is nothing to choose among less than two")
+        raise InvalidArgumentError(
+            f"{len(readers)} reader(s) were given, but there is nothing to choose among less than two"
+        )
     datasets = []
     for number, reader in enumerate(readers):
         if not isinstance(reader, Reader) or not isinstance(reader.dataset, Dataset):
-            raise RequestError(f"reader {number} is {reader!r:.100}; give what make_reader or make_batch_reader gave")
+            raise InvalidArgumentError(
+                f"reader {number} is {reader!r:.100}; give what make_reader or make_batch_reader gave"
+            )
         ours, first = reader.ngram, readers[0].ngram
         if not (ours is first or (ours is not None and first is not None and ours.asks_the_same(first))):
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"reader {number} gives {ours or 'rows'}, but reader 0 {first or 'rows'}; readers that are mixed must "
                 "give windows of one NGram, or none"
             )
         if reader.stopped or reader.cursor != Cursor():
-            raise RequestError(f"reader {number} was read from or stopped already; give a fresh one")
+            raise InvalidArgumentError(f"reader {number} was read from or stopped already; give a fresh one")
         if reader.batched_output != readers[0].batched_output:
-            raise RequestError("some readers give rows and others batches; make all by make_reader, or none")
+            raise InvalidArgumentError("some readers give rows and others batches; make all by make_reader, or none")
         datasets.append(reader.dataset)
     agreed_schema([reader.schema for reader in readers], [dataset.url for dataset in datasets])
     return datasets

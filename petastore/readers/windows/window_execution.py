@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.once import once
 from petastore.plan.request import Tail
 from petastore.plan.windows.ngram import NGram
@@ -33,11 +33,11 @@ def execution_of_windows(rows: Execution, ngram: NGram, windows: Windows) -> Exe
         windows: Which rows each window covers.
 
     Raises:
-        RequestError: After the transform there is no field that a window has; or the rows are windows already.
+        InvalidArgumentError: After the transform there is no field that a window has; or the rows are windows already.
     """
     of_rows = rows.assembly
     if not isinstance(of_rows.assembler, Assembler):
-        raise RequestError("windows are made of rows, and these are windows already")
+        raise InvalidArgumentError("windows are made of rows, and these are windows already")
     places = _places(ngram, of_rows.schema)
     schema = window_schema(of_rows.schema, places)
     heads = heads_of(windows, rows.plan.unit, rows.source, rows.loading)
@@ -64,12 +64,12 @@ def execution_of_windows(rows: Execution, ngram: NGram, windows: Windows) -> Exe
 
 
 def _handing_out(rows: Execution, ngram: NGram, schema: Unischema) -> HandingOut:
-    tail = rows.plan.request.tail
+    last_batch = rows.plan.request.last_batch
     if not rows.batched:
-        return _GivesWindows(ngram, rows.assembly.schema, tail)
+        return _GivesWindows(ngram, rows.assembly.schema, last_batch)
     # As many windows as have the rows of a row group of the largest size.
     most = most_rows(int(rows.plan.inventory.rows.max(initial=1)))
-    return GivesBatches(schema, tail, max(most // ngram.length, 1))
+    return GivesBatches(schema, last_batch, max(most // ngram.length, 1))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ class _GivesWindows:
     row_schema: Unischema
     """All fields of its rows, after the transform."""
 
-    tail: Tail
+    last_batch: Tail
     """Says whether windows say whether they are repeats."""
 
     rows: int = 1
@@ -93,7 +93,7 @@ class _GivesWindows:
         columns = {name: column.rows(0, len(column.values)) for name, column in span.columns.by_name.items()}
         parts = [self._rows_at(offset, schema, columns, span.span.num_rows) for offset, schema in self._of_offsets]
         keys: list[Any] = list(self.ngram.offsets)
-        if VALID_COLUMN in columns and self.tail is Tail.PAD:
+        if VALID_COLUMN in columns and self.last_batch is Tail.PAD:
             keys.append(VALID_COLUMN)
             parts.append(columns[VALID_COLUMN].tolist())
         return windows_of(span.span, parts, lambda window: dict(zip(keys, window, strict=True)))
@@ -117,7 +117,7 @@ def _places(ngram: NGram, schema: Unischema) -> Mapping[str, Sequence[int]]:
     asked_at = {name: ngram.offsets_of(name) for name in schema.fields}
     places = {name: [offset - ngram.offsets[0] for offset in offsets] for name, offsets in asked_at.items() if offsets}
     if not places:
-        raise RequestError(f"after the transform there is none of the fields that {ngram!r} names")
+        raise InvalidArgumentError(f"after the transform there is none of the fields that {ngram!r} names")
     return places
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from petastore.dataset import Dataset
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.request import PlanAsk
 from petastore.plan.windows.ngram import NGram
 from petastore.plan.windows.windows import Windows
@@ -27,7 +27,7 @@ def open_window_reader(dataset: Dataset, ngram: NGram, ask: PlanAsk, rows: RowsA
     """A reader of the windows of a dataset; finds their starts, which may read all timestamps.
 
     All that a `Reader` does with rows, it does with windows. Iterating one of `make_reader` gives dicts: offset to
-    named tuple, as Petastorm does, without fields at offsets of which nothing was asked; with `tail="pad"` also
+    named tuple, as Petastorm does, without fields at offsets of which nothing was asked; with `last_batch="pad"` also
     `"valid"`. Batches have a column for each field, `(windows, k, *shape)`: k counts the offsets at which the field is
     asked for, in ascending order. Fields of text, bytes, decimals and free shapes are object arrays `(windows, k)`.
     Batches of one of `make_batch_reader` have as many windows as it takes for the rows of the largest row group.
@@ -40,14 +40,14 @@ def open_window_reader(dataset: Dataset, ngram: NGram, ask: PlanAsk, rows: RowsA
         run: How the reader is run; its function is one for rows, or for DataFrames where it is batched.
 
     Raises:
-        RequestError: Something that was asked for cannot be, or rows are not sorted.
-        NoDataAvailableError: `tail="even"` with fewer windows than ranks.
+        InvalidArgumentError: Something that was asked for cannot be, or rows are not sorted.
+        NoDataAvailableError: `last_batch="even"` with fewer windows than ranks.
     """
     ngram = _resolved(ngram, dataset.schema, run.transform)
     names = {field.name for field in ngram.get_field_names_at_all_timesteps() if isinstance(field, UnischemaField)}
     columns = [field for field in dataset.schema if field.name in names]
     if not columns:
-        raise RequestError(f"{ngram!r} names no field that {dataset.url} has, so there is nothing to read")
+        raise InvalidArgumentError(f"{ngram!r} names no field that {dataset.url} has, so there is nothing to read")
     ask = dataclasses.replace(ask, columns=columns)
     dataset.planned(ask)  # what cannot be is refused before anything is read
     selection = rows.selected(dataset, workers=run.workers, batched=run.batched)
@@ -55,9 +55,7 @@ def open_window_reader(dataset: Dataset, ngram: NGram, ask: PlanAsk, rows: RowsA
     if ngram.group_by:
         starts, windows = windows_of_series(dataset, ngram, selection, workers=run.workers)
     else:
-        starts = select_window_starts(
-            dataset, ngram, selection, workers=run.workers, selection_cache=rows.selection_cache
-        )
+        starts = select_window_starts(dataset, ngram, selection, workers=run.workers, filter_cache=rows.filter_cache)
         windows = Windows(dataset.inventory.rows, selection, starts, ngram.length)
 
     def build(

@@ -22,7 +22,7 @@ from petastore.arrow.memory import arrow_numbers
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
 from petastore.decoding.decode import Decoded, decode_cells
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError
 from petastore.plan.selection import Pruned, Selection
 from petastore.plan.unit import ReadUnit
 from petastore.plan.windows.ngram import NGram
@@ -49,7 +49,7 @@ def select_window_starts(
     selection: Selection | None = None,
     *,
     workers: Workers | None = None,
-    selection_cache: str | os.PathLike[str] | bool = True,
+    filter_cache: str | os.PathLike[str] | bool = True,
 ) -> WindowStarts:
     """The rows of a dataset with which windows begin.
 
@@ -59,11 +59,11 @@ def select_window_starts(
         selection: Of which rows windows are made, from `petastore.select_rows`; the others are as if they were not
             there. None is all.
         workers: Who reads; None is threads, one for each CPU.
-        selection_cache: As for `petastore.select_rows`.
+        filter_cache: As for `petastore.select_rows`.
 
     Raises:
-        RequestError: The timestamps are not sorted inside a row group, or one is missing: file, row group and row are
-            named. Or they are of a kind that `delta_threshold` does not go with.
+        InvalidArgumentError: The timestamps are not sorted inside a row group, or one is missing: file, row group and
+            row are named. Or they are of a kind that `delta_threshold` does not go with.
         DecodeError: A timestamp is not what its field declares.
         DatasetChangedError: A file is not the one that the inventory describes.
 
@@ -74,12 +74,12 @@ def select_window_starts(
         ...     rows = [{"time": time} for time in (0, 1, 2, 3, 9, 10)]
         ...     _ = petastore.write_dataset(folder, schema, rows, rows_per_row_group=2)
         ...     dataset = petastore.open_dataset(folder)
-        ...     select_window_starts(dataset, NGram({0: ["time"], 1: ["time"]}, 1, "time"), selection_cache=False)
+        ...     select_window_starts(dataset, NGram({0: ["time"], 1: ["time"]}, 1, "time"), filter_cache=False)
         WindowStarts(4 rows in 3 of 3 row groups)
     """
     if ngram.group_by:
         return windows_of_series(dataset, ngram, selection, workers=workers)[0]
-    directory = selection_directory(selection_cache)
+    directory = selection_directory(filter_cache)
     field = ngram.timestamp_in(dataset.schema)
     most = most_between(ngram.delta_threshold, field)
     rows = dataset.inventory.rows
@@ -111,7 +111,8 @@ def windows_of_series(
         workers: As for `select_window_starts`.
 
     Raises:
-        RequestError: The timestamps of a series are not sorted inside a row group, or a timestamp or series is missing.
+        InvalidArgumentError: The timestamps of a series are not sorted inside a row group, or a timestamp or series is
+            missing.
         DecodeError: A timestamp is not what its field declares.
         DatasetChangedError: A file is not the one that the inventory describes.
     """
@@ -217,7 +218,7 @@ class _Timestamps:
         for name, column in zip(self._series, columns, strict=True):
             gone = np.flatnonzero(_is_nothing(column))
             if len(gone):
-                raise RequestError(
+                raise InvalidArgumentError(
                     f"{self._place(group, rows, int(gone[0]))}: the series {name!r} is missing, so windows cannot "
                     "be made of these rows; leave such rows out by filters"
                 )
@@ -236,7 +237,7 @@ class _Timestamps:
         values = comparable(stamps.values)
         gone = np.flatnonzero(_missing(values, stamps.missing))
         if len(gone):
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"{self._place(group, rows, int(gone[0]))}: the timestamp {self._field.name!r} is missing, so windows "
                 "cannot be made of these rows; leave such rows out by filters"
             )
@@ -246,7 +247,7 @@ class _Timestamps:
         self, stamps: Decoded, group: int, rows: NDArray[np.int64] | None, wrong: int, before: int
     ) -> NoReturn:
         of_series = " of its series" if self._series else ""
-        raise RequestError(
+        raise InvalidArgumentError(
             f"{self._place(group, rows, wrong)}: the timestamp {self._field.name!r} is {stamps.values[wrong]}, "
             f"after {stamps.values[before]} in the row before{of_series}; windows are made of rows that are sorted by "
             "it inside each row group: sort them when you write the dataset"

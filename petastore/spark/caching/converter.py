@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Unpack, cas
 
 from petastore.dataset import Dataset, open_dataset
 from petastore.distributed.asked import asked_shard
-from petastore.errors import DatasetNotFoundError, ReaderClosedError, RequestError, StorageError
+from petastore.errors import DatasetNotFoundError, InvalidArgumentError, ReaderClosedError, StorageError
 from petastore.front import make_batch_reader
 from petastore.other_words import answering_other_words
 from petastore.plan.request import Shard, whole_number
@@ -91,8 +91,8 @@ def make_spark_converter(
         The converter; its directory lives until `delete`, or until this process ends.
 
     Raises:
-        RequestError: An argument cannot be, no parent directory is configured, or a column is of a type that has no
-            tensor.
+        InvalidArgumentError: An argument cannot be, no parent directory is configured, or a column is of a type that
+            has no tensor.
         DatasetNotFoundError: `df` is a path, and nothing is there.
         StorageError: The storage refused.
     """
@@ -102,9 +102,11 @@ def make_spark_converter(
         dataset = open_dataset(url, storage_options=options)
         return _converter(spark_url(url, dataset.location), dataset, options)
     if not all(hasattr(df, name) for name in ("sparkSession", "semanticHash", "write")):
-        raise RequestError(f"make_spark_converter takes a Spark DataFrame, or the URL of one's files, not {df!r:.200}")
+        raise InvalidArgumentError(
+            f"make_spark_converter takes a Spark DataFrame, or the URL of one's files, not {df!r:.200}"
+        )
     if dtype is not None and dtype not in get_args(FloatDtype):
-        raise RequestError(f"dtype={dtype!r} cannot be: floats become 'float32' or 'float64', or stay (None)")
+        raise InvalidArgumentError(f"dtype={dtype!r} cannot be: floats become 'float32' or 'float64', or stay (None)")
     size = whole_number(parquet_row_group_size_bytes, name="parquet_row_group_size_bytes", least=1)
     storing = Storing(_parent_url(df.sparkSession), size, _compression(compression_codec), dtype)
     return keep(df, storing, lambda url, dataset: _converter(url, dataset, options), storage_options=options)
@@ -176,8 +178,8 @@ class SparkDatasetConverter:
             batch_size: Rows of a batch on this rank.
             num_epochs: Epochs of one `for`; None is without end, so leave the loop yourself, or give a number.
             workers_count: Tasks that run at a time; None is 4.
-            shuffling_queue_capacity: Above 0, rows are shuffled (`shuffle_rows=True`); `shuffle_memory` of the reader
-                says how much memory that may take.
+            shuffling_queue_capacity: Above 0, rows are shuffled (`shuffle_rows=True`); `shuffle_buffer_bytes` of the
+                reader says how much memory that may take.
             data_loader_fn: Makes the loader, called as `fn(reader, batch_size=…, shuffling_queue_capacity=0)`, and with
                 `nulls=` and `ragged=` where these are given; None is `petastore.adapters.torch.DataLoader`.
             nulls: What tensors have in place of missing values, as in `petastore.adapters.torch.DataLoader`.
@@ -189,7 +191,7 @@ class SparkDatasetConverter:
             A context manager that yields the loader.
 
         Raises:
-            RequestError: Here or in the block: an argument cannot be.
+            InvalidArgumentError: Here or in the block: an argument cannot be.
             UnknownParameterError: Here: there is no such parameter.
             ReaderClosedError: The converter was deleted.
             StorageError: In the block: files are not there.
@@ -242,7 +244,7 @@ class SparkDatasetConverter:
             A context manager that yields the dataset.
 
         Raises:
-            RequestError: Here or in the block: an argument cannot be.
+            InvalidArgumentError: Here or in the block: an argument cannot be.
             UnknownParameterError: Here: there is no such parameter.
             ReaderClosedError: The converter was deleted.
             StorageError: In the block: files are not there.
@@ -336,7 +338,7 @@ def _parent_url(session: SparkSession) -> str:
         found = session.conf.get(key, None)
         if found:
             return cast("str", found).rstrip("/")
-    raise RequestError(
+    raise InvalidArgumentError(
         "a converter needs a directory that all machines reach: set spark.conf.set("
         f'"{_PARENT_KEYS[0]}", "s3a://bucket/cache"), or a file:/// URL where one machine is all there is'
     )
@@ -348,5 +350,7 @@ def _compression(name: str | None) -> str:
     known = _COMPRESSIONS.get(name.lower()) if isinstance(name, str) else None
     if known is None:
         bzip2 = " (Parquet has no bzip2)" if isinstance(name, str) and name.lower() == "bzip2" else ""
-        raise RequestError(f"compression_codec={name!r} cannot be{bzip2}: choose one of {', '.join(_COMPRESSIONS)}")
+        raise InvalidArgumentError(
+            f"compression_codec={name!r} cannot be{bzip2}: choose one of {', '.join(_COMPRESSIONS)}"
+        )
     return known

@@ -118,7 +118,7 @@ def keep(
         What `use` gave.
 
     Raises:
-        RequestError: A column cannot be stored, or the URL is none.
+        InvalidArgumentError: A column cannot be stored, or the URL is none.
         StorageError: The storage refused.
     """
     while True:

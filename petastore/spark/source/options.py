@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from petastore.codecs.registry import codec_from_json
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.indexers import SingleFieldIndexer
 from petastore.schema import Unischema
 from petastore.schema.document import dump_document, parse_document
@@ -47,7 +47,8 @@ def write_options(
             are committed. It is built by the process that commits, which reads these fields of the whole dataset.
 
     Raises:
-        RequestError: The parameters contradict each other, storage options are no JSON, or there is no such field.
+        InvalidArgumentError: The parameters contradict each other, storage options are no JSON, or there is no such
+            field.
         SchemaError: A field cannot be stored.
 
     Example:
@@ -57,7 +58,7 @@ def write_options(
         ('100', 'auto')
     """
     if not isinstance(schema, Unischema):
-        raise RequestError(f"write_options takes a Unischema, but {schema!r} was given")
+        raise InvalidArgumentError(f"write_options takes a Unischema, but {schema!r} was given")
     sizes = {
         "rows_per_row_group": rows_per_row_group,
         "row_group_size_mb": row_group_size_mb,
@@ -78,7 +79,9 @@ def write_options(
         try:
             options["storage_options"] = json.dumps(dict(storage_options))
         except (TypeError, ValueError) as problem:
-            raise RequestError(f"storage_options of a data source are JSON, and these are not: {problem}") from None
+            raise InvalidArgumentError(
+                f"storage_options of a data source are JSON, and these are not: {problem}"
+            ) from None
     return options
 
 
@@ -86,7 +89,7 @@ def indexers_of(names: Iterable[str]) -> list[SingleFieldIndexer]:
     """What builds the indexes of some fields; each has the name of its field.
 
     Raises:
-        RequestError: One of the names is none.
+        InvalidArgumentError: One of the names is none.
 
     Example:
         >>> indexers_of(["label"])
@@ -113,7 +116,7 @@ class WriteAsk:
         """Of what Spark hands over; names in any case. `index_fields` are separated by commas.
 
         Raises:
-            RequestError: There is no path, or a relative one, or an option cannot be.
+            InvalidArgumentError: There is no path, or a relative one, or an option cannot be.
             MetadataError: The schema is none.
         """
         sizes = {"rows_per_row_group", "row_group_size_mb", "rows_per_file"}
@@ -146,7 +149,7 @@ class ReadAsk:
         """Of what Spark hands over; names in any case. `columns` are separated by commas.
 
         Raises:
-            RequestError: There is no path, or a relative one, or an option cannot be.
+            InvalidArgumentError: There is no path, or a relative one, or an option cannot be.
 
         Example:
             >>> ReadAsk.parse({"path": "/data/frames", "Columns": "id, image_.*"})
@@ -161,14 +164,14 @@ def _known(options: Mapping[str, str], names: set[str]) -> dict[str, str]:
     known = names | {"path", "storage_options"}
     unknown = sorted(set(given) - known)
     if unknown:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"the data source petastore has no option {', '.join(map(repr, unknown))}; it has "
             f"{', '.join(map(repr, sorted(known)))}"
         )
     if "path" not in given:
-        raise RequestError("the data source petastore needs a path: save(url) or load(url)")
+        raise InvalidArgumentError("the data source petastore needs a path: save(url) or load(url)")
     if "://" not in given["path"] and not Path(given["path"]).is_absolute():
-        raise RequestError(
+        raise InvalidArgumentError(
             f"{given['path']!r} is no URL and no absolute path, and the processes of Spark that open it have working "
             "directories of their own; write Path(…).absolute()"
         )
@@ -181,7 +184,7 @@ def _names(given: Mapping[str, str], option: str) -> tuple[str, ...] | None:
 
 def _without_comma(name: str) -> str:
     if "," in name or name != name.strip():
-        raise RequestError(
+        raise InvalidArgumentError(
             f"index_fields of a data source are separated by commas, and the name {name!r} cannot be told so; build "
             "its index with petastore.indexing.build_rowgroup_index"
         )
@@ -194,7 +197,7 @@ def _parsed(given: Mapping[str, str], name: str, kind: type[_Parsed]) -> _Parsed
     try:
         return kind(given[name])  # type: ignore[call-arg]
     except ValueError:
-        raise RequestError(f"{name}={given[name]!r} is no number") from None
+        raise InvalidArgumentError(f"{name}={given[name]!r} is no number") from None
 
 
 def _storage_options(given: Mapping[str, str]) -> Mapping[str, Any] | None:
@@ -205,5 +208,5 @@ def _storage_options(given: Mapping[str, str]) -> Mapping[str, Any] | None:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):  # not shown: it may hold keys
-        raise RequestError("storage_options of the data source petastore is a JSON object, and this is none")
+        raise InvalidArgumentError("storage_options of the data source petastore is a JSON object, and this is none")
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from petastore.errors import MissingExtraError, RequestError
+from petastore.errors import InvalidArgumentError, MissingExtraError
 from petastore.spark.settings import batch_settings
 
 __all__ = ["register_data_source"]
@@ -26,7 +26,7 @@ def register_data_source(spark: Any, *, session_settings: bool = True) -> None:
             `spark.sql.parquet.columnarReaderBatchSize` to 512, unless they were set; False leaves it alone.
 
     Raises:
-        RequestError: The session is none, or its Spark has no data sources in Python.
+        InvalidArgumentError: The session is none, or its Spark has no data sources in Python.
         MissingExtraError: pyspark is not installed.
     """
     try:
@@ -34,7 +34,7 @@ def register_data_source(spark: Any, *, session_settings: bool = True) -> None:
     except ImportError as problem:
         raise MissingExtraError("register_data_source", package="pyspark", extra="spark") from problem
     if not hasattr(spark, "dataSource"):
-        raise RequestError(f"register_data_source takes a session of Spark 4 or newer, but {spark!r} was given")
+        raise InvalidArgumentError(f"register_data_source takes a session of Spark 4 or newer, but {spark!r} was given")
     spark.dataSource.register(PetastoreSource)
     for key, value in batch_settings(spark.conf.getAll).items() if session_settings else ():
         spark.conf.set(key, value)

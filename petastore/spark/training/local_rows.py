@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final, Unpack
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.front import make_reader
 from petastore.plan.request import Shard, Tail
 from petastore.readers.reader import Reader
@@ -62,23 +62,25 @@ class LocalRows:
 
         Args:
             **options: Of `petastore.make_reader`, but those that say which rows there are. `shuffle_row_groups` is
-                False, and `tail` is `"even"` or `"drop"`.
+                False, and `last_batch` is `"even"` or `"drop"`.
 
         Raises:
-            RequestError: An option cannot be, and why.
+            InvalidArgumentError: An option cannot be, and why.
         """
         for name, value in options.items():
             if name in _SETTLED:
-                raise RequestError(f"{name}={value!r} cannot be given to a reader of LocalRows: {_SETTLED[name]}")
+                raise InvalidArgumentError(
+                    f"{name}={value!r} cannot be given to a reader of LocalRows: {_SETTLED[name]}"
+                )
         if options.get("shuffle_row_groups"):
-            raise RequestError(
+            raise InvalidArgumentError(
                 "shuffle_row_groups=True cannot be given to a reader of LocalRows: row groups stay on the hosts where "
                 "they are. shuffle_rows=True permutes the rows of each rank"
             )
-        tail = Tail.parse(options.get("tail", "even"))
-        if tail not in (Tail.EVEN, Tail.DROP):
-            raise RequestError(
-                f"tail={tail.value!r} cannot be given to a reader of LocalRows: it repeats rows of other ranks, which "
+        last_batch = Tail.parse(options.get("last_batch", "even"))
+        if last_batch not in (Tail.EVEN, Tail.DROP):
+            raise InvalidArgumentError(
+                f"last_batch={last_batch.value!r} cannot be given to a reader of LocalRows: it repeats rows of other ranks, which "
                 "lie on other hosts. It is 'even', which gives each row once, or 'drop'"
             )
         settled: ReaderArguments = {"shuffle_row_groups": False, "lanes": self.lanes, "cur_shard": self.shard}

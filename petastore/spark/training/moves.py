@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 __all__ = ["Move", "moves"]
 
@@ -27,14 +27,16 @@ def moves(there: Sequence[int], wanted: Sequence[int]) -> list[Move]:
         wanted: Rows that each is to have; as many in all.
 
     Raises:
-        RequestError: The sums differ.
+        InvalidArgumentError: The sums differ.
 
     Example:
         >>> moves([10, 0, 2], [4, 4, 4])
         [Move(giver=0, taker=1, rows=4), Move(giver=0, taker=2, rows=2)]
     """
     if sum(there) != sum(wanted) or len(there) != len(wanted):
-        raise RequestError(f"{sum(there):,} rows of {len(there)} ranks cannot become {sum(wanted):,} of {len(wanted)}")
+        raise InvalidArgumentError(
+            f"{sum(there):,} rows of {len(there)} ranks cannot become {sum(wanted):,} of {len(wanted)}"
+        )
     missing = [[rank, want - have] for rank, (have, want) in enumerate(zip(there, wanted, strict=True)) if want > have]
     found = []
     for rank, (have, want) in enumerate(zip(there, wanted, strict=True)):

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from petastore.errors import MissingExtraError, RequestError, WorkerError
+from petastore.errors import InvalidArgumentError, MissingExtraError, WorkerError
 from petastore.plan.request import whole_number
 from petastore.schema import Unischema
 from petastore.spark.dataframe import check_columns, inferred_schema
@@ -71,7 +71,7 @@ def run_on_dataframe(
         What each rank's function gave, in the order of ranks.
 
     Raises:
-        RequestError: An argument cannot be.
+        InvalidArgumentError: An argument cannot be.
         SchemaError: The columns have no schema, or cannot be stored as it says.
         WorkerError: A function raised, a value does not fit, an executor was lost, or there are fewer rows than ranks.
             The message has the first problem of a rank.
@@ -132,7 +132,7 @@ def _job(
     except ImportError as problem:
         raise MissingExtraError("run_on_dataframe", package="pyspark", extra="spark") from problem
     if not callable(train_fn):
-        raise RequestError(f"train_fn is called with the rows of a rank, but {train_fn!r:.100} was given")
+        raise InvalidArgumentError(f"train_fn is called with the rows of a rank, but {train_fn!r:.100} was given")
     if schema is None:
         df = tensor_columns(df, None)
         schema = inferred_schema(df.schema)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 
-from petastore.errors import RequestError, SchemaError
+from petastore.errors import InvalidArgumentError, SchemaError
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.schema.document import dump_document
@@ -55,14 +55,14 @@ class BlockCommit:
         """For blocks whose rows are committed otherwise: nothing was added.
 
         Raises:
-            RequestError: Something was.
+            InvalidArgumentError: Something was.
             StorageError: The storage refused.
         """
         manifest = read_manifest(self._location)
         listed = () if manifest is None else [file.path for file in manifest.inventory.files]  # others append, too
         added = sorted(set(files_beside(self._location, listed)) - self._before)
         if added:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"{self._location.url}: this block wrote through its writer's tasks, and Spark wrote {len(added):,} "
                 f"files beside them ({added[0]}, …). Nothing was committed: a block is one or the other. Give what "
                 "Spark's own writer writes a block of its own"

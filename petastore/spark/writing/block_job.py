@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.spark.writing.write_job import Part, WriteJob
@@ -46,11 +46,13 @@ class BlockJob:
             parts_of: Lets Spark write, given the job and the number of the next part.
 
         Raises:
-            RequestError: The mode is not known, or another one than before.
+            InvalidArgumentError: The mode is not known, or another one than before.
             DatasetExistsError, SchemaError, StorageError: As `WriteJob.begin`.
         """
         if mode not in get_args(Mode):
-            raise RequestError(f"mode={mode!r} is not known; choose one of {', '.join(map(repr, get_args(Mode)))}")
+            raise InvalidArgumentError(
+                f"mode={mode!r} is not known; choose one of {', '.join(map(repr, get_args(Mode)))}"
+            )
         if self._job is None:
             self._job = WriteJob.begin(
                 self.url,
@@ -63,7 +65,7 @@ class BlockJob:
                 filesystem=self.filesystem,
             )
         elif mode != self._job.mode:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"this block began with mode={self._job.mode!r}, and mode={mode!r} was asked for; the mode says what "
                 "becomes of what was there before the block, so give all of its writes the same"
             )

@@ -56,7 +56,7 @@ def copy_dataset(
         The files and row groups of the copy.
 
     Raises:
-        RequestError: A column is unknown, a number cannot be, or the target is the source or lies in it.
+        InvalidArgumentError: A column is unknown, a number cannot be, or the target is the source or lies in it.
         SchemaError: The source is plain Parquet, whose rows Spark copies as well by itself.
         DatasetNotFoundError: There is no source.
         DatasetExistsError: There is something in the target, and it is not to be overwritten.

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.plan.request import whole_number
 from petastore.spark.dataframe import check_columns
@@ -57,16 +57,16 @@ class DatasetWriter:
             partition_by: Columns of stored cells that become hive directories.
 
         Raises:
-            RequestError: Columns are neither cells of the schema nor its raw values, or could be both; cells are
-                nullable where the schema's fields are not; or the block wrote otherwise before, and Spark's own writer
-                takes no part in that.
+            InvalidArgumentError: Columns are neither cells of the schema nor its raw values, or could be both; cells
+                are nullable where the schema's fields are not; or the block wrote otherwise before, and Spark's own
+                writer takes no part in that.
             DatasetExistsError: Something is there, and the mode is `"error"`; of raw columns.
         """
         if not partition_by and not holds_cells(df.schema, self._job.schema):
             self.write_columns(df, mode)
             return
         if self._job.has_written:
-            raise RequestError(
+            raise InvalidArgumentError(
                 "stored cells are written by Spark's own writer, and what this block wrote before is committed "
                 "otherwise; give the cells a block of their own, or write their raw values with write_columns"
             )
@@ -94,27 +94,27 @@ class DatasetWriter:
             mode: `"error"`, `"append"` or `"overwrite"`.
 
         Raises:
-            RequestError: There are no rows, or no items, or too many arguments for an RDD.
+            InvalidArgumentError: There are no rows, or no items, or too many arguments for an RDD.
             DatasetExistsError: Something is there, and the mode is `"error"`.
             SchemaError: The dataset to append to has another schema.
             StorageError: The storage refused.
         """
         if hasattr(rows, "mapPartitionsWithIndex"):
             if items is not None or partitions is not None:
-                raise RequestError(
+                raise InvalidArgumentError(
                     "items= and partitions= go with a function, and an RDD was given, which has its own partitions; "
                     "leave them out"
                 )
             self._job.write(mode, functools.partial(parts_of_rdd, rows))
             return
         if not callable(rows):
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"write_rows takes an RDD of dicts, or a function and what it is called with, but a "
                 f"{type(rows).__name__} was given; rows of this process are written with rows_to_dataframe, or without "
                 "Spark with petastore.write_dataset"
             )
         if not isinstance(items, Iterable):
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"the function of rows is called with each of items, but items={items!r:.100} was given; "
                 "range(n) is n numbers"
             )
@@ -129,7 +129,7 @@ class DatasetWriter:
             mode: `"error"`, `"append"` or `"overwrite"`.
 
         Raises:
-            RequestError: A column is missing, unknown, or of a type that cannot be that field's.
+            InvalidArgumentError: A column is missing, unknown, or of a type that cannot be that field's.
             DatasetExistsError, SchemaError, StorageError: As `write_rows`.
         """
         check_columns(df.schema, self._job.schema)
@@ -155,7 +155,8 @@ class DatasetWriter:
             mode: `"error"`, `"append"` or `"overwrite"`.
 
         Raises:
-            RequestError: A column of the first file is missing or unknown; or columns lie in the names of directories.
+            InvalidArgumentError: A column of the first file is missing or unknown; or columns lie in the names of
+                directories.
             DatasetNotFoundError: There are no files.
             DatasetExistsError, SchemaError, StorageError: As `write_rows`.
         """

@@ -7,7 +7,7 @@ import os
 import warnings
 from typing import Any
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.writers.generate import generate_metadata
@@ -35,7 +35,7 @@ def generate_petastorm_metadata(
         The inventory as it was written.
 
     Raises:
-        RequestError: There is no schema of that name.
+        InvalidArgumentError: There is no schema of that name.
         SchemaError: A file does not keep the schema.
         DatasetNotFoundError: There are no data files.
     """
@@ -55,18 +55,20 @@ def schema_named(name: str) -> Unischema:
         name: `"package.module.name"`, of a `Unischema` in that module.
 
     Raises:
-        RequestError: There is none.
+        InvalidArgumentError: There is none.
 
     Example:
         >>> schema_named("math.pi")
         Traceback (most recent call last):
-        petastore.errors.RequestError: math.pi is no Unischema, but 3.141592653589793
+        petastore.errors.InvalidArgumentError: math.pi is no Unischema, but 3.141592653589793
     """
     module, _, attribute = name.rpartition(".")
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as problem:
-        raise RequestError(f"there is no schema at {name!r}: {problem}; name it as package.module.name") from problem
+        raise InvalidArgumentError(
+            f"there is no schema at {name!r}: {problem}; name it as package.module.name"
+        ) from problem
     if not isinstance(found, Unischema):
-        raise RequestError(f"{name} is no Unischema, but {found!r:.200}")
+        raise InvalidArgumentError(f"{name} is no Unischema, but {found!r:.200}")
     return found

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from petastore.errors import DatasetExistsError, RequestError
+from petastore.errors import DatasetExistsError, InvalidArgumentError
 from petastore.indexers import RowGroupIndexerBase
 from petastore.schema import Unischema
 from petastore.spark.settings import TIMESTAMP_TYPE, batch_settings, parquet_settings
@@ -91,8 +91,8 @@ def materialize_dataset(
         A context manager that yields a `DatasetWriter`; its `inventory` is there once the block has ended.
 
     Raises:
-        RequestError: At the call: sizes that cannot be, a URL that no one understands, or indexers of fields that there
-            are not. At the end: Spark itself and the writer's tasks both wrote.
+        InvalidArgumentError: At the call: sizes that cannot be, a URL that no one understands, or indexers of fields
+            that there are not. At the end: Spark itself and the writer's tasks both wrote.
         SchemaError: At the call: Spark cannot write such a schema. At the end: a file does not keep it.
         DatasetExistsError: At the call: the URL is a file.
         DatasetNotFoundError: At the end: nothing was written there.
@@ -100,9 +100,9 @@ def materialize_dataset(
         MissingExtraError: pyspark is not installed.
     """
     if not isinstance(schema, Unischema):
-        raise RequestError(f"materialize_dataset takes a Unischema, but {schema!r} was given")
+        raise InvalidArgumentError(f"materialize_dataset takes a Unischema, but {schema!r} was given")
     if not hasattr(spark, "conf") or not hasattr(spark, "createDataFrame"):
-        raise RequestError(f"materialize_dataset takes a Spark session first, but {spark!r} was given")
+        raise InvalidArgumentError(f"materialize_dataset takes a Spark session first, but {spark!r} was given")
     if use_summary_metadata:
         warnings.warn(
             "use_summary_metadata means nothing any more: the dataset's own manifest takes the place of _metadata",
@@ -110,7 +110,9 @@ def materialize_dataset(
             stacklevel=2,
         )
     if filesystem_factory is not None and filesystem is not None:
-        raise RequestError("filesystem_factory and filesystem both say where the dataset lies; give one of them")
+        raise InvalidArgumentError(
+            "filesystem_factory and filesystem both say where the dataset lies; give one of them"
+        )
     settings = parquet_settings(schema, row_group_size_mb=row_group_size_mb, rows_per_row_group=rows_per_row_group)
     check_writable(spark, schema, session_settings=session_settings)
     opened = filesystem_factory() if filesystem_factory is not None else filesystem

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.schema import Unischema
 from petastore.spark.columns import encode_batches
 from petastore.storage.files.listing import list_data_files
@@ -62,8 +62,8 @@ class ParquetFiles:
         """The files of a directory, or those that are named; the columns of the first are looked at.
 
         Raises:
-            RequestError: There are directories in a list, or columns in the names of directories, or the columns of the
-                first file can never be rows of the schema.
+            InvalidArgumentError: There are directories in a list, or columns in the names of directories, or the
+                columns of the first file can never be rows of the schema.
             DatasetNotFoundError: Nothing is there.
             StorageError: The storage refused.
         """
@@ -75,7 +75,7 @@ class ParquetFiles:
             _refuse_partitions(location, listed)
             urls = [f"{given[0].rstrip('/')}/{path}" for path in listed]
         elif len(listed) != len(given):
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"{location.url}: {len(given):,} paths were given, and there are {len(listed):,} files; name files, "
                 "each once, or one directory"
             )
@@ -117,14 +117,14 @@ class ParquetFiles:
     @staticmethod
     def _name(location: Location) -> str:
         if location.paths is None:
-            raise RequestError(f"{location.url} is no file any more; what is written has to stay until it is")
+            raise InvalidArgumentError(f"{location.url} is no file any more; what is written has to stay until it is")
         return location.paths[0]
 
     def _check_columns(self, location: Location, columns: Sequence[str]) -> None:
         missing = [field.name for field in self.schema if field.name not in columns and not field.nullable]
         unknown = [column for column in columns if column not in self.schema]
         if missing or unknown:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"{location.url} has the columns {', '.join(map(repr, columns))}; of schema "
                 f"{self.schema.name!r} it lacks {missing}, and the schema does not know {unknown}. Write a DataFrame "
                 "that selects exactly the fields of the schema"
@@ -134,7 +134,7 @@ class ParquetFiles:
 def _refuse_partitions(location: Location, listed: Sequence[str]) -> None:
     for path in listed:
         if "=" in os.path.dirname(path):  # noqa: PTH120 - of a path in any storage
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"{location.url}: {path} has columns in the names of its directories, which are not read here; write "
                 "the DataFrame that Spark reads from there"
             )

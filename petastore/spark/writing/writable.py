@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from petastore.errors import RequestError, SchemaError
+from petastore.errors import InvalidArgumentError, SchemaError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_type
 from petastore.spark.settings import TIMESTAMP_TYPE
@@ -28,7 +28,7 @@ def check_writable(spark: SparkSession, schema: Unischema, *, session_settings: 
     Raises:
         SchemaError: No field at all, a field that Spark has no type for, nanoseconds, or two names that Spark does not
             tell apart.
-        RequestError: A time stamp with a zone needs a setting of the session.
+        InvalidArgumentError: A time stamp with a zone needs a setting of the session.
         MissingExtraError: pyspark is not installed.
     """
     schema.as_spark_schema()
@@ -62,7 +62,7 @@ def _refuse_equal_names(spark: SparkSession, schema: Unischema) -> None:
 
 def _refuse_int96(spark: SparkSession, field: UnischemaField) -> None:
     if spark.conf.get(TIMESTAMP_TYPE, "INT96") == "INT96":
-        raise RequestError(
+        raise InvalidArgumentError(
             f"field {field.name!r} is a time stamp with a zone, which Spark writes as INT96 unless {TIMESTAMP_TYPE} of "
             "the session says otherwise; leave session_settings on, or set that to TIMESTAMP_MICROS yourself"
         )

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
 
-from petastore.errors import MissingExtraError, RequestError
+from petastore.errors import InvalidArgumentError, MissingExtraError
 from petastore.storage.requests.failures import asking, foreign_text, raise_alone
 from petastore.storage.requests.shown import secrets_in_options, secrets_in_url, shown_url
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
@@ -70,7 +70,7 @@ def filesystem_and_path(url: str, storage_options: Mapping[str, Any] | None, fil
     """The pyarrow filesystem of one URL, and the path in it.
 
     Raises:
-        RequestError: The URL cannot be understood.
+        InvalidArgumentError: The URL cannot be understood.
         StorageError: The storage cannot be reached.
         MissingExtraError: The scheme needs a package that is not installed.
     """
@@ -83,7 +83,7 @@ def filesystem_and_path(url: str, storage_options: Mapping[str, Any] | None, fil
     path = path_in(opened, url, filesystem)
     match = _USER_AND_PASSWORD.search(url)
     if match and f"{match[1]}@" in f"{path}@":
-        raise RequestError(
+        raise InvalidArgumentError(
             f"{full_url(url)}: this kind of URL takes no user and password; give them as storage_options instead"
         )
     return opened, path
@@ -109,7 +109,9 @@ def _wrapped(filesystem: Any) -> Any:
     if isinstance(inner, fs.FileSystem):  # fsspec's own wrapper of a pyarrow filesystem, as for hdfs
         return inner
     if not hasattr(filesystem, "protocol") or not hasattr(filesystem, "_strip_protocol"):
-        raise RequestError(f"filesystem is a pyarrow or fsspec filesystem, but a {type(filesystem).__name__} was given")
+        raise InvalidArgumentError(
+            f"filesystem is a pyarrow or fsspec filesystem, but a {type(filesystem).__name__} was given"
+        )
     if "file" in ((filesystem.protocol,) if isinstance(filesystem.protocol, str) else filesystem.protocol):
         return fs.LocalFileSystem()
     return _files(filesystem)
@@ -146,12 +148,12 @@ def _from_fsspec(url: str, options: Mapping[str, Any] | None) -> Any:
             if package:
                 raise_alone(MissingExtraError(f"a {scheme}:// URL", package=package, extra=extra))
             said = f"cannot be imported: {foreign_text(problem, place.secrets)}"
-            raise_alone(RequestError(f"{place.url}: {place.system} {said}"))
+            raise_alone(InvalidArgumentError(f"{place.url}: {place.system} {said}"))
         except TypeError:
             names = ", ".join(sorted(map(str, options or {}))) or "none"
-            raise_alone(RequestError(f"{place.url}: {scheme}:// does not take these storage_options: {names}"))
+            raise_alone(InvalidArgumentError(f"{place.url}: {scheme}:// does not take these storage_options: {names}"))
         except ValueError as problem:
-            raise_alone(RequestError(f"{place.url}: {foreign_text(problem, place.secrets)}"))
+            raise_alone(InvalidArgumentError(f"{place.url}: {foreign_text(problem, place.secrets)}"))
 
     # In the caller's thread: fsspec keeps the file systems of each thread apart.
     with asking(place, "be opened"):
@@ -196,7 +198,7 @@ def path_in(opened: Any, url: str, given: Any) -> str:
     rest = url[match.end() :]  # with what looks like a query or a fragment: it belongs to the path
     path = rest[len(parts.netloc) :] if scheme in {*_HDFS, "file"} else rest
     if given is None and not path:
-        raise RequestError(f"{full_url(url)}: the URL names no path")
+        raise InvalidArgumentError(f"{full_url(url)}: the URL names no path")
     return path.rstrip("/") or "/"
 
 
@@ -209,8 +211,8 @@ def _local_path(url: str) -> str:
     literal = slash + below
     if host not in {"", "localhost"}:
         right = shown_url(f"file://{host}{literal}").replace("://", ":///", 1)
-        raise RequestError(f"{shown_url(url)}: a file URL has three slashes; write {right}")
+        raise InvalidArgumentError(f"{shown_url(url)}: a file URL has three slashes; write {right}")
     if not literal:
-        raise RequestError(f"{shown_url(url)}: the URL names no path")
+        raise InvalidArgumentError(f"{shown_url(url)}: the URL names no path")
     decoded = unquote(literal)
     return os.path.normpath(decoded if not os.path.exists(literal) and os.path.exists(decoded) else literal)  # noqa: PTH110

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from xml.etree import ElementTree as ET
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 __all__ = ["configuration", "hdfs_options"]
 
@@ -32,7 +32,7 @@ def configuration(environment: Mapping[str, str] = os.environ) -> dict[str, str]
         environment: Names its folder as `HADOOP_CONF_DIR`, or Hadoop's as `HADOOP_HOME`.
 
     Raises:
-        RequestError: A file of it cannot be read.
+        InvalidArgumentError: A file of it cannot be read.
     """
     home = environment.get("HADOOP_HOME")
     folder = environment.get("HADOOP_CONF_DIR") or (f"{home}/etc/hadoop" if home else "")
@@ -49,10 +49,12 @@ def _properties(path: Path) -> dict[str, str]:
         with path.open("rb") as file:
             text = file.read(_MOST_BYTES + 1)
         if len(text) > _MOST_BYTES or b"<!ENTITY" in text:
-            raise RequestError(f"{path} is no configuration of Hadoop's: it is too large, or defines entities")
+            raise InvalidArgumentError(f"{path} is no configuration of Hadoop's: it is too large, or defines entities")
         root = ET.fromstring(text)  # noqa: S314 - bounded, and without entities
     except (OSError, ET.ParseError) as problem:
-        raise RequestError(f"{path}, which is part of Hadoop's configuration, cannot be read: {problem}") from None
+        raise InvalidArgumentError(
+            f"{path}, which is part of Hadoop's configuration, cannot be read: {problem}"
+        ) from None
     pairs = ((one.findtext("name"), one.findtext("value")) for one in root.iter("property"))
     return {name.strip(): (value or "").strip() for name, value in pairs if name}
 
@@ -82,7 +84,7 @@ def hdfs_options(url: str, settings: Mapping[str, str]) -> dict[str, Any]:
         settings: Hadoop's configuration.
 
     Raises:
-        RequestError: The default file system is another one, or a nameservice is configured in part.
+        InvalidArgumentError: The default file system is another one, or a nameservice is configured in part.
 
     Example:
         >>> hdfs_options("hdfs://me@host:8020/frames", {})
@@ -100,7 +102,7 @@ def hdfs_options(url: str, settings: Mapping[str, str]) -> dict[str, Any]:
             return {"host": "default", "port": 0}
         given = urlsplit(default)
         if given.scheme != scheme or not given.netloc:
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"{scheme}:// without a host is the default file system, which is {default} by Hadoop's configuration; "
                 f"name the host or the nameservice: {scheme}://HOST/…"
             )
@@ -128,7 +130,7 @@ def _nameservice(name: str, settings: Mapping[str, str]) -> dict[str, str]:
     keys = [f"dfs.namenode.rpc-address.{name}.{node}" for node in nodes] or [f"dfs.namenode.rpc-address.{name}"]
     missing = [key for key in keys if not settings.get(key)]
     if missing:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"{name} is a nameservice by Hadoop's configuration (HADOOP_CONF_DIR), which does not say {missing[0]}"
         )
     options = {"dfs.nameservices": settings["dfs.nameservices"], **{key: settings[key] for key in keys}}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyarrow import fs
 
-from petastore.errors import RequestError, StorageError
+from petastore.errors import InvalidArgumentError, StorageError
 from petastore.storage.requests.at_once import at_once
 from petastore.storage.requests.failure_kinds import attribute
 from petastore.storage.requests.failures import answered
@@ -46,7 +46,7 @@ def reject_lake_tables_among(location: Location, paths: Iterable[str], data_file
         data_files: Paths of the files to read, relative to the root.
 
     Raises:
-        RequestError: A data file is in a Delta, Iceberg or Hudi table.
+        InvalidArgumentError: A data file is in a Delta, Iceberg or Hudi table.
     """
     tables = dict(filter(None, map(_marked_table, paths)))
     if not tables:
@@ -68,7 +68,7 @@ def reject_lake_tables_above(location: Location, listed: Collection[str], direct
         directories: Directories of single files, as paths in the file system.
 
     Raises:
-        RequestError: A directory is in a Delta, Iceberg or Hudi table.
+        InvalidArgumentError: A directory is in a Delta, Iceberg or Hudi table.
     """
     asked = {above for path in listed for above in _parents(path)}
     asked.update(above for path in directories for above in (path, *_parents(path)))
@@ -90,7 +90,7 @@ def reject_lake_tables_above(location: Location, listed: Collection[str], direct
 
 
 def _reject(table_format: str, table: str) -> NoReturn:
-    raise RequestError(
+    raise InvalidArgumentError(
         f"the dataset URL must be a folder of plain Parquet files, got a folder of {table_format} table, {table}, "
         "which also holds files of removed rows and older versions. Pass the list of its current files instead: "
         f"{_CURRENT_FILES[table_format].format(table=table)}"

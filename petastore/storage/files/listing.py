@@ -95,7 +95,7 @@ def list_data_files(location: Location) -> list[str]:
     Raises:
         DatasetNotFoundError: Nothing is there, or nothing that is a data file.
         MetadataError: A file that was named has no bytes.
-        RequestError: A folder is in a Delta, Iceberg or Hudi table.
+        InvalidArgumentError: A folder is in a Delta, Iceberg or Hudi table.
         StorageError: The storage refused; or among the data files is something that is no file, such as a link that
             leads nowhere. It is not opened.
     """

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
 
-from petastore.errors import DatasetNotFoundError, RequestError, StorageError
+from petastore.errors import DatasetNotFoundError, InvalidArgumentError, StorageError
 from petastore.once import once
 from petastore.storage.files.clouds import bucket_is_missing, has_buckets, is_anonymous, refuse_unknown_host, sign_on
 from petastore.storage.files.file_systems import (
@@ -195,7 +195,7 @@ def open_location(
         hedged: Whether requests whose answers are late are made a second time.
 
     Raises:
-        RequestError: There is no URL, it cannot be understood, or the URLs of a list do not belong together.
+        InvalidArgumentError: There is no URL, it cannot be understood, or the URLs of a list do not belong together.
         StorageError: The storage cannot be reached.
         DatasetNotFoundError: A pattern matches nothing.
         MissingExtraError: The scheme needs a package that is not installed.
@@ -205,18 +205,18 @@ def open_location(
         'bucket/frames'
         >>> open_location([])
         Traceback (most recent call last):
-        petastore.errors.RequestError: the list of dataset URLs is empty; name at least one
+        petastore.errors.InvalidArgumentError: the list of dataset URLs is empty; name at least one
     """
     way = _Way(storage_options, filesystem, patterns, timeout_s, hedged)
     if isinstance(url_or_urls, (str, os.PathLike)):
         return _of_one(_checked_url(url_or_urls), way)
     if not isinstance(url_or_urls, Iterable) or isinstance(url_or_urls, (bytes, Mapping)):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"a dataset URL is text, a path or a list of them, but a {type(url_or_urls).__name__} was given"
         )
     urls = [_checked_url(url) for url in url_or_urls]
     if not urls:
-        raise RequestError("the list of dataset URLs is empty; name at least one")
+        raise InvalidArgumentError("the list of dataset URLs is empty; name at least one")
     return _of_one(urls[0], way) if len(urls) == 1 else _of_many(urls, way)
 
 
@@ -256,12 +256,12 @@ class _Way:
 
 def _checked_url(url: Any) -> str:
     if not isinstance(url, (str, os.PathLike)) or isinstance(os.fspath(url), bytes):
-        raise RequestError(f"a dataset URL is text or a path, but a {type(url).__name__} was given")
+        raise InvalidArgumentError(f"a dataset URL is text or a path, but a {type(url).__name__} was given")
     text = os.fspath(url)
     if not text.strip():
-        raise RequestError("the dataset URL is empty; give a URL such as file:///data/frames or a local path")
+        raise InvalidArgumentError("the dataset URL is empty; give a URL such as file:///data/frames or a local path")
     if "\0" in text:
-        raise RequestError(f"the dataset URL {shown_url(text)!r} holds a NUL character; no path has one")
+        raise InvalidArgumentError(f"the dataset URL {shown_url(text)!r} holds a NUL character; no path has one")
     return text
 
 
@@ -302,7 +302,7 @@ def _asked(location: Location, look: Callable[[], _Found], way: _Way) -> _Found:
                 raise
             # Some filesystems look at their options only when they connect.
             said = foreign_text(problem, location.secrets)
-            raise_alone(RequestError(f"{location.url}: the storage_options are refused: {said}"))
+            raise_alone(InvalidArgumentError(f"{location.url}: the storage_options are refused: {said}"))
 
     return answered(location, looked)
 
@@ -311,7 +311,7 @@ def _of_many(urls: list[str], way: _Way) -> Location:
     schemes = {scheme_and_host(url) for url in urls}
     if len(schemes) > 1:
         shown = ", ".join(sorted(shown_url(f"{scheme}://{host}") for scheme, host in schemes))
-        raise RequestError(
+        raise InvalidArgumentError(
             f"the URLs of one dataset must share scheme and host, but these have {shown}; open each alone"
         )
     opened, first = filesystem_and_path(urls[0], way.storage_options, way.filesystem)
@@ -324,7 +324,7 @@ def _of_many(urls: list[str], way: _Way) -> Location:
     sorted_paths = sorted(named, key=lambda named: named[0].split("/"))
     for (previous, around), (path, url) in itertools.pairwise(sorted_paths):
         if path == previous or path.startswith(previous.rstrip("/") + "/"):
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"the URLs of one dataset overlap: {full_url(url)} is or lies in {full_url(around)}. To read rows "
                 "several times, name what holds them several times, each time in the same way"
             )
@@ -413,7 +413,7 @@ def _named_alone(location: Location, times: int) -> Location:
     if times == 1:
         return location
     if location.paths is None:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"{location.url} was named {times} times, and is a whole dataset; to read its rows several times, read "
             "several epochs, or name what weighs more several times: files, or a pattern"
         )

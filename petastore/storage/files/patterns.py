@@ -15,7 +15,7 @@ from typing import Any
 
 from pyarrow import fs
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.storage.files.fsspec_listings import forget_listings
 from petastore.storage.files.walk import Entry, entry_at, local_path, trees_at, walk
 
@@ -45,14 +45,14 @@ class Pattern:
             filesystem: A `pyarrow.fs.FileSystem`.
 
         Raises:
-            RequestError: `**` stands beside something else between two slashes.
+            InvalidArgumentError: `**` stands beside something else between two slashes.
             OSError: The storage refused.
         """
         handler = getattr(filesystem, "handler", None)
         try:
             regex = _regex(self.wild)
         except ValueError as problem:
-            raise RequestError(f"the pattern {self.wild} cannot be understood: {problem}") from None
+            raise InvalidArgumentError(f"the pattern {self.wild} cannot be understood: {problem}") from None
         if isinstance(handler, fs.FSSpecHandler):
             entries: Iterable[Entry] = self._found_by(handler.fs)
         else:

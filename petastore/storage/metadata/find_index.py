@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from petastore.errors import MetadataError, RequestError
+from petastore.errors import InvalidArgumentError, MetadataError
 from petastore.indexers import RowGroupIndex
 from petastore.inventory import Inventory
 from petastore.storage.files.location import Location
@@ -38,13 +38,13 @@ def find_indexes(
         names: Which ones; None is all.
 
     Raises:
-        RequestError: There is no index of that name, or `location` names single files.
+        InvalidArgumentError: There is no index of that name, or `location` names single files.
         DatasetChangedError: One of them is stale.
         MetadataError: One of them is damaged, or newer than this release reads.
         StorageError: The storage refused.
     """
     if location.paths is not None:
-        raise RequestError(
+        raise InvalidArgumentError(
             f"row-group indexes belong to whole datasets, but {location.url} names single files; read the directory, "
             "or filter without rowgroup_selector"
         )
@@ -55,7 +55,7 @@ def find_indexes(
     for name in wanted or ():
         if name not in known:
             has = f"has {', '.join(map(repr, known))}" if known else "has none"
-            raise RequestError(
+            raise InvalidArgumentError(
                 f"there is no row-group index {name!r}: {location.url} {has}. "
                 "petastore.indexing.build_rowgroup_index builds them"
             )
@@ -64,7 +64,7 @@ def find_indexes(
         index = read_index(location, inventory, name) if name in own else None
         if index is None:
             if name not in of_petastorm:
-                raise RequestError(f"the row-group index {name!r} of {location.url} was deleted meanwhile")
+                raise InvalidArgumentError(f"the row-group index {name!r} of {location.url} was deleted meanwhile")
             check_petastorm_counts(location, inventory)
             index = of_petastorm[name]
         indexes[name] = index

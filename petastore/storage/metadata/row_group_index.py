@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import fs, ipc
 
 from petastore.arrow.memory import numbers_of
-from petastore.errors import DatasetChangedError, MetadataError, PetastoreError, RequestError
+from petastore.errors import DatasetChangedError, InvalidArgumentError, MetadataError, PetastoreError
 from petastore.expressions.literal import as_literal, literal_json
 from petastore.indexers import RowGroupIndex, Slices
 from petastore.inventory import Inventory
@@ -62,7 +62,7 @@ def write_indexes(location: Location, inventory: Inventory, indexes: Sequence[Ro
         indexes: The indexes.
 
     Raises:
-        RequestError: A name is too long, or a value cannot be stored.
+        InvalidArgumentError: A name is too long, or a value cannot be stored.
         MetadataError: One is larger than what is read back.
         StorageError: The storage refused; the old index of that name, and those after it, still stand.
     """
@@ -152,7 +152,9 @@ def read_index(location: Location, inventory: Inventory, name: str) -> RowGroupI
 def _path(name: str) -> str:
     quoted = quote(name, safe="")
     if not name or len(quoted) > _MAX_NAME:
-        raise RequestError(f"the name {name!r:.80} of an index is empty or longer than {_MAX_NAME} characters, escaped")
+        raise InvalidArgumentError(
+            f"the name {name!r:.80} of an index is empty or longer than {_MAX_NAME} characters, escaped"
+        )
     return f"{INDEXES}/{quoted}{_SUFFIX}"
 
 
@@ -161,10 +163,10 @@ def _text_of(value: Any, name: str) -> str:
         return str(value)
     try:
         literal = literal_json(as_literal(value))
-    except RequestError:
+    except InvalidArgumentError:
         literal = None
     if literal is None or (isinstance(literal, dict) and "nan" in literal.values()):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"the index {name!r} has the value {value!r:.80}, a {type(value).__name__}; numbers, text, bytes, "
             "decimals, dates and times can be stored"
         )

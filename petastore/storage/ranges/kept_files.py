@@ -88,7 +88,7 @@ def cache_for(location: Location, folder: str | os.PathLike[str] | None, limit: 
         limit: Bytes that the cache may have there; None is what was asked last, or else a quarter of the free disk.
 
     Raises:
-        RequestError: Folder or limit cannot be.
+        InvalidArgumentError: Folder or limit cannot be.
     """
     from petastore.cache import DiskCache
 

@@ -16,7 +16,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Self
 
-from petastore.errors import RequestError, StorageTimeoutError
+from petastore.errors import InvalidArgumentError, StorageTimeoutError
 
 __all__ = [
     "DEFAULT_STORAGE_TIMEOUT_S",
@@ -41,21 +41,21 @@ def checked_timeout(storage_timeout: object) -> float | None:
     """What a user gave as `storage_timeout`.
 
     Raises:
-        RequestError: It is neither seconds above 0 nor None.
+        InvalidArgumentError: It is neither seconds above 0 nor None.
 
     Example:
         >>> checked_timeout(30), checked_timeout(None)
         (30.0, None)
         >>> checked_timeout(0)
         Traceback (most recent call last):
-        petastore.errors.RequestError: storage_timeout=0 is no time that storage could answer in; give seconds above 0,
-        or None to wait without end
+        petastore.errors.InvalidArgumentError: storage_timeout=0 is no time that storage could answer in; give seconds
+        above 0, or None to wait without end
     """
     if storage_timeout is None:
         return None
     is_number = isinstance(storage_timeout, (int, float)) and not isinstance(storage_timeout, bool)
     if not is_number or not storage_timeout > 0:  # type: ignore[operator]
-        raise RequestError(
+        raise InvalidArgumentError(
             f"storage_timeout={storage_timeout!r:.100} is no time that storage could answer in; give seconds above 0, "
             "or None to wait without end"
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from petastore.errors import DecodeError, RequestError, SchemaError
+from petastore.errors import DecodeError, InvalidArgumentError, SchemaError
 from petastore.storage.footers.footers import Footer
 from petastore.storage.row_groups.dictionaries import MOST_BYTES
 from petastore.storage.row_groups.layouts import is_pickable, pickable
@@ -55,12 +55,12 @@ def leaves_of(footer: Footer, ordinal: int, columns: Sequence[str], groups: int)
     """The numbers of the leaf columns that some columns have in a file with so many row groups.
 
     Raises:
-        RequestError: The file has no such column or row group.
+        InvalidArgumentError: The file has no such column or row group.
         SchemaError: The column cannot be read, and why.
     """
     path = footer.file.path
     if not 0 <= ordinal < groups:
-        raise RequestError(f"{path} has {groups:,} row groups, so it has no row group {ordinal:,}")
+        raise InvalidArgumentError(f"{path} has {groups:,} row groups, so it has no row group {ordinal:,}")
     known = footer.columns.leaves_of.get(tuple(columns))
     if known is not None:
         return known
@@ -69,9 +69,9 @@ def leaves_of(footer: Footer, ordinal: int, columns: Sequence[str], groups: int)
         if name in footer.unreadable:
             raise SchemaError(f"{footer.unreadable[name]}; leave it out with schema_fields")
     if missing:
-        raise RequestError(f"{path} has no column {missing[0]!r}; it has {', '.join(map(repr, footer.leaves))}")
+        raise InvalidArgumentError(f"{path} has no column {missing[0]!r}; it has {', '.join(map(repr, footer.leaves))}")
     if len(set(columns)) != len(columns):
-        raise RequestError(f"the columns {list(columns)} name one column twice")
+        raise InvalidArgumentError(f"the columns {list(columns)} name one column twice")
     return footer.columns.leaves_of.setdefault(
         tuple(columns), [leaf for name in columns for leaf in footer.leaves[name]]
     )

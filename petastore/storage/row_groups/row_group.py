@@ -72,7 +72,7 @@ def read_row_group(
         picked from it (`petastore.storage.row_groups.layouts`). It owns its memory.
 
     Raises:
-        RequestError: The file has no such column or row group.
+        InvalidArgumentError: The file has no such column or row group.
         SchemaError: The column cannot be read, and why.
         DatasetChangedError: The file is not the one that the inventory describes.
         DecodeError: A page is damaged; file, row group and column are named.
@@ -113,7 +113,7 @@ def read_row_group_in_parts(
         Of each part one table at least, and all its rows in the order of the file.
 
     Raises:
-        RequestError: The file has no such column or row group; said before anything is read.
+        InvalidArgumentError: The file has no such column or row group; said before anything is read.
         SchemaError: The column cannot be read, and why; as early.
         DatasetChangedError: The file is not the one that the inventory describes.
         DecodeError: A page is damaged; file, row group and column are named.

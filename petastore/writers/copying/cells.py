@@ -70,7 +70,7 @@ def copy_cells(
         The files and row groups of the copy.
 
     Raises:
-        RequestError: As `Copy.of`; or a number is not positive.
+        InvalidArgumentError: As `Copy.of`; or a number is not positive.
         SchemaError: As `Copy.of`.
         DatasetNotFoundError: As `Copy.of`.
         DatasetExistsError: As `Copy.of`.

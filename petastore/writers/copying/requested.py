@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from petastore.arrow import compute as pc
 from petastore.dataset import Dataset, open_dataset
-from petastore.errors import DatasetExistsError, DatasetNotFoundError, RequestError, SchemaError
+from petastore.errors import DatasetExistsError, DatasetNotFoundError, InvalidArgumentError, SchemaError
 from petastore.plan.unit import ReadUnit
 from petastore.schema import Unischema
 from petastore.schema.select import select_fields
@@ -52,7 +52,7 @@ class Copy:
         """Return the copy; see `petastore.spark.copy_dataset`.
 
         Raises:
-            RequestError: A column is unknown, or the target is the source or is inside it.
+            InvalidArgumentError: A column is unknown, or the target is the source or is inside it.
             SchemaError: The source has no schema.
             DatasetNotFoundError: There is no source.
             DatasetExistsError: There is something in the target, and it is not to be overwritten.
@@ -75,7 +75,7 @@ class Copy:
         for name in not_null:
             if name not in source.schema:
                 known = ", ".join(map(repr, source.schema.fields))
-                raise RequestError(f"not_null_fields names {name!r}, but {source.url} has {known}")
+                raise InvalidArgumentError(f"not_null_fields names {name!r}, but {source.url} has {known}")
         return cls(source, target, copied, not_null)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -95,7 +95,7 @@ class Copy:
 def _refuse_overlap(source: Location, target: Location) -> None:
     one, other = (f"{place.root.rstrip('/')}/" for place in (source, target))
     if source.filesystem == target.filesystem and (one.startswith(other) or other.startswith(one)):
-        raise RequestError(
+        raise InvalidArgumentError(
             f"the copy cannot lie at {target.url}: the source, {source.url}, is or lies there, or around it"
         )
 

@@ -8,7 +8,7 @@ import pytest
 
 import petastore
 from petastore.adapters.horovod import ElasticDataLoader
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 
 def test_a_loader_for_elastic_training_without_horovod_says_what_is_missing(
@@ -18,6 +18,6 @@ def test_a_loader_for_elastic_training_without_horovod_says_what_is_missing(
     petastore.write_dataset(f"{tmp_path}/numbers", {"id": [1, 2, 3]})
     with (
         petastore.make_reader(f"{tmp_path}/numbers") as reader,
-        pytest.raises(RequestError, match="needs Horovod built with torch"),
+        pytest.raises(InvalidArgumentError, match="needs Horovod built with torch"),
     ):
         ElasticDataLoader(reader, batch_size=2)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import petastore
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
@@ -74,7 +74,7 @@ def test_after_a_state_an_epoch_has_what_was_left_and_the_next_one_is_whole(url:
         before = list(epoch(PyDataset(reader, 10), 3))
         # Another batch size then, so that the rest does not begin at a border of batches.
     with petastore.make_reader(url, ["id"], **asked) as reader:
-        batches = reader.batches(10)
+        batches = reader.iter_batches(10)
         assert [next(batches)["id"].tolist() for _ in range(3)] == before
         state = reader.state_dict()
     with petastore.make_reader(url, ["id"], **asked) as reader:
@@ -103,16 +103,16 @@ def test_shuffled_numbers_are_refused_with_what_to_write(url: str) -> None:
     with petastore.make_reader(url, ["id"]) as reader:
         dataset = PyDataset(reader, 10)
         dataset[0]
-        with pytest.raises(RequestError, match=r"batch 3 was asked for where batch 1 follows.*shuffle=False"):
+        with pytest.raises(InvalidArgumentError, match=r"batch 3 was asked for where batch 1 follows.*shuffle=False"):
             dataset[3]
-        with pytest.raises(RequestError, match="batch_size"):
+        with pytest.raises(InvalidArgumentError, match="batch_size"):
             PyDataset(reader, 0)
 
 
 def test_columns_come_as_arrays_and_the_function_makes_of_them_what_keras_takes(url: str) -> None:
     from petastore.adapters.keras import PyDataset
 
-    with petastore.make_reader(url, shuffle_row_groups=False, tail="pad") as reader:
+    with petastore.make_reader(url, shuffle_row_groups=False, last_batch="pad") as reader:
         batch = PyDataset(reader, 20, nulls="mask")[0]
         assert batch["at"].tolist() == [i * 10**9 for i in range(20)]
         assert batch["name"].tolist()[:3] == ["", "n1", ""]
@@ -127,12 +127,12 @@ def test_the_devices_of_one_process_need_equal_parts(url: str) -> None:
     from petastore.adapters.keras import refuse_other_shards
 
     four_devices = keras.distribution.DataParallel(devices=[f"cpu:{number}" for number in range(4)])
-    with petastore.make_reader(url) as even, petastore.make_reader(url, tail="drop") as dropped:
+    with petastore.make_reader(url) as even, petastore.make_reader(url, last_batch="drop") as dropped:
         with four_devices.scope():
             refuse_other_shards(dropped, 8)
-            with pytest.raises(RequestError, match="multiple of 4"):
+            with pytest.raises(InvalidArgumentError, match="multiple of 4"):
                 refuse_other_shards(dropped, 10)
-            with pytest.raises(RequestError, match=r"tail='drop'.*tail='pad'.*tail='wrap'"):
+            with pytest.raises(InvalidArgumentError, match=r"last_batch='drop'.*last_batch='pad'.*last_batch='wrap'"):
                 refuse_other_shards(even, 8)
         refuse_other_shards(even, 10)
 

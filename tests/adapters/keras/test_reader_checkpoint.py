@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import petastore
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 # Keras' own way from a variable to NumPy, when it saves weights.
 pytestmark = [pytest.mark.tf, pytest.mark.slow, pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")]
@@ -95,7 +95,7 @@ def test_weights_without_a_place_move_nothing(url: str, tmp_path: Path) -> None:
     with petastore.make_reader(url, shuffle_row_groups=False) as reader:
         checkpoint, with_place = ReaderCheckpoint(reader), model()
         checkpoint.set_model(with_place)
-        next(reader.batches(10))
+        next(reader.iter_batches(10))
         with_place.load_weights(tmp_path / "without.weights.h5")
         assert reader.state_dict()["position"] == 10
         with_place.save_weights(tmp_path / "with.weights.h5")
@@ -113,5 +113,5 @@ def test_a_reader_that_fit_does_not_train_on_is_refused(url: str, tmp_path: Path
 
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
-    with petastore.make_reader(url) as reader, pytest.raises(RequestError, match="trains on something else"):
+    with petastore.make_reader(url) as reader, pytest.raises(InvalidArgumentError, match="trains on something else"):
         model.fit(np.zeros((4, 1)), np.zeros((4, 1)), verbose=0, callbacks=[ReaderCheckpoint(reader)])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.schema.field import UnischemaField
 
 pytestmark = [pytest.mark.tf, pytest.mark.slow]
@@ -37,7 +37,7 @@ def test_text_bytes_and_decimals_are_strings_and_times_whole_numbers(kind: Any) 
 def test_a_type_that_tensorflow_lacks_is_refused_with_its_column(name: str) -> None:
     from petastore.adapters.tensorflow.arrays import tf_dtype
 
-    with pytest.raises(RequestError, match=f"column 'x' is {name}, and TensorFlow has no such type"):
+    with pytest.raises(InvalidArgumentError, match=f"column 'x' is {name}, and TensorFlow has no such type"):
         tf_dtype(UnischemaField("x", name))
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import petastore
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError
 from petastore.plan.request import TailWord
 from petastore.readers.execution.execution import Assembly
 from tests.adapters.tensorflow.two_workers import run_two_workers
@@ -167,18 +167,18 @@ def check_row(expected: dict[str, Any], found: dict[str, Any]) -> None:
             assert np.array_equal(tensor.numpy(), value)
 
 
-@pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"] if IS_FULL else ["pad"])
+@pytest.mark.parametrize("last_batch", ["even", "drop", "pad", "wrap"] if IS_FULL else ["pad"])
 @pytest.mark.parametrize("batch_size", [None, 8])
 def test_cardinality_is_what_comes_out_and_padding_is_marked(
-    make_tf_dataset: Any, url: str, tail: TailWord, batch_size: int | None
+    make_tf_dataset: Any, url: str, last_batch: TailWord, batch_size: int | None
 ) -> None:
-    with petastore.make_reader(url, ["id"], cur_shard=1, shard_count=2, tail=tail, num_epochs=2) as reader:
+    with petastore.make_reader(url, ["id"], cur_shard=1, shard_count=2, last_batch=last_batch, num_epochs=2) as reader:
         dataset = make_tf_dataset(reader, batch_size=batch_size)
         elements = list(dataset)
         assert len(elements) == int(dataset.cardinality())
         assert len(elements) == (reader.num_rows if batch_size is None else reader.steps_per_epoch(batch_size)) * 2
-        assert ("valid" in dataset.element_spec) is (tail == "pad")
-        assert all(("valid" in element) is (tail == "pad") for element in elements)
+        assert ("valid" in dataset.element_spec) is (last_batch == "pad")
+        assert all(("valid" in element) is (last_batch == "pad") for element in elements)
 
 
 def test_free_shapes_may_come_padded_with_lengths(tf: Any, make_tf_dataset: Any, url: str) -> None:
@@ -232,9 +232,9 @@ def test_free_shapes_may_come_dense_where_a_batch_has_one(tf: Any, make_tf_datas
 @pytest.mark.slow
 def test_padded_rows_are_refused(make_tf_dataset: Any, url: str) -> None:
     with petastore.make_reader(url, ["id", *FREE]) as reader:
-        with pytest.raises(RequestError, match="is about batches"):
+        with pytest.raises(InvalidArgumentError, match="is about batches"):
             make_tf_dataset(reader, ragged="padded")
-        with pytest.raises(RequestError, match="'id', whose values all have the shape"):
+        with pytest.raises(InvalidArgumentError, match="'id', whose values all have the shape"):
             make_tf_dataset(reader, 8, ragged={"id": "padded"})
 
 
@@ -374,7 +374,7 @@ def test_nothing_is_fetched_ahead_that_was_not_asked_for(make_tf_dataset: Any, u
 def test_a_batch_size_that_is_no_number_of_rows_is_refused(make_tf_dataset: Any, url: str) -> None:
     with petastore.make_reader(url, ["id"]) as reader:
         for wrong in (0, -1, 2.5, True, "8"):
-            with pytest.raises(RequestError, match="batch_size is a number of rows"):
+            with pytest.raises(InvalidArgumentError, match="batch_size is a number of rows"):
                 make_tf_dataset(reader, batch_size=wrong)
 
 
@@ -385,7 +385,7 @@ def test_a_column_without_a_tensorflow_type_is_refused_at_the_call(make_tf_datas
     pq.write_table(pa.table({"id": [1], "person": [{"name": "Ada"}]}), tmp_path / "people.parquet")
     with (
         petastore.make_reader(tmp_path / "people.parquet") as reader,
-        pytest.raises(RequestError, match="column 'person' is object, and TensorFlow has no such type"),
+        pytest.raises(InvalidArgumentError, match="column 'person' is object, and TensorFlow has no such type"),
     ):
         make_tf_dataset(reader)
     with petastore.make_reader(tmp_path / "people.parquet", ["id"]) as reader:
@@ -410,7 +410,7 @@ def test_a_dataset_of_a_reader_with_a_state_goes_on_and_then_begins_again(
     tf: Any, make_tf_dataset: Any, url: str
 ) -> None:
     with petastore.make_reader(url, ["id"], shuffle_row_groups=False) as reader:
-        next(reader.batches(30))
+        next(reader.iter_batches(30))
         state = reader.state_dict()
     with petastore.make_reader(url, ["id"], shuffle_row_groups=False) as reader:
         reader.load_state_dict(state)
@@ -421,14 +421,21 @@ def test_a_dataset_of_a_reader_with_a_state_goes_on_and_then_begins_again(
         assert int(dataset.cardinality()) == 13  # of a whole pass
 
 
-@pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"] if IS_FULL else ["pad"])
+@pytest.mark.parametrize("last_batch", ["even", "drop", "pad", "wrap"] if IS_FULL else ["pad"])
 @pytest.mark.parametrize("fields", [["id", "text", "a_float32"], ["id", "points"]])
 def test_batches_have_the_borders_and_the_order_of_the_reader(
-    make_tf_dataset: Any, url: str, tail: TailWord, fields: list[str]
+    make_tf_dataset: Any, url: str, last_batch: TailWord, fields: list[str]
 ) -> None:
-    asked: Any = {"cur_shard": 1, "shard_count": 3, "tail": tail, "num_epochs": 3, "shuffle_rows": True, "seed": 5}
+    asked: Any = {
+        "cur_shard": 1,
+        "shard_count": 3,
+        "last_batch": last_batch,
+        "num_epochs": 3,
+        "shuffle_rows": True,
+        "seed": 5,
+    }
     with petastore.make_reader(url, fields, **asked) as reader:
-        expected = [batch["id"].tolist() for batch in reader.batches(4)]
+        expected = [batch["id"].tolist() for batch in reader.iter_batches(4)]
     with petastore.make_reader(url, fields, **asked) as reader:
         assert [batch["id"].numpy().tolist() for batch in make_tf_dataset(reader, batch_size=4)] == expected
 
@@ -543,16 +550,16 @@ def test_a_state_after_what_was_not_given_is_refused(make_tf_dataset: Any, url: 
     from petastore.adapters.tensorflow import state_after
 
     with petastore.make_batch_reader(url, ["id"]) as reader:
-        with pytest.raises(RequestError, match="are known: none"):
+        with pytest.raises(InvalidArgumentError, match="are known: none"):
             state_after(reader, 1)
         assert len(ids(make_tf_dataset(reader, batch_size=8))) == ROWS
-        with pytest.raises(RequestError, match="are known: 1 to 13"):
+        with pytest.raises(InvalidArgumentError, match="are known: 1 to 13"):
             state_after(reader, 14)
-        with pytest.raises(RequestError, match="batches"):
+        with pytest.raises(InvalidArgumentError, match="batches"):
             state_after(reader, 0)
         # A batch reader counts no rows.
         assert len(ids(make_tf_dataset(reader))) == ROWS
-        with pytest.raises(RequestError, match="are known: none"):
+        with pytest.raises(InvalidArgumentError, match="are known: none"):
             state_after(reader, 1)
 
 

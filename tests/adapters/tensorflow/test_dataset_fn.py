@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import petastore
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from tests.adapters.tensorflow.two_workers import run_two_workers
 from tests.warm_interpreters import WarmInterpreter
 
@@ -79,7 +79,7 @@ def test_one_worker_of_a_default_strategy_has_all_rows(folder: Path) -> None:
 
     open_reader = functools.partial(petastore.make_reader, str(folder / "lines"), shuffle_row_groups=False)
     with make_tf_dataset_fn(open_reader, 20, map_func=lambda batch: batch["id"]) as dataset_fn:
-        with pytest.raises(RequestError, match="called 0 times"):
+        with pytest.raises(InvalidArgumentError, match="called 0 times"):
             _ = dataset_fn.reader
         batches = tf.distribute.get_strategy().distribute_datasets_from_function(dataset_fn)
         assert [i for batch in batches for i in batch.numpy().tolist()] == list(range(ROWS))
@@ -112,9 +112,9 @@ def test_what_does_not_go_with_the_workers_is_refused(folder: Path) -> None:
     def forgets(**_: Any) -> Any:
         return petastore.make_reader(str(folder / "lines"))
 
-    with make_tf_dataset_fn(forgets, 16) as dataset_fn, pytest.raises(RequestError, match="pass cur_shard and"):
+    with make_tf_dataset_fn(forgets, 16) as dataset_fn, pytest.raises(InvalidArgumentError, match="pass cur_shard and"):
         dataset_fn(context)
-    with make_tf_dataset_fn(forgets, 15) as dataset_fn, pytest.raises(RequestError, match="a multiple of 2"):
+    with make_tf_dataset_fn(forgets, 15) as dataset_fn, pytest.raises(InvalidArgumentError, match="a multiple of 2"):
         dataset_fn(context)
-    with pytest.raises(RequestError, match="global_batch_size"):
+    with pytest.raises(InvalidArgumentError, match="global_batch_size"):
         make_tf_dataset_fn(forgets, 0)

@@ -11,7 +11,7 @@ import pytest
 import petastore
 from petastore import NGram
 from petastore.adapters.nulls import Fill
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError
 from tests.adapters import nullable
 
 pytestmark = [pytest.mark.tf, pytest.mark.slow]
@@ -125,5 +125,8 @@ def test_by_default_missing_values_are_an_error_that_says_what_to_do(
 
 
 def test_what_a_column_cannot_hold_is_refused_at_the_call(make_tf_dataset: Any, url: str) -> None:
-    with petastore.make_reader(url, ["age"]) as reader, pytest.raises(RequestError, match="'age', which is no int64"):
+    with (
+        petastore.make_reader(url, ["age"]) as reader,
+        pytest.raises(InvalidArgumentError, match="'age', which is no int64"),
+    ):
         make_tf_dataset(reader, batch_size=5, nulls="unknown")

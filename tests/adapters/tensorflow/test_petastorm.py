@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
@@ -45,5 +45,5 @@ def test_the_tensors_of_a_graph_are_the_next_element_each_time_that_a_session_ru
             assert [int(session.run(number)) for _ in range(2)] == [0, 1]
             with pytest.raises(tf.errors.OutOfRangeError):
                 session.run(number)
-    with pytest.raises(RequestError, match="TensorFlow runs eagerly here"):
+    with pytest.raises(InvalidArgumentError, match="TensorFlow runs eagerly here"):
         tensors_of_next(tf.data.Dataset.range(2))

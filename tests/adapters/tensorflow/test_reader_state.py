@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import petastore
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from tests.warm_interpreters import WarmInterpreter
 
 pytestmark = [pytest.mark.tf, pytest.mark.slow]
@@ -82,9 +82,9 @@ def test_a_state_of_other_data_is_refused(url: str, tmp_path: Path) -> None:
             place.batches += 1
         path = tf.train.Checkpoint(place=place).write(str(tmp_path / "checkpoint"))
         place.batches = 50
-        with pytest.raises(RequestError, match="50 batches"):
+        with pytest.raises(InvalidArgumentError, match="50 batches"):
             tf.train.Checkpoint(place=place).write(str(tmp_path / "checkpoint"))
     with petastore.make_reader(str(tmp_path / "other"), seed=1) as reader:
         checkpoint: Any = tf.train.Checkpoint(place=ReaderState(reader))
-        with pytest.raises(RequestError, match="the state was taken over"):
+        with pytest.raises(InvalidArgumentError, match="the state was taken over"):
             checkpoint.read(path)

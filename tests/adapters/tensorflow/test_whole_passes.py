@@ -23,7 +23,7 @@ def test_a_pass_that_goes_on_from_a_state_is_shorter_and_those_after_it_are_whol
     petastore.write_dataset(str(tmp_path / "ids"), schema, [{"id": i} for i in range(35)], rows_per_row_group=7)
     asked: Any = {"shuffle_row_groups": False, "num_epochs": epochs}
     with petastore.make_reader(str(tmp_path / "ids"), **asked) as reader:
-        next(reader.batches(20))
+        next(reader.iter_batches(20))
         state = reader.state_dict()
     with petastore.make_reader(str(tmp_path / "ids"), **asked) as reader:
         dataset = make_tf_dataset(reader, batch_size).map(lambda element: element["id"]).prefetch(2)
@@ -46,7 +46,7 @@ def test_keras_goes_through_all_rows_of_the_epochs_after_one_that_was_interrupte
     schema = petastore.Unischema("Ids", [petastore.UnischemaField("id", "int64")])
     petastore.write_dataset(str(tmp_path / "ids"), schema, [{"id": i} for i in range(35)])
     with petastore.make_reader(str(tmp_path / "ids")) as reader:
-        next(reader.batches(20))
+        next(reader.iter_batches(20))
         state = reader.state_dict()
     steps = [0]
 

@@ -10,7 +10,7 @@ import pytest
 import petastore
 from petastore import NGram, Unischema, UnischemaField
 from petastore.codecs import NdarrayCodec
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
@@ -92,7 +92,10 @@ def test_forms_of_free_shapes_are_refused_for_windows_at_the_call(url: str) -> N
     from petastore.adapters.tensorflow import make_tf_dataset
 
     asked = NGram({0: ["time"], 1: ["free"]}, 1, "time")
-    with petastore.make_reader(url, asked) as reader, pytest.raises(RequestError, match="'free' has a free shape"):
+    with (
+        petastore.make_reader(url, asked) as reader,
+        pytest.raises(InvalidArgumentError, match="'free' has a free shape"),
+    ):
         make_tf_dataset(reader, batch_size=8, ragged="padded")
 
 

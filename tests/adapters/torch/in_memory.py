@@ -36,7 +36,7 @@ class InMemory:
     def steps_per_epoch(self, batch_size: int) -> int:
         return self.plan.steps_per_epoch(batch_size)
 
-    def batches(self, n: int) -> Iterator[Batch]:
+    def iter_batches(self, n: int) -> Iterator[Batch]:
         self.calls.append(n)
         for epoch in range(1_000_000 if self.num_epochs is None else self.num_epochs):
             for first in range(0, self.num_rows, n):

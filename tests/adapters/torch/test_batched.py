@@ -14,7 +14,7 @@ import torch
 
 import petastore
 from petastore.adapters.torch import BatchedDataLoader, DataLoader, InMemBatchedDataLoader
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError
 from petastore.plan.order.mix import hashed_permutation, mix
 
 ROWS = 50
@@ -121,7 +121,7 @@ def test_ranks_take_equally_many_steps_and_share_the_rows(url: str) -> None:
 
 def test_rows_are_not_left_out(url: str) -> None:
     said = r"an epoch has 50 rows on this rank, and rows_capacity=20 would leave out 30 of them"
-    with petastore.make_reader(url, ["id"]) as reader, pytest.raises(RequestError, match=said):
+    with petastore.make_reader(url, ["id"]) as reader, pytest.raises(InvalidArgumentError, match=said):
         InMemBatchedDataLoader(reader, batch_size=8, rows_capacity=20)
     with petastore.make_reader(url, ["id"]) as reader:
         assert len(InMemBatchedDataLoader(reader, batch_size=8, rows_capacity=50)) == 7
@@ -158,9 +158,9 @@ def test_a_state_of_other_rows_or_another_order_is_refused(url: str) -> None:
             return InMemBatchedDataLoader(reader, batch_size=8, seed=seed, shuffle=True)
 
     state = loader(1, 1).state_dict()
-    with pytest.raises(RequestError, match="seed=1, but this one has seed=2"):
+    with pytest.raises(InvalidArgumentError, match="seed=1, but this one has seed=2"):
         loader(1, 2).load_state_dict(state)
-    with pytest.raises(RequestError, match="a loader with reader="):
+    with pytest.raises(InvalidArgumentError, match="a loader with reader="):
         loader(2, 1).load_state_dict(state)
 
 

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 import petastore
 from petastore.adapters.torch import BlockSampler, MapDataset
-from petastore.errors import NoDataAvailableError, RequestError
+from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from petastore.plan.request import TailWord
 from tests.adapters.counted import counted
 
@@ -77,19 +77,24 @@ def test_rows_are_mixed_from_many_row_groups(rows: MapDataset) -> None:
     assert np.median([len({number // PER_ROW_GROUP for number in batch}) for batch in batches]) >= 4
 
 
-@pytest.mark.parametrize("tail", ["even", "drop", "wrap"])
+@pytest.mark.parametrize("last_batch", ["even", "drop", "wrap"])
 @pytest.mark.parametrize(("ranks", "num_workers", "batch_size"), [(1, 4, 7), (2, 0, 7), (3, 2, 64), (7, 3, 1)])
 def test_ranks_share_the_rows_and_make_equally_many_batches(
-    rows: MapDataset, tail: str, ranks: int, num_workers: int, batch_size: int
+    rows: MapDataset, last_batch: str, ranks: int, num_workers: int, batch_size: int
 ) -> None:
-    asked: dict[str, Any] = {"batch_size": batch_size, "num_workers": num_workers, "tail": tail, "num_replicas": ranks}
+    asked: dict[str, Any] = {
+        "batch_size": batch_size,
+        "num_workers": num_workers,
+        "last_batch": last_batch,
+        "num_replicas": ranks,
+    }
     samplers = [BlockSampler(rows, rank=rank, **asked) for rank in range(ranks)]
     batches = [list(sampler) for sampler in samplers]
     assert {len(one) for one in batches} == {len(sampler) for sampler in samplers} == {len(batches[0])}
     seen = Counter(number for one in batches for batch in one for number in batch)
-    if tail == "even":
+    if last_batch == "even":
         assert seen == Counter(range(ROWS))
-    elif tail == "drop":
+    elif last_batch == "drop":
         assert set(seen.values()) == {1}
         assert seen.total() == ROWS // (ranks * batch_size) * ranks * batch_size
     else:
@@ -98,11 +103,13 @@ def test_ranks_share_the_rows_and_make_equally_many_batches(
 
 
 def test_single_rows_of_ranks_are_shared_equally_or_refused(rows: MapDataset) -> None:
-    with pytest.raises(RequestError, match=r"3,001 rows cannot be shared equally, row by row, by 2 ranks.*batch_size"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"3,001 rows cannot be shared equally, row by row, by 2 ranks.*batch_size"
+    ):
         BlockSampler(rows, num_replicas=2, rank=0)
     tails: list[tuple[TailWord, int]] = [("drop", 1500), ("wrap", 1501)]
-    for tail, each in tails:
-        shares = [list(BlockSampler(rows, num_replicas=2, rank=rank, tail=tail)) for rank in range(2)]
+    for last_batch, each in tails:
+        shares = [list(BlockSampler(rows, num_replicas=2, rank=rank, last_batch=last_batch)) for rank in range(2)]
         assert [len(share) for share in shares] == [each, each]
 
 
@@ -162,7 +169,7 @@ def test_after_a_round_of_workers_other_ranks_and_workers_go_on(rows: MapDataset
         other.load_state_dict(sampler.state_after(24))
         rest += list(other)
     assert sorted(number for batch in (*taken, *rest) for number in batch) == list(range(ROWS))
-    with pytest.raises(RequestError, match="middle of a round of workers with workers=4, but here it is 3"):
+    with pytest.raises(InvalidArgumentError, match="middle of a round of workers with workers=4, but here it is 3"):
         BlockSampler(rows, batch_size=10, num_workers=3).load_state_dict(sampler.state_after(25))
 
 
@@ -171,13 +178,13 @@ def test_without_a_filter_a_reader_goes_on_from_its_state(url: str, rows: MapDat
     taken = [number for _, batch in zip(range(7), sampler, strict=False) for number in batch]
     with petastore.make_reader(url, ["id"], shuffle_rows=True, seed=0) as reader:
         reader.load_state_dict(sampler.state_dict())
-        rest = [int(i) for batch in reader.batches(64) for i in batch["id"]]
+        rest = [int(i) for batch in reader.iter_batches(64) for i in batch["id"]]
     assert sorted(taken + rest) == list(range(ROWS))
 
 
 def test_a_selection_is_sampled_by_its_own_numbers(url: str) -> None:
     dataset = petastore.open_dataset(url)
-    selection = petastore.select_rows(dataset, filters=[("id", "<", 333)], selection_cache=False)
+    selection = petastore.select_rows(dataset, filters=[("id", "<", 333)], filter_cache=False)
     rows = MapDataset(dataset, ["id"], selection=selection)
     sampler = BlockSampler(rows, batch_size=50)
     assert sorted(ids(DataLoader(rows, batch_sampler=sampler))) == list(range(333))
@@ -187,7 +194,7 @@ def test_ranks_are_those_of_torch_distributed(
     rows: MapDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(RequestError, match=r"WORLD_SIZE is 2, but torch\.distributed is not initialised"):
+    with pytest.raises(InvalidArgumentError, match=r"WORLD_SIZE is 2, but torch\.distributed is not initialised"):
         BlockSampler(rows, batch_size=10)
     assert len(BlockSampler(rows, batch_size=10, num_replicas=1, rank=0)) == 301
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/ranks", rank=0, world_size=1)
@@ -201,8 +208,8 @@ def test_ranks_are_those_of_torch_distributed(
     ("asked", "message"),
     [
         ({"num_workers": 2}, "num_workers needs a batch_size"),
-        ({"tail": "pad"}, "tail='pad' marks repeats in a column"),
-        ({"tail": "best"}, "tail='best' is not known"),
+        ({"last_batch": "pad"}, "last_batch='pad' marks repeats in a column"),
+        ({"last_batch": "best"}, "last_batch='best' is not known"),
         ({"rank": 1}, "num_replicas=None and rank=1: give both"),
         ({"num_replicas": 2, "rank": 2}, "shards are numbered from 0 to 1"),
         ({"batch_size": 0}, "batch_size=0"),
@@ -210,7 +217,7 @@ def test_ranks_are_those_of_torch_distributed(
     ],
 )
 def test_what_cannot_be_is_refused_at_the_call(rows: MapDataset, asked: dict[str, Any], message: str) -> None:
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         BlockSampler(rows, **asked)
 
 

@@ -19,7 +19,7 @@ import petastore
 from petastore.adapters.torch import DataLoader
 from petastore.adapters.torch.device import Carrier, device_of
 from petastore.codecs import NdarrayCodec
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError
 
 ROWS = 50
 CPU = torch.device("cpu")
@@ -180,7 +180,7 @@ def test_of_two_loops_at_once_the_older_one_says_so_also_of_the_batch_on_its_way
     next(older)
     next(newer)
     state = loader.state_dict()
-    with pytest.raises(RequestError, match="the loader was iterated again"):
+    with pytest.raises(InvalidArgumentError, match="the loader was iterated again"):
         next(older)
     assert loader.state_dict() == state
     next(newer)
@@ -191,7 +191,7 @@ def test_an_older_loop_has_not_even_the_last_batch_that_was_on_its_way(readers: 
     older = iter(loader)
     next(older)
     assert len(list(loader)) == 2
-    with pytest.raises(RequestError, match="the loader was iterated again"):
+    with pytest.raises(InvalidArgumentError, match="the loader was iterated again"):
         next(older)
 
 
@@ -239,17 +239,17 @@ def test_the_device_of_a_loader_is_an_attribute(readers: Any) -> None:
     [("gpu", "device='gpu' is no device"), (3.5, "device=3.5 is no device"), ("meta", "CUDA devices only")],
 )
 def test_what_is_no_device_is_refused_at_the_call(readers: Any, asked: Any, reason: str) -> None:
-    with pytest.raises(RequestError, match=reason):
+    with pytest.raises(InvalidArgumentError, match=reason):
         DataLoader(readers(), batch_size=8, device=asked)
 
 
 @pytest.mark.leaves_running("CUDA keeps its devices open")
 def test_dataloader_rejects_a_missing_cuda_device_at_the_call(readers: Any) -> None:
     devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    with pytest.raises(RequestError, match=r"device='cuda:99' cannot be: torch finds .*CUDA device"):
+    with pytest.raises(InvalidArgumentError, match=r"device='cuda:99' cannot be: torch finds .*CUDA device"):
         DataLoader(readers(), batch_size=8, device="cuda:99")
     if not devices:
-        with pytest.raises(RequestError, match="torch finds no CUDA device here"):
+        with pytest.raises(InvalidArgumentError, match="torch finds no CUDA device here"):
             device_of("cuda")
 
 

@@ -18,7 +18,7 @@ import torch
 
 from petastore.adapters.torch import DataLoader
 from petastore.adapters.torch.rows import decimal_friendly_collate
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError
 from petastore.plan.request import Shard
 from petastore.readers.batch import Batch
 from tests.adapters.torch.in_memory import InMemory, ReaderInMemory
@@ -66,7 +66,7 @@ def test_of_two_iterators_at_once_the_older_one_says_so() -> None:
     loader = DataLoader(ReaderInMemory({"id": np.arange(10)}), 4)
     older, newer = iter(loader), iter(loader)
     assert next(older)["id"].tolist() == next(newer)["id"].tolist() == [0, 1, 2, 3]
-    with pytest.raises(RequestError, match="the loader was iterated again"):
+    with pytest.raises(InvalidArgumentError, match="the loader was iterated again"):
         next(older)
     assert [batch["id"].tolist() for batch in newer] == [[4, 5, 6, 7], [8, 9]]
 
@@ -76,14 +76,14 @@ def test_rows_of_the_dataset_and_batches_of_the_loader_are_one_reader() -> None:
     rows = iter(loader.dataset)
     assert next(rows) == {"id": 0}
     assert len(list(loader)) == 3
-    with pytest.raises(RequestError, match="the loader was iterated again"):
+    with pytest.raises(InvalidArgumentError, match="the loader was iterated again"):
         list(rows)
 
 
 def test_an_error_of_the_reader_arrives_as_it_is_and_the_next_pass_is_whole() -> None:
     class Failing(InMemory):
-        def batches(self, n: int) -> Iterator[Batch]:
-            for number, batch in enumerate(super().batches(n)):
+        def iter_batches(self, n: int) -> Iterator[Batch]:
+            for number, batch in enumerate(super().iter_batches(n)):
                 if number == 1 and self.resets == 0:
                     raise DecodeError("the png is damaged", column="image")
                 yield batch
@@ -100,7 +100,7 @@ def test_an_error_of_the_reader_arrives_as_it_is_and_the_next_pass_is_whole() ->
     [
         ({"num_workers": 2}, r"num_workers=2 cannot be: the reader has its own workers.*workers_count"),
         ({"shuffle": True}, "shuffle_rows=True"),
-        ({"drop_last": True}, "tail='drop'"),
+        ({"drop_last": True}, "last_batch='drop'"),
         ({"sampler": [1]}, "cur_shard"),
         ({"batch_size": 0}, "batch_size is a number of rows from 1, but 0 was given"),
         ({"batch_size": 2.5}, "batch_size"),
@@ -108,7 +108,7 @@ def test_an_error_of_the_reader_arrives_as_it_is_and_the_next_pass_is_whole() ->
     ],
 )
 def test_options_that_cannot_be_honoured_are_refused_with_what_to_do(options: dict[str, Any], reason: str) -> None:
-    with pytest.raises(RequestError, match=reason):
+    with pytest.raises(InvalidArgumentError, match=reason):
         DataLoader(ReaderInMemory({"id": np.arange(3)}), **options)
 
 
@@ -128,7 +128,7 @@ def test_rows_are_not_read_by_worker_processes_of_a_loader_that_was_made_again()
     again = torch.utils.data.DataLoader(loader.dataset, loader.batch_size, collate_fn=loader.collate_fn)
     assert [batch["id"].tolist() for batch in again] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     apart = torch.utils.data.DataLoader(loader.dataset, 4, num_workers=1, multiprocessing_context="fork")
-    with pytest.raises(RequestError, match="num_workers is not 0"):
+    with pytest.raises(InvalidArgumentError, match="num_workers is not 0"):
         list(apart)
 
 
@@ -152,9 +152,9 @@ def test_without_torch_the_import_says_what_to_install() -> None:
 
 def test_trainers_tell_epochs_to_the_sampler_and_find_one_that_counts_refused() -> None:
     loader = DataLoader(ReaderInMemory({"id": np.arange(10)}, num_epochs=2), 4)
-    with pytest.raises(RequestError, match=r"set_epoch\(1\) cannot be.*2 epochs"):
+    with pytest.raises(InvalidArgumentError, match=r"set_epoch\(1\) cannot be.*2 epochs"):
         loader.sampler.set_epoch(1)  # type: ignore[attr-defined]
-    with pytest.raises(RequestError, match=r"set_epoch\(1\) cannot be"):
+    with pytest.raises(InvalidArgumentError, match=r"set_epoch\(1\) cannot be"):
         loader.set_epoch(1)
     assert next(iter(loader.sampler)) is None  # as torch's own sampler of iterable datasets
 
@@ -163,7 +163,9 @@ def test_rows_of_a_shard_are_not_taken_in_the_place_of_the_loader() -> None:
     reader = ReaderInMemory({"id": np.arange(10)})
     loader = DataLoader(reader, 4)
     reader.plan = reader.plan.for_shard(Shard(1, 2))
-    with pytest.raises(RequestError, match=r"rows of shard 1 of 2, in the loader's place.*Iterate the loader itself"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"rows of shard 1 of 2, in the loader's place.*Iterate the loader itself"
+    ):
         next(iter(torch.utils.data.DataLoader(loader.dataset, batch_size=4)))
 
 
@@ -175,7 +177,7 @@ def test_a_loader_like_this_one_is_made_anew_from_its_attributes() -> None:
     again: Any = DataLoader(**{name: getattr(loader, name) for name in names}, sampler=None, batch_sampler=None)
     assert [batch["id"].tolist() for batch in again] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     of_another = DataLoader(ReaderInMemory({"id": np.arange(10)}), 4).dataset
-    with pytest.raises(RequestError, match=r"dataset=.* cannot be: the reader is the dataset"):
+    with pytest.raises(InvalidArgumentError, match=r"dataset=.* cannot be: the reader is the dataset"):
         DataLoader(reader, 4, dataset=of_another)
 
 
@@ -184,7 +186,7 @@ def test_a_loader_does_not_travel_to_another_process_and_a_copy_is_of_the_same_r
     for send in (pickle.dumps, copy.deepcopy):
         with pytest.raises(TypeError, match=r"ElasticDataLoader.*make reader and loader there") as refused:
             send(loader)
-        assert isinstance(refused.value, RequestError)
+        assert isinstance(refused.value, InvalidArgumentError)
     again = copy.copy(loader)
     assert (type(again), again.reader) == (DataLoader, loader.reader)
     assert [len(batch["id"]) for batch in again] == [4, 4, 2]

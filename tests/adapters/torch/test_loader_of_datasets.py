@@ -16,7 +16,7 @@ import torch
 import petastore
 from petastore.adapters.torch import DataLoader
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError
 from petastore.plan.request import TailWord
 from tests.warm_interpreters import WarmInterpreter, run_together
 
@@ -89,7 +89,7 @@ def test_every_kind_of_field_becomes_a_tensor_or_a_list(url: str, make_reader: A
 def test_tensors_share_the_memory_of_the_readers_batch(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with petastore.make_reader(url, ["id", "image", "matrix"], shuffle_row_groups=False) as reader:
         addresses: list[set[int]] = []
-        batches = reader.batches
+        batches = reader.iter_batches
 
         def watched(n: int) -> Any:
             for batch in batches(n):
@@ -124,11 +124,11 @@ def test_rows_for_a_collate_function_hold_none_where_a_value_is_missing(url: str
     assert [value["age"] for value in rows] == [row(i)["age"] for i in range(101)]
 
 
-@pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
+@pytest.mark.parametrize("last_batch", ["even", "drop", "pad", "wrap"])
 @pytest.mark.parametrize("batch_size", [1, 8, 64])
-def test_length_and_rows_are_known_before_the_first_read(url: str, tail: TailWord, batch_size: int) -> None:
+def test_length_and_rows_are_known_before_the_first_read(url: str, last_batch: TailWord, batch_size: int) -> None:
     with petastore.make_reader(
-        url, ["id"], cur_shard=1, shard_count=2, tail=tail, num_epochs=3, seed=5, shuffle_rows=True
+        url, ["id"], cur_shard=1, shard_count=2, last_batch=last_batch, num_epochs=3, seed=5, shuffle_rows=True
     ) as reader:
         loader = DataLoader(reader, batch_size=batch_size)
         length, rows = len(loader), len(loader.dataset)  # type: ignore[arg-type]
@@ -136,12 +136,12 @@ def test_length_and_rows_are_known_before_the_first_read(url: str, tail: TailWor
         assert len(batches) == length
         assert sum(len(batch["id"]) for batch in batches) == rows
         assert len(list(loader)) == length
-        assert loader.drop_last is (tail == "drop")
-        assert all(("valid" in batch) is (tail == "pad") for batch in batches)
+        assert loader.drop_last is (last_batch == "drop")
+        assert all(("valid" in batch) is (last_batch == "pad") for batch in batches)
 
 
 def test_dropping_the_last_batch_may_be_asked_for_where_the_reader_does_it(url: str) -> None:
-    with petastore.make_reader(url, ["id"], tail="drop") as reader:
+    with petastore.make_reader(url, ["id"], last_batch="drop") as reader:
         loader = DataLoader(reader, batch_size=40, drop_last=True)
         assert [len(batch["id"]) for batch in loader] == [40, 40]
 
@@ -221,9 +221,9 @@ url, rank, store = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
 seen = {}
-for tail in ("even", "drop", "pad", "wrap"):
+for last_batch in ("even", "drop", "pad", "wrap"):
     for batch_size in (1, 3, 16, 64):
-        with make_reader(url, ["id"], cur_shard=rank, shard_count=2, tail=tail, seed=3, shuffle_rows=True) as reader:
+        with make_reader(url, ["id"], cur_shard=rank, shard_count=2, last_batch=last_batch, seed=3, shuffle_rows=True) as reader:
             loader = DataLoader(reader, batch_size=batch_size)
             steps, ids = 0, []
             for batch in loader:
@@ -233,7 +233,7 @@ for tail in ("even", "drop", "pad", "wrap"):
                 valid = batch.get("valid", torch.ones(len(batch["id"]), dtype=torch.bool))
                 ids += batch["id"][valid].tolist()
             assert steps == len(loader)
-            seen[f"{tail} {batch_size}"] = [steps, ids]
+            seen[f"{last_batch} {batch_size}"] = [steps, ids]
 del model
 gc.collect()  # gloo's threads end with the last reference to the group, and have to end before Python does
 dist.destroy_process_group()
@@ -246,15 +246,15 @@ def test_two_ranks_make_equal_steps_and_see_every_row(url: str, tmp_path: Path, 
     first, second = (json.loads(printed) for printed, _ in run_together(ranks))
     assert len(first) == 16
     for case, (steps, ids) in first.items():
-        tail, batch_size = case.split()
+        last_batch, batch_size = case.split()
         global_batch = 2 * int(batch_size)
         full = ROWS // global_batch
         other_steps, other_ids = second[case]
         assert steps == other_steps, case
         both = Counter(ids + other_ids)
-        if tail in ("even", "pad"):
+        if last_batch in ("even", "pad"):
             assert both == Counter(range(ROWS)), case
-        elif tail == "drop":
+        elif last_batch == "drop":
             assert steps == full, case
             assert set(both.values()) == ({1} if full else set()), case
             assert both.total() == full * global_batch, case
@@ -267,5 +267,7 @@ def test_two_ranks_make_equal_steps_and_see_every_row(url: str, tmp_path: Path, 
 def test_a_reader_in_torchs_own_loader_says_what_to_write(url: str, num_workers: int) -> None:
     with petastore.make_reader(url, ["id"]) as reader:
         loader: Any = torch.utils.data.DataLoader(reader, batch_size=4, num_workers=num_workers)  # type: ignore[arg-type]
-        with pytest.raises(RequestError, match=r"none by number. For torch write petastore.adapters.torch.DataLoader"):
+        with pytest.raises(
+            InvalidArgumentError, match=r"none by number. For torch write petastore.adapters.torch.DataLoader"
+        ):
             next(iter(loader))

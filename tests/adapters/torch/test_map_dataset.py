@@ -28,7 +28,7 @@ import petastore
 import petastore.adapters.torch
 from petastore.adapters.torch import MapDataset, decimal_friendly_collate
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError
 from petastore.predicates import in_lambda
 from tests.adapters.counted import counted
 from tests.tier import examples
@@ -228,7 +228,7 @@ def test_a_transform_runs_in_the_worker_for_each_row(url: str) -> None:
 
 def test_a_selection_numbers_the_rows_that_it_keeps(url: str) -> None:
     dataset = petastore.open_dataset(url)
-    selection = petastore.select_rows(dataset, filters=[("flag", "==", True)], selection_cache=False)
+    selection = petastore.select_rows(dataset, filters=[("flag", "==", True)], filter_cache=False)
     rows = MapDataset(dataset, ["id"], selection=selection)
     assert ids(DataLoader(rows, batch_size=20)) == list(range(0, ROWS, 2))
 
@@ -239,22 +239,22 @@ def test_rows_that_are_asked_for_are_numbered_among_themselves(url: str) -> None
         ["id"],
         filters=[("flag", "==", False)],
         predicate=in_lambda(["age"], lambda age: age is not None),
-        selection_cache=False,
+        filter_cache=False,
     )
     assert [int(one["id"]) for one in rows.__getitems__(range(len(rows)))] == [
         i for i in range(ROWS) if i % 2 and i % 10 != 3
     ]
-    with pytest.raises(RequestError, match="is or matches 'nothing'"):
-        MapDataset(url, iter(["nothing"]), filters=[("flag", "==", True)], selection_cache=False)
-    assert list(MapDataset(url, iter(["id"]), filters=[("id", "<", 3)], selection_cache=False).schema.fields) == ["id"]
+    with pytest.raises(InvalidArgumentError, match="is or matches 'nothing'"):
+        MapDataset(url, iter(["nothing"]), filters=[("flag", "==", True)], filter_cache=False)
+    assert list(MapDataset(url, iter(["id"]), filters=[("id", "<", 3)], filter_cache=False).schema.fields) == ["id"]
 
 
 def test_requests_that_cannot_be_are_refused_at_the_call(url: str) -> None:
-    with pytest.raises(RequestError, match=r"no field of .* is or matches 'nothing'"):
+    with pytest.raises(InvalidArgumentError, match=r"no field of .* is or matches 'nothing'"):
         MapDataset(url, ["nothing"])
-    with pytest.raises(RequestError, match="cache_bytes=-1"):
+    with pytest.raises(InvalidArgumentError, match="cache_bytes=-1"):
         MapDataset(url, cache_bytes=-1)
-    with pytest.raises(RequestError, match="storage_options and filesystem belong to open_dataset"):
+    with pytest.raises(InvalidArgumentError, match="storage_options and filesystem belong to open_dataset"):
         MapDataset(petastore.open_dataset(url), storage_options={})
 
 
@@ -318,7 +318,7 @@ def test_ragged_rows_by_number_are_padded_in_batches(url: str) -> None:
 def test_missing_values_by_number_name_a_parameter_that_helps(url: str) -> None:
     with pytest.raises(DecodeError, match=r"column 'age': .* Set nulls= of DataLoader, MapDataset"):
         loaded(MapDataset(url, ["age"]))
-    with pytest.raises(RequestError, match="nulls= names the column 'nosuch'"):
+    with pytest.raises(InvalidArgumentError, match="nulls= names the column 'nosuch'"):
         MapDataset(url, nulls={"nosuch": 0})
-    with pytest.raises(RequestError, match="ragged= names the column 'id'"):
+    with pytest.raises(InvalidArgumentError, match="ragged= names the column 'id'"):
         MapDataset(url, ragged={"id": "padded"})

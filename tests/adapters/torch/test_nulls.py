@@ -15,7 +15,7 @@ import torch
 import petastore
 from petastore import NGram, make_reader
 from petastore.adapters.torch import DataLoader, Fill, ReaderDataset
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError
 from tests.adapters import nullable
 
 
@@ -109,12 +109,15 @@ def test_under_torchs_own_workers_it_is_the_same(url: str) -> None:
     (batch,) = torch.utils.data.DataLoader(dataset, batch_size=None)
     assert batch["age"].tolist() == [expected("age", number) for number in range(nullable.ROWS)]
     assert not batch["age_valid"].all()
-    with pytest.raises(RequestError, match="nulls= is about batches"):
+    with pytest.raises(InvalidArgumentError, match="nulls= is about batches"):
         ReaderDataset(url, ["age"], nulls="mask")
 
 
 def test_rows_for_a_collate_fn_are_not_masked(url: str) -> None:
-    with petastore.make_reader(url, ["age"]) as reader, pytest.raises(RequestError, match="a collate_fn gets rows"):
+    with (
+        petastore.make_reader(url, ["age"]) as reader,
+        pytest.raises(InvalidArgumentError, match="a collate_fn gets rows"),
+    ):
         DataLoader(reader, batch_size=5, nulls="mask", collate_fn=list)
 
 
@@ -154,7 +157,9 @@ def test_mask_leaves_none_in_structs_and_maps(tmp_path: Path) -> None:
 def test_a_typo_of_a_word_is_rejected(tmp_path: Path) -> None:
     pq.write_table(pa.table({"word": ["a", None]}), tmp_path / "words.parquet")
     with make_reader(str(tmp_path), shuffle_row_groups=False) as reader:
-        with pytest.raises(RequestError, match=r"^nulls must be 'error', 'mask' or a value for 'word', got 'masked'"):
+        with pytest.raises(
+            InvalidArgumentError, match=r"^nulls must be 'error', 'mask' or a value for 'word', got 'masked'"
+        ):
             DataLoader(reader, batch_size=2, nulls="masked")
         (batch,) = DataLoader(reader, batch_size=2, nulls=Fill("masked"))
     assert batch["word"] == ["a", "masked"]

@@ -21,7 +21,7 @@ from petastore.adapters.ragged import Form
 from petastore.adapters.torch import BatchedDataLoader, DataLoader, Padded, ReaderDataset
 from petastore.adapters.torch.ragged import RaggedColumn, TorchForm
 from petastore.codecs import NdarrayCodec
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError
 from tests.tier import examples
 
 # What torch says once a process of nested tensors that are not jagged.
@@ -175,15 +175,15 @@ def test_missing_values_are_refused_but_in_lists(url: str, form: TorchForm) -> N
 
 def test_what_cannot_be_is_refused_at_the_call(url: str) -> None:
     with petastore.make_reader(url, NAMES) as reader:
-        with pytest.raises(RequestError, match=r"ragged='ragged' is no form"):
+        with pytest.raises(InvalidArgumentError, match=r"ragged='ragged' is no form"):
             DataLoader(reader, batch_size=4, ragged="ragged")  # type: ignore[arg-type]
-        with pytest.raises(RequestError, match="'words', whose values are str"):
+        with pytest.raises(InvalidArgumentError, match="'words', whose values are str"):
             DataLoader(reader, batch_size=4, ragged={"words": "nested"})
-        with pytest.raises(RequestError, match=r"ragged= is about whole columns"):
+        with pytest.raises(InvalidArgumentError, match=r"ragged= is about whole columns"):
             DataLoader(reader, batch_size=4, ragged="padded", collate_fn=list)
-        with pytest.raises(RequestError, match="'tokens' with -1, which is no uint16"):
+        with pytest.raises(InvalidArgumentError, match="'tokens' with -1, which is no uint16"):
             DataLoader(reader, batch_size=4, ragged={"tokens": Padded(-1)})
-    with pytest.raises(RequestError, match=r"ragged= is about batches"):
+    with pytest.raises(InvalidArgumentError, match=r"ragged= is about batches"):
         ReaderDataset(url, NAMES, ragged="padded")
 
 

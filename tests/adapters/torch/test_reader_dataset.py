@@ -23,7 +23,7 @@ import petastore
 import petastore.adapters.torch
 from petastore.adapters.torch import MapDataset, ReaderDataset, decimal_friendly_collate
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
-from petastore.errors import DecodeError, NoDataAvailableError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError, NoDataAvailableError
 from petastore.plan.request import TailWord
 from petastore.predicates import in_lambda
 from tests.adapters.counted import counted
@@ -81,7 +81,7 @@ def test_each_row_once_and_each_row_group_for_one_worker(
     dataset = counted(petastore.open_dataset(url), tmp_path / "reads")
     # Shuffling over about ten row groups at a time.
     memory = int(dataset.inventory.decoded_bytes.sum()) // 10
-    rows = ReaderDataset(dataset, ["id"], batch_size=16, shuffle_rows=shuffle_rows, seed=3, shuffle_memory=memory)
+    rows = ReaderDataset(dataset, ["id"], batch_size=16, shuffle_rows=shuffle_rows, seed=3, shuffle_buffer_bytes=memory)
     loader = DataLoader(rows, batch_size=None, num_workers=num_workers)
     batches = lists(loader)
     assert len(batches) == len(loader) == -(-ROWS // 16)
@@ -139,24 +139,26 @@ def test_rows_are_batched_by_torch(url: str, num_workers: int) -> None:
     assert ids(ours) == list(range(ROWS))
 
 
-@pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
+@pytest.mark.parametrize("last_batch", ["even", "drop", "pad", "wrap"])
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_ranks_make_equally_many_batches_of_the_rows_that_the_tail_promises(
-    url: str, tail: TailWord, num_workers: int
+    url: str, last_batch: TailWord, num_workers: int
 ) -> None:
     seen = Counter[int]()
     lengths = set()
     for rank in range(3):
-        rows = ReaderDataset(url, ["id"], batch_size=16, tail=tail, cur_shard=rank, shard_count=3, num_epochs=2)
+        rows = ReaderDataset(
+            url, ["id"], batch_size=16, last_batch=last_batch, cur_shard=rank, shard_count=3, num_epochs=2
+        )
         loader = DataLoader(rows, batch_size=None, num_workers=num_workers)
         batches = list(loader)
         lengths |= {len(batches), len(loader)}
         for batch in batches:
-            seen.update(batch["id"][batch["valid"]].tolist() if tail == "pad" else batch["id"].tolist())
+            seen.update(batch["id"][batch["valid"]].tolist() if last_batch == "pad" else batch["id"].tolist())
     assert len(lengths) == 1
-    if tail in ("even", "pad"):
+    if last_batch in ("even", "pad"):
         assert seen == Counter([*range(ROWS)] * 2)
-    elif tail == "drop":
+    elif last_batch == "drop":
         assert seen.total() == 2 * (ROWS // 48) * 48
     else:
         assert set(seen) == set(range(ROWS))
@@ -172,7 +174,7 @@ def test_two_ranks_share_the_rows_that_are_asked_for(url: str, tmp_path: Path, n
     for rank in range(2):
         rows = ReaderDataset(
             url, ["id"], batch_size=16, cur_shard=rank, shard_count=2, seed=1,
-            filters=petastore.col("id") < 200, predicate=in_lambda(["id"], is_even), selection_cache=tmp_path,
+            filters=petastore.col("id") < 200, predicate=in_lambda(["id"], is_even), filter_cache=tmp_path,
         )  # fmt: skip
         assert rows.plan.rows_per_epoch(1) == 50
         seen += ids(DataLoader(rows, batch_size=None, num_workers=num_workers))
@@ -181,13 +183,15 @@ def test_two_ranks_share_the_rows_that_are_asked_for(url: str, tmp_path: Path, n
 
 
 def test_what_is_asked_of_rows_twice_is_refused_and_before_a_filter_reads(url: str, tmp_path: Path) -> None:
-    selection = petastore.select_rows(petastore.open_dataset(url), filters=[("id", "<", 9)], selection_cache=False)
+    selection = petastore.select_rows(petastore.open_dataset(url), filters=[("id", "<", 9)], filter_cache=False)
     for kind in (ReaderDataset, MapDataset):
-        with pytest.raises(RequestError, match="selection= says which rows are meant, and filters=, predicate="):
+        with pytest.raises(
+            InvalidArgumentError, match="selection= says which rows are meant, and filters=, predicate="
+        ):
             kind(url, selection=selection, filters=[("id", "<", 5)])
         dataset = counted(petastore.open_dataset(url), tmp_path / kind.__name__)
-        with pytest.raises(RequestError, match="is or matches 'nothing'"):
-            kind(dataset, ["nothing"], filters=[("id", "<", 5)], selection_cache=False)
+        with pytest.raises(InvalidArgumentError, match="is or matches 'nothing'"):
+            kind(dataset, ["nothing"], filters=[("id", "<", 5)], filter_cache=False)
         assert dataset.reads().total() == 0
 
 
@@ -202,7 +206,9 @@ def test_what_only_opening_can_do_is_refused_of_an_open_dataset(url: str) -> Non
     ]  # fmt: skip
     for one in asked:
         for kind in (ReaderDataset, MapDataset):
-            with pytest.raises(RequestError, match="belong to open_dataset, as storage_timeout and storage_hedging do"):
+            with pytest.raises(
+                InvalidArgumentError, match="belong to open_dataset, as storage_timeout and storage_hedging do"
+            ):
                 kind(dataset, **one)
     for kind in (ReaderDataset, MapDataset):
         assert _opened_by(kind(url, storage_timeout=None)).location.timeout_s is None
@@ -210,12 +216,14 @@ def test_what_only_opening_can_do_is_refused_of_an_open_dataset(url: str) -> Non
 
 
 def test_single_rows_of_ranks_are_shared_equally_or_refused(url: str) -> None:
-    with pytest.raises(RequestError, match=r"503 rows cannot be shared equally, row by row, by 2 ranks.*batch_size"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"503 rows cannot be shared equally, row by row, by 2 ranks.*batch_size"
+    ):
         ReaderDataset(url, cur_shard=0, shard_count=2)
     tails: list[tuple[TailWord, int]] = [("drop", 251), ("wrap", 252)]
-    for tail, each in tails:
+    for last_batch, each in tails:
         for rank in range(2):
-            rows = ReaderDataset(url, ["id"], cur_shard=rank, shard_count=2, tail=tail)
+            rows = ReaderDataset(url, ["id"], cur_shard=rank, shard_count=2, last_batch=last_batch)
             batches = lists(DataLoader(rows, batch_size=10, num_workers=2))
             assert sum(map(len, batches)) == len(rows) == each
 
@@ -309,7 +317,7 @@ def test_an_error_in_a_worker_is_told(tmp_path: Path) -> None:
 
 def test_a_transform_and_a_selection(url: str) -> None:
     dataset = petastore.open_dataset(url)
-    selection = petastore.select_rows(dataset, filters=[("id", ">=", 400)], selection_cache=False)
+    selection = petastore.select_rows(dataset, filters=[("id", ">=", 400)], filter_cache=False)
     spec = petastore.TransformSpec(
         lambda values: {"id": values["id"] - 400, "worker": os.getpid()},
         edit_fields=[("worker", np.int64, (), False)],
@@ -340,7 +348,7 @@ def test_in_this_process_it_goes_on_from_the_state_after_every_batch(url: str) -
         assert lists(again) == batches  # the next `for` is a whole one
         with petastore.make_reader(url, ["id"], shuffle_rows=True, seed=2, num_epochs=2) as reader:
             reader.load_state_dict(state)
-            assert lists(reader.batches(60)) == batches[step:]
+            assert lists(reader.iter_batches(60)) == batches[step:]
 
 
 def test_after_a_round_of_workers_others_go_on(url: str) -> None:
@@ -348,7 +356,7 @@ def test_after_a_round_of_workers_others_go_on(url: str) -> None:
     rows = ReaderDataset(url, batch_size=10, **asked)
     taken = [batch for _, batch in zip(range(6), DataLoader(rows, batch_size=None, num_workers=2), strict=False)]
     state = rows.state_after(6, num_workers=2)
-    with pytest.raises(RequestError, match="after 7 batches some of the 2 workers have made one more"):
+    with pytest.raises(InvalidArgumentError, match="after 7 batches some of the 2 workers have made one more"):
         rows.state_after(7, num_workers=2)
     rest = []
     for rank in range(2):
@@ -387,7 +395,7 @@ def test_a_loaded_state_is_gone_on_with_by_who_counts_from_0_in_each_process(url
 def test_a_state_of_workers_is_not_invented_in_another_process(url: str) -> None:
     rows = ReaderDataset(url, ["id"], batch_size=10)
     list(DataLoader(rows, batch_size=None, num_workers=1))
-    with pytest.raises(RequestError, match="was not iterated in this process"):
+    with pytest.raises(InvalidArgumentError, match="was not iterated in this process"):
         rows.state_dict()
 
 
@@ -429,12 +437,12 @@ def test_a_worker_goes_on_from_its_own_state(url: str, taken: int) -> None:
         ({"workers_count": 0}, "workers_count=0"),
         ({"cur_shard": 1}, "give both"),
         ({"schema_fields": ["nothing"]}, "is or matches 'nothing'"),
-        ({"tail": "best"}, "tail='best' is not known"),
+        ({"last_batch": "best"}, "last_batch='best' is not known"),
         ({"num_epochs": 0}, "num_epochs=0"),
     ],
 )
 def test_what_cannot_be_is_refused_at_the_call(url: str, asked: dict[str, Any], message: str) -> None:
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         ReaderDataset(url, **asked)
 
 

@@ -13,7 +13,7 @@ import torch.utils.data
 
 import petastore
 from petastore.adapters.torch import BlockSampler, DataLoader, InMemBatchedDataLoader, MapDataset, ReaderDataset
-from petastore.errors import ReaderClosedError, RequestError
+from petastore.errors import InvalidArgumentError, ReaderClosedError
 
 pytestmark = [
     # More workers than CPUs are slow and right all the same.
@@ -46,7 +46,7 @@ def ids_or_message(batches: Any) -> list[int] | str:
     """The rows of a loop, or the message of its error."""
     try:
         return ids(batches)
-    except RequestError as problem:
+    except InvalidArgumentError as problem:
         return str(problem)
     finally:
         gc.collect()  # torch leaves the error of a worker in a cycle, with the frame that knows the workers
@@ -133,7 +133,7 @@ def test_epochs_that_are_set_count_on_after_a_state(url: str, workers: dict[str,
 
 def test_two_filtered_epochs_in_a_loop_end_where_they_would_have_ended(url: str) -> None:
     for workers in ({"num_workers": 0}, {"num_workers": 2}):
-        shuffled = Shuffled(url, workers, num_epochs=2, filters=[("id", "<", 200)], selection_cache=False)
+        shuffled = Shuffled(url, workers, num_epochs=2, filters=[("id", "<", 200)], filter_cache=False)
         whole = ids(shuffled.loader)
         assert sorted(whole) == sorted([*range(200), *range(200)])
         shuffled.dataset.load_state_dict(shuffled.state_after(26))
@@ -141,7 +141,7 @@ def test_two_filtered_epochs_in_a_loop_end_where_they_would_have_ended(url: str)
         assert ids(shuffled.loader) == whole[260:]
         assert ids(shuffled.loader) == whole
         other = ReaderDataset(url, ["id"], batch_size=BATCH, shuffle_rows=True, seed=3, num_epochs=2)
-        with pytest.raises(RequestError, match="another dataset or filter"):
+        with pytest.raises(InvalidArgumentError, match="another dataset or filter"):
             other.load_state_dict(shuffled.state_after(26))
 
 
@@ -248,7 +248,7 @@ def test_block_sampler_takes_or_refuses_a_late_state(url: str) -> None:
     batches = iter(late)
     next(batches)
     late.load_state_dict(state)
-    for error in (RequestError, ReaderClosedError):
+    for error in (InvalidArgumentError, ReaderClosedError):
         with pytest.raises(error, match=r"load_state_dict must be called before iter\(loader\)"):
             next(batches)
     assert list(late) == whole[14:]
@@ -269,7 +269,7 @@ def test_loader_in_memory_takes_or_refuses_a_late_state(url: str) -> None:
     batches = iter(loader)
     next(batches)
     loader.load_state_dict(state)
-    with pytest.raises(RequestError, match=r"load_state_dict must be called before iter\(loader\)"):
+    with pytest.raises(InvalidArgumentError, match=r"load_state_dict must be called before iter\(loader\)"):
         next(batches)
     assert len(loader) == 26
     assert ids(loader) == rest

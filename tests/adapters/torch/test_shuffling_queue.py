@@ -9,7 +9,7 @@ import pytest
 
 import petastore
 from petastore.adapters.torch import BatchedDataLoader, DataLoader
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +54,11 @@ def test_ranks_share_what_a_shuffling_queue_shuffles_and_states_go_on_in_it(numb
 def test_a_shuffling_queue_of_what_was_begun_is_refused_and_of_a_mixture_warned_of(numbers: str) -> None:
     with petastore.make_reader(numbers) as reader:
         next(reader)
-        with pytest.raises(RequestError, match="shuffling_queue_capacity=5 of a reader that has given rows already"):
+        with pytest.raises(
+            InvalidArgumentError, match="shuffling_queue_capacity=5 of a reader that has given rows already"
+        ):
             DataLoader(reader, 8, shuffling_queue_capacity=5)
-        with pytest.raises(RequestError, match="shuffling_queue_capacity=-1"):
+        with pytest.raises(InvalidArgumentError, match="shuffling_queue_capacity=-1"):
             DataLoader(reader, 8, shuffling_queue_capacity=-1)
     with petastore.make_mixed_reader([numbers, numbers], [0.5, 0.5], num_epochs=None) as mixture:
         with pytest.warns(UserWarning, match="the readers of a mixture shuffle for themselves") as caught:

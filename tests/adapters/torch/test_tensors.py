@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from petastore.adapters.torch import DataLoader
 from petastore.adapters.torch.tensors import BatchTensors
 from petastore.decoding.decode import Decoded
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError
 from petastore.plan.cursor import Cursor
 from petastore.readers.batch import Batch, Columns
 from tests.adapters.torch.in_memory import SAME_DTYPE, ReaderInMemory, objects, only_batch
@@ -105,7 +105,7 @@ def test_valid_of_a_padded_batch_is_a_boolean_tensor() -> None:
 
 
 def test_extended_precision_is_refused_when_the_loader_is_made() -> None:
-    with pytest.raises(RequestError, match="column 'x' is float128, and torch has no extended precision"):
+    with pytest.raises(InvalidArgumentError, match="column 'x' is float128, and torch has no extended precision"):
         DataLoader(ReaderInMemory({"x": np.zeros(2, np.longdouble)}))
 
 

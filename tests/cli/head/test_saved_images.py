@@ -11,7 +11,7 @@ import pytest
 from petastore import UnischemaField
 from petastore.cli.head.saved_images import SavedImages
 from petastore.codecs import NdarrayCodec
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 GRAY = UnischemaField("gray", np.uint8, (None, None), NdarrayCodec(), nullable=True)
 
@@ -53,5 +53,5 @@ def test_files_of_the_same_names_are_replaced(tmp_path: Path) -> None:
 
 def test_a_name_that_is_too_long_for_a_file_is_said(tmp_path: Path) -> None:
     field = UnischemaField("x" * 300, np.uint8, (1, 1), NdarrayCodec())
-    with pytest.raises(RequestError, match="cannot be written there"):
+    with pytest.raises(InvalidArgumentError, match="cannot be written there"):
         list(SavedImages(tmp_path, [field], 1).saving([{field.name: np.zeros((1, 1), "uint8")}]))

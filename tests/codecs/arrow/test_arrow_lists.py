@@ -122,7 +122,7 @@ def _holed(lists: Any, there: Any) -> Any:
 def test_batches_have_logical_axes(files: tuple[str, NDArray[Any]], shuffle_rows: bool) -> None:
     url, expected = files
     with petastore.make_batch_reader(url, shuffle_rows=shuffle_rows, seed=3) as reader:
-        for batch in reader.batches(4):
+        for batch in reader.iter_batches(4):
             same_rows(batch["t"], expected[batch["id"]])
             there = batch["id"] != 5
             same_rows(batch["holed"][there], expected[batch["id"][there]])

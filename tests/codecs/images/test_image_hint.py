@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from petastore.codecs import ImageDecode
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_region_that_reaches_beyond_what_is_declared_is_refused(stored: Any) -
     if stored == (32, None, 3):
         assert hint.shape_of(stored) == (30, 40, 3)
         return
-    with pytest.raises(RequestError, match=r"\(2, 0, 30, 40\) reaches beyond images of shape"):
+    with pytest.raises(InvalidArgumentError, match=r"\(2, 0, 30, 40\) reaches beyond images of shape"):
         hint.shape_of(stored)
 
 
@@ -55,7 +55,7 @@ def test_a_region_that_reaches_beyond_what_is_declared_is_refused(stored: Any) -
     ],
 )
 def test_a_hint_that_says_nothing_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(RequestError, match="ImageDecode takes"):
+    with pytest.raises(InvalidArgumentError, match="ImageDecode takes"):
         ImageDecode(**wrong)
 
 

@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 from petastore.codecs import CompressedImageCodec, ImageDecode, NdarrayCodec
 from petastore.codecs.images.image_hinted import HintedImageCodec, hinted_field
 from petastore.codecs.registry import codec_of
-from petastore.errors import DecodeError, RequestError, SchemaError
+from petastore.errors import DecodeError, InvalidArgumentError, SchemaError
 from petastore.schema import UnischemaField
 from petastore.testing.codec_laws import assert_declared, assert_refused_or_declared, empty_column
 from petastore.testing.memory import grown_in_child
@@ -227,13 +227,13 @@ def test_a_damaged_cell_is_refused_or_an_image(codec: CompressedImageCodec, data
 
 def test_a_hint_for_a_field_that_cannot_have_it_is_refused() -> None:
     array = UnischemaField("array", "uint8", (4, 4), NdarrayCodec())
-    with pytest.raises(RequestError, match="'array', which is no field of images"):
+    with pytest.raises(InvalidArgumentError, match="'array', which is no field of images"):
         hinted_field(array, ImageDecode(gray=True))
-    with pytest.raises(RequestError, match="'id', which is no field of images"):
+    with pytest.raises(InvalidArgumentError, match="'id', which is no field of images"):
         hinted_field(UnischemaField("id", "int64"), ImageDecode(gray=True))
-    with pytest.raises(RequestError, match=r"'image': the region \(0, 0, 33, 8\) reaches beyond"):
+    with pytest.raises(InvalidArgumentError, match=r"'image': the region \(0, 0, 33, 8\) reaches beyond"):
         hinted_field(field_of((32, None, 3)), ImageDecode(region=(0, 0, 33, 8)))
-    with pytest.raises(RequestError, match=r"give petastore\.codecs\.ImageDecode"):
+    with pytest.raises(InvalidArgumentError, match=r"give petastore\.codecs\.ImageDecode"):
         hinted_field(field_of((32, None, 3)), (8, 8))  # type: ignore[arg-type]
 
 

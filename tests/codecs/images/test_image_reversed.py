@@ -17,7 +17,7 @@ from PIL import Image
 from petastore.codecs import CompressedImageCodec, ImageDecode
 from petastore.codecs.images.image_hinted import hinted_field
 from petastore.codecs.images.image_reversed import ReversedImageCodec
-from petastore.errors import EncodeError, RequestError, SchemaError
+from petastore.errors import EncodeError, InvalidArgumentError, SchemaError
 from petastore.schema import UnischemaField
 from petastore.testing.codec_laws import Case, CodecLaws
 from tests.codecs import bombs_of
@@ -67,7 +67,7 @@ def test_formats_are_those_of_the_plain_codec() -> None:
 
 def test_a_hint_which_would_mix_up_its_colours_is_refused() -> None:
     assert not isinstance(CODEC, CompressedImageCodec)
-    with pytest.raises(RequestError, match="hints are for CompressedImageCodec"):
+    with pytest.raises(InvalidArgumentError, match="hints are for CompressedImageCodec"):
         hinted_field(field_of((4, 5, 3)), ImageDecode(gray=True))
 
 

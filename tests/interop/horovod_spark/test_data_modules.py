@@ -14,7 +14,7 @@ import torch
 import petastore
 from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedImageCodec
-from petastore.errors import ReaderClosedError, RequestError
+from petastore.errors import InvalidArgumentError, ReaderClosedError
 from petastore.interop.horovod_spark.torch import PetastoreDataModule
 
 ROWS = 23
@@ -120,13 +120,13 @@ def test_lists_of_plain_parquet_are_tensors(tmp_path: Any) -> None:
 
 def test_options_travel_and_count_before_what_the_estimator_says(url: str) -> None:
     asked = PetastoreDataModule.with_options(
-        shuffle=False, seed=5, validation={"tail": "wrap"}, loader={"device": "cpu"}, schema_fields=["id"]
+        shuffle=False, seed=5, validation={"last_batch": "wrap"}, loader={"device": "cpu"}, schema_fields=["id"]
     )
     arrived = pickle.loads(pickle.dumps(asked))  # noqa: S301 - our own bytes
     with arrived(**told(url, shard_count=1)) as module:
         assert next(iter(module.train_data()))["id"].tolist() == [0, 1, 2, 3]
         assert module._train.plan.request.order.seed == 5
-        assert module._val.plan.request.tail.value == "wrap"
+        assert module._val.plan.request.last_batch.value == "wrap"
         assert set(next(iter(module.val_data()))) == {"id"}
 
 
@@ -138,7 +138,7 @@ def test_a_module_is_read_inside_of_its_block(url: str) -> None:
 
 
 def test_validation_needs_a_place(url: str) -> None:
-    with pytest.raises(RequestError, match="says no val_dir"):
+    with pytest.raises(InvalidArgumentError, match="says no val_dir"):
         PetastoreDataModule(**told(url, val_dir=None)).__enter__()
 
 
@@ -186,5 +186,5 @@ class TestKeras:
         from petastore.interop.horovod_spark.keras import PetastoreDataModule as KerasModule
 
         asked = KerasModule.with_options(shuffle=False, loader={"device": "cpu"})
-        with pytest.raises(RequestError, match="makes its dataset itself, not a loader"):
+        with pytest.raises(InvalidArgumentError, match="makes its dataset itself, not a loader"):
             asked(**told(url))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from tests.interop.petastorm_suite.beside_the_switch import OF_THE_SOURCE
 from tests.interop.petastorm_suite.inner_names import is_here
 from tests.interop.petastorm_suite.substitutions import Substitution
@@ -31,12 +31,12 @@ def release_of(source: Path) -> str:
     """The release that a checkout of Petastorm's says it is.
 
     Raises:
-        RequestError: The folder is no checkout of Petastorm's.
+        InvalidArgumentError: The folder is no checkout of Petastorm's.
     """
     told = source / "petastorm" / "__init__.py"
     found = re.search(r"__version__ = '([^']+)'", told.read_text(encoding="utf-8")) if told.is_file() else None
     if found is None or not (source / "petastorm" / "tests").is_dir():
-        raise RequestError(
+        raise InvalidArgumentError(
             f"{source} is no checkout of Petastorm: petastorm/__init__.py and petastorm/tests are not there; "
             "git clone --branch v0.13.1 https://github.com/uber/petastorm, and name that folder"
         )
@@ -66,7 +66,7 @@ def copied(source: Path, folder: Path, substitutions: Sequence[Substitution]) ->
         substitutions: What is changed.
 
     Raises:
-        RequestError: A substitution found nothing to do.
+        InvalidArgumentError: A substitution found nothing to do.
     """
     for package in OF_THE_SOURCE:
         inside = package.replace(".", "/")
@@ -85,7 +85,7 @@ def copied(source: Path, folder: Path, substitutions: Sequence[Substitution]) ->
         path.write_text(_with_inner_names(text), encoding="utf-8")
     if unused:
         texts = ", ".join(one.before for one in unused)
-        raise RequestError(f"Petastorm's tests have no {texts}; take these from substitutions.py")
+        raise InvalidArgumentError(f"Petastorm's tests have no {texts}; take these from substitutions.py")
 
 
 def _with_inner_names(text: str) -> str:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 __all__ = ["PAGE", "Differences", "read"]
 
@@ -44,7 +44,7 @@ def read(page: str) -> Differences:
     A row of its tables has one or more tests, each between backticks, and a reason. The module stands before the first.
 
     Raises:
-        RequestError: A test stands there twice.
+        InvalidArgumentError: A test stands there twice.
 
     Example:
         >>> read("## Tests of inner parts\n| `test_reader::test_one`, `::test_two` | queues |").tests
@@ -67,6 +67,6 @@ def read(page: str) -> Differences:
         for name in names:
             module, test = name.partition("::")[0] or module, name.partition("::")[2]
             if (module, test) in tests:
-                raise RequestError(f"{module}::{test} is listed twice in {PAGE}; one reason is enough")
+                raise InvalidArgumentError(f"{module}::{test} is listed twice in {PAGE}; one reason is enough")
             tests[module, test] = kind
     return Differences(modules, tests)

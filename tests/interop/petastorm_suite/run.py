@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.spark.java import use_java
 from tests.interop.petastorm_suite import differences
 from tests.interop.petastorm_suite.copies import copied, release_of, test_modules_of
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             copied(asked.source, folder, SUBSTITUTIONS)
             use_java()
             all_as_listed = [_as_listed(module, folder, listed, asked) for module in modules]
-    except RequestError as error:
+    except InvalidArgumentError as error:
         parser.error(str(error))
     print(_closing_line(release, [one for one in all_as_listed if one is not None], len(modules), listed))
     return int(any(one is None or not one.is_as_listed for one in all_as_listed))
@@ -60,13 +60,17 @@ def _chosen(modules: list[str], listed: Differences, only: list[str] | None) -> 
     """The modules to run."""
     gone = sorted(set(listed.modules) - set(modules))
     if gone:
-        raise RequestError(f"{', '.join(gone)} is listed in {differences.PAGE}, and Petastorm has no such module")
+        raise InvalidArgumentError(
+            f"{', '.join(gone)} is listed in {differences.PAGE}, and Petastorm has no such module"
+        )
     runnable = [module for module in modules if module not in listed.modules]
     if only is None:
         return runnable
     unknown = sorted(set(only) - {Path(module).stem for module in runnable})
     if unknown:
-        raise RequestError(f"no module {', '.join(unknown)} is run; there are {', '.join(map(_name, runnable))}")
+        raise InvalidArgumentError(
+            f"no module {', '.join(unknown)} is run; there are {', '.join(map(_name, runnable))}"
+        )
     return [module for module in runnable if _name(module) in only]
 
 

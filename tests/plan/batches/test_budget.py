@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Shard
 from petastore.plan.batches.budget import Needs, fitted
@@ -27,7 +27,7 @@ def test_what_fits_is_within_the_limit_and_what_does_not_is_refused(
     assert (free.rows_per_span, free.ahead) == (max(rows, batch), workers + 1)
     try:
         budget = fitted(needs, lambda early: 1000 + early, limit=limit, **sizes)
-    except RequestError:
+    except InvalidArgumentError:
         least = fitted(needs, lambda early: 1000 + early, limit=None, batch_size=batch, rows_per_span=1, workers=0)
         assert limit < least.total_bytes * (workers + 2)
     else:
@@ -39,7 +39,7 @@ def test_what_fits_is_within_the_limit_and_what_does_not_is_refused(
 
 def test_a_refusal_says_what_is_needed_and_what_to_do() -> None:
     with pytest.raises(
-        RequestError,
+        InvalidArgumentError,
         match=r"=100 bytes is less than the 5,200 bytes .* 5,000 of row groups .*5,200 or more",
     ):
         fitted(Needs(10, 0, 0), lambda _: 5000, batch_size=8, rows_per_span=64, workers=2, limit=100)

@@ -16,18 +16,20 @@ from petastore.testing.plan_laws import inventories, orders
 
 
 @given(inventories(), orders(), st.sampled_from([1, 2, 3, 5]), st.sampled_from(list(Tail)), st.integers(1, 9))
-def test_every_row_is_announced_once(inventory: Inventory, order: Order, ranks: int, tail: Tail, batch: int) -> None:
-    assume(tail is not Tail.EVEN or inventory.num_rows >= ranks)
+def test_every_row_is_announced_once(
+    inventory: Inventory, order: Order, ranks: int, last_batch: Tail, batch: int
+) -> None:
+    assume(last_batch is not Tail.EVEN or inventory.num_rows >= ranks)
     fetched: set[int] = set()
     for rank in range(ranks):
-        plan = Plan(inventory, ReadRequest(("id",), order, Shard(rank, ranks), 1, tail))
+        plan = Plan(inventory, ReadRequest(("id",), order, Shard(rank, ranks), 1, last_batch))
         for span in plan.spans(batch, rows_per_span=16):
             fetched |= set(span.fetch)
             for group, read_order in zip(span.fetch, span.read_orders, strict=True):
                 assert (read_order is None) == (not order.shuffle_rows)
                 if read_order is not None:
                     assert sorted(read_order.tolist()) == list(range(inventory.rows[group]))
-    if tail is not Tail.DROP:
+    if last_batch is not Tail.DROP:
         assert fetched == set(np.flatnonzero(inventory.rows).tolist())
 
 

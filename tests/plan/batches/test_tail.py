@@ -19,14 +19,14 @@ from petastore.plan.order.visits import LaneRuns, lane_of_visit
 @st.composite
 def epochs(draw: Any) -> EpochBatches:
     """Epochs of few rows, of any tail, begun anywhere."""
-    num_rows, ranks, tail = (
+    num_rows, ranks, last_batch = (
         draw(st.integers(0, 120)),
         draw(st.sampled_from([1, 2, 3, 4, 6])),
         draw(st.sampled_from(Tail)),
     )
-    assume(tail is not Tail.EVEN or num_rows == 0 or num_rows >= ranks)
+    assume(last_batch is not Tail.EVEN or num_rows == 0 or num_rows >= ranks)
     lanes = min(draw(st.sampled_from([1, 2, 3, 4, 6, 12, 48])), max(num_rows, 1))
-    return EpochBatches(num_rows, draw(st.integers(1, 9)), ranks, lanes, tail, draw(st.integers(0, num_rows)))
+    return EpochBatches(num_rows, draw(st.integers(1, 9)), ranks, lanes, last_batch, draw(st.integers(0, num_rows)))
 
 
 def shares_of(batches: EpochBatches) -> list[list[list[int]]]:
@@ -46,11 +46,11 @@ def test_the_shares_of_all_ranks_are_the_next_run_of_positions(batches: EpochBat
     consumed = [batches.start, *batches.consumed_after(range(batches.steps)).tolist()]
     for step, of_ranks in enumerate(shares_of(batches)):
         run = np.arange(consumed[step], consumed[step + 1])
-        if batches.tail is Tail.WRAP:
+        if batches.last_batch is Tail.WRAP:
             run = np.arange(consumed[step], consumed[step] + batches.global_batch) % batches.num_rows
         assert sorted(row for rows in of_ranks for row in rows) == sorted(run.tolist())
         sizes = [len(rows) for rows in of_ranks]
-        assert max(sizes) - min(sizes) <= 1 or batches.tail is Tail.PAD
+        assert max(sizes) - min(sizes) <= 1 or batches.last_batch is Tail.PAD
 
 
 @given(epochs())
@@ -58,7 +58,7 @@ def test_nothing_is_left_but_by_drop_which_leaves_less_than_a_batch(batches: Epo
     left = batches.num_rows - batches.start
     if batches.steps:
         left = batches.num_rows - int(batches.consumed_after(range(batches.steps))[-1])
-    assert left < batches.global_batch if batches.tail is Tail.DROP else left == 0
+    assert left < batches.global_batch if batches.last_batch is Tail.DROP else left == 0
 
 
 @given(epochs(), st.integers(0, 20))
@@ -71,7 +71,7 @@ def test_steps_asked_for_in_parts_are_those_asked_for_at_once(batches: EpochBatc
         )
         assert np.concatenate([first.positions, second.positions]).tolist() == whole.positions.tolist()
         assert [*first.offsets[:-1], *(second.offsets + first.offsets[-1])] == whole.offsets.tolist()
-        assert (whole.valid is None) == (batches.tail is not Tail.PAD)
+        assert (whole.valid is None) == (batches.last_batch is not Tail.PAD)
         if whole.valid is not None and first.valid is not None and second.valid is not None:
             assert np.concatenate([first.valid, second.valid]).tolist() == whole.valid.tolist()
 
@@ -86,7 +86,7 @@ def test_rows_of_a_rank_are_counted_before_they_are_shared(batches: EpochBatches
 
 @given(epochs())
 def test_a_rank_whose_lanes_are_its_own_takes_its_rows_from_no_others(batches: EpochBatches) -> None:
-    batches = dataclasses.replace(batches, start=0, tail=Tail.DROP)
+    batches = dataclasses.replace(batches, start=0, last_batch=Tail.DROP)
     for rank in range(batches.ranks if batches.steps else 0):
         shard = Shard(rank, batches.ranks)
         share = batches.share(shard, 0, batches.steps)
@@ -98,13 +98,15 @@ def test_a_rank_whose_lanes_are_its_own_takes_its_rows_from_no_others(batches: E
 
 @pytest.mark.parametrize(("rows", "said"), [(1, "1 row cannot"), (7, "7 rows cannot")])
 def test_fewer_rows_than_ranks_are_refused_with_what_to_do(rows: int, said: str) -> None:
-    with pytest.raises(NoDataAvailableError, match=f"{said} be shared evenly by 8 ranks.*fewer ranks, or tail='pad'"):
+    with pytest.raises(
+        NoDataAvailableError, match=f"{said} be shared evenly by 8 ranks.*fewer ranks, or last_batch='pad'"
+    ):
         EpochBatches(rows, 4, 8, 1, Tail.EVEN)
     assert EpochBatches(0, 4, 8, 1, Tail.EVEN).steps == 0
 
 
 def test_rows_left_over_that_are_fewer_than_ranks_join_the_batch_before() -> None:
-    batches = EpochBatches(num_rows=26, batch_size=3, ranks=4, lanes=1, tail=Tail.EVEN)
+    batches = EpochBatches(num_rows=26, batch_size=3, ranks=4, lanes=1, last_batch=Tail.EVEN)
     assert batches.steps == 2
     assert [batches.rows_of(Shard(rank, 4)) for rank in range(4)] == [6, 7, 6, 7]
 

@@ -19,11 +19,12 @@ WHOLE = Shard(0, 1)
 
 
 def epoch_of(
-    rows: list[int], weights: list[int], *, tail: Tail = Tail.EVEN, starts: list[int] | None = None
+    rows: list[int], weights: list[int], *, last_batch: Tail = Tail.EVEN, starts: list[int] | None = None
 ) -> SourceBatches:
     """An epoch over sources of so many rows, in batches of four."""
     parts = [
-        EpochBatches(count, 4, 1, 1, tail, begin) for count, begin in zip(rows, starts or [0] * len(rows), strict=True)
+        EpochBatches(count, 4, 1, 1, last_batch, begin)
+        for count, begin in zip(rows, starts or [0] * len(rows), strict=True)
     ]
     return SourceBatches(parts, weights, WHOLE, hashed_for=(7, 0))
 
@@ -43,13 +44,15 @@ sizes = st.lists(st.integers(1, 60), min_size=1, max_size=4)
 
 
 @given(sizes, st.data(), st.sampled_from([Tail.EVEN, Tail.DROP]))
-def test_each_source_gives_its_own_batches_in_their_order(rows: list[int], data: st.DataObject, tail: Tail) -> None:
+def test_each_source_gives_its_own_batches_in_their_order(
+    rows: list[int], data: st.DataObject, last_batch: Tail
+) -> None:
     weights = data.draw(st.lists(st.integers(1, 5), min_size=len(rows), max_size=len(rows)))
-    epoch = epoch_of(rows, weights, tail=tail)
+    epoch = epoch_of(rows, weights, last_batch=last_batch)
     assume(epoch.steps)
     found = rows_of(rows, epoch.take(epoch.steps))
     for source, count in enumerate(rows):
-        kept = count if tail is Tail.EVEN else count - count % 4
+        kept = count if last_batch is Tail.EVEN else count - count % 4
         own = [batch for batch in found if batch[0] // 1000 == source]
         assert [row - 1000 * source for batch in own for row in batch] == list(range(kept))
         assert {len(batch) for batch in own[:-1]} <= {4}

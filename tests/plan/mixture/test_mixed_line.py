@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.mixture.mixed_line import (
     LONGEST_PERIOD,
     MixedLine,
@@ -56,7 +56,7 @@ def test_no_share_is_off_by_more_than_the_rule_says(weights: list[float]) -> Non
 
 @pytest.mark.parametrize("weights", [[], [0], [-1, 2], ["1"], [None], [True], [float("inf")], [1] * 1025, [1j]])
 def test_weights_that_cannot_be_are_refused(weights: list[Any]) -> None:
-    with pytest.raises(RequestError):
+    with pytest.raises(InvalidArgumentError):
         proportions(weights)
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from petastore.errors import NoDataAvailableError, RequestError
+from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from petastore.inventory import Inventory
 from petastore.plan import Cursor, Order, Plan, ReadRequest, Selection, Shard, Tail
 from petastore.plan.cursor import MixedCursor
@@ -77,7 +77,7 @@ def test_ranks_step_together_with_equal_shares(drawn: tuple[Mixture, int], batch
 @few
 @given(laws.mixtures(tails=(Tail.EVEN, Tail.DROP, Tail.PAD)), st.sampled_from([24, 48]))
 def test_global_batches_do_not_depend_on_the_number_of_ranks(mixture: Mixture, global_batch: int) -> None:
-    even = mixture.request.tail is Tail.EVEN
+    even = mixture.request.last_batch is Tail.EVEN
     rows = mixture.rows_per_source if mixture.batching == "per_source" else [mixture.num_rows]
     # Fewer rows than ranks join the batch before, which is a matter of how many ranks there are.
     left = [count % global_batch or global_batch for count in rows]
@@ -195,7 +195,7 @@ def test_each_row_group_is_read_about_once_an_epoch_over_all_ranks() -> None:
 
 def test_a_row_group_that_the_last_batch_repeats_is_fetched_again_in_its_turns() -> None:
     order = dataclasses.replace(ORDER, lanes=1)
-    mixture = mixture_of(*[source(*[20] * 10, order=order, tail=Tail.WRAP) for _ in range(2)])
+    mixture = mixture_of(*[source(*[20] * 10, order=order, last_batch=Tail.WRAP) for _ in range(2)])
     turns: dict[int, list[list[int]]] = {}
     for span in mixture.spans(64, rows_per_span=64):
         for group, of_group in zip(span.fetch, span.read_orders, strict=True):
@@ -341,15 +341,15 @@ def test_a_state_brings_what_nobody_asked_for() -> None:
 )
 def test_a_state_of_another_mixture_is_refused_with_the_difference_named(change: dict[str, Any], message: str) -> None:
     mixture = mixture_of(source(90), source(90))
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         resume(dataclasses.replace(mixture, **change), dump_state(mixture, Cursor(0, 8)))
 
 
 def test_states_of_mixtures_and_of_datasets_are_told_apart() -> None:
     mixture, plan = mixture_of(source(90), source(90)), source(90)
-    with pytest.raises(RequestError, match="of a single dataset, but a mixture"):
+    with pytest.raises(InvalidArgumentError, match="of a single dataset, but a mixture"):
         resume(mixture, dump_state(plan, Cursor()))
-    with pytest.raises(RequestError, match="of a mixture, but a single dataset"):
+    with pytest.raises(InvalidArgumentError, match="of a mixture, but a single dataset"):
         resume(plan, dump_state(mixture, Cursor()))
 
 
@@ -370,7 +370,7 @@ def test_states_of_mixtures_and_of_datasets_are_told_apart() -> None:
 def test_a_damaged_state_is_refused(damage: dict[str, Any]) -> None:
     mixture = mixture_of(source(90), source(90), batching="per_source")
     cursor = laws.steps_of(mixture, 1, 8, most=1)[0].cursor
-    with pytest.raises(RequestError):
+    with pytest.raises(InvalidArgumentError):
         resume(mixture, {**dump_state(mixture, cursor), **damage})
 
 
@@ -390,7 +390,7 @@ def test_a_damaged_state_is_refused(damage: dict[str, Any]) -> None:
     ids=str,
 )
 def test_mixtures_that_cannot_be_are_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         mixture_of(source(20), source(20), **arguments)
 
 
@@ -398,19 +398,19 @@ def test_mixtures_that_cannot_be_are_refused(arguments: dict[str, Any], message:
     ("second", "message"),
     [
         (source(9, shard=Shard(0, 2)), "shard"),
-        (source(9, tail=Tail.PAD), "tail"),
+        (source(9, last_batch=Tail.PAD), "last_batch"),
     ],
 )
 def test_sources_that_do_not_go_together_are_refused(second: Plan, message: str) -> None:
-    with pytest.raises(RequestError, match=f"source 1 was planned with {message}"):
+    with pytest.raises(InvalidArgumentError, match=f"source 1 was planned with {message}"):
         mixture_of(source(9), second)
 
 
 def test_sources_without_end_need_a_fitting_stop() -> None:
     endless = source(9, epochs=None)
-    with pytest.raises(RequestError, match="say stop='cycle'"):
+    with pytest.raises(InvalidArgumentError, match="say stop='cycle'"):
         mixture_of(endless, endless)
-    with pytest.raises(RequestError, match="source 1 is endless"):
+    with pytest.raises(InvalidArgumentError, match="source 1 is endless"):
         mixture_of(source(9), endless, stop="all_exhausted")
 
 
@@ -439,7 +439,7 @@ def test_ranks_with_other_weights_do_not_agree() -> None:
         mixture_of(source(50, shard=Shard(rank, 2)), source(50, shard=Shard(rank, 2)), weights=[1, rank + 1])
         for rank in range(2)
     ]
-    with pytest.raises(RequestError, match=r"weights is \[1, 1\] on rank 0 and \[1, 2\] on rank 1"):
+    with pytest.raises(InvalidArgumentError, match=r"weights is \[1, 1\] on rank 0 and \[1, 2\] on rank 1"):
         mixtures[0].assert_agreed(lambda _: [mixture.facts() for mixture in mixtures])
     mixtures[1] = dataclasses.replace(mixtures[1], weights=[Fraction(1, 3), Fraction(1, 3)])
     mixtures[0].assert_agreed(lambda _: [mixture.facts() for mixture in mixtures])

@@ -33,10 +33,10 @@ def test_each_rank_takes_from_its_own_part_alone(data: st.DataObject) -> None:
         lanes=parts.lanes,
         block_rows=data.draw(st.sampled_from([1, 7, 50, 1000])),
     )
-    tail = data.draw(st.sampled_from([Tail.EVEN, Tail.DROP]))
+    last_batch = data.draw(st.sampled_from([Tail.EVEN, Tail.DROP]))
     batch_size = data.draw(st.integers(1, 30))
     for rank in range(ranks):
-        plan = Plan(Inventory.of_rows(groups), ReadRequest(("id",), order, Shard(rank, ranks), 2, tail))
+        plan = Plan(Inventory.of_rows(groups), ReadRequest(("id",), order, Shard(rank, ranks), 2, last_batch))
         touched = set(plan.row_groups(0).tolist())
         for span in plan.spans(batch_size, rows_per_span=64):
             touched |= set(span.fetch) | set(span.groups.tolist())

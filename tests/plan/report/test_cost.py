@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Shard
 from petastore.plan.report.cost import Fetches, StorageAsk, cost_of
@@ -60,9 +60,9 @@ def test_one_epoch_is_one_epoch() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(RequestError, match="price_per_gb"):
+    with pytest.raises(InvalidArgumentError, match="price_per_gb"):
         StorageAsk(fetches(4), price_per_gb=-1)
-    with pytest.raises(RequestError, match="epochs"):
+    with pytest.raises(InvalidArgumentError, match="epochs"):
         StorageAsk(fetches(4), epochs=0)
-    with pytest.raises(RequestError, match="4 row groups"):
+    with pytest.raises(InvalidArgumentError, match="4 row groups"):
         cost_of([np.array([4])], StorageAsk(fetches(4)))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Selection, Shard, Tail
 from petastore.plan.report.explanation import Explanation
@@ -23,7 +23,7 @@ def test_what_is_kept_at_hand_is_at_most_what_is_said(
     inventory: Inventory, order: Order, ranks: int, batch_size: int
 ) -> None:
     assume(inventory.num_rows >= ranks * batch_size)
-    for plan in laws.ranks_of(inventory, order, ranks=ranks, tail=Tail.DROP):
+    for plan in laws.ranks_of(inventory, order, ranks=ranks, last_batch=Tail.DROP):
         said = plan.explain(batch_size)
         at_hand: set[int] = set()
         for span in plan.spans(batch_size, rows_per_span=1):
@@ -38,7 +38,7 @@ def test_reads_are_those_of_the_plan() -> None:
     inventory = Inventory.of_rows([100] * 240)
     order = Order(seed=3, shuffle_row_groups=True, shuffle_rows=True, lanes=24, block_rows=100)
     for ranks in (1, 2, 3, 4, 6, 8, 12, 24):
-        plans = laws.ranks_of(inventory, order, ranks=ranks, tail=Tail.DROP)
+        plans = laws.ranks_of(inventory, order, ranks=ranks, last_batch=Tail.DROP)
         fetched = sum(len(span.fetch) for plan in plans for span in plan.spans(10, rows_per_span=10**6))
         assert plans[0].explain(10).reads_per_row_group == pytest.approx(fetched / 240, abs=0.01)
 
@@ -113,7 +113,7 @@ def test_bytes_are_those_of_the_columns_where_they_are_known() -> None:
 @pytest.mark.parametrize("column_bytes", [np.zeros(3, np.int64), np.zeros(2), np.zeros((2, 1), np.int64)])
 def test_bytes_of_other_row_groups_are_refused(column_bytes: Any) -> None:
     order = Order(seed=0, shuffle_row_groups=True, shuffle_rows=False, lanes=2, block_rows=1)
-    with pytest.raises(RequestError, match="column_bytes has shape"):
+    with pytest.raises(InvalidArgumentError, match="column_bytes has shape"):
         Plan(Inventory.of_rows([1, 1]), ReadRequest(("id",), order)).explain(1, column_bytes=column_bytes)
 
 

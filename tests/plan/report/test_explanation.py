@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Selection, Shard
 from petastore.plan.mixture.mixture import Mixture
@@ -107,7 +107,7 @@ def test_bytes_are_those_of_the_columns_where_they_are_known() -> None:
     first, second = known.sources
     assert first.bytes_to_fetch == pytest.approx(60 * 10, rel=0.1)
     assert 3 * 12_000 < second.bytes_to_fetch < 4 * 12_000  # three passes, and row groups that the fourth one begins
-    with pytest.raises(RequestError, match="72 row groups"):
+    with pytest.raises(InvalidArgumentError, match="72 row groups"):
         asked.explain(4, column_bytes=sizes[:60])
 
 
@@ -123,8 +123,8 @@ def test_a_picture_shows_the_first_batches_of_all_sources(batching: str) -> None
     said = zip(feeds.batches.tolist(), feeds.ranks.tolist(), feeds.row_groups.tolist(), strict=True)
     assert list(said) == sorted(walked)
     assert feeds.first_row_groups == (0, 60, 72, 102)
-    axes = asked.picture(4).axes[0]
+    axes = asked.plot(4).axes[0]
     assert "the first 200 of 30" in axes.get_title()
     assert axes.get_ylabel() == "row group, source after source"
     assert len(axes.lines) == 2 + 2  # borders between sources, and the legend's
-    asked.picture(4).savefig(io.BytesIO(), format="png", dpi=20)
+    asked.plot(4).savefig(io.BytesIO(), format="png", dpi=20)

@@ -24,10 +24,10 @@ Entry = tuple[int, int, int]
     st.sampled_from(Tail),
 )
 def test_row_groups_feed_the_batches_that_the_plan_walks(
-    inventory: Inventory, order: Order, ranks: int, batch_size: int, tail: Tail
+    inventory: Inventory, order: Order, ranks: int, batch_size: int, last_batch: Tail
 ) -> None:
     assume(inventory.num_rows >= ranks)
-    plans = laws.ranks_of(inventory, order, ranks=ranks, tail=tail)
+    plans = laws.ranks_of(inventory, order, ranks=ranks, last_batch=last_batch)
     for epoch in (0, 1):
         walked: set[Entry] = set()
         for rank, plan in enumerate(plans):
@@ -41,7 +41,7 @@ def test_row_groups_feed_the_batches_that_the_plan_walks(
 
 def two_epochs(plan: Plan) -> Plan:
     request = plan.request
-    return Plan(plan.inventory, ReadRequest(request.columns, request.order, request.shard, 2, request.tail))
+    return Plan(plan.inventory, ReadRequest(request.columns, request.order, request.shard, 2, request.last_batch))
 
 
 def test_a_long_epoch_is_sampled_from_its_first_to_its_last_batch() -> None:

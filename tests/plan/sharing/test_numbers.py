@@ -44,9 +44,9 @@ def test_numbers_come_once_over_all_ranks_and_from_any_batch_on(
             shuffle=shuffle,
             seed=3,
             shard=Shard(rank, ranks),
-            tail=Tail.EVEN,
+            last_batch=Tail.EVEN,
             workers=workers,
-            shuffle_memory=memory,
+            shuffle_buffer_bytes=memory,
         )
         begin = Cursor(5, 0, 5)
         batches = list(numbered_batches(plan, batch_size, workers=workers, begin=begin, given=0))
@@ -65,9 +65,9 @@ def test_without_shuffling_each_worker_has_a_part_of_its_own_in_file_order() -> 
         shuffle=False,
         seed=0,
         shard=Shard(),
-        tail=Tail.EVEN,
+        last_batch=Tail.EVEN,
         workers=2,
-        shuffle_memory=0,
+        shuffle_buffer_bytes=0,
     )
     batches = list(numbered_batches(plan, 5, workers=2, begin=Cursor(), given=0))
     assert np.concatenate(batches[::2]).tolist() == list(range(20))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan
@@ -55,14 +55,14 @@ def test_the_state_of_one_worker_is_for_that_worker() -> None:
 )
 def test_others_than_then_are_refused(now: dict[str, Any], message: str) -> None:
     state = dump_place(plan_of(worker=1), 2, 4, of_all=False)
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         resume_place(plan_of(), state, **{"batch_size": 4, "workers": 2, "worker": 1, **now})
 
 
 def test_another_number_of_ranks_is_refused_inside_a_round() -> None:
     state = dump_place(plan_of(), 3, 4, of_all=True)
     alone = Plan(Inventory.of_rows([50]), ReadRequest(("id",), ORDER, epochs=3))
-    with pytest.raises(RequestError, match="with ranks=2, but here it is 1"):
+    with pytest.raises(InvalidArgumentError, match="with ranks=2, but here it is 1"):
         resume_place(alone, state, batch_size=4, workers=2, worker=None)
 
 
@@ -79,11 +79,11 @@ def test_another_number_of_ranks_is_refused_inside_a_round() -> None:
 )
 def test_damaged_and_newer_states_are_refused(change: dict[str, Any], message: str) -> None:
     state = dump_place(plan_of(), 3, 4, of_all=True) | change
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         resume_place(plan_of(), state, batch_size=4, workers=2, worker=None)
 
 
 def test_a_state_of_other_data_is_refused() -> None:
     state = dump_place(plan_of(), 3, 4, of_all=True)
-    with pytest.raises(RequestError, match="the state was taken over"):
+    with pytest.raises(InvalidArgumentError, match="the state was taken over"):
         resume_place(plan_of(rows=51), state, batch_size=4, workers=2, worker=None)

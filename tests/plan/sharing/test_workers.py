@@ -24,8 +24,8 @@ TAILS = list(Tail)
 ALL = frozenset({"seed", "lanes", "block_rows"})
 
 
-def plan_of(inventory: Inventory, order: Order, *, rank: Shard, tail: Tail, epochs: int = 1) -> Plan:
-    return Plan(inventory, ReadRequest(("id",), order, rank, epochs, tail))
+def plan_of(inventory: Inventory, order: Order, *, rank: Shard, last_batch: Tail, epochs: int = 1) -> Plan:
+    return Plan(inventory, ReadRequest(("id",), order, rank, epochs, last_batch))
 
 
 def worker_plan(plan: Plan, worker: int, workers: int, begin: Cursor | None = None) -> WorkerPlan:
@@ -52,32 +52,32 @@ def in_turns(plan: Plan, workers: int, batch_size: int, begin: Cursor | None = N
 @given(
     inventory=inventories(max_groups=12, max_rows=30),
     order=orders(),
-    tail=st.sampled_from(TAILS),
+    last_batch=st.sampled_from(TAILS),
     ranks=st.integers(1, 4),
     workers=st.integers(1, 5),
     batch_size=st.integers(1, 9),
     epochs=st.integers(1, 3),
 )
 def test_workers_keep_what_the_tail_promises_and_the_number_of_batches(
-    inventory: Inventory, order: Order, tail: Tail, ranks: int, workers: int, batch_size: int, epochs: int
+    inventory: Inventory, order: Order, last_batch: Tail, ranks: int, workers: int, batch_size: int, epochs: int
 ) -> None:
-    if tail is Tail.EVEN and 0 < inventory.num_rows < ranks:
+    if last_batch is Tail.EVEN and 0 < inventory.num_rows < ranks:
         return
     seen = [collections.Counter[int]() for _ in range(epochs)]
     for rank in range(ranks):
-        plan = plan_of(inventory, order, rank=Shard(rank, ranks), tail=tail, epochs=epochs)
+        plan = plan_of(inventory, order, rank=Shard(rank, ranks), last_batch=last_batch, epochs=epochs)
         batches, steps = in_turns(plan, workers, batch_size), plan.steps_per_epoch(batch_size)
         assert len(batches) == epochs * steps
         for number, batch in enumerate(batches):
             seen[number // steps].update(batch.rows[batch.valid].tolist())
             # Fewer rows than ranks that are left over join the batch before, and are dealt out with it.
-            assert 1 <= len(batch.rows) <= batch_size + (tail is Tail.EVEN)
-            if tail is not Tail.EVEN:
+            assert 1 <= len(batch.rows) <= batch_size + (last_batch is Tail.EVEN)
+            if last_batch is not Tail.EVEN:
                 assert len(batch.rows) == batch_size
     for counts in seen:
-        if tail in (Tail.EVEN, Tail.PAD):
+        if last_batch in (Tail.EVEN, Tail.PAD):
             assert counts == collections.Counter(range(inventory.num_rows))
-        elif tail is Tail.DROP:
+        elif last_batch is Tail.DROP:
             assert set(counts.values()) <= {1}
             assert inventory.num_rows - len(counts) < batch_size * ranks
         else:
@@ -88,15 +88,15 @@ def test_workers_keep_what_the_tail_promises_and_the_number_of_batches(
 @given(
     inventory=inventories(max_groups=12, max_rows=30),
     order=orders(),
-    tail=st.sampled_from(TAILS),
+    last_batch=st.sampled_from(TAILS),
     ranks=st.integers(1, 3),
 )
 def test_one_worker_gives_the_batches_of_the_rank_in_full_rounds(
-    inventory: Inventory, order: Order, tail: Tail, ranks: int
+    inventory: Inventory, order: Order, last_batch: Tail, ranks: int
 ) -> None:
-    if tail is Tail.EVEN and 0 < inventory.num_rows < ranks:
+    if last_batch is Tail.EVEN and 0 < inventory.num_rows < ranks:
         return
-    plan = plan_of(inventory, order, rank=Shard(ranks - 1, ranks), tail=tail, epochs=2)
+    plan = plan_of(inventory, order, rank=Shard(ranks - 1, ranks), last_batch=last_batch, epochs=2)
     for ours, wanted in zip(in_turns(plan, 1, 4), walk(plan, 4), strict=True):
         assert ours.rows.tolist() == wanted.rows.tolist()
         assert ours.valid.tolist() == wanted.valid.tolist()
@@ -106,15 +106,15 @@ def test_one_worker_gives_the_batches_of_the_rank_in_full_rounds(
 @given(
     inventory=inventories(max_groups=12, max_rows=30),
     order=orders(),
-    tail=st.sampled_from(TAILS),
+    last_batch=st.sampled_from(TAILS),
     workers=st.integers(1, 4),
     batch_size=st.integers(1, 9),
     data=st.data(),
 )
 def test_a_worker_goes_on_from_each_of_its_batches(
-    inventory: Inventory, order: Order, tail: Tail, workers: int, batch_size: int, data: st.DataObject
+    inventory: Inventory, order: Order, last_batch: Tail, workers: int, batch_size: int, data: st.DataObject
 ) -> None:
-    plan = plan_of(inventory, order, rank=Shard(), tail=tail, epochs=2)
+    plan = plan_of(inventory, order, rank=Shard(), last_batch=last_batch, epochs=2)
     mine = worker_plan(plan, data.draw(st.integers(0, workers - 1)), workers)
     batches = walk(mine, batch_size)
     given_out = data.draw(st.integers(0, len(batches)))
@@ -142,7 +142,7 @@ def test_after_a_whole_round_any_other_workers_and_ranks_go_on(
 ) -> None:
     if inventory.num_rows < 3:
         return
-    plans = [plan_of(inventory, order, rank=Shard(rank, ranks), tail=Tail.EVEN) for rank in range(ranks)]
+    plans = [plan_of(inventory, order, rank=Shard(rank, ranks), last_batch=Tail.EVEN) for rank in range(ranks)]
     steps = plans[0].steps_per_epoch(batch_size)
     given_out = data.draw(st.integers(0, steps))
     cursor = cursor_after(worker_plan(plans[0], 0, workers), given_out, batch_size)
@@ -166,37 +166,39 @@ def test_after_a_whole_round_any_other_workers_and_ranks_go_on(
 @given(
     inventory=inventories(max_groups=20, max_rows=30),
     order=orders(),
-    tail=st.sampled_from(TAILS),
+    last_batch=st.sampled_from(TAILS),
     workers=st.integers(1, 4),
 )
 def test_row_groups_are_at_hand_and_nothing_is_kept(
-    inventory: Inventory, order: Order, tail: Tail, workers: int
+    inventory: Inventory, order: Order, last_batch: Tail, workers: int
 ) -> None:
-    plan = plan_of(inventory, order, rank=Shard(), tail=tail, epochs=2)
+    plan = plan_of(inventory, order, rank=Shard(), last_batch=last_batch, epochs=2)
     for worker in range(workers):
         mine = worker_plan(plan, worker, workers)
         check_row_groups_at_hand(mine, 3)
         for span in mine.spans(3, rows_per_span=20):
-            assert (span.valid is not None) == (tail is Tail.PAD)
+            assert (span.valid is not None) == (last_batch is Tail.PAD)
 
 
 @settings(max_examples=examples(40))
 @given(
     inventory=inventories(max_groups=12, max_rows=30),
     order=orders(),
-    tail=st.sampled_from(TAILS),
+    last_batch=st.sampled_from(TAILS),
     ranks=st.integers(1, 2),
     workers=st.integers(1, 4),
     batch_size=st.sampled_from([2, 6]),
     data=st.data(),
 )
 def test_load_order_of_a_worker_names_its_row_groups(
-    inventory: Inventory, order: Order, tail: Tail, ranks: int, workers: int, batch_size: int, data: st.DataObject
+    inventory: Inventory, order: Order, last_batch: Tail, ranks: int, workers: int, batch_size: int, data: st.DataObject
 ) -> None:
     order = dataclasses.replace(order, lanes=ranks * workers * 2)  # no worker shares a lane, in any batch
-    plan = plan_of(inventory, order, rank=Shard(data.draw(st.integers(0, ranks - 1)), ranks), tail=tail, epochs=2)
+    plan = plan_of(
+        inventory, order, rank=Shard(data.draw(st.integers(0, ranks - 1)), ranks), last_batch=last_batch, epochs=2
+    )
     assume(plan.num_rows >= order.lanes)
-    rounds = WorkerBatches(plan.num_rows, batch_size, ranks, order.lanes, tail, workers=workers).rounds
+    rounds = WorkerBatches(plan.num_rows, batch_size, ranks, order.lanes, last_batch, workers=workers).rounds
     for worker in range(workers):
         mine = dataclasses.replace(worker_plan(plan, worker, workers), batch_size=batch_size)
         needed: list[set[int]] = [set(), set()]
@@ -225,7 +227,7 @@ def test_row_groups_are_read_by_one_worker_but_for_borders(shuffle_rows: bool, r
     reads = 0
     for rank in range(ranks):
         request = ReadRequest(("id",), order, Shard(rank, ranks), chosen=ALL)
-        plan = with_lanes_for_workers(Plan(inventory, request), workers, shuffle_memory=8_000_000)
+        plan = with_lanes_for_workers(Plan(inventory, request), workers, shuffle_buffer_bytes=8_000_000)
         for worker in range(workers):
             spans = worker_plan(plan, worker, workers).spans(32, rows_per_span=1000)
             reads += sum(len(span.fetch) for span in spans)
@@ -235,7 +237,7 @@ def test_row_groups_are_read_by_one_worker_but_for_borders(shuffle_rows: bool, r
 def test_lanes_that_were_asked_for_stay() -> None:
     order = Order(0, shuffle_row_groups=True, shuffle_rows=True, lanes=5, block_rows=7)
     plan = Plan(Inventory.of_rows([10] * 20), ReadRequest(("id",), order))
-    assert with_lanes_for_workers(plan, 4, shuffle_memory=10**6) is plan
+    assert with_lanes_for_workers(plan, 4, shuffle_buffer_bytes=10**6) is plan
     chosen = Plan(plan.inventory, dataclasses.replace(plan.request, chosen=frozenset({"lanes"})))
-    found = with_lanes_for_workers(chosen, 4, shuffle_memory=10**6).request.order
+    found = with_lanes_for_workers(chosen, 4, shuffle_buffer_bytes=10**6).request.order
     assert (found.lanes % 4, found.block_rows) == (0, 7)

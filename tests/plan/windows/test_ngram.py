@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from petastore import Unischema, UnischemaField
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.windows.ngram import NGram
 
 TIME = UnischemaField("time", np.int64)
@@ -58,32 +58,32 @@ def test_two_are_equal_when_they_ask_the_same() -> None:
 
 @pytest.mark.parametrize("fields", [None, {}, [X1], {0: X1}, {"0": [X1]}, {True: [X1]}, {0: [7]}, {0: []}])
 def test_fields_that_cannot_be_are_refused(fields: Any) -> None:
-    with pytest.raises(RequestError, match="NGram"):
+    with pytest.raises(InvalidArgumentError, match="NGram"):
         NGram(fields, 5, TIME)
 
 
 @pytest.mark.parametrize("threshold", [None, "5", -1, float("nan"), True, dt.timedelta(-1), np.timedelta64("NaT"), 1j])
 def test_thresholds_that_cannot_be_are_refused(threshold: Any) -> None:
-    with pytest.raises(RequestError, match="delta_threshold"):
+    with pytest.raises(InvalidArgumentError, match="delta_threshold"):
         NGram({0: [X1]}, threshold, TIME)
 
 
 def test_other_parameters_that_cannot_be_are_refused() -> None:
-    with pytest.raises(RequestError, match="timestamp_field"):
+    with pytest.raises(InvalidArgumentError, match="timestamp_field"):
         NGram({0: [X1]}, 5, 7)  # type: ignore[arg-type]
-    with pytest.raises(RequestError, match="timestamp_overlap"):
+    with pytest.raises(InvalidArgumentError, match="timestamp_overlap"):
         NGram({0: [X1]}, 5, TIME, None)  # type: ignore[arg-type]
 
 
 def test_what_matches_nothing_or_too_much_is_refused() -> None:
-    with pytest.raises(RequestError, match=r"'y' is or matches|matches 'y'"):
+    with pytest.raises(InvalidArgumentError, match=r"'y' is or matches|matches 'y'"):
         NGram({0: ["y"]}, 5, TIME).resolved(SCHEMA)
-    with pytest.raises(RequestError, match="matches 'x1', 'x2'"):
+    with pytest.raises(InvalidArgumentError, match="matches 'x1', 'x2'"):
         NGram({0: [X1]}, 5, "x.*").resolved(SCHEMA)
 
 
 def test_whoever_takes_lists_of_fields_refuses_it_clearly() -> None:
-    with pytest.raises(RequestError, match="make_batch_reader"):
+    with pytest.raises(InvalidArgumentError, match="make_batch_reader"):
         SCHEMA.create_schema_view(NGram({0: [X1]}, 5, TIME))
 
 
@@ -98,7 +98,7 @@ def test_windows_of_rows_at_hand_are_formed_as_petastorm_did() -> None:
     named = resolved.make_namedtuple(SCHEMA, windows[1])
     assert (named[0].x2, named[1], named[2]._fields) == ("t9", (), ("x1", "x2"))
     assert ngram.form_ngram([], SCHEMA) == []
-    with pytest.raises(RequestError, match="row 1 is earlier"):
+    with pytest.raises(InvalidArgumentError, match="row 1 is earlier"):
         ngram.form_ngram(rows[::-1], SCHEMA)
 
 

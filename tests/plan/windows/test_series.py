@@ -14,7 +14,7 @@ import pytest
 
 import petastore
 from petastore import NGram, Unischema, UnischemaField, WeightedSamplingReader, make_batch_reader, make_reader
-from petastore.errors import NoDataAvailableError, RequestError
+from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from tests.tier import sized
 from tests.windows_by_hand import windows_of_series_by_hand
 
@@ -35,7 +35,7 @@ def recorded(order: list[str]) -> pd.DataFrame:
 
 def windows_of(url: Any, asked: NGram, **options: Any) -> list[tuple[int, ...]]:
     with make_batch_reader(str(url), asked, reader_pool_type="dummy", **options) as reader:
-        windows = [tuple(window) for batch in reader.batches(7) for window in batch["row"].tolist()]
+        windows = [tuple(window) for batch in reader.iter_batches(7) for window in batch["row"].tolist()]
         assert len(windows) == reader.num_rows
     return sorted(windows)
 
@@ -102,12 +102,12 @@ def test_group_by_is_shared_by_ranks_and_resumed(tmp_path: Path) -> None:
     of_ranks = [windows_of(tmp_path / "x", ngram(), cur_shard=rank, shard_count=2, **options) for rank in range(2)]
     assert sorted([*of_ranks[0], *of_ranks[1]]) == every
     with make_batch_reader(str(tmp_path / "x"), ngram(), **options) as reader:
-        batches = reader.batches(10)
+        batches = reader.iter_batches(10)
         first = [tuple(window) for _ in range(4) for window in next(batches)["row"].tolist()]
         state = reader.state_dict()
     with make_batch_reader(str(tmp_path / "x"), ngram(), **options) as reader:
         reader.load_state_dict(state)
-        rest = [tuple(window) for batch in reader.batches(10) for window in batch["row"].tolist()]
+        rest = [tuple(window) for batch in reader.iter_batches(10) for window in batch["row"].tolist()]
     assert sorted(first + rest) == every
     with (
         make_batch_reader(str(tmp_path / "x"), ngram(by=["sensor", "day"]), **options) as reader,
@@ -139,7 +139,7 @@ def test_group_by_windows_of_several_readers_can_be_mixed(tmp_path: Path) -> Non
         petastore.write_dataset(str(tmp_path / name), recorded(order), rows_per_row_group=11)
     readers = [make_batch_reader(str(tmp_path / name), ngram(), seed=1) for name in ("x", "y")]
     with WeightedSamplingReader(readers, [0.5, 0.5], batching="mixed") as reader:
-        batches = list(reader.batches(16))
+        batches = list(reader.iter_batches(16))
     for batch in batches:
         assert (batch["sensor"] == batch["sensor"][:, :1]).all()
         assert (np.diff(batch["time"], axis=1) == 1).all()
@@ -150,19 +150,19 @@ def test_group_by_windows_of_several_readers_can_be_mixed(tmp_path: Path) -> Non
 def test_group_by_rejects_missing_and_unsorted_rows_by_name(tmp_path: Path) -> None:
     frame = recorded(["sensor", "time"])
     petastore.write_dataset(str(tmp_path / "missing"), frame.assign(sensor=frame["sensor"].replace(1, np.nan)))
-    with pytest.raises(RequestError, match=r"row 40 of row group 0 in .*: the series 'sensor' is missing"):
+    with pytest.raises(InvalidArgumentError, match=r"row 40 of row group 0 in .*: the series 'sensor' is missing"):
         make_reader(str(tmp_path / "missing"), ngram())
     frame.loc[[50, 51], "time"] = frame.loc[[51, 50], "time"].to_numpy()
     petastore.write_dataset(str(tmp_path / "unsorted"), frame)
-    with pytest.raises(RequestError, match=r"row 51 of row group 0 .* in the row before of its series"):
+    with pytest.raises(InvalidArgumentError, match=r"row 51 of row group 0 .* in the row before of its series"):
         make_reader(str(tmp_path / "unsorted"), ngram())
-    with pytest.raises(RequestError, match=r"NGram\(…, group_by=…\)"):
+    with pytest.raises(InvalidArgumentError, match=r"NGram\(…, group_by=…\)"):
         make_reader(str(tmp_path / "unsorted"), NGram({0: ["row"]}, 1, "time"))
 
 
 @pytest.mark.parametrize("group_by", [[], 3, ["sensor", None]])
 def test_group_by_must_be_columns(group_by: Any) -> None:
-    with pytest.raises(RequestError, match=r"^group_by must "):
+    with pytest.raises(InvalidArgumentError, match=r"^group_by must "):
         NGram({0: ["row"]}, 1, "time", group_by=group_by)
 
 

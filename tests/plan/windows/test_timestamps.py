@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petastore import UnischemaField
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.windows.timestamps import comparable, follow_closely, most_between
 
 SIGNED, UNSIGNED = st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**64 - 1)
@@ -76,7 +76,7 @@ def test_a_duration_without_end_is_the_largest_number() -> None:
     ],
 )
 def test_timestamps_that_do_not_go_with_the_threshold_are_refused(threshold: Any, field: UnischemaField) -> None:
-    with pytest.raises(RequestError, match=r"delta_threshold|timestamp_field"):
+    with pytest.raises(InvalidArgumentError, match=r"delta_threshold|timestamp_field"):
         most_between(threshold, field)
 
 

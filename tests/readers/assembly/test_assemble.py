@@ -105,7 +105,7 @@ def test_columns_of_one_dtype_lie_in_one_array_too(dataset: Dataset) -> None:
 
 
 def test_repeats_are_marked(dataset: Dataset) -> None:
-    execution = execution_of(dataset, columns=["id"], tail=Tail.PAD, shard=Shard(0, 1))
+    execution = execution_of(dataset, columns=["id"], last_batch=Tail.PAD, shard=Shard(0, 1))
     marks = []
     for span, loaded in spans_of(execution, batch=10):
         made = assembled(assembler_of(execution), span, loaded)

@@ -15,7 +15,7 @@ import petastore
 from petastore import NGram, TransformSpec, make_batch_reader, make_mixed_reader, make_reader
 from petastore.adapters.torch import ReaderDataset
 from petastore.adapters.torch.map_dataset import MapDataset
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.readers.by_number.random_access import RandomAccess
 
 ROWS = 90
@@ -58,7 +58,7 @@ def drawn(batches: Iterator[Any]) -> Drawn:
 
 def drawn_by(make: Callable[..., Any], url: str, batch_size: int, **asked: Any) -> Drawn:
     with make(url, **{"seed": 5, "num_epochs": 2, "shuffle_rows": True} | asked) as reader:
-        return drawn(reader.batches(batch_size))
+        return drawn(reader.iter_batches(batch_size))
 
 
 @functools.cache
@@ -106,13 +106,13 @@ def test_rng_is_independent_of_order_and_ranks(url: str) -> None:
 def test_rng_continues_when_resumed_mid_epoch(url: str, pool: Any) -> None:
     asked: dict[str, Any] = {"seed": 5, "num_epochs": 2, "shuffle_rows": True, "transform_spec": ROW}
     with make_reader(url, **asked) as reader:
-        batches = reader.batches(10)
+        batches = reader.iter_batches(10)
         before = [next(batches) for _ in range(13)]
         state = reader.state_dict()
     del asked["seed"]  # the state brings it
     with make_reader(url, **asked, reader_pool_type=pool, workers_count=2) as reader:
         reader.load_state_dict(state)
-        values = drawn(iter([*before, *reader.batches(10)]))
+        values = drawn(iter([*before, *reader.iter_batches(10)]))
     assert {number: sorted(of_epochs) for number, of_epochs in values.items()} == {
         number: sorted(of_epochs) for number, of_epochs in expected(url).items()
     }
@@ -127,7 +127,9 @@ def test_rng_of_a_row_is_the_same_in_each_window(url: str) -> None:
     ngram = NGram({0: ["id", "drawn"], 1: ["id", "drawn"]}, 1, "id")
     spec = TransformSpec(of_columns, [("drawn", np.int64, (), False)], takes="columns", rng="rng")
     with make_batch_reader(url, ngram, seed=5, transform_spec=spec) as reader:
-        windows = [window for batch in reader.batches(8) for window in zip(batch["id"], batch["drawn"], strict=True)]
+        windows = [
+            window for batch in reader.iter_batches(8) for window in zip(batch["id"], batch["drawn"], strict=True)
+        ]
     assert len(windows) == ROWS - 1
     for ids, values in windows:
         assert values.tolist() == [expected(url)[number][0] for number in ids.tolist()]
@@ -149,7 +151,7 @@ def test_rng_differs_when_a_source_of_a_mixture_starts_over(url: str, tmp_path: 
             reader_pool_type=pool,
             workers_count=2,
         ) as reader:
-            return drawn(reader.batches(batch_size))
+            return drawn(reader.iter_batches(batch_size))
 
     first = values(8)
     assert all(len(first[number]) > 10 for number in range(1000, 1007))
@@ -187,16 +189,16 @@ def test_rng_bits_are_pinned(url: str) -> None:
 def test_rng_is_rejected_where_rows_are_read_by_number(url: str, make: Any) -> None:
     dataset = petastore.open_dataset(url) if make is RandomAccess else url
     parameter = "transform" if make is RandomAccess else "transform_spec"
-    with pytest.raises(RequestError, match="neither seed nor epoch"):
+    with pytest.raises(InvalidArgumentError, match="neither seed nor epoch"):
         make(dataset, **{parameter: ROW})
 
 
 @pytest.mark.parametrize("rng", ["rgn", "not a name", 3])
 def test_rng_must_name_an_argument_of_the_function(rng: Any) -> None:
-    with pytest.raises(RequestError, match=r"^rng must be the name of a keyword argument"):
+    with pytest.raises(InvalidArgumentError, match=r"^rng must be the name of a keyword argument"):
         TransformSpec(of_row, rng=rng)
 
 
 def test_rng_needs_a_function() -> None:
-    with pytest.raises(RequestError, match=r"^rng must be None for a TransformSpec without a function"):
+    with pytest.raises(InvalidArgumentError, match=r"^rng must be None for a TransformSpec without a function"):
         TransformSpec(rng="rng")

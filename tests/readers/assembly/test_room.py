@@ -29,12 +29,12 @@ from tests.readers import memory_counters
 
 small, url, size, options = *sys.argv[1:3], int(sys.argv[3]), json.loads(sys.argv[4])
 with make_reader(small, workers_count=2) as reader:
-    rows = sum(batch.num_rows for batch in reader.batches(size))
+    rows = sum(batch.num_rows for batch in reader.iter_batches(size))
 memory_counters.begin()
 rows, said = 0, ""
 try:
     with make_reader(url, workers_count=2, **options) as reader:
-        for batch in reader.batches(size):
+        for batch in reader.iter_batches(size):
             rows += batch.num_rows
 except ValueError as problem:
     said = str(problem)
@@ -93,7 +93,9 @@ def test_batch_above_the_budget_is_refused_before_it_takes_memory(read: Any, kin
 
 
 def sizes(reader: Reader, batch_size: int) -> list[list[int]]:
-    return [[int(value.sum()) * 10**6 + len(value) for value in batch["a"]] for batch in reader.batches(batch_size)]
+    return [
+        [int(value.sum()) * 10**6 + len(value) for value in batch["a"]] for batch in reader.iter_batches(batch_size)
+    ]
 
 
 def unlike(count: int) -> Iterator[Any]:
@@ -115,8 +117,8 @@ OPTIONS: list[dict[str, Any]] = [
     {"seed": 1},
     {"shuffle_rows": True, "seed": 3},
     {"reader_pool_type": "dummy", "seed": 2},
-    {"tail": "pad", "cur_shard": 1, "shard_count": 2},
-    {"num_epochs": 2, "tail": "drop", "seed": 4},
+    {"last_batch": "pad", "cur_shard": 1, "shard_count": 2},
+    {"num_epochs": 2, "last_batch": "drop", "seed": 4},
 ]
 
 
@@ -137,7 +139,7 @@ def test_a_budget_changes_neither_windows_nor_mixtures_nor_transforms(url: str) 
     def all_of(**options: Any) -> Any:
         windows = NGram({0: ["id", "a"], 2: ["a"]}, delta_threshold=10, timestamp_field="id")
         with make_batch_reader(url, windows, workers_count=2, seed=1, **options) as reader:
-            of_windows = [[len(a) for a in batch["a"].ravel()] for batch in reader.batches(5)]
+            of_windows = [[len(a) for a in batch["a"].ravel()] for batch in reader.iter_batches(5)]
         with make_mixed_reader([url, url], [2, 1], seed=5, shuffle_rows=True, workers_count=2, **options) as reader:
             mixed = sizes(reader, 9)
         with make_reader(url, workers_count=2, seed=1, transform_spec=TransformSpec(doubled), **options) as reader:
@@ -151,7 +153,7 @@ def test_reading_goes_on_in_the_middle_of_a_span_that_comes_in_parts(url: str) -
         expected = sizes(reader, 4)
     for steps in range(0, 75, 6):
         with make_reader(url, workers_count=1, seed=0, memory_budget=80 * MB) as reader:
-            batches = reader.batches(4)
+            batches = reader.iter_batches(4)
             for _ in range(steps):
                 next(batches)
             state = reader.state_dict()
@@ -169,7 +171,7 @@ def test_rows_are_read_within_a_budget_too(url: str) -> None:
 
 def test_who_stops_while_a_part_is_made_is_done(url: str) -> None:
     with make_reader(url, workers_count=2, memory_budget=64 * MB) as reader:
-        batches = reader.batches(4)
+        batches = reader.iter_batches(4)
         next(batches)
         reader.stop()
         assert reader.stopped
@@ -180,7 +182,7 @@ def test_the_largest_cell_of_a_batch_without_room_is_named(tmp_path: Path) -> No
     url = bombs.write_cells(tmp_path, ARRAY, cells, rows_per_row_group=2)
     options: dict[str, Any] = {"workers_count": 1, "memory_budget": 100 * MB, "shuffle_row_groups": False}
     with make_reader(url, **options) as reader, pytest.raises(DecodeError) as refused:
-        list(reader.batches(3))
+        list(reader.iter_batches(3))
     error = refused.value
     assert (error.column, error.file, error.row_group, error.row) == ("a", "part-0.parquet", 2, 0)
     assert "batch of 3 rows" in str(error)

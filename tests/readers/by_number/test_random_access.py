@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 import petastore
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.dataset import Dataset
-from petastore.errors import DecodeError, RequestError, TransformError
+from petastore.errors import DecodeError, InvalidArgumentError, TransformError
 from petastore.plan.selection import Selection
 from petastore.readers.by_number.random_access import RandomAccess
 from tests.pace import LONG
@@ -149,7 +149,7 @@ def test_rows_of_a_selection_are_numbered_among_themselves(dataset: Dataset, in_
 
 
 def test_a_selection_of_another_dataset_is_refused(dataset: Dataset) -> None:
-    with pytest.raises(RequestError, match="the selection speaks of 1 row groups, but"):
+    with pytest.raises(InvalidArgumentError, match="the selection speaks of 1 row groups, but"):
         RandomAccess(dataset, selection=Selection(np.array([3]), {}))
 
 

@@ -10,7 +10,7 @@ import pytest
 import petastore
 from petastore import Unischema, UnischemaField, open_dataset
 from petastore.dataset import Dataset
-from petastore.errors import NoDataAvailableError, RequestError
+from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from petastore.plan import Shard, Tail
 from petastore.work.workers import Workers
 from tests.readers.small import ROWS, execution_of, plan_of, written
@@ -47,11 +47,11 @@ def test_columns_of_one_dtype_and_shape_come_out_in_one_array_where_no_function_
 def test_fewer_rows_than_shards_are_refused(dataset: Dataset) -> None:
     with pytest.raises(NoDataAvailableError, match="99 ranks"):
         execution_of(dataset, shard=Shard(0, 99)).refuse_what_cannot_be()
-    execution_of(dataset, shard=Shard(0, 99), tail=Tail.PAD).refuse_what_cannot_be()
+    execution_of(dataset, shard=Shard(0, 99), last_batch=Tail.PAD).refuse_what_cannot_be()
 
 
 def test_a_field_of_values_that_are_too_large_is_refused(dataset: Dataset) -> None:
-    with pytest.raises(RequestError, match="max_cell_bytes"):
+    with pytest.raises(InvalidArgumentError, match="max_cell_bytes"):
         execution_of(dataset, workers=Workers("dummy", max_cell_bytes=3)).refuse_what_cannot_be()
 
 
@@ -60,8 +60,8 @@ def test_a_column_of_the_name_that_marks_repeats_is_refused_where_repeats_are_ma
     petastore.write_dataset(str(tmp_path), schema, [{"valid": True}])
     other = open_dataset(str(tmp_path))
     execution_of(other).refuse_what_cannot_be()
-    with pytest.raises(RequestError, match=r"tail='pad' adds a column 'valid'.*schema_fields"):
-        execution_of(other, tail=Tail.PAD).refuse_what_cannot_be()
+    with pytest.raises(InvalidArgumentError, match=r"last_batch='pad' adds a column 'valid'.*schema_fields"):
+        execution_of(other, last_batch=Tail.PAD).refuse_what_cannot_be()
 
 
 def test_it_is_ended_as_often_as_one_likes(dataset: Dataset) -> None:

@@ -103,10 +103,16 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
+@pytest.mark.parametrize("last_batch", ["even", "drop", "pad", "wrap"])
 @pytest.mark.parametrize("shards", [1, 3])
-def test_the_state_after_any_row_goes_on_at_the_next_one(url: str, tail: str, shards: int) -> None:
-    options: dict[str, Any] = {"shuffle_rows": True, "seed": 1, "tail": tail, "num_epochs": 2, "workers_count": 1}
+def test_the_state_after_any_row_goes_on_at_the_next_one(url: str, last_batch: str, shards: int) -> None:
+    options: dict[str, Any] = {
+        "shuffle_rows": True,
+        "seed": 1,
+        "last_batch": last_batch,
+        "num_epochs": 2,
+        "workers_count": 1,
+    }
     if shards > 1:
         options |= {"cur_shard": 1, "shard_count": shards}
     with petastore.make_reader(url, **options) as reader, petastore.make_reader(url, **options) as other:
@@ -125,11 +131,11 @@ def test_the_state_after_any_row_goes_on_at_the_next_one(url: str, tail: str, sh
 def test_rows_and_batches_take_turns(url: str) -> None:
     with petastore.make_reader(url, shuffle_row_groups=False) as reader:
         seen = [int(row.id) for row in itertools.islice(reader, 10)]
-        seen += next(reader.batches(9))["id"].tolist()
+        seen += next(reader.iter_batches(9))["id"].tolist()
         seen.append(int(next(reader).id))
         assert seen == list(range(20))
         assert reader.state_dict()["position"] == 20
-        seen += next(reader.batches(20))["id"].tolist()
+        seen += next(reader.iter_batches(20))["id"].tolist()
         seen += [int(row.id) for row in reader]
     assert seen == list(range(61))
 
@@ -137,7 +143,7 @@ def test_rows_and_batches_take_turns(url: str) -> None:
 def test_column_batches_and_batches_take_turns(url: str) -> None:
     with petastore.make_batch_reader(url, shuffle_row_groups=False) as reader:
         seen = next(reader).id.tolist()
-        seen += next(reader.batches(9))["id"].tolist()
+        seen += next(reader.iter_batches(9))["id"].tolist()
         seen += [one for batch in reader for one in batch.id.tolist()]
     assert seen == list(range(61))
 

@@ -8,7 +8,7 @@ import pytest
 
 from petastore import TransformSpec
 from petastore.dataset import Dataset
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.readers.execution.execution import Execution
 from petastore.readers.execution.pacing import beginning_of, budget_of, pace_of
 from petastore.readers.execution.row_execution import execution_of_rows
@@ -50,7 +50,7 @@ def test_a_budget_bounds_spans_and_what_buffers_keep(dataset: Dataset) -> None:
 
 
 def test_too_small_a_budget_is_refused_with_what_is_needed(dataset: Dataset) -> None:
-    with pytest.raises(RequestError, match="memory_budget=1,000"):
+    with pytest.raises(InvalidArgumentError, match="memory_budget=1,000"):
         pace_of(bounded(dataset, 1000), 4)
 
 

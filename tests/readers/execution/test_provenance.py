@@ -13,7 +13,7 @@ import pytest
 import petastore
 from petastore import NGram, TransformSpec, col, make_batch_reader, make_reader
 from petastore.adapters.torch import DataLoader
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def stored_at(url: Path) -> Callable[[str, int, int], int]:
         {},
         {"shuffle_rows": True, "seed": 7},
         {"filters": col("id") > 31},
-        {"shuffle_rows": True, "seed": 7, "cur_shard": 1, "shard_count": 3, "num_epochs": 2, "tail": "pad"},
+        {"shuffle_rows": True, "seed": 7, "cur_shard": 1, "shard_count": 3, "num_epochs": 2, "last_batch": "pad"},
         {"predicate": lambda row: row["id"] % 3 == 0},
         {"transform_spec": TransformSpec(lambda row: {**row, "half": -row["half"]})},
     ],
@@ -48,10 +48,10 @@ def stored_at(url: Path) -> Callable[[str, int, int], int]:
 )
 def test_provenance_names_the_place_of_each_row(url: Path, options: dict[str, Any]) -> None:
     stored = stored_at(url)
-    with make_reader(str(url), provenance=True, selection_cache=False, **options) as reader:
+    with make_reader(str(url), provenance=True, filter_cache=False, **options) as reader:
         assert list(reader.schema.fields)[-3:] == ["source_file", "source_row_group", "source_row"]
         rows = 0
-        for batch in reader.batches(8):
+        for batch in reader.iter_batches(8):
             rows += batch.num_rows
             places = zip(batch["source_file"], batch["source_row_group"], batch["source_row"], strict=True)
             assert [stored(*place) for place in places] == batch["id"].tolist()
@@ -82,18 +82,18 @@ def test_provenance_comes_with_rows_loaders_and_processes(url: Path) -> None:
 
 def test_provenance_leaves_order_and_state_alone(url: Path) -> None:
     with make_reader(str(url), shuffle_rows=True, seed=3) as plain:
-        ids = [batch["id"].tolist() for batch in plain.batches(10)]
+        ids = [batch["id"].tolist() for batch in plain.iter_batches(10)]
     with make_reader(str(url), shuffle_rows=True, seed=3) as plain:
-        first = next(plain.batches(10))["id"].tolist()
+        first = next(plain.iter_batches(10))["id"].tolist()
         state = plain.state_dict()
     with make_reader(str(url), shuffle_rows=True, seed=3, provenance=True) as reader:
         reader.load_state_dict(state)
-        assert [first, *(batch["id"].tolist() for batch in reader.batches(10))] == ids
+        assert [first, *(batch["id"].tolist() for batch in reader.iter_batches(10))] == ids
 
 
 def test_provenance_rejects_columns_of_its_names_and_windows(url: Path, tmp_path: Path) -> None:
     petastore.write_dataset(tmp_path / "taken", {"source_row": [1]})
-    with pytest.raises(RequestError, match="column 'source_row', which it would add"):
+    with pytest.raises(InvalidArgumentError, match="column 'source_row', which it would add"):
         make_reader(str(tmp_path / "taken"), provenance=True)
-    with pytest.raises(RequestError, match="provenance must be False where an NGram is read"):
+    with pytest.raises(InvalidArgumentError, match="provenance must be False where an NGram is read"):
         make_reader(str(url), NGram({0: ["id"], 1: ["id"]}, 1, "id"), provenance=True)

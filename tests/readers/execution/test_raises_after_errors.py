@@ -41,7 +41,7 @@ def reader(url: str) -> Iterator[petastore.Reader]:
 
 LOOPS: list[Callable[[petastore.Reader], Iterator[Any]]] = [
     iter,
-    lambda reader: reader.batches(10),
+    lambda reader: reader.iter_batches(10),
     lambda reader: iter(DataLoader(reader, 10)),
     lambda reader: iter(DataLoader(reader, 10, device="cpu")),
     lambda reader: iter(DataLoader(reader, 10).dataset),

@@ -9,7 +9,7 @@ import pytest
 
 from petastore import TransformSpec, UnischemaField
 from petastore.dataset import Dataset
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan import Tail
 from petastore.readers.execution.row_execution import execution_of_rows
 from petastore.work.workers import Workers
@@ -40,7 +40,7 @@ def test_a_function_changes_what_comes_out_and_not_what_is_read(dataset: Dataset
 
 
 def test_a_function_that_contradicts_the_schema_is_refused(dataset: Dataset) -> None:
-    with pytest.raises(RequestError, match="nowhere"):
+    with pytest.raises(InvalidArgumentError, match="nowhere"):
         execution_of_rows(
             dataset, plan_of(dataset), workers=DUMMY, transform=TransformSpec(unchanged, selected_fields=["nowhere"])
         )
@@ -48,7 +48,7 @@ def test_a_function_that_contradicts_the_schema_is_refused(dataset: Dataset) -> 
 
 def test_batches_have_the_rows_of_the_largest_row_group(dataset: Dataset) -> None:
     assert execution_of(dataset, batched=True).handing_out.rows == 5
-    assert execution_of(dataset, tail=Tail.DROP).handing_out.rows == 1
+    assert execution_of(dataset, last_batch=Tail.DROP).handing_out.rows == 1
 
 
 def test_nothing_is_fetched_ahead_where_memory_is_bounded(dataset: Dataset) -> None:

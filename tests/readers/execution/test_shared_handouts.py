@@ -101,7 +101,7 @@ def test_each_batch_of_a_batch_reader_goes_to_one_thread(url: str, pool: PoolTyp
 @pytest.mark.parametrize("threads", [2, 8])
 def test_threads_that_ask_one_iterator_of_batches_share_them(url: str, pool: PoolType, threads: int) -> None:
     with make_reader(url, reader_pool_type=pool, shuffle_rows=True) as reader:
-        batches = reader.batches(16)
+        batches = reader.iter_batches(16)
         taken = taken_by(threads, lambda mine: mine.extend(batches))
     assert sorted(int(number) for mine in taken for batch in mine for number in batch["id"]) == list(range(ROWS))
 

@@ -129,7 +129,7 @@ def mixed_columns() -> Iterator[str]:
 
 def epochs(url: str, batch_size: int, **asked: Any) -> list[dict[str, Any]]:
     with petastore.make_batch_reader(url, shuffle_rows=True, num_epochs=2, **asked) as reader:
-        return [{name: column.tolist() for name, column in batch.items()} for batch in reader.batches(batch_size)]
+        return [{name: column.tolist() for name, column in batch.items()} for batch in reader.iter_batches(batch_size)]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(15), deadline=None)
@@ -171,5 +171,5 @@ def test_rows_of_shuffled_batches_are_taken_from_an_arena(mixed_columns: str, mo
     epochs(mixed_columns, 100)
     assert [arena.rows for arena in made] == [900], "one arena serves all epochs of a reader"
     with petastore.make_batch_reader(mixed_columns, shuffle_row_groups=False) as reader:
-        assert sum(batch.num_rows for batch in reader.batches(100)) == 900
+        assert sum(batch.num_rows for batch in reader.iter_batches(100)) == 900
     assert len(made) == 1, "rows in the order of the file need none"

@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_row_group_with_more_than_2_gib_of_bytes_is_read(folder: str) -> None:
     seen = 0
     with make_batch_reader(folder, shuffle_row_groups=False) as reader:
-        for batch in reader.batches(50):
+        for batch in reader.iter_batches(50):
             for number, photo in zip(batch["id"].tolist(), batch["photo"], strict=True):
                 assert photo == cell(number)
                 seen += 1
@@ -57,6 +57,6 @@ def test_repeated_bytes_need_a_memory_budget_of_four_times_their_size(tmp_path: 
         make_batch_reader(str(tmp_path)) as reader,
         pytest.raises(DecodeError, match="Set memory_budget to 4,722,786,304"),
     ):
-        next(reader.batches(10))
+        next(reader.iter_batches(10))
     with make_batch_reader(str(tmp_path), memory_budget=4_722_786_304) as reader:
-        assert sum(len(batch["photo"]) for batch in reader.batches(10)) == 1126
+        assert sum(len(batch["photo"]) for batch in reader.iter_batches(10)) == 1126

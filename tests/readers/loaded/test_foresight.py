@@ -175,7 +175,7 @@ def test_readers_that_share_a_cache_keep_what_each_of_them_needs_next(remote: Re
 )
 def test_what_a_reader_leaves_out_is_not_announced(asked: Any, remote: Remote) -> None:
     """Half of the row groups with room for a quarter: half of them are found, whatever lay in the cache before."""
-    asked = {**DUMMY, "shuffle_row_groups": False, "selection_cache": False, **asked}
+    asked = {**DUMMY, "shuffle_row_groups": False, "filter_cache": False, **asked}
     limit = room(GROUPS // 4)
     with remote.reader(**{**DUMMY, "num_epochs": 1, "cache_size_limit": limit}) as everything:
         for _ in everything:
@@ -210,7 +210,7 @@ def test_sources_of_a_mixture_are_told_in_one_order(urls: list[str], tmp_path: P
     with petastore.make_mixed_reader(
         datasets, [1, 1], stop="all_exhausted", seed=0, num_epochs=EPOCHS, **asked
     ) as reader:
-        assert sum(len(batch["id"]) for batch in reader.batches(ROWS)) == EPOCHS * GROUPS * ROWS
+        assert sum(len(batch["id"]) for batch in reader.iter_batches(ROWS)) == EPOCHS * GROUPS * ROWS
         assert reader.diagnostics["cache_hits"] >= 0.48 * (EPOCHS - 1) * GROUPS
 
 

@@ -222,10 +222,10 @@ def test_numbers_stay_with_their_rows_however_long_these_are(
     schema = Unischema("s", [UnischemaField("id", "int64"), UnischemaField("x", "float64", (length,), NdarrayCodec())])
     rows = ({"id": number, "x": np.full(length, number, float)} for number in range(400))
     petastore.write_dataset(tmp_path / "s", schema, rows, rows_per_row_group=130)
-    asked = {"shuffle_rows": shuffle_rows, "block_rows": 1, "lanes": 2, "filters": filters, "selection_cache": False}
+    asked = {"shuffle_rows": shuffle_rows, "block_rows": 1, "lanes": 2, "filters": filters, "filter_cache": False}
     with petastore.make_reader(tmp_path / "s", seed=3, num_epochs=2, **asked) as reader:
         seen = []
-        for batch in reader.batches(190):
+        for batch in reader.iter_batches(190):
             assert (batch["x"] == batch["id"][:, None]).all()
             seen += batch["id"].tolist()
     first = 0 if filters is None else 38

@@ -17,7 +17,7 @@ import petastore
 from petastore import TransformSpec, Unischema, UnischemaField
 from petastore.adapters.torch import DataLoader
 from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
-from petastore.errors import DatasetNotFoundError, DecodeError, NoDataAvailableError, RequestError, SchemaError
+from petastore.errors import DatasetNotFoundError, DecodeError, InvalidArgumentError, NoDataAvailableError, SchemaError
 from petastore.indexing import SingleFieldIndexer, build_rowgroup_index
 from petastore.readers.reader import Reader
 from petastore.selectors import SingleIndexSelector
@@ -77,7 +77,7 @@ def assert_is_row(row: Any) -> None:
 def test_rows_are_those_that_were_written(urls: list[str], batching: str, shuffle_rows: bool) -> None:
     with mixed(urls, batching=batching, shuffle_rows=shuffle_rows, stop="all_exhausted") as reader:
         seen = []
-        for batch in reader.batches(16):
+        for batch in reader.iter_batches(16):
             for row in range(batch.num_rows):
                 assert_is_row({name: column[row] for name, column in batch.items()})
             seen += batch["id"].tolist()
@@ -102,7 +102,7 @@ def test_missing_numbers_are_masked_in_any_source(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": pa.array([4, 5, 6], pa.int32())}), tmp_path / "b.parquet")
     urls = [str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")]
     with mixed(urls, [1, 1], shuffle_row_groups=False, stop="all_exhausted") as reader:
-        values = [value for batch in reader.batches(4) for value in batch["x"].tolist()]
+        values = [value for batch in reader.iter_batches(4) for value in batch["x"].tolist()]
     assert collections.Counter(values) == collections.Counter([1, None, 3, 4, 5, 6])
 
 
@@ -110,7 +110,7 @@ def test_missing_numbers_are_masked_in_any_source(tmp_path: Path) -> None:
 def test_each_batch_has_its_share_of_each_source(urls: list[str], batching: str) -> None:
     with mixed(urls, [2, 1, 1], batching=batching, source_column="from", stop="all_exhausted") as reader:
         assert reader.schema["from"].dtype == np.dtype(np.int32)
-        batches = list(reader.batches(8))
+        batches = list(reader.iter_batches(8))
         shares = [np.bincount(batch["from"], minlength=3) for batch in batches]
     for batch in batches:
         assert (batch["id"] // 1000 == batch["from"]).all()
@@ -124,9 +124,9 @@ def test_each_batch_has_its_share_of_each_source(urls: list[str], batching: str)
 def test_sources_may_be_datasets_and_have_filters_of_their_own(urls: list[str]) -> None:
     sources = [
         petastore.open_dataset(urls[0]),
-        {"dataset_url": urls[2], "filters": [("id", ">=", 2150)], "selection_cache": False},
+        {"dataset_url": urls[2], "filters": [("id", ">=", 2150)], "filter_cache": False},
     ]
-    with mixed(sources, [1, 1], filters=petastore.col("id") < 40, selection_cache=False) as reader:
+    with mixed(sources, [1, 1], filters=petastore.col("id") < 40, filter_cache=False) as reader:
         seen = sorted(int(row.id) for row in reader)
     assert seen[:40] == list(range(40))
     assert set(seen[40:]) <= set(range(2150, 2200))
@@ -173,12 +173,12 @@ def test_one_transform_is_for_rows_of_all_sources(urls: list[str]) -> None:
 def test_ranks_share_what_one_reader_would_read(urls: list[str]) -> None:
     for batching in ("mixed", "per_source"):
         with mixed(urls, seed=5, batching=batching, shuffle_rows=True, lanes=6) as reader:
-            whole = [sorted(batch["id"].tolist()) for batch in reader.batches(24)]
+            whole = [sorted(batch["id"].tolist()) for batch in reader.iter_batches(24)]
         readers = [
             mixed(urls, seed=5, batching=batching, shuffle_rows=True, lanes=6, cur_shard=rank, shard_count=3)
             for rank in range(3)
         ]
-        batches = [[batch["id"].tolist() for batch in reader.batches(8)] for reader in readers]
+        batches = [[batch["id"].tolist() for batch in reader.iter_batches(8)] for reader in readers]
         assert {len(own) for own in batches} == {len(whole)} == {reader.steps_per_epoch(8) for reader in readers}
         assert [sorted(itertools.chain(*step)) for step in zip(*batches, strict=True)] == whole
         for reader in readers:
@@ -197,7 +197,7 @@ def test_another_number_of_ranks_and_another_batch_size_go_on(urls: list[str], b
             ) as one:
                 if state is not None:
                     one.load_state_dict(json.loads(state))
-                for batch in itertools.islice(one.batches(batch_size), steps):
+                for batch in itertools.islice(one.iter_batches(batch_size), steps):
                     seen += batch["id"].tolist()
                 states.append(json.dumps(one.state_dict()))
         assert len(set(states)) == 1
@@ -238,8 +238,8 @@ def test_a_cycle_goes_on_for_ever(urls: list[str]) -> None:
 
 
 def test_padding_marks_repeats(urls: list[str]) -> None:
-    with mixed(urls, tail="pad", seed=3) as reader:
-        batches = list(reader.batches(16))
+    with mixed(urls, last_batch="pad", seed=3) as reader:
+        batches = list(reader.iter_batches(16))
         assert all(batch.num_rows == 16 for batch in batches)
         assert sum(int(batch["valid"].sum()) for batch in batches) == reader.plan.num_rows
 
@@ -305,22 +305,22 @@ def test_a_damaged_cell_is_named_with_its_dataset(urls: list[str], tmp_path: Pat
         ({"stop": "cycle"}, "num_epochs=None"),
         ({"num_epochs": 0}, "num_epochs"),
         ({"seed": 1.5}, "seed"),
-        ({"shuffle_memory": 0, "shuffle_rows": True}, "shuffle_memory"),
+        ({"shuffle_buffer_bytes": 0, "shuffle_rows": True}, "shuffle_buffer_bytes"),
         ({"cur_shard": 1}, "cur_shard"),
         ({"source_column": "id"}, "source_column='id'"),
         ({"schema_fields": ["nam"]}, "'nam'"),
-        ({"tail": "pad", "source_column": "valid"}, "valid"),
+        ({"last_batch": "pad", "source_column": "valid"}, "valid"),
     ],
     ids=str,
 )
 def test_what_cannot_be_is_refused_at_the_call(urls: list[str], arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         mixed(urls, **arguments)
 
 
 @pytest.mark.parametrize("sources", ["/a", b"/a", {"dataset_url": "/a"}, [], 7, [{"url": "/a"}], [{}], [None]])
 def test_what_is_no_list_of_sources_is_refused(sources: Any) -> None:
-    with pytest.raises(RequestError):
+    with pytest.raises(InvalidArgumentError):
         mixed(sources, [1])
 
 
@@ -331,7 +331,7 @@ def test_a_dataset_that_is_not_there_is_refused(urls: list[str]) -> None:
 
 def test_a_source_without_selected_rows_is_refused(urls: list[str]) -> None:
     with pytest.warns(UserWarning, match="none of the 25 rows"), pytest.raises(NoDataAvailableError, match="source 1"):
-        mixed([urls[0], urls[1]], [1, 1], filters=[("id", "<", 50)], selection_cache=False)
+        mixed([urls[0], urls[1]], [1, 1], filters=[("id", "<", 50)], filter_cache=False)
 
 
 def test_files_with_the_same_name_and_footer_in_two_datasets_are_two_files(tmp_path: Path) -> None:
@@ -343,6 +343,6 @@ def test_files_with_the_same_name_and_footer_in_two_datasets_are_two_files(tmp_p
         pq.write_table(table, tmp_path / f"{number}" / "part-0.parquet", row_group_size=5_000, **options)
     urls = [str(tmp_path / "0"), str(tmp_path / "1")]
     with mixed(urls, (1, 1), num_epochs=1, seed=1, shuffle_rows=True) as reader:
-        ids = np.concatenate([batch["id"] for batch in reader.batches(1000)])
+        ids = np.concatenate([batch["id"] for batch in reader.iter_batches(1000)])
     assert len(np.unique(ids)) == len(ids)
     assert abs(int((ids < 1_000_000).sum()) - len(ids) // 2) <= 1

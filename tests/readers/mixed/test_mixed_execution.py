@@ -10,7 +10,7 @@ import pytest
 
 from petastore import TransformSpec, UnischemaField
 from petastore.dataset import Dataset
-from petastore.errors import RequestError, SchemaError
+from petastore.errors import InvalidArgumentError, SchemaError
 from petastore.plan.mixture.mixture import Mixture
 from petastore.readers.execution.execution import Execution
 from petastore.readers.mixed.mixed_datasets import MixedDatasets
@@ -56,7 +56,7 @@ def test_row_groups_are_numbered_through_all_sources(datasets: list[Dataset]) ->
 def test_the_source_of_a_row_is_a_column_where_it_is_asked_for(datasets: list[Dataset]) -> None:
     schema = execution_of(datasets, source_column="source").assembly.schema
     assert schema["source"].numpy_dtype is np.int32
-    with pytest.raises(RequestError, match="source_column='id', but the datasets have a field of that name"):
+    with pytest.raises(InvalidArgumentError, match="source_column='id', but the datasets have a field of that name"):
         execution_of(datasets, source_column="id")
     apart = execution_of(datasets, transforms=[SAME, None], source_column="source")
     assert "source" in apart.assembly.schema

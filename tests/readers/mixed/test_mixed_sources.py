@@ -10,7 +10,7 @@ import pytest
 
 import petastore
 from petastore import Unischema, UnischemaField
-from petastore.errors import DatasetNotFoundError, RequestError, SchemaError
+from petastore.errors import DatasetNotFoundError, InvalidArgumentError, SchemaError
 from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.request import OrderAsk, PlanAsk
 from petastore.readers.asked import DatasetAsk, RowsAsk
@@ -35,13 +35,13 @@ def mixture_of(sources: list[MixedSource], weights: list[Any], **asked: Any) -> 
 
 @pytest.mark.parametrize("given", ["file:///data", b"x", {"dataset_url": "x"}, [], 7, {"a"}], ids=repr)
 def test_what_is_no_list_of_datasets_is_refused(given: Any) -> None:
-    with pytest.raises(RequestError, match=r"is no list of datasets to mix; give \[url, url"):
+    with pytest.raises(InvalidArgumentError, match=r"is no list of datasets to mix; give \[url, url"):
         open_sources(given, ALL, RowsAsk())
 
 
 @pytest.mark.parametrize("source", [{"filters": None}, {"dataset_url": "x", "seed": 3}], ids=str)
 def test_a_dict_that_is_no_source_is_refused_with_what_it_may_have(source: Any) -> None:
-    with pytest.raises(RequestError, match="it needs 'dataset_url', and may have 'filters'"):
+    with pytest.raises(InvalidArgumentError, match="it needs 'dataset_url', and may have 'filters'"):
         open_sources([source], ALL, RowsAsk())
 
 
@@ -60,13 +60,13 @@ def test_what_a_source_does_not_say_is_as_for_all(urls: list[str]) -> None:
 
 
 def test_rows_that_filters_leave_out_are_not_mixed(urls: list[str]) -> None:
-    rows = RowsAsk(filters=[("id", "<", 3)], selection_cache=False)
+    rows = RowsAsk(filters=[("id", "<", 3)], filter_cache=False)
     sources = open_sources([urls[0], {"dataset_url": urls[1], "filters": None}], ALL, rows)
     assert [plan.num_rows for plan in mixture_of(sources, [1, 1]).sources] == [3, ROWS]
 
 
 def test_each_source_has_a_seed_of_its_own_and_memory_by_its_weight(urls: list[str]) -> None:
-    order = OrderAsk(seed=5, shuffle_rows=True, shuffle_memory=4000)
+    order = OrderAsk(seed=5, shuffle_rows=True, shuffle_buffer_bytes=4000)
     mixture = mixture_of(open_sources([urls[0]] * 2, ALL, RowsAsk()), [3, 1], order=order)
     orders = [plan.request.order for plan in mixture.sources]
     assert orders[0].seed != orders[1].seed
@@ -86,7 +86,7 @@ def test_a_seed_that_nobody_asked_for_may_be_another_one_when_a_state_is_loaded(
 
 
 def test_other_numbers_of_weights_and_sources_are_refused(urls: list[str]) -> None:
-    with pytest.raises(RequestError, match="2 sources were given, but 3 weights"):
+    with pytest.raises(InvalidArgumentError, match="2 sources were given, but 3 weights"):
         mixture_of(open_sources(urls, ALL, RowsAsk()), [1, 1, 1])
 
 

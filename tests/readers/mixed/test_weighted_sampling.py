@@ -12,7 +12,7 @@ import pytest
 import petastore
 from petastore import TransformSpec, Unischema, UnischemaField, WeightedSamplingReader
 from petastore.adapters.torch import DataLoader
-from petastore.errors import ReaderClosedError, RequestError, SchemaError
+from petastore.errors import InvalidArgumentError, ReaderClosedError, SchemaError
 
 SCHEMA = Unischema("numbers", [UnischemaField("id", np.int64), UnischemaField("xy", np.float32, (2,))])
 
@@ -61,9 +61,9 @@ def test_a_reader_of_probability_zero_gives_nothing_and_ends_nothing(urls: list[
         assert sorted(int(row.id) for row in reader) == list(range(2000, 2090))
     assert all(reader.stopped for reader in readers)
     fresh = rows_of(urls)
-    with pytest.raises(RequestError, match="some have probability 0"):
+    with pytest.raises(InvalidArgumentError, match="some have probability 0"):
         WeightedSamplingReader(fresh, [1, 0, 1], source_column="of")
-    with pytest.raises(RequestError, match="a weight is a finite number above 0"):
+    with pytest.raises(InvalidArgumentError, match="a weight is a finite number above 0"):
         WeightedSamplingReader(fresh, [0, 0, 0])
     for one in fresh:
         one.stop()
@@ -97,7 +97,7 @@ def test_batch_readers_give_batches_of_one_source_each(urls: list[str]) -> None:
 
 def test_batch_readers_can_be_mixed_inside_batches_too(urls: list[str]) -> None:
     with WeightedSamplingReader(batches_of(urls), [1, 1, 1], batching="mixed", source_column="of") as reader:
-        for batch in reader.batches(9):
+        for batch in reader.iter_batches(9):
             if batch.num_rows == 9:
                 assert np.bincount(batch["of"]).tolist() == [3, 3, 3]
 
@@ -109,10 +109,12 @@ def test_each_reader_keeps_its_transform(urls: list[str]) -> None:
 
         return TransformSpec(multiplied, [("z", np.float64, (), False)], removed_fields=["xy"])
 
-    readers = [petastore.make_reader(url, transform_spec=by(n), tail="pad") for n, url in enumerate(urls, start=1)]
+    readers = [
+        petastore.make_reader(url, transform_spec=by(n), last_batch="pad") for n, url in enumerate(urls, start=1)
+    ]
     with WeightedSamplingReader(readers, [1, 2, 1], source_column="of") as reader:
         assert list(reader.schema.fields) == ["id", "z", "of"]
-        for batch in reader.batches(7):
+        for batch in reader.iter_batches(7):
             assert (batch["z"] == 2 * batch["id"] * (batch["of"] + 1)).all()
             assert batch["valid"].dtype == np.bool_
 
@@ -123,19 +125,19 @@ def test_frames_are_given_to_the_transform_of_their_own_reader(urls: list[str]) 
 
     readers = [petastore.make_batch_reader(url, transform_spec=adding(100 * n)) for n, url in enumerate(urls)]
     with WeightedSamplingReader(readers, [1, 1, 1], batching="mixed") as reader:
-        ids = np.concatenate([batch["id"] for batch in reader.batches(8)])
+        ids = np.concatenate([batch["id"] for batch in reader.iter_batches(8)])
     assert set((ids // 100).tolist()) == {0, 11, 22}
 
 
 def test_states_go_on_in_fresh_readers_with_drawn_seeds(urls: list[str]) -> None:
     with WeightedSamplingReader(rows_of(urls, shuffle_rows=True), [3, 2, 1]) as reader:
-        batches = reader.batches(8)
+        batches = reader.iter_batches(8)
         taken = [next(batches)["id"].tolist() for _ in range(5)]
         state = json.dumps(reader.state_dict())
         rest = [batch["id"].tolist() for batch in batches]
     with WeightedSamplingReader(rows_of(urls, shuffle_rows=True), [3, 2, 1]) as reader:
         reader.load_state_dict(json.loads(state))
-        assert [batch["id"].tolist() for batch in reader.batches(8)] == rest
+        assert [batch["id"].tolist() for batch in reader.iter_batches(8)] == rest
     assert len({*itertools.chain(*taken, *rest)}) == sum(map(len, taken + rest))
 
 
@@ -176,7 +178,7 @@ def test_ranks_step_together(urls: list[str]) -> None:
     steps = set()
     for rank in range(4):
         with WeightedSamplingReader(rows_of(urls, cur_shard=rank, shard_count=4), [1, 2, 1]) as reader:
-            batches = [batch["id"].tolist() for batch in reader.batches(5)]
+            batches = [batch["id"].tolist() for batch in reader.iter_batches(5)]
             steps.add(len(batches))
             seen += itertools.chain(*batches)
     assert len(steps) == 1
@@ -190,7 +192,7 @@ def test_readers_of_different_shards_are_mixed_rank_by_rank_with_equal_steps(url
     for rank in range(3):
         readers = [*rows_of(urls[:1], cur_shard=rank, shard_count=3, num_epochs=None), *rows_of(urls[1:2])]
         with WeightedSamplingReader(readers, [1, 2]) as reader:
-            batches = [batch["id"].tolist() for batch in reader.batches(5)]
+            batches = [batch["id"].tolist() for batch in reader.iter_batches(5)]
         steps.add(len(batches))
         seen = list(itertools.chain(*batches))
         of_first.append({number for number in seen if number < 1000})
@@ -212,35 +214,38 @@ def test_stop_stops_the_readers_that_were_given(urls: list[str]) -> None:
 
 
 def test_readers_that_do_not_go_together_are_refused(urls: list[str]) -> None:
-    with pytest.raises(RequestError, match="less than two"):
+    with pytest.raises(InvalidArgumentError, match="less than two"):
         WeightedSamplingReader(rows_of(urls[:1]), [1])
-    with pytest.raises(RequestError, match="2 readers were given, but 3 probabilities"):
+    with pytest.raises(InvalidArgumentError, match="2 readers were given, but 3 probabilities"):
         WeightedSamplingReader(rows_of(urls[:2]), [1, 1, 1])
-    with pytest.raises(RequestError, match="source 1 is -1"):
+    with pytest.raises(InvalidArgumentError, match="source 1 is -1"):
         WeightedSamplingReader(rows_of(urls[:2]), [1, -1])
-    with pytest.raises(RequestError, match="rows and others batches"):
+    with pytest.raises(InvalidArgumentError, match="rows and others batches"):
         WeightedSamplingReader([*rows_of(urls[:1]), *batches_of(urls[:1])], [1, 1])
     with pytest.raises(SchemaError, match=r"d1 has no field 'xy', but .*d0 has"):
         WeightedSamplingReader([*rows_of(urls[:1]), *rows_of(urls[1:2], schema_fields=["id"])], [1, 1])
-    with pytest.raises(RequestError, match="tail"):
-        WeightedSamplingReader([*rows_of(urls[:1]), *rows_of(urls[1:2], tail="drop")], [1, 1])
-    with pytest.raises(RequestError, match="reader 1 is 'abc'"):
+    with pytest.raises(InvalidArgumentError, match="last_batch"):
+        WeightedSamplingReader([*rows_of(urls[:1]), *rows_of(urls[1:2], last_batch="drop")], [1, 1])
+    with pytest.raises(InvalidArgumentError, match="reader 1 is 'abc'"):
         WeightedSamplingReader([*rows_of(urls[:1]), "abc"], [1, 1])  # type: ignore[list-item]
 
 
 def test_a_reader_that_was_read_from_is_refused(urls: list[str]) -> None:
     readers = rows_of(urls[:2])
     next(readers[1])
-    with pytest.raises(RequestError, match="reader 1 was read from"):
+    with pytest.raises(InvalidArgumentError, match="reader 1 was read from"):
         WeightedSamplingReader(readers, [1, 1])
     for reader in readers:
         reader.stop()
-    with pytest.raises(RequestError, match="reader 0 was read from or stopped"):
+    with pytest.raises(InvalidArgumentError, match="reader 0 was read from or stopped"):
         WeightedSamplingReader(readers, [1, 1])
 
 
 def test_a_mixed_reader_cannot_be_mixed_again(urls: list[str]) -> None:
-    with petastore.make_mixed_reader(urls[:2], [1, 1]) as mixed, pytest.raises(RequestError, match="reader 0 is"):
+    with (
+        petastore.make_mixed_reader(urls[:2], [1, 1]) as mixed,
+        pytest.raises(InvalidArgumentError, match="reader 0 is"),
+    ):
         WeightedSamplingReader([mixed, *rows_of(urls[:1])], [1, 1])
 
 

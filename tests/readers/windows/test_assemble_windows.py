@@ -18,7 +18,7 @@ from petastore import NGram, TransformSpec, Unischema, UnischemaField, col
 from petastore.adapters.torch import DataLoader
 from petastore.codecs import NdarrayCodec
 from petastore.dataset import Dataset, ReadInParts
-from petastore.errors import DecodeError, NoDataAvailableError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError, NoDataAvailableError
 from petastore.inventory import DataFile
 from petastore.plan.request import OrderAsk, PlanAsk, TailWord
 from petastore.readers.asked import RowsAsk, RunAsk
@@ -161,7 +161,7 @@ def stacked(numbers: Sequence[tuple[int, ...]], name: str, places: Sequence[int]
 def test_batches_are_stacked_arrays(tracks: dict[int, str], make: Any) -> None:
     expected = expected_windows()
     with make(tracks[57], ngram(), shuffle_row_groups=False) as reader:
-        batches = list(reader.batches(32))
+        batches = list(reader.iter_batches(32))
         assert [field.shape for field in reader.schema] == [(3,), (2, 2, 3), (1,), (1, None), (2,)]
     assert sum(batch.num_rows for batch in batches) == len(expected)
     for place, batch in enumerate(batches):
@@ -204,7 +204,7 @@ def test_a_state_resumes_on_another_number_of_ranks(tracks: dict[int, str]) -> N
     ranks = [petastore.make_reader(tracks[57], ngram(), cur_shard=r, shard_count=2, **options) for r in range(2)]
     begun = []
     for reader in ranks:
-        batches = reader.batches(9)
+        batches = reader.iter_batches(9)
         begun += [tuple(row) for _ in range(5) for row in next(batches)["time"].tolist()]
         batches.close()  # type: ignore[attr-defined]
     state = ranks[0].state_dict()
@@ -216,20 +216,20 @@ def test_a_state_resumes_on_another_number_of_ranks(tracks: dict[int, str]) -> N
     for rank in range(3):
         with petastore.make_reader(tracks[57], ngram(), cur_shard=rank, shard_count=3, **options) as reader:
             reader.load_state_dict(state)
-            rest += [tuple(row) for batch in reader.batches(9) for row in batch["time"].tolist()]
+            rest += [tuple(row) for batch in reader.iter_batches(9) for row in batch["time"].tolist()]
     expected = [tuple(TIMES[window[place]] for place in (0, 1, 3)) for window in expected_windows()]
     assert collections.Counter(begun + rest) == collections.Counter(expected)
 
 
-@pytest.mark.parametrize(("tail", "rest"), [("drop", 0), ("pad", 32), ("wrap", 32)])
-def test_tails_are_those_of_windows(tracks: dict[int, str], tail: TailWord, rest: int) -> None:
+@pytest.mark.parametrize(("last_batch", "rest"), [("drop", 0), ("pad", 32), ("wrap", 32)])
+def test_tails_are_those_of_windows(tracks: dict[int, str], last_batch: TailWord, rest: int) -> None:
     windows = len(expected_windows())
-    with petastore.make_reader(tracks[57], ngram(), shuffle_row_groups=False, tail=tail) as reader:
-        sizes = [batch.num_rows for batch in reader.batches(32)]
+    with petastore.make_reader(tracks[57], ngram(), shuffle_row_groups=False, last_batch=last_batch) as reader:
+        sizes = [batch.num_rows for batch in reader.iter_batches(32)]
         assert sizes == [32] * (windows // 32 + (rest > 0))
-        if tail == "pad":
+        if last_batch == "pad":
             reader.reset()
-            valid = np.concatenate([batch["valid"] for batch in reader.batches(32)])
+            valid = np.concatenate([batch["valid"] for batch in reader.iter_batches(32)])
             assert valid.sum() == windows
             assert next(iter(reader))["valid"] is True
 
@@ -248,7 +248,7 @@ def test_windows_are_made_of_the_rows_that_filters_leave(tmp_path: Path) -> None
     options: dict[str, Any] = {"filters": (col("car") == "a") & (col("group") != 1)}
     with petastore.make_batch_reader(url, asked, shuffle_row_groups=False, **options) as reader:
         assert reader.num_rows == len(expected)
-        batches = list(reader.batches(7))
+        batches = list(reader.iter_batches(7))
     assert [row for batch in batches for row in batch["time"].tolist()] == expected
     assert {car for batch in batches for car in batch["car"].ravel().tolist()} == {"a"}
     # Sequences that lie side by side, each sorted in itself, are told apart by a filter.
@@ -295,7 +295,7 @@ def test_a_file_that_begins_earlier_begins_a_new_sequence(tmp_path: Path) -> Non
 def test_rows_that_are_not_sorted_are_refused_with_their_place(tmp_path: Path) -> None:
     url = write_plain(tmp_path, time=[0, 1, 2, 3, 4, 6, 5, 7])
     with pytest.raises(
-        RequestError, match=r"row 2 of row group 1 in part\.parquet: the timestamp 'time' is 5, after 6"
+        InvalidArgumentError, match=r"row 2 of row group 1 in part\.parquet: the timestamp 'time' is 5, after 6"
     ):
         petastore.make_reader(url, NGram({0: ["time"], 1: ["time"]}, 100, "time"))
 
@@ -304,7 +304,9 @@ def test_rows_that_are_not_sorted_are_refused_with_their_place(tmp_path: Path) -
 def test_missing_timestamps_are_refused_with_their_place(tmp_path: Path, gone: Any) -> None:
     url = write_plain(tmp_path, time=[0.0, 1.0, 2.0, 3.0, 4.0, gone, 6.0, 7.0])
     asked = NGram({0: ["time"], 1: ["time"]}, 100, "time")
-    with pytest.raises(RequestError, match=r"row 1 of row group 1 in part\.parquet: the timestamp 'time' is missing"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"row 1 of row group 1 in part\.parquet: the timestamp 'time' is missing"
+    ):
         petastore.make_reader(url, asked)
     with petastore.make_reader(url, asked, filters=[("time", "<", 4)]) as reader:
         assert len(reader) == 3
@@ -332,8 +334,8 @@ def test_cells_that_cannot_be_read_are_named_where_they_lie(tmp_path: Path) -> N
 def test_no_windows_are_none(tmp_path: Path) -> None:
     url = write_plain(tmp_path, time=[0, 10, 20])
     asked = NGram({0: ["time"], 1: ["time"]}, 1, "time")
-    with petastore.make_reader(url, asked, tail="drop") as reader:
-        assert (len(reader), list(reader), list(reader.batches(3))) == (0, [], [])
+    with petastore.make_reader(url, asked, last_batch="drop") as reader:
+        assert (len(reader), list(reader), list(reader.iter_batches(3))) == (0, [], [])
     with pytest.raises(NoDataAvailableError):
         petastore.make_reader(url, NGram({0: ["time"], 2: ["time"]}, 10, "time"), cur_shard=0, shard_count=2)
 
@@ -373,7 +375,7 @@ def test_a_transform_of_batches_is_given_the_rows_of_each_batch_once(tracks: dic
     spec = TransformSpec(halved, edit_fields=[("time", np.float64, (), False)])
     asked = NGram({0: ["time"], 1: ["time"]}, 4, "time")
     with petastore.make_batch_reader(tracks[57], asked, shuffle_row_groups=False, transform_spec=spec) as reader:
-        times = [row for batch in reader.batches(50) for row in batch["time"].tolist()]
+        times = [row for batch in reader.iter_batches(50) for row in batch["time"].tolist()]
     assert times == [[TIMES[number] / 2, TIMES[number + 1] / 2] for number in range(ROWS - 1)]
     assert sorted(sizes) == [50] + [51] * 7
 
@@ -387,13 +389,13 @@ def test_a_transform_may_run_in_processes(tracks: dict[int, str]) -> None:
         shuffle_row_groups=False,
         transform_spec=TransformSpec(unchanged),
     ) as reader:
-        windows = [tuple(row) for batch in reader.batches(64) for row in batch["time"].tolist()]
+        windows = [tuple(row) for batch in reader.iter_batches(64) for row in batch["time"].tolist()]
     assert windows == [tuple(TIMES[window[place]] for place in (0, 1, 3)) for window in expected_windows()]
 
 
 def test_a_transform_that_leaves_no_field_of_windows_is_refused(tracks: dict[int, str]) -> None:
     spec = TransformSpec(removed_fields=["time"])
-    with pytest.raises(RequestError, match="after the transform there is none"):
+    with pytest.raises(InvalidArgumentError, match="after the transform there is none"):
         petastore.make_reader(tracks[1], NGram({0: ["time"]}, 1, "time"), transform_spec=spec)
 
 
@@ -433,7 +435,7 @@ class Spy(Dataset):
     def seen_while_reading(self, asked: NGram, order: OrderAsk) -> list[tuple[int, int | None]]:
         with open_window_reader(self, asked, PlanAsk(order=order), RowsAsk(), RunAsk(Workers("dummy"))) as reader:
             assert reader.ngram is not None
-            assert sum(batch.num_rows for batch in reader.batches(50)) == len(reader)
+            assert sum(batch.num_rows for batch in reader.iter_batches(50)) == len(reader)
         return sorted(self.__dict__["seen"], key=str)
 
 
@@ -466,25 +468,25 @@ def test_windows_may_have_partition_columns_alone(tmp_path: Path) -> None:
 def test_what_was_found_once_is_remembered(
     tracks: dict[int, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with petastore.make_reader(tracks[2], ngram(), selection_cache=tmp_path) as reader:
+    with petastore.make_reader(tracks[2], ngram(), filter_cache=tmp_path) as reader:
         counted = len(reader)
     assert len(list(tmp_path.glob("*.selection"))) == 1
     monkeypatch.setattr(Dataset, "read", None)  # nothing is asked of it any more
-    with petastore.make_reader(tracks[2], ngram(), selection_cache=tmp_path) as reader:
+    with petastore.make_reader(tracks[2], ngram(), filter_cache=tmp_path) as reader:
         assert len(reader) == counted
     with pytest.raises(TypeError):
-        petastore.make_reader(tracks[2], ngram(most=1), selection_cache=tmp_path)
+        petastore.make_reader(tracks[2], ngram(most=1), filter_cache=tmp_path)
 
 
 def test_a_memory_budget_is_kept_to_or_refused(tracks: dict[int, str]) -> None:
     with petastore.make_reader(tracks[57], ngram(), memory_budget=100_000_000, shuffle_row_groups=False) as reader:
-        assert reader.budget(16).total_bytes <= 100_000_000
-        assert sum(batch.num_rows for batch in reader.batches(16)) == len(expected_windows())
+        assert reader.estimate_memory(16).total_bytes <= 100_000_000
+        assert sum(batch.num_rows for batch in reader.iter_batches(16)) == len(expected_windows())
     with (
         petastore.make_reader(tracks[57], ngram(), memory_budget=10_000) as reader,
-        pytest.raises(RequestError, match="memory_budget"),
+        pytest.raises(InvalidArgumentError, match="memory_budget"),
     ):
-        reader.batches(16)
+        reader.iter_batches(16)
 
 
 def test_longer_windows_take_more_memory(tracks: dict[int, str]) -> None:
@@ -493,12 +495,12 @@ def test_longer_windows_take_more_memory(tracks: dict[int, str]) -> None:
         with petastore.make_reader(
             tracks[57], NGram({offset: ["pose"] for offset in range(length)}, 4, "time")
         ) as reader:
-            sizes.append(reader.budget(16).rows_per_span)
+            sizes.append(reader.estimate_memory(16).rows_per_span)
     assert 4 * sizes[1] < sizes[0]
 
 
 def test_mixtures_refuse_windows(tracks: dict[int, str]) -> None:
-    with pytest.raises(RequestError, match="NGram is no list of fields"):
+    with pytest.raises(InvalidArgumentError, match="NGram is no list of fields"):
         petastore.make_mixed_reader([tracks[1], tracks[2]], [1, 1], ngram())
 
 
@@ -528,14 +530,14 @@ def test_collate_functions_are_given_windows(tracks: dict[int, str]) -> None:
 def test_map_style_datasets_refuse_windows(tracks: dict[int, str]) -> None:
     from petastore.adapters.torch import MapDataset
 
-    with pytest.raises(RequestError, match="NGram is no list of fields"):
+    with pytest.raises(InvalidArgumentError, match="NGram is no list of fields"):
         MapDataset(tracks[1], ngram())
 
 
 def test_padding_of_windows_is_refused_at_the_call(tracks: dict[int, str]) -> None:
     with (
         petastore.make_reader(tracks[1], ngram()) as reader,
-        pytest.raises(RequestError, match="'points' has a free shape"),
+        pytest.raises(InvalidArgumentError, match="'points' has a free shape"),
     ):
         DataLoader(reader, batch_size=4, ragged="padded")
 
@@ -549,7 +551,7 @@ def test_a_state_of_other_windows_is_refused(tracks: dict[int, str]) -> None:
             states.append(reader.state_dict())
     with petastore.make_reader(tracks[2], NGram(apart[0], 4, "time"), filters=col("time") < 9) as reader:
         reader.load_state_dict(states[0])
-        with pytest.raises(RequestError, match="state"):
+        with pytest.raises(InvalidArgumentError, match="state"):
             reader.load_state_dict(states[1])
 
 

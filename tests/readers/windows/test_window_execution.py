@@ -10,7 +10,7 @@ import pytest
 
 from petastore import NGram, TransformSpec
 from petastore.dataset import Dataset
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan import Tail
 from petastore.plan.windows.windows import Windows
 from petastore.readers.execution.execution import Execution
@@ -36,7 +36,7 @@ def executions(
 ) -> tuple[Execution, Execution]:
     """What a reader of rows would run, and what one of windows does."""
     ngram = NGRAM.resolved(dataset.schema)
-    starts = select_window_starts(dataset, ngram, workers=DUMMY, selection_cache=False)
+    starts = select_window_starts(dataset, ngram, workers=DUMMY, filter_cache=False)
     plan = plan_of(dataset, columns=["id", "x", "maybe"], **asked)
     plan = dataset.planned(_ask(**asked), starts)
     rows = execution_of_rows(dataset, plan, workers=DUMMY, transform=spec, batched=batched)
@@ -71,7 +71,7 @@ def test_windows_are_dicts_from_offset_to_row_across_row_groups(dataset: Dataset
 
 
 def test_with_pad_windows_say_whether_they_are_repeats(dataset: Dataset) -> None:
-    _, execution = executions(dataset, tail=Tail.PAD)
+    _, execution = executions(dataset, last_batch=Tail.PAD)
     with Reader(dataset, execution.plan, workers=DUMMY, build=lambda *_, **__: execution) as reader:
         assert [window["valid"] for window in reader] == [True] * (ROWS - 2)
 
@@ -85,8 +85,8 @@ def test_batches_have_as_many_windows_as_it_takes_for_the_rows_of_a_row_group(da
 def test_windows_of_windows_and_of_fields_that_are_gone_are_refused(dataset: Dataset) -> None:
     _, windows = executions(dataset)
     assert windows.windows is not None
-    with pytest.raises(RequestError, match="these are windows already"):
+    with pytest.raises(InvalidArgumentError, match="these are windows already"):
         execution_of_windows(windows, windows.windows.ngram, windows.windows.windows)
     gone = TransformSpec(unchanged, removed_fields=["id", "x", "maybe"], edit_fields=[("new", np.int8, (), False)])
-    with pytest.raises(RequestError, match="after the transform there is none of the fields"):
+    with pytest.raises(InvalidArgumentError, match="after the transform there is none of the fields"):
         executions(dataset, spec=gone)

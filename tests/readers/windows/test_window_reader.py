@@ -10,7 +10,7 @@ import pytest
 
 from petastore import NGram, TransformSpec, UnischemaField
 from petastore.dataset import Dataset
-from petastore.errors import NoDataAvailableError, RequestError
+from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from petastore.plan import Shard
 from petastore.plan.request import OrderAsk, PlanAsk
 from petastore.readers.asked import RowsAsk, RunAsk
@@ -34,7 +34,7 @@ def opened(
         dataset,
         ngram,
         PlanAsk(order=OrderAsk(shuffle_row_groups=False), **asked),
-        RowsAsk(filters=rows, selection_cache=False),
+        RowsAsk(filters=rows, filter_cache=False),
         RunAsk(Workers("dummy"), spec),
     )
 
@@ -61,7 +61,7 @@ def test_fields_that_only_a_transform_makes_may_be_asked_for(dataset: Dataset) -
 
 
 def test_fields_that_nobody_has_are_refused(dataset: Dataset) -> None:
-    with pytest.raises(RequestError, match="nowhere"):
+    with pytest.raises(InvalidArgumentError, match="nowhere"):
         opened(dataset, NGram({0: ["nowhere"]}, 1, "id"))
 
 

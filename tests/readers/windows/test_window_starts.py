@@ -11,7 +11,7 @@ import pytest
 import petastore
 from petastore import NGram, Unischema, UnischemaField, open_dataset
 from petastore.dataset import Dataset
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan import ReadUnit, Selection
 from petastore.readers.windows.window_starts import select_window_starts
 from petastore.work.workers import Workers
@@ -44,7 +44,7 @@ def rows_of(starts: Selection, dataset: Dataset) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("kind", ["dummy", "thread"])
 def test_starts_are_those_of_a_double_loop(tmp_path: Path, overlap: bool, kind: Any) -> None:
     dataset = written(tmp_path, TIMES)
-    starts = select_window_starts(dataset, pairs(overlap), workers=Workers(kind, 2), selection_cache=False)
+    starts = select_window_starts(dataset, pairs(overlap), workers=Workers(kind, 2), filter_cache=False)
     by_hand = windows_by_hand([TIMES[:4], TIMES[4:8], TIMES[8:]], length=2, most=1, overlap=overlap)
     assert rows_of(starts, dataset) == [window[0] for window in by_hand]
     assert starts.length == 2
@@ -54,7 +54,7 @@ def test_rows_that_are_not_selected_are_as_if_they_were_not_there(tmp_path: Path
     dataset = written(tmp_path, TIMES)
     odd = Selection(np.array([2, 4, 2]), {0: np.array([True, False, True, False])})
     wide = NGram({0: ["time"], 1: ["time"]}, 2, "time")
-    starts = select_window_starts(dataset, wide, odd, workers=DUMMY, selection_cache=False)
+    starts = select_window_starts(dataset, wide, odd, workers=DUMMY, filter_cache=False)
     assert rows_of(starts, dataset) == [(0, 0), (1, 0), (1, 1), (1, 2), (1, 3)]
     assert starts.among == odd.fingerprint
     assert [(pruned.by, pruned.rows) for pruned in starts.pruned if pruned.by == "windows"] == [("windows", 3)]
@@ -73,11 +73,11 @@ def test_what_was_found_once_is_remembered_and_not_for_another_window(
 
     monkeypatch.setattr(Dataset, "read", noted)
     memory = str(tmp_path / "memory")
-    first = select_window_starts(dataset, pairs(), workers=DUMMY, selection_cache=memory)
+    first = select_window_starts(dataset, pairs(), workers=DUMMY, filter_cache=memory)
     assert asked == [0, 1, 2]
-    again = select_window_starts(dataset, pairs(), workers=DUMMY, selection_cache=memory)
+    again = select_window_starts(dataset, pairs(), workers=DUMMY, filter_cache=memory)
     assert (again.fingerprint, asked) == (first.fingerprint, [0, 1, 2])
-    select_window_starts(dataset, pairs(overlap=False), workers=DUMMY, selection_cache=memory)
+    select_window_starts(dataset, pairs(overlap=False), workers=DUMMY, filter_cache=memory)
     assert asked == [0, 1, 2] * 2
 
 
@@ -93,11 +93,11 @@ def test_what_was_found_once_is_remembered_and_not_for_another_window(
 def test_rows_of_which_no_windows_can_be_made_are_named(
     tmp_path: Path, times: list[Any], dtype: Any, said: str
 ) -> None:
-    with pytest.raises(RequestError, match=said):
-        select_window_starts(written(tmp_path, times, dtype), pairs(), workers=DUMMY, selection_cache=False)
+    with pytest.raises(InvalidArgumentError, match=said):
+        select_window_starts(written(tmp_path, times, dtype), pairs(), workers=DUMMY, filter_cache=False)
 
 
 def test_a_threshold_of_another_kind_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     dataset = written(tmp_path, [np.datetime64(1, "s")], "datetime64[s]")
-    with pytest.raises(RequestError, match="delta_threshold=1"):
-        select_window_starts(dataset, pairs(), workers=DUMMY, selection_cache=False)
+    with pytest.raises(InvalidArgumentError, match="delta_threshold=1"):
+        select_window_starts(dataset, pairs(), workers=DUMMY, filter_cache=False)

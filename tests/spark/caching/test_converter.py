@@ -17,8 +17,8 @@ from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedImageCodec, ImageDecode
 from petastore.errors import (
     DatasetNotFoundError,
+    InvalidArgumentError,
     ReaderClosedError,
-    RequestError,
     StorageError,
     UnknownParameterError,
 )
@@ -230,15 +230,15 @@ def test_an_unknown_parameter_is_answered_with_those_of_the_method(incomplete: S
 def test_what_cannot_be_is_refused_at_the_call(url: str, name: str, value: Any) -> None:
     made = make_spark_converter(url)
     for make in (made.make_torch_dataloader, made.make_tf_dataset):
-        with pytest.raises(RequestError, match=name):
+        with pytest.raises(InvalidArgumentError, match=name):
             make(**{name: value})
-    with pytest.raises(RequestError, match="prefetch"):
+    with pytest.raises(InvalidArgumentError, match="prefetch"):
         made.make_tf_dataset(prefetch=-2)
 
 
 @pytest.mark.parametrize("given", [None, 7, ["a"], object()])
 def test_only_dataframes_and_urls_are_converted(given: Any) -> None:
-    with pytest.raises(RequestError, match="a Spark DataFrame, or the URL"):
+    with pytest.raises(InvalidArgumentError, match="a Spark DataFrame, or the URL"):
         make_spark_converter(given)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import petastore
 from petastore import Unischema, UnischemaField, open_dataset
-from petastore.errors import DatasetChangedError, RequestError, StorageError
+from petastore.errors import DatasetChangedError, InvalidArgumentError, StorageError
 from petastore.indexing import get_row_group_indexes
 from petastore.spark import write_options
 from petastore.spark.source.data_source import PetastoreSource
@@ -64,9 +64,9 @@ def test_an_index_that_cannot_be_stored_says_that_the_rows_are_there_once(tmp_pa
 
 
 def test_fields_that_cannot_be_indexed_are_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match=r"looks at the field 'town', but the schema has 'id', 'city'"):
+    with pytest.raises(InvalidArgumentError, match=r"looks at the field 'town', but the schema has 'id', 'city'"):
         write_options(SCHEMA, index_fields=["town"])
     source = PetastoreSource({"path": str(tmp_path / "s"), "index_fields": "id, town"})
-    with pytest.raises(RequestError, match="looks at the field 'town'"):
+    with pytest.raises(InvalidArgumentError, match="looks at the field 'town'"):
         source.writer(SCHEMA.as_spark_schema(), False)
     assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ import pytest
 
 from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedImageCodec
-from petastore.errors import MetadataError, RequestError
+from petastore.errors import InvalidArgumentError, MetadataError
 from petastore.spark import write_options
 from petastore.spark.source.options import ReadAsk, WriteAsk
 
@@ -55,7 +55,7 @@ def test_what_is_not_asked_is_left_to_the_defaults() -> None:
     ],
 )
 def test_what_cannot_be_is_refused_at_the_call(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         write_options(SCHEMA, **arguments)
 
 
@@ -70,13 +70,13 @@ def test_what_cannot_be_is_refused_at_the_call(arguments: dict[str, Any], messag
     ],
 )
 def test_options_that_nobody_knows_are_refused(options: dict[str, str], message: str) -> None:
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         WriteAsk.parse(options)
 
 
 def test_a_name_that_commas_would_part_is_no_field_to_index() -> None:
     odd = Unischema("odd", [UnischemaField("a,b", "int64")])
-    with pytest.raises(RequestError, match="separated by commas, and the name 'a,b' cannot be told so"):
+    with pytest.raises(InvalidArgumentError, match="separated by commas, and the name 'a,b' cannot be told so"):
         write_options(odd, index_fields=["a,b"])
 
 
@@ -88,6 +88,6 @@ def test_a_schema_that_is_none_is_refused() -> None:
 def test_secrets_are_not_shown() -> None:
     ask = WriteAsk.parse({"path": "/a", "storage_options": '{"secret": "hidden-word"}'})
     assert "hidden-word" not in repr(ask)
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(InvalidArgumentError) as caught:
         ReadAsk.parse({"path": "/a", "storage_options": "hidden-word"})
     assert "hidden-word" not in str(caught.value)

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.spark.settings import batch_settings
 from petastore.spark.source.register import register_data_source
 
 
 @pytest.mark.parametrize("spark", [None, "local[2]", SimpleNamespace(read=None)], ids=str)
 def test_what_is_no_session_or_an_old_one_is_refused(spark: Any) -> None:
-    with pytest.raises(RequestError, match=r"takes a session of Spark 4 or newer, but .* was given"):
+    with pytest.raises(InvalidArgumentError, match=r"takes a session of Spark 4 or newer, but .* was given"):
         register_data_source(spark)
 
 

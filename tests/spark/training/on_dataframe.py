@@ -156,7 +156,7 @@ class Steps:
 
 def looked_at(rows: LocalRows) -> dict[str, Any]:
     with rows.make_reader() as reader:
-        batches = list(reader.batches(4))
+        batches = list(reader.iter_batches(4))
         return {
             "ids": [int(number) for batch in batches for number in batch["id"]],
             "shapes": {name: list(field.shape) for name, field in reader.schema.fields.items()},

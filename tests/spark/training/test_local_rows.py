@@ -11,7 +11,7 @@ import pytest
 
 import petastore
 from petastore import Unischema, UnischemaField
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan import Shard
 from petastore.spark.training.local_rows import LocalRows
 
@@ -29,23 +29,23 @@ ROWS = LocalRows("/nowhere", Shard(0, 1), num_rows=10, lanes=1)
         ({"predicate": print}, "filter the DataFrame"),
         ({"rowgroup_selector": None}, "filter the DataFrame"),
         ({"shuffle_row_groups": True}, "shuffle_rows=True permutes the rows of each rank"),
-        ({"tail": "pad"}, "'even', which gives each row once, or 'drop'"),
-        ({"tail": "wrap"}, "it repeats rows of other ranks"),
-        ({"tail": "evn"}, "evn"),
+        ({"last_batch": "pad"}, "'even', which gives each row once, or 'drop'"),
+        ({"last_batch": "wrap"}, "it repeats rows of other ranks"),
+        ({"last_batch": "evn"}, "evn"),
     ],
     ids=str,
 )
 def test_what_cannot_be_is_refused_before_anything_is_read(options: Any, why: str) -> None:
-    with pytest.raises(RequestError, match=why):
+    with pytest.raises(InvalidArgumentError, match=why):
         ROWS.make_reader(**options)
 
 
-@pytest.mark.parametrize("tail", ["even", "drop"])
-def test_rows_of_one_rank_are_those_that_lie_there(tmp_path: Path, tail: Any) -> None:
+@pytest.mark.parametrize("last_batch", ["even", "drop"])
+def test_rows_of_one_rank_are_those_that_lie_there(tmp_path: Path, last_batch: Any) -> None:
     schema = Unischema("rows", [UnischemaField("id", np.int64)])
     petastore.write_dataset(str(tmp_path), schema, ({"id": n} for n in range(10)), rows_per_row_group=4)
     rows = pickle.loads(pickle.dumps(LocalRows(str(tmp_path), Shard(0, 1), num_rows=10, lanes=1)))  # noqa: S301 - our own
-    with rows.make_reader(tail=tail, num_epochs=2) as reader:
+    with rows.make_reader(last_batch=last_batch, num_epochs=2) as reader:
         assert reader.shard == Shard(0, 1)
         assert [int(row.id) for row in reader] == list(range(10)) * 2
 

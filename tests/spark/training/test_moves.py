@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.plan.order.parts import Parts
 from petastore.spark.training.moves import moves
 
@@ -28,5 +28,5 @@ def test_everybody_has_its_part_afterwards_and_nobody_gives_and_takes(there: lis
 
 
 def test_other_sums_are_refused() -> None:
-    with pytest.raises(RequestError, match="3 rows of 2 ranks cannot become 4 of 2"):
+    with pytest.raises(InvalidArgumentError, match="3 rows of 2 ranks cannot become 4 of 2"):
         moves([1, 2], [2, 2])

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from petastore import Unischema, UnischemaField
-from petastore.errors import RequestError, WorkerError
+from petastore.errors import InvalidArgumentError, WorkerError
 from petastore.plan.order.parts import Parts
 from petastore.plan.request import Shard
 from petastore.spark.columns import encode_batches
@@ -71,7 +71,7 @@ def test_ranks_that_trade_have_a_dataset_together(tmp_path_factory: pytest.TempP
         spool.publish(stored, "a test")
         rows = LocalRows(spool.folder, Shard(rank, ranks), sum(there), parts.lanes)
         with rows.make_reader(shuffle_rows=True, seed=1) as reader:
-            batches = list(reader.batches(4))
+            batches = list(reader.iter_batches(4))
             steps.add(len(batches))
             seen += [int(number) for batch in batches for number in batch["id"]]
             assert all((batch["xy"][:, 1] == batch["id"]).all() for batch in batches)
@@ -108,7 +108,7 @@ def test_a_state_goes_on_with_the_same_rows_and_is_refused_where_they_come_in_an
         assert sorted(seen + [int(row.id) for row in reader]) == list(range(10))
     with rows_of("other", [*range(5, 10), *range(5)]).make_reader() as reader:
         assert len(footers) == 1
-        with pytest.raises(RequestError, match="the state was taken over"):
+        with pytest.raises(InvalidArgumentError, match="the state was taken over"):
             reader.load_state_dict(state)
 
 
@@ -142,12 +142,12 @@ def test_a_host_that_cannot_be_listened_at_is_named() -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"tail": "pad"}, "repeats rows of other ranks"),
+        ({"last_batch": "pad"}, "repeats rows of other ranks"),
         ({"shuffle_row_groups": True}, "row groups stay on the hosts"),
         ({"cur_shard": 0}, "each rank has its rows already"),
         ({"filters": [("id", ">", 3)]}, "filter the DataFrame"),
     ],
 )
 def test_what_would_take_rows_of_others_is_refused(options: Any, why: str) -> None:
-    with pytest.raises(RequestError, match=why):
+    with pytest.raises(InvalidArgumentError, match=why):
         LocalRows("/nowhere", Shard(0, 2), 10, 6).make_reader(**options)

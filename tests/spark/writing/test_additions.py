@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import petastore
-from petastore.errors import DatasetNotFoundError, RequestError, SchemaError
+from petastore.errors import DatasetNotFoundError, InvalidArgumentError, SchemaError
 from petastore.inventory import Inventory
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
@@ -101,5 +101,5 @@ def test_a_block_that_is_committed_otherwise_may_have_added_nothing(tmp_path: Pa
     petastore.write_dataset(tmp_path, SCHEMA, [{"id": 1}], mode="append")  # another writer's, who committed
     commit.refuse_files()
     put(tmp_path / "b.parquet")
-    with pytest.raises(RequestError, match=r"Spark wrote 1 files beside them \(b.parquet, …\)"):
+    with pytest.raises(InvalidArgumentError, match=r"Spark wrote 1 files beside them \(b.parquet, …\)"):
         commit.refuse_files()

@@ -10,7 +10,7 @@ import pytest
 
 import petastore
 from petastore import Unischema, UnischemaField
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.spark.writing.block_job import BlockJob
 from petastore.spark.writing.write_job import Part, WriteJob
 from petastore.writers.encode import encode_chunks
@@ -50,9 +50,9 @@ def test_writes_add_up_in_their_order(tmp_path: Path) -> None:
 def test_another_mode_and_one_that_nobody_knows_are_refused(tmp_path: Path) -> None:
     block = block_at(tmp_path)
     block.write("append", parts([1]))
-    with pytest.raises(RequestError, match="began with mode='append', and mode='overwrite'"):
+    with pytest.raises(InvalidArgumentError, match="began with mode='append', and mode='overwrite'"):
         block.write("overwrite", parts([2]))
-    with pytest.raises(RequestError, match="mode='ignore' is not known"):
+    with pytest.raises(InvalidArgumentError, match="mode='ignore' is not known"):
         block.write("ignore", parts([2]))  # type: ignore[arg-type]
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import petastore
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.spark.writing.generate import generate_petastorm_metadata
 
 SCHEMA = petastore.Unischema("user", [petastore.UnischemaField("id", "int64", nullable=True)])
@@ -35,7 +35,7 @@ def test_a_schema_is_found_by_its_name(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["schema_of_users.Other", "schema_of_users.X", "no_such_module.X", "UserSchema", ""])
 def test_a_name_that_leads_to_no_schema_is_refused(folder: Path, name: str) -> None:
-    with pytest.raises(RequestError, match=r"no schema at|is no Unischema"):
+    with pytest.raises(InvalidArgumentError, match=r"no schema at|is no Unischema"):
         generate_petastorm_metadata(None, folder, name)
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import types
 
 from petastore.codecs import NdarrayCodec
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.schema import Unischema, UnischemaField
 from petastore.spark.writing.block_job import BlockJob
 from petastore.spark.writing.dataset_writer import DatasetWriter
@@ -89,12 +89,14 @@ def test_writer_rejects_cells_that_the_commit_would_before_spark_writes(
     job = BlockJob("memory://never", SCHEMA, LAYOUT, "auto", "a test")
     writer = DatasetWriter(cast("SparkSession", None), "memory://never", {}, job)
     df = SimpleNamespace(schema=types.StructType(columns))  # it has no `write`: nothing is written
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(InvalidArgumentError, match=said):
         writer.write(cast("DataFrame", df))
 
 
 def test_both_kinds_in_one_frame_are_refused() -> None:
-    with pytest.raises(RequestError, match="'pose' can only be raw values, and 'track', being bytes, could be cells"):
+    with pytest.raises(
+        InvalidArgumentError, match="'pose' can only be raw values, and 'track', being bytes, could be cells"
+    ):
         holds_cells(spark_schema("id int, raw binary, pose array<float>, track binary"), SCHEMA)
 
 

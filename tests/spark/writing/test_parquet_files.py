@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petastore.codecs import NdarrayCodec
-from petastore.errors import DatasetNotFoundError, PetastoreError, RequestError
+from petastore.errors import DatasetNotFoundError, InvalidArgumentError, PetastoreError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
 from petastore.spark.columns import encode_batch
@@ -90,9 +90,9 @@ def test_files_in_other_storages_are_read_with_their_filesystem() -> None:
 @pytest.mark.parametrize(
     ("names", "error", "message"),
     [
-        (["part=1/a.parquet"], RequestError, "columns in the names of its directories"),
-        (["other.parquet"], RequestError, r"lacks \['id'\], and the schema does not know \['number'\]"),
-        (["extra.parquet"], RequestError, r"lacks \[\], and the schema does not know \['more'\]"),
+        (["part=1/a.parquet"], InvalidArgumentError, "columns in the names of its directories"),
+        (["other.parquet"], InvalidArgumentError, r"lacks \['id'\], and the schema does not know \['number'\]"),
+        (["extra.parquet"], InvalidArgumentError, r"lacks \[\], and the schema does not know \['more'\]"),
         (["nowhere.parquet"], DatasetNotFoundError, "there is nothing"),
         (["no.parquet"], PetastoreError, "no.parquet"),
     ],
@@ -113,5 +113,5 @@ def test_what_cannot_be_written_is_refused(
 def test_a_directory_in_a_list_is_refused(tmp_path: Path) -> None:
     for number in range(3):
         put(tmp_path / f"{number % 2}" / f"{number}.parquet", raw([number], "flat"))
-    with pytest.raises(RequestError, match="2 paths were given, and there are 3 files"):
+    with pytest.raises(InvalidArgumentError, match="2 paths were given, and there are 3 files"):
         ParquetFiles.found_at([tmp_path / "0", tmp_path / "1"], SCHEMA)

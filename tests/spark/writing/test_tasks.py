@@ -68,7 +68,7 @@ def test_spark_hands_over_some_megabytes_at_a_time_unless_told_otherwise(facts: 
 @pytest.mark.parametrize(
     ("case", "part"),
     [
-        ("cells after rows", "RequestError: stored cells are written by Spark's own writer"),
+        ("cells after rows", "InvalidArgumentError: stored cells are written by Spark's own writer"),
         ("Spark's files beside rows", "Nothing was committed: a block is one or the other"),
         ("another mode", "this block began with mode='error', and mode='append' was asked for"),
         ("an unknown mode", "mode='ignore' is not known"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from petastore.codecs import ScalarCodec
-from petastore.errors import RequestError, SchemaError
+from petastore.errors import InvalidArgumentError, SchemaError
 from petastore.schema import Unischema, UnischemaField
 from petastore.spark.settings import TIMESTAMP_TYPE
 from petastore.spark.writing.writable import check_writable
@@ -53,7 +53,9 @@ def test_names_that_spark_does_not_tell_apart_are_refused_unless_it_does() -> No
 
 
 def test_time_stamps_with_a_zone_need_the_sessions_setting() -> None:
-    with pytest.raises(RequestError, match=f"which Spark writes as INT96 unless {TIMESTAMP_TYPE} of the session"):
+    with pytest.raises(
+        InvalidArgumentError, match=f"which Spark writes as INT96 unless {TIMESTAMP_TYPE} of the session"
+    ):
         check(ZONED, session_settings=False)
     check(ZONED, session_settings=True)
     own = Session(spark_sql_parquet_outputTimestampType="TIMESTAMP_MICROS")

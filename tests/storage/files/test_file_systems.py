@@ -10,7 +10,7 @@ import fsspec
 import pytest
 from pyarrow import fs
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.storage.files.location import open_location
 
 
@@ -24,12 +24,12 @@ def test_every_spelling_of_a_local_directory_is_the_same_place(tmp_path: Path, s
 
 
 def test_a_file_url_with_two_slashes_says_what_to_write() -> None:
-    with pytest.raises(RequestError, match="write file:///data/x"):
+    with pytest.raises(InvalidArgumentError, match="write file:///data/x"):
         open_location("file://data/x")
 
 
 def test_an_unknown_scheme_is_refused() -> None:
-    with pytest.raises(RequestError, match="nosuch"):
+    with pytest.raises(InvalidArgumentError, match="nosuch"):
         open_location("nosuch://bucket/x")
 
 
@@ -83,5 +83,5 @@ def test_a_given_filesystem_wins_over_the_scheme(tmp_path: Path) -> None:
 
 
 def test_what_is_no_filesystem_is_refused() -> None:
-    with pytest.raises(RequestError, match="pyarrow or fsspec"):
+    with pytest.raises(InvalidArgumentError, match="pyarrow or fsspec"):
         open_location("/data", filesystem="s3")

@@ -12,7 +12,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.registry import _registry
 
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.storage.files.hadoop import configuration, hdfs_options
 from petastore.storage.files.location import open_location
 
@@ -64,7 +64,7 @@ def test_the_configuration_lies_below_hadoops_home_or_nowhere(tmp_path: Path) ->
 @pytest.mark.parametrize("text", ["<configuration>", '<!DOCTYPE x [<!ENTITY a "b">]><configuration/>'])
 def test_what_is_no_configuration_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "core-site.xml").write_text(text)
-    with pytest.raises(RequestError, match=re.escape(str(tmp_path / "core-site.xml"))):
+    with pytest.raises(InvalidArgumentError, match=re.escape(str(tmp_path / "core-site.xml"))):
         configuration({"HADOOP_CONF_DIR": str(tmp_path)})
 
 
@@ -93,9 +93,9 @@ def test_what_a_url_comes_to(url: str, settings: dict[str, str], options: dict[s
 
 
 def test_what_is_not_configured_is_said() -> None:
-    with pytest.raises(RequestError, match=r"does not say dfs\.namenode\.rpc-address\.near\.nn2"):
+    with pytest.raises(InvalidArgumentError, match=r"does not say dfs\.namenode\.rpc-address\.near\.nn2"):
         hdfs_options("hdfs://near/x", {**HA, "dfs.namenode.rpc-address.near.nn2": ""})
-    with pytest.raises(RequestError, match="which is viewfs://all by Hadoop's configuration"):
+    with pytest.raises(InvalidArgumentError, match="which is viewfs://all by Hadoop's configuration"):
         hdfs_options("hdfs:///x", {"fs.defaultFS": "viewfs://all"})
 
 

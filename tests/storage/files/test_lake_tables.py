@@ -12,7 +12,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from pyarrow import fs
 
 from petastore import Unischema, UnischemaField, make_reader, open_dataset, write_dataset
-from petastore.errors import RequestError
+from petastore.errors import InvalidArgumentError
 from petastore.storage.files.location import Location
 from petastore.writers.generate import generate_metadata
 from tests.storage.conftest import Put
@@ -36,7 +36,9 @@ def urls_of(location: Location, *paths: str) -> list[str]:
 
 
 def rejected(urls: str | list[str], table_format: str) -> None:
-    with pytest.raises(RequestError, match=rf"must be a folder of plain Parquet files, got .* {table_format} table"):
+    with pytest.raises(
+        InvalidArgumentError, match=rf"must be a folder of plain Parquet files, got .* {table_format} table"
+    ):
         open_dataset(urls)
 
 
@@ -92,7 +94,7 @@ def test_folder_is_read_when_its_metadata_is_of_another_kind(location: Location,
 def test_lake_table_message_has_the_call_for_its_current_files(tmp_path: Path) -> None:
     (tmp_path / "t/_delta_log").mkdir(parents=True)
     (tmp_path / "t/part-0.parquet").write_bytes(parquet(1))
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(InvalidArgumentError) as caught:
         make_reader(str(tmp_path / "t"))
     assert str(caught.value).endswith(f"deltalake.DeltaTable('file://{tmp_path}/t').file_uris()")
 
@@ -111,7 +113,7 @@ def test_lake_table_is_rejected_in_a_given_file_system(tmp_path: Path) -> None:
     (tmp_path / "t/day=1/part-0.parquet").write_bytes(parquet(1))
     for filesystem in (fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), fs.LocalFileSystem()):
         home = "" if isinstance(filesystem, fs.SubTreeFileSystem) else f"{tmp_path}/"
-        with pytest.raises(RequestError, match="Delta"):
+        with pytest.raises(InvalidArgumentError, match="Delta"):
             open_dataset(f"{home}t/day=1", filesystem=filesystem)
 
 
@@ -130,7 +132,7 @@ def test_directories_above_that_may_not_be_listed_are_passed_over(location: Loca
     try:
         assert open_dataset("/bucket/guarded/mine/data", filesystem=guarded).inventory.num_rows == 1
         guarded.pipe_file("/bucket/guarded/mine/_delta_log/0.json", b"{}")
-        with pytest.raises(RequestError, match="Delta"):
+        with pytest.raises(InvalidArgumentError, match="Delta"):
             open_dataset("/bucket/guarded/mine/data", filesystem=guarded)
     finally:
         guarded.rm("/bucket/guarded", recursive=True)
@@ -143,9 +145,9 @@ def test_write_dataset_rejects_a_lake_table(tmp_path: Path, table_format: str) -
     marker.write_bytes(b"{}")
     (tmp_path / "part-0.parquet").write_bytes(parquet(1))
     for mode in ("append", "overwrite"):
-        with pytest.raises(RequestError, match=table_format):
+        with pytest.raises(InvalidArgumentError, match=table_format):
             write_dataset(str(tmp_path), SCHEMA, [{"id": 1}], mode=mode)
-    with pytest.raises(RequestError, match=table_format):
+    with pytest.raises(InvalidArgumentError, match=table_format):
         generate_metadata(str(tmp_path))
     assert (tmp_path / "part-0.parquet").exists()
 

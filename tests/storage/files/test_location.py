@@ -13,7 +13,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.registry import _registry
 
-from petastore.errors import RequestError, StorageConnectionError, StorageError
+from petastore.errors import InvalidArgumentError, StorageConnectionError, StorageError
 from petastore.storage.files.location import open_location
 
 
@@ -73,13 +73,13 @@ def test_what_is_named_several_times_is_told() -> None:
     ],
 )
 def test_urls_that_do_not_belong_together_are_refused(urls: list[str], why: str) -> None:
-    with pytest.raises(RequestError, match=why):
+    with pytest.raises(InvalidArgumentError, match=why):
         open_location(urls)
 
 
 @pytest.mark.parametrize("wrong", [None, 7, b"/data", [], "", "   ", [None], [b"/data"], [""], {"a": 1}, "a\0b"])
 def test_what_is_no_url_is_refused(wrong: Any) -> None:
-    with pytest.raises(RequestError):
+    with pytest.raises(InvalidArgumentError):
         open_location(wrong)
 
 
@@ -112,14 +112,14 @@ def test_storage_options_are_never_shown() -> None:
     location = open_location("secretive://bucket/x", storage_options={"password": "hush"})
     assert location.filesystem.handler.fs.password == "hush"  # noqa: S105 - it is none
     assert "hush" not in f"{location!r} {location.url} {location.root}"
-    with pytest.raises(RequestError, match="nonsense") as refused:
+    with pytest.raises(InvalidArgumentError, match="nonsense") as refused:
         open_location("s3://bucket/x", storage_options={"nonsense": "hush"})
     assert "hush" not in str(refused.value)
 
 
 @pytest.mark.usefixtures("_secretive")
 def test_user_and_password_in_a_url_are_never_shown() -> None:
-    with pytest.raises(RequestError) as refused:
+    with pytest.raises(InvalidArgumentError) as refused:
         open_location("secretive://user:hush@bucket/x")
     assert str(refused.value).startswith("secretive://***@bucket/x: this kind of URL takes no user and password")
     with pytest.raises(StorageError) as unreachable:

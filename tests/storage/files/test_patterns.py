@@ -16,7 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from pyarrow import fs
 
 from petastore import make_batch_reader, open_dataset
-from petastore.errors import DatasetNotFoundError, RequestError
+from petastore.errors import DatasetNotFoundError, InvalidArgumentError
 from petastore.storage.files.location import Location, open_location
 from tests.storage.conftest import Put
 
@@ -112,7 +112,7 @@ def test_a_pattern_that_finds_nothing_says_so(base: tuple[str, Any]) -> None:
 
 def test_what_cannot_be_a_pattern_is_refused(base: tuple[str, Any]) -> None:
     url, filesystem = base
-    with pytest.raises(RequestError, match=r"\*\*.parquet cannot be understood"):
+    with pytest.raises(InvalidArgumentError, match=r"\*\*.parquet cannot be understood"):
         open_dataset(f"{url}/**.parquet", filesystem=filesystem)
 
 

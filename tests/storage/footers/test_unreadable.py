@@ -102,7 +102,7 @@ def test_column_without_a_name_is_read(tmp_path: Path) -> None:
     pq.write_table(pa.table({"": [1, 2], "b": [3, 4]}), tmp_path / "x.parquet")
     assert read(tmp_path) == {"": [1, 2], "b": [3, 4]}
     assert read(tmp_path, [""]) == {"": [1, 2]}
-    with petastore.make_reader(str(tmp_path), filters=petastore.col("") > 1, selection_cache=False) as reader:
+    with petastore.make_reader(str(tmp_path), filters=petastore.col("") > 1, filter_cache=False) as reader:
         assert [row._asdict() for row in reader] == [{"": 2, "b": 4}]
     petastore.write_dataset(str(tmp_path / "own"), {"": np.arange(3)})
     assert read(tmp_path / "own") == {"": [0, 1, 2]}

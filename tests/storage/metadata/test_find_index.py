@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from petastore import open_dataset
-from petastore.errors import MetadataError, RequestError
+from petastore.errors import InvalidArgumentError, MetadataError
 from petastore.indexers import RowGroupIndex
 from petastore.storage.metadata.find_index import find_indexes
 from petastore.storage.metadata.row_group_index import INDEXES, write_indexes
@@ -44,6 +44,8 @@ def test_an_index_that_nobody_asks_for_may_be_damaged(meadow: Path) -> None:
 
 def test_names_that_there_are_not_are_told_with_those_that_there_are(meadow: Path) -> None:
     dataset = open_dataset(meadow)
-    with pytest.raises(RequestError, match=r"no row-group index 'by_day': .*Meadow has 'by_id', 'has_title'") as caught:
+    with pytest.raises(
+        InvalidArgumentError, match=r"no row-group index 'by_day': .*Meadow has 'by_id', 'has_title'"
+    ) as caught:
         find_indexes(dataset.location, dataset.inventory, ["by_id", "by_day"])
     assert isinstance(caught.value, ValueError)

@@ -406,7 +406,7 @@ def test_a_manifest_that_lies_about_rows_is_found_out_by_filters_and_random_acce
     changed, message = LIES[lie]
     a_dataset_whose_manifest_says(tmp_path, **changed)
     with pytest.raises(MetadataError, match=message):
-        petastore.make_batch_reader(str(tmp_path), filters=petastore.col("id") < 7, selection_cache=False)
+        petastore.make_batch_reader(str(tmp_path), filters=petastore.col("id") < 7, filter_cache=False)
     with pytest.raises(MetadataError, match=message):
         RandomAccess(petastore.open_dataset(tmp_path)).take([0, -1])
 

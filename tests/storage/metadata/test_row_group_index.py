@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import ipc
 
-from petastore.errors import DatasetChangedError, MetadataError, RequestError
+from petastore.errors import DatasetChangedError, InvalidArgumentError, MetadataError
 from petastore.indexers import RowGroupIndex
 from petastore.inventory import DataFile, Inventory
 from petastore.storage.files.location import Location, open_location
@@ -68,7 +68,7 @@ def test_any_name_will_do_and_a_new_index_replaces_the_old_one(location: Locatio
     assert replaced is not None
     assert replaced.values == ["b"]
     assert {path.parent.name for path in Path(location.root).rglob("*.arrow")} == {"indexes"}
-    with pytest.raises(RequestError, match="longer than"):
+    with pytest.raises(InvalidArgumentError, match="longer than"):
         write_indexes(location, INVENTORY, [dataclasses.replace(INDEX, index_name="é" * 100)])
 
 
@@ -94,7 +94,7 @@ def test_an_index_of_other_files_is_refused(location: Location, files: list[Data
 
 @pytest.mark.parametrize("value", [(1, 2), None, float("nan"), object(), np.datetime64("NaT")])
 def test_values_that_cannot_be_stored_are_refused(location: Location, value: Any) -> None:
-    with pytest.raises(RequestError, match="can be stored"):
+    with pytest.raises(InvalidArgumentError, match="can be stored"):
         write_indexes(location, INVENTORY, [RowGroupIndex("i", ("x",), [value], [[0]])])
     assert stored_index_names(location) == []
 

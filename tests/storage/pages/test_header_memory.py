@@ -26,7 +26,7 @@ from petastore import make_batch_reader
 begin()
 with make_batch_reader(sys.argv[1], workers_count=2, shuffle_row_groups=False) as reader:
     try:
-        print(sum(len(batch["id"]) for batch in reader.batches(1000)))
+        print(sum(len(batch["id"]) for batch in reader.iter_batches(1000)))
     except Exception as problem:
         print(type(problem).__name__)
 print(growth())
@@ -72,4 +72,4 @@ def test_large_row_groups_with_right_page_headers_are_read(tmp_path: Path, check
     written(path, 6_000_000, checksums=checksums, compression=compression)
     expected = int(pq.read_table(path)["id"].to_numpy().sum())
     with make_batch_reader(str(path), shuffle_row_groups=False) as reader:
-        assert sum(int(batch["id"].sum()) for batch in reader.batches(100_000)) == expected
+        assert sum(int(batch["id"].sum()) for batch in reader.iter_batches(100_000)) == expected

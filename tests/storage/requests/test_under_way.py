@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from petastore.errors import RequestError, StorageTimeoutError
+from petastore.errors import InvalidArgumentError, StorageTimeoutError
 from petastore.storage.requests.under_way import (
     Request,
     checked_timeout,
@@ -26,7 +26,7 @@ def begun(seconds_ago: float, limit_s: float | None) -> Request:
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), True, "30", object()])
 def test_times_in_which_nothing_can_answer_are_refused(timeout: object) -> None:
-    with pytest.raises(RequestError, match=r"storage_timeout=.*give seconds above 0, or None"):
+    with pytest.raises(InvalidArgumentError, match=r"storage_timeout=.*give seconds above 0, or None"):
         checked_timeout(timeout)
 
 

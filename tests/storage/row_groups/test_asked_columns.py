@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from petastore.errors import DecodeError, RequestError, SchemaError
+from petastore.errors import DecodeError, InvalidArgumentError, SchemaError
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.footers import Footer, read_footer
 from petastore.storage.row_groups.asked_columns import as_asked, check_rows, is_as_asked, leaves_of
@@ -48,7 +48,7 @@ def test_leaves_are_those_of_the_columns_in_the_asked_order(footer: Footer) -> N
 )
 def test_what_the_file_lacks_is_refused_each_time(footer: Footer, ordinal: int, columns: list[str], said: str) -> None:
     for _ in range(2):  # what was found is remembered, what was refused is not
-        with pytest.raises(RequestError, match=said):
+        with pytest.raises(InvalidArgumentError, match=said):
             leaves_of(footer, ordinal, columns, 2)
 
 

@@ -35,7 +35,7 @@ with make_reader(sys.argv[1], ["id"]) as reader:
 begin()
 try:
     with make_reader(sys.argv[1], workers_count=2, **options) as reader:
-        list(reader.batches(10))
+        list(reader.iter_batches(10))
 except ValueError as problem:
     print(problem)
 print(growth())
@@ -94,7 +94,7 @@ def test_a_budget_bounds_what_is_copied(tmp_path: Path) -> None:
     url = written(tmp_path, long_texts(120))
     refused = pytest.raises(DecodeError, match=r"take 125,829,120 bytes of memory, .* at most 25,000,000 may be taken")
     with petastore.make_reader(url, workers_count=1, memory_budget=10**8) as reader, refused:
-        list(reader.batches(1))
+        list(reader.iter_batches(1))
     with petastore.make_reader(url) as reader:
         assert sum(len(row.s) for row in reader) == 125_829_120
 

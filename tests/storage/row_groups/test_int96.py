@@ -36,14 +36,16 @@ def test_int96_holds_the_years_1_to_9999(location: Location, put: Put, files: in
     with make_reader(location.url, shuffle_row_groups=False) as reader:
         times = [None if row.t is None else row.t.item() for row in reader]
     assert times == TIMES * files
-    with make_reader(location.url, filters=col("t") > np.datetime64("9000-01-01"), selection_cache=False) as reader:
+    with make_reader(location.url, filters=col("t") > np.datetime64("9000-01-01"), filter_cache=False) as reader:
         assert [row.id for row in reader] == [0] * files
 
 
 def test_int96_is_read_when_the_file_is_large_and_streamed(location: Location, put: Put) -> None:
     written(put, {"t": pa.array([LAST] * 70_000, US), "u": pa.array(range(70_000))}, row_group_size=30_000)
     with make_batch_reader(location.url, schema_fields=["t"]) as reader:
-        assert {str(time) for batch in reader.batches(1000) for time in batch["t"]} == {"9999-12-31T23:59:59.999999"}
+        assert {str(time) for batch in reader.iter_batches(1000) for time in batch["t"]} == {
+            "9999-12-31T23:59:59.999999"
+        }
 
 
 def test_int96_inside_lists_and_structs_holds_far_years(location: Location, put: Put) -> None:

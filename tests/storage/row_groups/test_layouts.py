@@ -61,11 +61,11 @@ def test_categories_of_all_row_groups_may_be_more_than_8_bits_number(
         columns = {"text": cells, "bytes": binary, "list": lists, "struct": structs}
         put(f"{number}.parquet", pa.table(columns), row_group_size=row_group_size)
     with make_batch_reader(location.url, shuffle_row_groups=False) as reader:
-        (batch,) = reader.batches(300)
+        (batch,) = reader.iter_batches(300)
     assert batch["text"].tolist() == expected
     assert batch["bytes"].tolist() == [text.encode() for text in expected]
     assert [cell.tolist() for cell in batch["list"]] == [[text] for text in expected]
     assert batch["struct"].tolist() == [{"name": text} for text in expected]
-    with make_reader(location.url, filters=col("text") == "user 250", selection_cache=False) as reader:
+    with make_reader(location.url, filters=col("text") == "user 250", filter_cache=False) as reader:
         assert [row.text for row in reader] == ["user 250"]
     assert MapDataset(location.url).rows.take([299, 0])["text"].tolist() == ["user 299", "user 0"]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from petastore.errors import DatasetChangedError, DecodeError, RequestError, StorageError
+from petastore.errors import DatasetChangedError, DecodeError, InvalidArgumentError, StorageError
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.files.whole_files import read_up_to
@@ -135,7 +135,7 @@ def test_what_the_file_lacks_is_refused(
     location: Location, put: Put, ordinal: int, columns: list[str], why: str
 ) -> None:
     put("x.parquet", TABLE, row_group_size=4)
-    with pytest.raises(RequestError, match=why):
+    with pytest.raises(InvalidArgumentError, match=why):
         read(location, ordinal, columns)
 
 

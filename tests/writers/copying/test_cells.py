@@ -11,7 +11,7 @@ import pytest
 
 from petastore import Unischema, UnischemaField, make_reader, open_dataset, write_dataset
 from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec
-from petastore.errors import DatasetExistsError, RequestError
+from petastore.errors import DatasetExistsError, InvalidArgumentError
 from petastore.writers.copying.cells import copy_cells
 from petastore.writers.generate import generate_metadata
 
@@ -45,9 +45,9 @@ def test_copy_is_rejected_inside_its_source_and_over_other_files(tmp_path: Path)
     schema = Unischema("id", [UnischemaField("id", "int64")])
     for name in ("source", "other"):
         write_dataset(tmp_path / name, schema, [{"id": 1}])
-    with pytest.raises(RequestError, match="the copy cannot lie at"):
+    with pytest.raises(InvalidArgumentError, match="the copy cannot lie at"):
         copy_cells(tmp_path / "source", tmp_path / "source" / "copy")
     with pytest.raises(DatasetExistsError, match="is not empty"):
         copy_cells(tmp_path / "source", tmp_path / "other")
-    with pytest.raises(RequestError, match="not_null_fields names 'nosuch'"):
+    with pytest.raises(InvalidArgumentError, match="not_null_fields names 'nosuch'"):
         copy_cells(tmp_path / "source", tmp_path / "copy", not_null_fields=["nosuch"])

@@ -63,7 +63,7 @@ def small_file_in_parts(
         pinned: Fetches the file; None where it is local, and opened.
 
     Raises:
-        RequestError: The file has no such column or row group.
+        InvalidArgumentError: The file has no such column or row group.
         SchemaError: The column cannot be read, and why.
         DatasetChangedError: The file is not the one that the inventory describes.
         DecodeError: A page is damaged.

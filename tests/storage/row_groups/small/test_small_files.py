@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, InvalidArgumentError
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.footers.alike_footers import FEWEST
@@ -108,9 +108,9 @@ def test_files_of_other_types_are_not_put_together(location: Location, tmp_path:
 
 def test_what_a_file_lacks_is_refused(location: Location) -> None:
     (file,) = put(location, 1)
-    with pytest.raises(RequestError, match="00 has no column 'x'"):
+    with pytest.raises(InvalidArgumentError, match="00 has no column 'x'"):
         small_file_in_parts(location, file, 0, [Part(("x",))], FooterCache())
-    with pytest.raises(RequestError, match="no row group 2"):
+    with pytest.raises(InvalidArgumentError, match="no row group 2"):
         small_file_in_parts(location, file, 2, [FLAT], FooterCache())
 
 
