@@ -2,7 +2,7 @@
 
 ```text
 PetastoreError
-├─ InvalidArgumentError      (ValueError)        what was asked cannot be: unknown column, shard 9 of 8
+├─ InvalidArgumentError (ValueError)     what was asked cannot be: unknown column, shard 9 of 8
 │  ├─ NoDataAvailableError               fewer rows than the request needs
 │  └─ NotPicklableError  (TypeError)     a reader or loader was to go to another process
 ├─ SchemaError       (ValueError)        dataset and schema disagree, or a schema contradicts itself

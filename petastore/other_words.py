@@ -28,6 +28,8 @@ _ORDER = (
 _WORKERS = "workers_count=… is how many threads or processes read ahead, and reader_pool_type which of them"
 _RANK, _RANKS = "cur_shard=… is the rank, from 0", "shard_count=… is the number of ranks"
 
+_LAST = "last_batch='drop' leaves out the last rows that fill no batch on every rank; last_batch='even' shares them"
+
 _OTHER_WORDS: Final[Mapping[str, str]] = {
     "batch_size": _BATCHES,
     "collate_fn": _BATCHES,
@@ -41,7 +43,10 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "world_size": _RANKS,
     "num_replicas": _RANKS,
     "num_shards": _RANKS,
-    "drop_last": "last_batch='drop' leaves out the last rows that fill no batch on every rank; last_batch='even' shares them",
+    "drop_last": _LAST,
+    "tail": _LAST,
+    "shuffle_memory": "shuffle_buffer_bytes=… is how far shuffle_rows=True mixes rows",
+    "selection_cache": "filter_cache=… is where row counts of filters are kept",
     "columns": "schema_fields=[…] names what is read",
     "fields": "schema_fields=[…] names what is read",
     "transform": "transform_spec=petastore.TransformSpec(…) changes what is read",

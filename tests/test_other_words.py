@@ -41,8 +41,8 @@ def test_all_that_make_readers_answer() -> None:
 
 WORDS = (
     "batch_size buffer_size cache_dir collate_fn columns drop_last epochs fields filter num_replicas num_shards "
-    "num_workers pin_memory prefetch prefetch_factor rank repeat shard_index shuffle shuffle_buffer_size transform "
-    "workers world_size"
+    "num_workers pin_memory prefetch prefetch_factor rank repeat selection_cache shard_index shuffle "
+    "shuffle_buffer_size shuffle_memory tail transform workers world_size"
 )
 
 

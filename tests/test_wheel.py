@@ -28,7 +28,8 @@ fields = [petastore.UnischemaField("id", "int64"), petastore.UnischemaField("wav
 rows = [{"id": i, "wave": np.full(8, i, "f4")} for i in range(100)]
 petastore.write_dataset("waves", petastore.Unischema("Waves", fields), rows, rows_per_row_group=30)
 with petastore.make_reader("waves", shuffle_rows=True, seed=7) as reader:
-    print(sum(int(batch["wave"][:, 0].sum()) for batch in reader.iter_batches(32)), pathlib.Path(petastore.__file__).parent)
+    total = sum(int(batch["wave"][:, 0].sum()) for batch in reader.iter_batches(32))
+    print(total, pathlib.Path(petastore.__file__).parent)
 """
 
 

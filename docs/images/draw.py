@@ -90,7 +90,10 @@ def find_the_bottleneck() -> Picture:
 def last_batch() -> Picture:
     """Draw the last global batch of 11 rows over two ranks for each policy."""
     picture = Picture(
-        1000, 520, "The last global batch", "Eleven rows over two ranks in batches of two, for each value of tail."
+        1000,
+        520,
+        "The last global batch",
+        "Eleven rows over two ranks in batches of two, by last_batch.",
     )
     picture.text(30, 52, "11 rows, 2 ranks, batches of 2", bold=True)
     for x, title in ((250, "rank 0"), (620, "rank 1")):

@@ -34,8 +34,8 @@ def refuse_unequal_batches(reader: Any, batch_size: int, *, parts: int) -> None:
     if all(plan.for_shard(Shard(rank, len(ranks))).rows_per_epoch(batch_size) == full for rank in ranks):
         return
     raise InvalidArgumentError(
-        "last_batch='even' has each rank take its share of what is left for the last batch of an epoch, and shares differ, "
-        "but arrays over many devices have equal parts; ask make_reader for last_batch='drop', which leaves the rest out, "
-        "last_batch='pad', which fills it up with repeats that the column 'valid' marks, or last_batch='wrap', which fills it up "
-        "with rows of the epoch's beginning"
+        "last_batch='even' has each rank take its share of what is left for the last batch of an epoch, and shares "
+        "differ, but arrays over many devices have equal parts; ask make_reader for last_batch='drop', which leaves "
+        "the rest out, last_batch='pad', which fills it up with repeats that the column 'valid' marks, or "
+        "last_batch='wrap', which fills it up with rows of the epoch's beginning"
     )

@@ -134,7 +134,7 @@ def _shaped_bytes(values: pa.Array, field: UnischemaField) -> Any:
         if len(cells[row]) % dtype.itemsize:
             raise EncodeError(
                 f"a cell must have a multiple of {dtype.itemsize} bytes, the size of {field.dtype_name}, "
-                f"got {len(cells[row]):,}",
+                f"got {len(cells[row]):,} bytes",
                 column=field.name,
                 row=row,
             )

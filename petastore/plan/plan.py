@@ -89,7 +89,8 @@ class Plan:
         return (
             f"{type(self).__name__}({self.num_rows:,} of {self.inventory.num_rows:,} rows in {groups:,} row "
             f"group{'' if groups == 1 else 's'}, columns {len(request.columns):,}; shard {request.shard.index} of "
-            f"{request.shard.count}, {request.epochs_in_words}, last_batch {request.last_batch.value!r}, {request.order})"
+            f"{request.shard.count}, {request.epochs_in_words}, last_batch {request.last_batch.value!r}, "
+            f"{request.order})"
         )
 
     def _repr_html_(self) -> str:

@@ -54,7 +54,7 @@ class Tail(enum.Enum):
 
     With 11 rows, 2 ranks and batches of 2 rows a rank (a global batch is 4 rows), three rows are left over:
 
-    | tail   | last global batch    | rank 0    | rank 1    |
+    | word   | last global batch    | rank 0    | rank 1    |
     |--------|----------------------|-----------|-----------|
     | even   | the 3 rows           | 1 row     | 2 rows    |
     | drop   | none                 |           |           |
@@ -78,7 +78,7 @@ class Tail(enum.Enum):
 
     @classmethod
     def parse(cls, last_batch: str | Tail) -> Tail:
-        """The tail of that name, which may be any text, such as an option of a command line.
+        """The member of that name, which may be any text, such as an option of a command line.
 
         Raises:
             InvalidArgumentError: There is none.

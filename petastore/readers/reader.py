@@ -288,6 +288,11 @@ class Reader:
                 self._pass.let_go()
                 self._execution.join()
 
+    def close(self) -> None:
+        """Stop reading and wait for the workers, as leaving the `with` block does. May be called again."""
+        self.stop()
+        self.join()
+
     def cleanup_cache(self) -> None:
         """Does nothing: what other readers may use is not removed when one of them ends."""
 
@@ -317,8 +322,7 @@ class Reader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
-        self.join()
+        self.close()
 
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
         # Bound above: at the program's end, modules may be empty already.

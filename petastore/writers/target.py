@@ -77,9 +77,11 @@ class Target:
             self._found = [path for path in files_below(location) if path != LOCK]
         except DatasetNotFoundError:
             self._found = []
-        if mode == "error" and self._found:
+        # A writer that is killed before its first file leaves a marker, which is no reason to reject the next write.
+        data = [path for path in self._found if not path.startswith("_petastore/writing-")]
+        if mode == "error" and data:
             raise DatasetExistsError(
-                f"{location.url} is not empty: it holds {min(self._found)} ({len(self._found):,} files in all). Choose "
+                f"{location.url} is not empty: it holds {min(data)} ({len(data):,} files in all). Choose "
                 'another URL, or mode="append" or mode="overwrite"'
             )
         reject_lake_tables_among(location, self._found, self._found)

@@ -41,6 +41,8 @@ def follow(case: dict[str, Any], states: list[Any] | None) -> Followed:
         The states after `case["after"]` batches where one begins, and the ids of all batches that come then.
     """
     asked = dict(case["asked"]) if states is None else {**case["asked"], **case["then"]}
+    if "tail" in asked:  # as `last_batch` was called when the cases were written
+        asked["last_batch"] = asked.pop("tail")
     batch_size = case["batch_size" if states is None else "then_batch_size"]
     return KINDS[case["make"]](case, asked, batch_size, states)
 

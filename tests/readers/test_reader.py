@@ -251,6 +251,17 @@ def test_a_stopped_reader_says_so(uneven: str) -> None:
             use()
 
 
+def test_close_stops_the_reader_and_its_workers(uneven: str) -> None:
+    reader = petastore.make_reader(uneven)
+    next(reader)
+    for _ in range(2):  # close may be called again
+        reader.close()
+    assert reader.stopped
+    assert threads_of_petastore() == []
+    with pytest.raises(ReaderClosedError):
+        next(reader)
+
+
 def test_stop_wakes_a_thread_that_iterates(uneven: str) -> None:
     reader = petastore.make_reader(uneven, num_epochs=None, schema_fields=["id"])
     running = threading.Event()

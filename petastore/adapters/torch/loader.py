@@ -53,7 +53,8 @@ _WHY_NOT: Final[Mapping[str, str]] = {
     "generator": "the order belongs to the reader; give make_reader a seed",
     "sampler": "rows are chosen by the reader; use cur_shard and shard_count of make_reader",
     "batch_sampler": "rows are chosen by the reader; use cur_shard and shard_count of make_reader",
-    "drop_last": "the last batch belongs to the reader, which keeps all ranks equal; ask make_reader for last_batch='drop'",
+    "drop_last": "the last batch belongs to the reader, which keeps all ranks equal; "
+    "ask make_reader for last_batch='drop'",
     "pin_memory_device": "torch pins for its current accelerator",
     "dataset": "the reader is the dataset",
 }

@@ -135,7 +135,7 @@ class Execution:
         if self.plan.request.last_batch is Tail.PAD and VALID_COLUMN in self.assembly.schema:
             raise InvalidArgumentError(
                 f"last_batch='pad' adds a column {VALID_COLUMN!r}, but the dataset has one already; leave it out by "
-                "schema_fields, or use another tail"
+                "schema_fields, or use another last_batch"
             )
         self.plan.steps_per_epoch(self.handing_out.rows)
 

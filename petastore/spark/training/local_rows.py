@@ -80,8 +80,8 @@ class LocalRows:
         last_batch = Tail.parse(options.get("last_batch", "even"))
         if last_batch not in (Tail.EVEN, Tail.DROP):
             raise InvalidArgumentError(
-                f"last_batch={last_batch.value!r} cannot be given to a reader of LocalRows: it repeats rows of other ranks, which "
-                "lie on other hosts. It is 'even', which gives each row once, or 'drop'"
+                f"last_batch={last_batch.value!r} cannot be given to a reader of LocalRows: it repeats rows of other "
+                "ranks, which lie on other hosts. It is 'even', which gives each row once, or 'drop'"
             )
         settled: ReaderArguments = {"shuffle_row_groups": False, "lanes": self.lanes, "cur_shard": self.shard}
         return make_reader(self.url, **(options | settled))

@@ -96,7 +96,7 @@ def test_tensors_share_the_memory_of_the_readers_batch(url: str, monkeypatch: py
                 addresses.append({column.ctypes.data for column in batch.values()})
                 yield batch
 
-        monkeypatch.setattr(reader, "batches", watched)
+        monkeypatch.setattr(reader, "iter_batches", watched)
         for number, batch in enumerate(DataLoader(reader, batch_size=10)):
             assert {tensor.data_ptr() for tensor in batch.values()} == addresses[number]
     assert len(addresses) == 11
@@ -223,7 +223,8 @@ model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
 seen = {}
 for last_batch in ("even", "drop", "pad", "wrap"):
     for batch_size in (1, 3, 16, 64):
-        with make_reader(url, ["id"], cur_shard=rank, shard_count=2, last_batch=last_batch, seed=3, shuffle_rows=True) as reader:
+        asked = {"cur_shard": rank, "shard_count": 2, "last_batch": last_batch, "seed": 3, "shuffle_rows": True}
+        with make_reader(url, ["id"], **asked) as reader:
             loader = DataLoader(reader, batch_size=batch_size)
             steps, ids = 0, []
             for batch in loader:

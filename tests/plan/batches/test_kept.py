@@ -32,7 +32,11 @@ IN_ORDER = Kept(largest_group_bytes=90 * MB)
         (advice(Kept(40 * MB, is_of_windows=True), at_hand=64), BY_WRITING, ["shuffle_buffer_bytes", "lanes"]),
         (advice(IN_ORDER, batches=90, at_hand=1), "ask for smaller batches", ["shuffle_buffer_bytes", "windows"]),
         (advice(Kept(MB, is_of_windows=True), batches=90), "ask for smaller batches; ask for shorter", ["lanes"]),
-        (advice(SHUFFLED, work=90, batches=1), "ask for fewer workers", ["shuffle_buffer_bytes", "row groups", "batches"]),
+        (
+            advice(SHUFFLED, work=90, batches=1),
+            "ask for fewer workers",
+            ["shuffle_buffer_bytes", "row groups", "batches"],
+        ),
         (advice(SHUFFLED, work=90, workers=1), "read fewer columns", ["workers", "shuffle_buffer_bytes"]),
     ],
 )  # fmt: skip
