@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import fsspec
 import pytest
 
 from petastore import write_dataset
@@ -63,6 +64,16 @@ def test_the_next_manifest_has_the_old_files_first_only_where_rows_are_appended(
 def test_a_place_that_holds_something_is_refused_by_the_name_of_it(url: str) -> None:
     write(url, 0)
     with pytest.raises(DatasetExistsError, match=r"is not empty: it holds \S+ \(\d files in all\)"):
+        target(url, "error")
+
+
+def test_target_ignores_the_marker_of_a_killed_writer_without_files(url: str) -> None:
+    files, folder = fsspec.core.url_to_fs(url)
+    files.makedirs(f"{folder}/_petastore")
+    files.pipe_file(f"{folder}/_petastore/writing-{'0' * 32}", b"")
+    assert target(url, "error").needs_a_file
+    files.pipe_file(f"{folder}/_part-00000-{'0' * 32}.parquet", b"")
+    with pytest.raises(DatasetExistsError, match=r"is not empty: it holds _part-00000-0+\.parquet \(1 files in all\)"):
         target(url, "error")
 
 
