@@ -77,7 +77,7 @@ class Target:
             self._found = [path for path in files_below(location) if path != LOCK]
         except DatasetNotFoundError:
             self._found = []
-        # A writer that is killed before its first file leaves a marker, which is no reason to reject the next write.
+        # A writer that is killed before its first file leaves only a marker; the next write may still begin.
         data = [path for path in self._found if not path.startswith("_petastore/writing-")]
         if mode == "error" and data:
             raise DatasetExistsError(
