@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from petastore.errors import InvalidArgumentError
 from petastore.expressions.equality import equality_key
 from petastore.once import once
-from petastore.predicates.column import each_value, python_values
+from petastore.predicates.column import python_values
+from petastore.schema.values import each_value
 
 __all__ = ["FieldNotNullIndexer", "RowGroupIndex", "RowGroupIndexerBase", "SingleFieldIndexer", "Slices"]
 

@@ -68,7 +68,7 @@ def test_the_picture_of_the_rooms_of_readers_is_what_is_checked(repository: Path
     assert picture_of(repository, "mixed", "→") == layers_of(repository, "petastore.readers")
 
 
-TOOLS = {"benchmarks", "corpus", "examples", "pythons", "servers"}
+TOOLS = {"benchmarks", "corpus", "examples", "laws", "pythons", "servers"}
 """Folders of tests that are about the repository, its programs and strangers' files instead of a package."""
 
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from petastore.decoding.decoded import masked_rows
 from petastore.errors import DecodeError
-from petastore.expressions.equality import ATTOSECONDS
 from petastore.schema.field import UnischemaField
+from petastore.schema.units import ATTOSECONDS
 
 __all__ = ["flattened", "missing_rows", "nanoseconds", "padded", "present", "ragged_cells", "stacked"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import MissingExtraError
-from petastore.predicates.column import each_value
+from petastore.schema.values import each_value
 
 __all__ = ["frame_answers", "frame_of"]
 

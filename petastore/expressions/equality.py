@@ -15,24 +15,11 @@ import numpy as np
 
 from petastore.errors import InvalidArgumentError
 from petastore.expressions.literal import as_literal
+from petastore.schema.units import ATTOSECONDS
 
-__all__ = ["ATTOSECONDS", "equality_key", "equality_keys"]
+__all__ = ["equality_key", "equality_keys"]
 
 _AS_THEY_ARE = frozenset({str, int, float, bool, bytes, Decimal, type(None)})
-ATTOSECONDS = {
-    "W": 604_800 * 10**18,
-    "D": 86_400 * 10**18,
-    "h": 3_600 * 10**18,
-    "m": 60 * 10**18,
-    "s": 10**18,
-    "ms": 10**15,
-    "us": 10**12,
-    "ns": 10**9,
-    "ps": 10**6,
-    "fs": 10**3,
-    "as": 1,
-}
-"""Attoseconds of each fixed unit of `numpy.datetime64`."""
 
 
 def equality_key(value: Any) -> Hashable:

@@ -8,20 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["each_value", "of_distinct", "python_values"]
+from petastore.schema.values import each_value
 
-
-def each_value(column: NDArray[Any]) -> Sequence[Any] | NDArray[Any]:
-    """The values of a column, None where one is missing, in NumPy's own types.
-
-    Example:
-        >>> each_value(np.ma.MaskedArray([1, 2], mask=[False, True]))
-        [np.int64(1), None]
-    """
-    if not isinstance(column, np.ma.MaskedArray):
-        return column
-    gone: Any = np.ma.getmaskarray(column).reshape(len(column), -1).any(axis=1)
-    return [None if missing else value for missing, value in zip(gone.tolist(), column.data, strict=True)]
+__all__ = ["of_distinct", "python_values"]
 
 
 def python_values(column: NDArray[Any]) -> Sequence[Any] | NDArray[Any]:

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import InvalidArgumentError
-from petastore.predicates.column import each_value, of_distinct
+from petastore.predicates.column import of_distinct
 from petastore.predicates.predicate import PredicateBase, field_name
+from petastore.schema.values import each_value
 
 __all__ = ["in_pseudorandom_split"]
 

@@ -13,8 +13,9 @@ from petastore.errors import InvalidArgumentError
 from petastore.expressions import Expression, col
 from petastore.expressions.equality import equality_key, equality_keys
 from petastore.expressions.literal import as_literal, literal_json
-from petastore.predicates.column import each_value, of_distinct, python_values
+from petastore.predicates.column import of_distinct, python_values
 from petastore.predicates.predicate import PredicateBase, field_name
+from petastore.schema.values import each_value
 
 __all__ = ["in_intersection", "in_set"]
 

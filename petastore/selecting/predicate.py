@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 from petastore.decoding.decode import Decoded
 from petastore.decoding.frame import frame_answers, frame_of
 from petastore.errors import InvalidArgumentError, TransformError
-from petastore.predicates.column import each_value
 from petastore.predicates.combined import CombinedPredicate
 from petastore.predicates.predicate import told_by
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
+from petastore.schema.values import each_value
 
 __all__ = ["RowPredicate", "parse_predicate"]
 

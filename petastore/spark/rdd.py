@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from petastore.dataset import open_dataset
 from petastore.errors import InvalidArgumentError
-from petastore.predicates.column import each_value
 from petastore.schema import Unischema, UnischemaField
+from petastore.schema.values import each_value
 from petastore.spark.classic import rdd_of_numbers
 from petastore.spark.decoded import DecodedRowGroups, plain_batch, plain_schema
 

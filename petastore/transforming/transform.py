@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from petastore.decoding.decoded import Decoded
 from petastore.decoding.frame import frame_of
 from petastore.errors import InvalidArgumentError, MissingExtraError, TransformError
-from petastore.predicates.column import each_value
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
+from petastore.schema.values import each_value
 from petastore.transforming.results import Asked, columns_of_arrays, columns_of_frame, columns_of_rows, function_name
 
 __all__ = [

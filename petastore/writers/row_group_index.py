@@ -16,9 +16,9 @@ import numpy as np
 from petastore.dataset import Dataset, open_dataset
 from petastore.errors import InvalidArgumentError, PetastoreError, TransformError
 from petastore.indexers import FieldNotNullIndexer, RowGroupIndex, RowGroupIndexerBase
-from petastore.predicates.column import each_value
 from petastore.readers.by_number.random_access import RandomAccess
 from petastore.schema import Unischema
+from petastore.schema.values import each_value
 from petastore.storage.metadata.row_group_index import write_indexes
 from petastore.work.workers import Workers
 

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from petastore.predicates.column import each_value
+from petastore.schema.values import each_value
 
 __all__ = ["arrays_in_rows", "rows_of", "scalars"]
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from petastore.predicates.column import each_value, of_distinct, python_values
+from petastore.predicates.column import of_distinct, python_values
+from petastore.schema.values import each_value
 
 COLUMNS = st.one_of(
     hnp.arrays(np.int16, st.integers(0, 8), elements=st.integers(-2, 2)),

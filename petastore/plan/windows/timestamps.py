@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import InvalidArgumentError
-from petastore.expressions.equality import ATTOSECONDS
 from petastore.schema.field import UnischemaField
+from petastore.schema.units import ATTOSECONDS
 
 __all__ = ["comparable", "follow_closely", "most_between"]
 

@@ -21,9 +21,9 @@ from petastore.errors import InvalidArgumentError, ReaderClosedError
 from petastore.forks import made_anew_in_children
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Span
-from petastore.predicates.column import each_value
 from petastore.readers.assembly.assemble import AssembledSpan
 from petastore.readers.batch import Batch
+from petastore.schema.values import each_value
 
 __all__ = [
     "Handout",

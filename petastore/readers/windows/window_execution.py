@@ -11,7 +11,6 @@ from petastore.once import once
 from petastore.plan.request import Tail
 from petastore.plan.windows.ngram import NGram
 from petastore.plan.windows.windows import Windows
-from petastore.predicates.column import each_value
 from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler
 from petastore.readers.execution.execution import Execution, WindowsOfRows
 from petastore.readers.execution.handing_out import GivesBatches, HandingOut, most_rows
@@ -19,6 +18,7 @@ from petastore.readers.execution.handouts import Handout, windows_of
 from petastore.readers.windows.assemble_windows import RowsBehind, WindowAssembler, heads_of, window_schema
 from petastore.readers.windows.window_footprint import footprint_of_windows
 from petastore.schema.unischema import Unischema
+from petastore.schema.values import each_value
 
 __all__ = ["execution_of_windows"]
 
