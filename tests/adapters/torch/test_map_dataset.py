@@ -254,7 +254,7 @@ def test_requests_that_cannot_be_are_refused_at_the_call(url: str) -> None:
         MapDataset(url, ["nothing"])
     with pytest.raises(InvalidArgumentError, match="cache_bytes=-1"):
         MapDataset(url, cache_bytes=-1)
-    with pytest.raises(InvalidArgumentError, match="storage_options, filesystem and storage_timeout belong to open_dataset"):
+    with pytest.raises(InvalidArgumentError, match="storage_timeout belong to open_dataset"):
         MapDataset(petastore.open_dataset(url), storage_options={})
 
 
