@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401 - its hooks and those of logging take locks: after ours has waited
 import os
+import sys
 import threading
 import time
 import weakref
@@ -148,6 +149,23 @@ def _make_all_anew() -> None:
     _of_tasks.give_back_in_child()
     for thing in list(_alive):
         thing.make_anew()
+    _forget_imports_of_other_threads()
+
+
+def _forget_imports_of_other_threads() -> None:
+    """Modules that threads of the parent were importing are imported anew by whoever wants them here.
+
+    Python makes the lock of all imports anew in a child, but not those of single modules, for which it would wait for
+    ever.
+    """
+    locks = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
+    me = threading.get_ident()
+    for name, reference in list(locks.items()):
+        if getattr(reference(), "owner", None) in (None, me):
+            continue
+        del locks[name]
+        if getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):
+            del sys.modules[name]
 
 
 if hasattr(os, "register_at_fork"):

@@ -202,10 +202,12 @@ class RangeFetcher:
 
     def _ask(self, relative: str, request: Callable[[Client], Answer]) -> Answer:
         """Make a request by the client of a file."""
+        client = self.client_of(relative)
         try:
-            return request(self.client_of(relative))
+            return request(client)
         except UnsuitedError:
-            if self._fallback is None or relative in self._read_by_fallback:
+            # Other requests for the file may have moved it to the fallback since this one began.
+            if self._fallback is None or client is self._fallback:
                 raise
             self._read_by_fallback.add(relative)
         return request(self._fallback)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -10,10 +11,11 @@ from pyarrow import fs
 
 from petastore.errors import StorageError
 from petastore.storage.files.location import Location
-from petastore.storage.ranges.coalesced import ByteRange
+from petastore.storage.ranges.coalesced import MAX_GAP_BYTES, ByteRange
 from petastore.storage.ranges.fetch import RangeFetcher
 from petastore.storage.ranges.open_fetcher import open_fetcher
 from petastore.storage.requests.client import Answer, FileVersion, UnsuitedError
+from tests.pace import LONG
 from tests.storage.ranges.conftest import location_of
 
 
@@ -54,13 +56,15 @@ def test_file_systems_of_arrow_ask_for_themselves() -> None:
 class Client:
     """Reads the files whose names begin with `known`; UnsuitedError for all others."""
 
-    def __init__(self, system: str, known: str = "") -> None:
-        self.system, self._known = system, known
+    def __init__(self, system: str, known: str = "", *, meeting: threading.Barrier | None = None) -> None:
+        self.system, self._known, self._meeting = system, known, meeting
         self.requests: list[str] = []
 
     def get(self, path: str, offset: int, length: int, version: FileVersion | None) -> Answer:  # noqa: ARG002
         self.requests.append(path)
         if not path.startswith(self._known):
+            if self._meeting is not None:
+                self._meeting.wait(LONG)
             raise UnsuitedError("it cannot be asked for that")
         return Answer(bytes(length), version)
 
@@ -81,6 +85,15 @@ def test_range_fetcher_falls_back_for_unsuited_files_only() -> None:
     assert fallback.requests == ["odd", "odd"]
     assert [fetcher.client_of(path).system for path in ("odd", "plain-1")] == ["fallback", "first"]
     assert fetcher.counts.requests == 5
+
+
+def test_range_fetcher_falls_back_for_requests_of_one_file_at_the_same_time() -> None:
+    first, fallback = Client("first", known="plain", meeting=threading.Barrier(2)), Client("fallback")
+    fetcher = RangeFetcher(Location("mock://x", fs.LocalFileSystem(), ""), first, fallback=fallback)
+    apart = [ByteRange(0, 10), ByteRange(2 * MAX_GAP_BYTES, 10)]
+    assert fetcher.fetch("odd", FileVersion(4 * MAX_GAP_BYTES), apart).nbytes == 20
+    fetcher.close()
+    assert (first.requests, fallback.requests) == (["odd", "odd"], ["odd", "odd"])
 
 
 def test_range_fetcher_without_fallback_raises_for_unsuited_files() -> None:
