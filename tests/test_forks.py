@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -18,6 +20,39 @@ A_TASK_S = 0.05
 
 FOR_EVER_S = 1e6
 """For how long forks wait where the test hangs unless somebody wakes them before."""
+
+_FORKS_WHILE_A_THREAD_IMPORTS = """
+import os, sys, threading
+import petastore.forks
+sys.path.insert(0, sys.argv[1])
+import meeting
+
+thread = threading.Thread(target=lambda: __import__("slow"))
+thread.start()
+meeting.began.wait()
+child = os.fork()
+if child == 0:
+    meeting.go_on = threading.Event()
+    meeting.go_on.set()
+    import slow
+    os._exit(slow.value)
+meeting.go_on.set()
+thread.join()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), sys.modules["slow"].value)
+"""
+
+
+def test_forked_child_imports_module_that_a_parent_thread_was_importing(tmp_path: Path, repository: Path) -> None:
+    (tmp_path / "meeting.py").write_text("import threading\nbegan, go_on = threading.Event(), threading.Event()\n")
+    (tmp_path / "slow.py").write_text("import meeting\nmeeting.began.set()\nmeeting.go_on.wait()\nvalue = 7\n")
+    done = subprocess.run(
+        [sys.executable, "-c", _FORKS_WHILE_A_THREAD_IMPORTS, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        env={**os.environ, "PYTHONPATH": str(repository)},
+    )
+    assert (done.stdout, done.returncode) == ("7 7\n", 0), done.stderr
 
 
 def test_a_fork_waits_for_the_end_of_a_task_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
