@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.decoding.decoded import masked_rows
 from petastore.errors import DecodeError
 from petastore.schema.field import UnischemaField
 from petastore.schema.units import ATTOSECONDS
+from petastore.schema.values import masked_rows
 
 __all__ = ["flattened", "missing_rows", "nanoseconds", "padded", "present", "ragged_cells", "stacked"]
 

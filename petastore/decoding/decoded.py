@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from petastore.decoding.buffers import Buffers
 from petastore.schema.field import UnischemaField
 
-__all__ = ["Decoded", "empty_column", "masked_rows"]
+__all__ = ["Decoded", "empty_column"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -35,22 +36,17 @@ class Decoded:
         missing = missing.reshape(missing.shape + (1,) * (values.ndim - missing.ndim))
         return np.ma.MaskedArray(values, mask=np.broadcast_to(missing, values.shape))
 
+    def each(self, first: int, stop: int) -> Sequence[Any] | NDArray[Any]:
+        """Return the values of the rows [first, stop) one by one, None where one is missing."""
+        values = self.values[first:stop]
+        if self.missing is None:
+            return values
+        missing = self.missing[first:stop].tolist()
+        return [None if is_missing else value for is_missing, value in zip(missing, values, strict=True)]
+
     def without_idle_mask(self) -> Decoded:
         """The same column; None says that no value is missing, where none is."""
         return self if self.missing is None or self.missing.any() else Decoded(self.values, None)
-
-
-def masked_rows(column: NDArray[Any]) -> NDArray[np.bool_]:
-    """Of each row of a column: whether some of it is masked.
-
-    Example:
-        >>> masked_rows(np.ma.masked_equal([[1, 2], [0, 3]], 0)), masked_rows(np.zeros(1))
-        (array([False,  True]), array([False]))
-    """
-    if not isinstance(column, np.ma.MaskedArray) or column.mask is np.ma.nomask:
-        return np.zeros(len(column), dtype=np.bool_)
-    mask = np.ma.getmaskarray(column)
-    return np.logical_or.reduce(mask, axis=tuple(range(1, mask.ndim)), dtype=np.bool_)
 
 
 def empty_column(

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.decoding.decoded import Decoded, empty_column, masked_rows
+from petastore.decoding.decoded import Decoded, empty_column
 from petastore.errors import TransformError
 from petastore.once import once
 from petastore.schema.field import UnischemaField
 from petastore.schema.times import numpy_time
 from petastore.schema.unischema import Unischema
+from petastore.schema.values import masked_rows
 from petastore.transforming.random_generators import RowGenerators, generator_of
 
 __all__ = ["Asked", "columns_of_arrays", "columns_of_frame", "columns_of_rows", "function_name"]

@@ -19,7 +19,6 @@ from petastore.decoding.frame import frame_of
 from petastore.errors import InvalidArgumentError, MissingExtraError, TransformError
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
-from petastore.schema.values import each_value
 from petastore.transforming.results import Asked, columns_of_arrays, columns_of_frame, columns_of_rows, function_name
 
 __all__ = [
@@ -284,7 +283,7 @@ def _of_rows(asked: Asked) -> dict[str, Decoded]:
     names = list(asked.columns)
     results = []
     stop = asked.first + asked.rows
-    columns = [each_value(column.rows(asked.first, stop)) for column in asked.columns.values()]
+    columns = [column.each(asked.first, stop) for column in asked.columns.values()]
     for row, values in enumerate(zip(*columns, strict=True)):
         result = asked.call(dict(zip(names, values, strict=True)), row)
         if not isinstance(result, dict):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from petastore.decoding.decoded import Decoded, masked_rows
+from petastore.decoding.decoded import Decoded
+from petastore.schema.values import masked_rows
 
 
 def test_a_mask_that_hides_nothing_is_none_and_another_one_stays() -> None:

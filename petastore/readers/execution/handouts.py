@@ -23,7 +23,6 @@ from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Span
 from petastore.readers.assembly.assemble import AssembledSpan
 from petastore.readers.batch import Batch
-from petastore.schema.values import each_value
 
 __all__ = [
     "Handout",
@@ -77,7 +76,7 @@ def rows_of(assembled: AssembledSpan, row_type: Any) -> Handout:
     """
     span = assembled.span
     columns = assembled.columns.by_name.values() if span.num_rows else ()
-    values = [iter(each_value(column.rows(0, len(column.values)))) for column in columns]
+    values = [iter(column.each(0, len(column.values))) for column in columns]
     cells = zip(*values, strict=True) if values else itertools.repeat((), span.num_rows)
     # What `_make` does, which is Python; it would also count the fields of each row.
     rows = map(functools.partial(tuple.__new__, row_type), cells)
