@@ -41,7 +41,7 @@ class Run:
 def runs_of(batches: Iterable[Batch], *, most: int) -> Iterator[Run]:
     """All batches in order, in runs; a batch without rows is a run of its own.
 
-    A run ends with the last row of its columns: nothing that is not needed for it is asked of `batches`.
+    A run ends with the last row of its columns: nothing that is not needed for it is asked of `iter_batches`.
 
     Args:
         batches: From `Reader.iter_batches`.

@@ -78,7 +78,7 @@ class Plan:
 
     @once
     def fingerprint(self) -> str:
-        """32 hexadecimal digits over rows, columns, order, epochs and tail; equal on all ranks of one training."""
+        """32 hexadecimal digits over rows, columns, order, epochs and `last_batch`; equal on all ranks."""
         request = self.request
         asked = (request.columns, request.order, request.epochs, request.last_batch.value, request.shard.count)
         dealt = () if request.order.dealt_to is None else (request.order.dealt_to, request.under_way)
@@ -173,7 +173,8 @@ class Plan:
             >>> print(plan.explain(batch_size=128))
             row groups  1,000 of 1,000
             rows        1,000,000 of 1,000,000
-            batches     2 ranks × 3,907 batches of 128 rows, 500,000 rows a rank; last_batch 'even'
+            batches     2 ranks × 3,907 batches of 128 rows, 500,000 rows a rank
+            last batch  even
             order       48 lanes, blocks of 2,000 rows, seed 7
             reads       each row group 1.00 times over all ranks
             fetched     7.6 MiB an epoch, 3.8 MiB by rank 0; of whole row groups, since sizes of columns are not known

@@ -85,7 +85,7 @@ def resume(plan: Plan | Mixture, state: Mapping[str, Any]) -> tuple[Plan | Mixtu
     for by name must agree with it.
 
     Args:
-        plan: What is asked for now; shard, batch size, tail and epochs may differ from those of the state.
+        plan: What is asked for now; shard, batch size, `last_batch` and epochs may differ from those of the state.
         state: From `dump_state`, also after a trip through JSON.
 
     Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,14 +34,14 @@ MOVED = (
 """The message of an iterator whose reader was moved."""
 
 
-class Reader:
+class Reader(contextlib.AbstractContextManager["Reader", None]):
     """Runs a plan: iterates rows, or batches of columns.
 
-    A reader is its own iterator, over all epochs of the plan. `batches(n)` gives batches of n rows instead; adapters
-    use only that. Reading begins with the first `next`; nothing runs before.
+    A reader is its own iterator, over all epochs of the plan. `iter_batches(n)` gives batches of n rows instead;
+    adapters use only that. Reading begins with the first `next`; nothing runs before.
 
-    Several threads may iterate one reader, or one iterator of `batches`: each row goes to exactly one of them, and a
-    thread whose loop begins when the others have taken all rows gets none. `stop` may be called from any thread. In a
+    Several threads may iterate one reader, or one iterator of `iter_batches`: each row goes to exactly one of them, and
+    a thread whose loop begins when the others have taken all rows gets none. `stop` may be called from any thread. In a
     forked child the pass under way is over: `reset`, or open another reader.
 
     Args:
@@ -232,10 +233,10 @@ class Reader:
         return dump_state(self.plan, self.cursor)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where `state_dict` was called: the next row or batch is the one that would have followed.
+        """Continue where `state_dict` was called: the next row or batch is the one that would have followed.
 
-        Workers, pool, batch size, tail, number of ranks and epochs may be others than then: the rows that were not
-        given out yet follow, none twice.
+        Workers, pool, batch size, `last_batch`, number of ranks and epochs may differ from then: the rows that were not
+        returned yet follow, none twice.
 
         Raises:
             InvalidArgumentError: The state is none, or of another dataset or order; the difference is named.
@@ -315,9 +316,6 @@ class Reader:
         """
         counts = self._execution.counts()
         return {"waited_s": self._pass.waited_s, "workers": self.workers.at_a_time, **self._pass.spans, **counts}
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

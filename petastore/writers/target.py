@@ -24,7 +24,7 @@ from petastore.inventory import DataFile, Inventory
 from petastore.schema import Unischema
 from petastore.schema.document import dump_document, parse_document
 from petastore.storage.files.lake_tables import reject_lake_tables_among
-from petastore.storage.files.listing import files_below, is_hidden, list_data_files
+from petastore.storage.files.listing import files_below, is_hidden, list_data_files, writing_marker
 from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import delete_file
 from petastore.storage.footers.footers import Footer, encoded_footers, inventory_of, parquet_among, read_footers
@@ -78,7 +78,7 @@ class Target:
         except DatasetNotFoundError:
             self._found = []
         # A writer that is killed before its first file leaves only a marker; the next write may still begin.
-        data = [path for path in self._found if not path.startswith("_petastore/writing-")]
+        data = [path for path in self._found if not path.startswith(writing_marker(""))]
         if mode == "error" and data:
             raise DatasetExistsError(
                 f"{location.url} is not empty: it holds {min(data)} ({len(data):,} files in all). Choose "

@@ -70,15 +70,19 @@ def resident(process):
 def objects_of_petastore():
     return sum(str(type(thing).__module__).startswith("petastore") for thing in gc.get_objects())
 
-def settled_objects(most):
-    # Threads of a pool let go of an epoch a moment after its last batch; what stays for 2 s is a leak.
-    for _ in range(40):
-        give_back_what_is_unused()
-        found = objects_of_petastore()
-        if found <= most:
+def count():
+    give_back_what_is_unused()
+    return {"objects": objects_of_petastore(), "arrow": pyarrow.total_allocated_bytes(),
+            "mapped": memory_counters.mapped_bytes(), "blocks": sys.getallocatedblocks()}
+
+def settled_counts(taken):
+    # Threads of a pool let go of an epoch a moment after its last batch; what stays for a second is a leak.
+    for _ in range(20):
+        counts = count()
+        if all(counts[name] <= max(taken[name], default=counts[name]) for name in ("objects", "arrow", "mapped")):
             break
         time.sleep(0.05)
-    return found
+    return counts
 
 memory_counters.count_mappings()
 taken = {"objects": [], "blocks": [], "arrow": [], "mapped": [], "resident": []}
@@ -87,10 +91,8 @@ with make_reader(url, seed=5, num_epochs=1, **options) as reader:
         rows = [len(batch["id"]) for batch in batches_of(reader)]
         assert (len(rows), sum(rows)) == (reader.steps_per_epoch(64), int(sys.argv[4])), rows
         reader.reset()
-        taken["objects"].append(settled_objects(max(taken["objects"], default=sys.maxsize)))
-        taken["blocks"].append(sys.getallocatedblocks())
-        taken["arrow"].append(pyarrow.total_allocated_bytes())
-        taken["mapped"].append(memory_counters.mapped_bytes())
+        for name, value in settled_counts(taken).items():
+            taken[name].append(value)
         taken["resident"].append(sum(map(resident, [os.getpid(), *children()])))
 print(json.dumps(taken))
 """

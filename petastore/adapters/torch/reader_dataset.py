@@ -191,7 +191,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         self._size = self.batch_size or 1
         self._workers = Workers("thread", workers_count, max_cell_bytes=max_cell_bytes)
         self._threads = self._workers.count
-        self._shuffle_memory = shuffle_buffer_bytes
+        self._shuffle_buffer_bytes = shuffle_buffer_bytes
         self._transform: AnyTransform | None = transform_spec
         order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_buffer_bytes, lanes, block_rows, reshuffle)
         ask = PlanAsk(schema_fields, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(last_batch))
@@ -339,7 +339,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             self._shared.end_loop()
 
     def _plan_of(self, worker: Shard, begin: Cursor) -> WorkerPlan:
-        plan = with_lanes_for_workers(self.plan, worker.count, shuffle_buffer_bytes=self._shuffle_memory)
+        plan = with_lanes_for_workers(self.plan, worker.count, shuffle_buffer_bytes=self._shuffle_buffer_bytes)
         return worker_plan(plan, worker, begin, self._size)
 
     def set_epoch(self, epoch: int) -> None:

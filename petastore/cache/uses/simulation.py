@@ -8,13 +8,12 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.cache.uses.next_use import BATCHES, NEVER
+
 __all__ = ["Policy", "simulate"]
 
 Policy: TypeAlias = Literal["belady", "lru"]
 """What goes first: what is needed last in this epoch and the next, or what was used longest ago."""
-
-_NEVER = 1 << 62
-_BATCHES = 64
 
 
 def simulate(
@@ -43,12 +42,12 @@ def simulate(
     hits, clock = [], 0
     for epoch, order in enumerate(orders):
         announced = np.concatenate([order, *orders[epoch + 1 : epoch + 2]])
-        next_use = np.full(len(sizes), _NEVER)
+        next_use = np.full(len(sizes), NEVER)
         next_use[announced[::-1]] = np.arange(len(announced))[::-1]
         following = _following(announced)
         of_epoch = np.zeros(len(order), bool)
         # Place and latest next use of the last time that all kept entries were needed sooner.
-        rejected, latest = -_NEVER, 0
+        rejected, latest = -NEVER, 0
         for place, entry in enumerate(order.tolist()):
             clock += 1
             next_use[entry] = following[place]
@@ -57,10 +56,10 @@ def simulate(
             if is_kept[entry] or sizes[entry] > limit:
                 continue
             has_room = sizes[is_kept].sum() + sizes[entry] <= limit
-            is_remembered = (place - rejected) * _BATCHES < latest - rejected
+            is_remembered = (place - rejected) * BATCHES < latest - rejected
             if not has_room and is_remembered and following[place] >= latest:
                 continue
-            goes_last = next_use if policy == "belady" else np.full(len(sizes), _NEVER)
+            goes_last = next_use if policy == "belady" else np.full(len(sizes), NEVER)
             stays = np.lexsort((-last_use, goes_last))
             if _take_in(entry, is_kept, sizes, limit, stays):
                 continue
@@ -73,7 +72,7 @@ def simulate(
 
 def _following(order: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each use, the place of the next one of the same entry."""
-    following = np.full(len(order), _NEVER)
+    following = np.full(len(order), NEVER)
     by_entry = np.argsort(order, kind="stable")
     is_same = order[by_entry[1:]] == order[by_entry[:-1]]
     following[by_entry[:-1][is_same]] = by_entry[1:][is_same]
@@ -85,7 +84,7 @@ def _take_in(
 ) -> bool:
     """Keep an entry if a batch of those that stay less long makes room for it; `stays` has the longest first."""
     need = sizes[is_kept].sum() + sizes[entry] - limit
-    batch = max(need, limit // _BATCHES) if need > 0 else 0
+    batch = max(need, limit // BATCHES) if need > 0 else 0
     goes, freed = [], 0
     for other in stays[::-1].tolist():
         if freed >= batch or other == entry:

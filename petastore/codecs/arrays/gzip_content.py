@@ -63,7 +63,7 @@ def _by_arrow(file: pa.Buffer, content: NDArray[np.uint8]) -> int:
 def _by_zlib_ng() -> ReadInto:
     from zlib_ng import gzip_ng, zlib_ng
 
-    open_members: Any = gzip_ng.GzipNGFile  # without types
+    open_members: Any = gzip_ng.GzipNGFile  # zlib-ng has no type annotations for it
     damaged: Any = zlib_ng.error
 
     def by_zlib_ng(file: pa.Buffer, content: NDArray[np.uint8]) -> int:

@@ -80,8 +80,8 @@ class Mixture:
     """
 
     sources: Sequence[Plan]
-    """What is mixed: plans of one shard and tail. The epochs of a source say how often it is read in an epoch of the
-    mixture before it is exhausted; None is never."""
+    """Plans of the sources, with one shard and `last_batch`. The epochs of a source are how often an epoch of the
+    mixture reads it before it is exhausted; None is without end."""
 
     weights: Sequence[Any]
     """How often each source has its turn: numbers above 0; only their proportion counts."""

@@ -153,10 +153,9 @@ class Explanation(ReadFacts):
         return said
 
     def __str__(self) -> str:
-        batches = _batches(self.ranks, self.steps, self.batch_size, self.rows_per_rank, self.last_batch)
         lines = [
             *self._kept_lines(),
-            batches,
+            *_batch_lines(self.ranks, self.steps, self.batch_size, self.rows_per_rank, self.last_batch),
             self._order_line(),
             *self._cost_lines(self.rank, note=_NOTE[self.bytes_of]),
         ]
@@ -262,7 +261,7 @@ class MixtureExplanation:
         lines = [
             _line("mixture", f"{_counted(len(self.sources), 'source')}, {_BATCHING[self.batching]}, seed {self.seed}"),
             _line("epoch", f"{self.rows:,} rows; {_STOP[self.stop]}"),
-            _batches(self.ranks, self.steps, self.batch_size, self.rows_per_rank, self.last_batch),
+            *_batch_lines(self.ranks, self.steps, self.batch_size, self.rows_per_rank, self.last_batch),
             _fetched(self.bytes_to_fetch, self.rank_bytes_to_fetch, self.rank) + _NOTE[self.bytes_of],
             _at_hand(self.rows_resident, self.bytes_resident, self.rank),
         ]
@@ -297,11 +296,15 @@ def _line(label: str, text: str) -> str:
     return f"{label:<{_LABEL}}{text}"
 
 
-def _batches(ranks: int, steps: int, batch_size: int, rows_per_rank: tuple[int, int], last_batch: str) -> str:
+def _batch_lines(
+    ranks: int, steps: int, batch_size: int, rows_per_rank: tuple[int, int], last_batch: str
+) -> tuple[str, str]:
     fewest, most = rows_per_rank
     share = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
     batches = f"{_counted(steps, 'batch', 'batches')} of {_counted(batch_size, 'row')}"
-    return _line("batches", f"{_counted(ranks, 'rank')} × {batches}, {share} rows a rank; last_batch {last_batch!r}")
+    return _line("batches", f"{_counted(ranks, 'rank')} × {batches}, {share} rows a rank"), _line(
+        "last batch", last_batch
+    )
 
 
 def _fetched(everybody: int, own: int, rank: int) -> str:

@@ -17,8 +17,6 @@ from petastore.schema.units import ATTOSECONDS
 
 __all__ = ["comparable", "follow_closely", "most_between"]
 
-"""In one unit; months and years have no fixed length."""
-
 
 def comparable(timestamps: NDArray[Any]) -> NDArray[Any]:
     """Timestamps as int64, uint64, float64 or objects, shape (rows,), without a copy where they are.

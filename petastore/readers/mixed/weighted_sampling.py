@@ -39,7 +39,8 @@ class WeightedSamplingReader(Reader):
     `shard_count - 1` rows of a source are left out.
 
     Args:
-        readers: At least two, from `make_reader` or all from `make_batch_reader`, of one tail and set of fields.
+        readers: At least two, all from `make_reader` or all from `make_batch_reader`, with one `last_batch` and equal
+            fields.
         probabilities: One for each; only their proportion counts. A reader with 0 gives nothing, and ends nothing.
         batching: `"mixed"` or `"per_source"`, as of `make_mixed_reader`; None is the latter for batch readers.
         seed: Decides in which order readers have their turns; None makes it of their seeds.
