@@ -77,3 +77,14 @@ def test_a_compiled_loop_over_the_dataset_sees_every_row(dataset_of: Any, url: s
 
         assert int(tf.function(total)()) == 200 * ROWS
         assert int(dataset.reduce(tf.constant(0), lambda rows, batch: rows + tf.size(batch["z"]))) == ROWS
+
+
+def test_dataset_iterates_in_order_without_synchronous_execution(dataset_of: Any, url: str) -> None:
+    import tensorflow as tf
+
+    with petastore.make_reader(url, shuffle_row_groups=False) as reader:
+        tf.config.experimental.set_synchronous_execution(False)
+        try:
+            assert [first_of(batch) for batch in dataset_of(reader)] == list(range(0, ROWS, 8))
+        finally:
+            tf.config.experimental.set_synchronous_execution(True)

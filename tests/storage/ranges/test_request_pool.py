@@ -17,8 +17,7 @@ from petastore.storage.ranges.request_pool import AdaptiveConcurrency, RequestBa
 from petastore.storage.requests.client import Answer
 from petastore.storage.requests.retries import GaveUpError
 from tests.forked import forked
-
-LONG_S = 60.0
+from tests.pace import LONG
 
 
 @pytest.fixture
@@ -28,7 +27,7 @@ def pool() -> Iterator[RequestPool]:
     pool.close()
 
 
-def batch_of(requests: Sequence[Callable[[], Answer]], seconds: float = LONG_S) -> RequestBatch:
+def batch_of(requests: Sequence[Callable[[], Answer]], seconds: float = LONG) -> RequestBatch:
     return RequestBatch(requests, time.monotonic() + seconds)
 
 
@@ -71,7 +70,7 @@ def test_request_pool_ends_a_batch_at_its_first_permanent_failure(pool: RequestP
     release = threading.Event()
 
     def waits() -> Answer:
-        release.wait(LONG_S)
+        release.wait(LONG)
         return answer(0)
 
     def fails() -> Answer:
@@ -100,7 +99,7 @@ def test_request_pool_runs_no_more_requests_than_its_limit(pool: RequestPool) ->
     for caller in callers:
         caller.start()
     for caller in callers:
-        caller.join(LONG_S)
+        caller.join(LONG)
     assert most == [True] * 80
     assert [batch.counts.requests for batch in batches] == [20] * 4
 
@@ -109,7 +108,7 @@ def test_request_pool_caller_leaves_at_the_deadline_and_frees_its_slots(pool: Re
     release = threading.Event()
 
     def hangs() -> Answer:
-        release.wait(LONG_S)
+        release.wait(LONG)
         return answer(0)
 
     try:
@@ -128,7 +127,7 @@ def test_request_pool_close_wakes_callers_and_rejects_new_batches(pool: RequestP
 
     def hangs() -> Answer:
         began.set()
-        release.wait(LONG_S)
+        release.wait(LONG)
         return answer(0)
 
     def run() -> None:
@@ -139,9 +138,9 @@ def test_request_pool_close_wakes_callers_and_rejects_new_batches(pool: RequestP
 
     caller = threading.Thread(target=run)
     caller.start()
-    assert began.wait(LONG_S)
+    assert began.wait(LONG)
     pool.close()
-    caller.join(LONG_S)
+    caller.join(LONG)
     release.set()
     assert len(raised) == 1
     with pytest.raises(ReaderClosedError):
@@ -155,12 +154,12 @@ def test_request_pool_works_in_a_forked_child_while_a_request_hangs(pool: Reques
 
     def hangs() -> Answer:
         began.set()
-        release.wait(LONG_S)
+        release.wait(LONG)
         return answer(0)
 
     caller = threading.Thread(target=pool.run, args=(batch_of([hangs] * 8),))
     caller.start()
-    assert began.wait(LONG_S)
+    assert began.wait(LONG)
 
     def child() -> None:
         batch = batch_of([functools.partial(answer, number) for number in range(8)])
@@ -169,7 +168,7 @@ def test_request_pool_works_in_a_forked_child_while_a_request_hangs(pool: Reques
 
     status = os.waitpid(forked(child), 0)[1]
     release.set()
-    caller.join(LONG_S)
+    caller.join(LONG)
     assert os.waitstatus_to_exitcode(status) == 0
 
 
