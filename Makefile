@@ -16,7 +16,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_VERSION := 26.3
 PIP_OF = $(1)/bin/python -m pip --disable-pip-version-check
-INSTALL := $(call PIP_OF,$(VENV)) install -qq --constraint constraints.txt
+INSTALL := $(call PIP_OF,$(VENV)) install -qq --no-compile --constraint constraints.txt
 
 # Dated files inside the virtual environment say what it holds, so that deleting it forgets them too.
 BARE := $(VENV)/.holds-pip-$(PIP_VERSION)
@@ -75,10 +75,12 @@ check: $(ALL) ## what CI runs except the tests: format, lint, types, import cont
 	@echo 'check: all is well'
 
 # Files start in the order of tests/durations.json, longest first, not by how many tests they have.
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# One process more than there are processors: tests wait for servers, Spark and other processes.
+WORKERS := $(shell processors=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 3); echo $$((processors < 4 ? processors + 1 : 4)))
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: test
-test: $(ALL) ## test every guarantee, quickly, on at most four CPUs (T=tests/plan runs some)
+test: $(ALL) ## test every guarantee, quickly, in at most four processes (T=tests/plan runs some)
 	@$(PYTEST) $(T)
 
 .PHONY: test-all
@@ -89,7 +91,7 @@ test-all: $(ALL_TESTS) ## run all tests at full size: slow ones, all Hypothesis 
 CORPUS ?= $(or $(PETASTORE_PARQUET_TESTING),../shared/fixtures/parquet-testing)
 
 .PHONY: corpus
-corpus: corpus-folder $(ALL) ## read the files of Apache's parquet-testing as Arrow reads them (CORPUS=its checkout)
+corpus: corpus-folder $(ALL) ## read Apache's parquet-testing (CORPUS=its checkout) and every writer's files as Arrow reads them
 	@PETASTORE_TESTS=corpus PETASTORE_PARQUET_TESTING='$(abspath $(CORPUS))' $(PYTEST) --dist load tests/corpus
 
 # Checked before anything is set up.
@@ -102,11 +104,16 @@ corpus-folder:
 pythons: $(ALL) ## the core's tests on each Python of this machine, from the wheel (PYTHONS='3.12 /path/to/python3.14' names some)
 	@$(BIN)/python -m tests.pythons $(PYTHONS) $(addprefix --only ,$(T))
 
+# The files that take longest are begun first.
+NEIGHBOURS_FIRST := $(addprefix neighbours/,horovod/test_elastic.py torch/test_restarts.py torch/test_restarts_of_ray.py \
+	spark/test_clusters.py test_docs.py keras/test_backends.py horovod/test_docs.py horovod/test_estimators.py)
+
 .PHONY: neighbours
 neighbours: $(NEIGHBOURS_ALL) ## test with the engines that petastore feeds, as real processes, in .neighbours (T=neighbours/ray runs some)
-	@# A process for each file: engines start threads, and another's workers are forked. As many at a time as processors,
-	@# from the last name on: the longest one is not begun last.
-	@printf '%s\n' $(or $(T),neighbours/*/test_*.py neighbours/test_*.py) | sort -r | xargs -P "$$(nproc)" -I PART bash -c ' \
+	@# A process for each file: engines start threads, and another's workers are forked. One more at a time than there are
+	@# processors: ranks and clusters wait for each other. awk leaves out the second mention of a file.
+	@printf '%s\n' $(or $(T),$(NEIGHBOURS_FIRST) neighbours/*/test_*.py neighbours/test_*.py) | awk '!seen[$$0]++' \
+		| xargs -P "$$(($$(nproc) + 1))" -I PART bash -c ' \
 		output=$$($(NEIGHBOURS)/bin/python -m pytest -q --no-header PART 2>&1) && code=0 || code=$$?; \
 		printf "neighbours: %s (%d s)\n%s\n" PART $$SECONDS "$$output"; exit $$code'
 
@@ -136,6 +143,17 @@ $(MUTANTS_VENV)/.made: $(BARE)
 	@$(call PIP_OF,$(VENV)) install -qq --no-deps --upgrade --target $(MUTANTS)/site coverage==7.17.4 pytest-cov==7.1.0
 	@touch $@
 
+FUZZ := .bench/fuzz
+
+.PHONY: fuzz
+fuzz: $(ALL) $(FUZZ)/.made ## fuzz tests of all that reads foreign bytes, A=SECONDS in all (600): no crash, hang or foreign exception
+	@PYTHONPATH='$(CURDIR)/$(FUZZ)/site' $(BIN)/python -m tests.fuzz.run $(or $(A),600) $(T)
+
+# Not installed in .venv: tests do without it.
+$(FUZZ)/.made: $(BARE)
+	@$(call PIP_OF,$(VENV)) install -qq --no-deps --upgrade --target $(FUZZ)/site atheris==3.0.0
+	@touch $@
+
 .PHONY: endurance
 endurance: $(ALL) ## 100 epochs, 100 readers, with each pool and torch: memory flat, nothing left (PETASTORE_ENDURANCE=4 times as many)
 	@PETASTORE_ENDURANCE=$${PETASTORE_ENDURANCE:-1} $(BIN)/python -m pytest --timeout=0 tests/readers/test_endurance.py $(T)
@@ -143,6 +161,18 @@ endurance: $(ALL) ## 100 epochs, 100 readers, with each pool and torch: memory f
 .PHONY: many-files
 many-files: $(ALL) ## 10,000 files of 100 rows beside pyarrow.dataset, in turns; a few minutes (A=1000 writes fewer)
 	@$(BIN)/python -m benchmarks.many_files $(A)
+
+.PHONY: tiny-row-groups
+tiny-row-groups: $(ALL) ## 20,000 row groups of 50 rows beside pyarrow.dataset, in turns; two minutes (A=2000 writes fewer)
+	@$(BIN)/python -m benchmarks.tiny_row_groups $(A)
+
+.PHONY: huge-row-groups
+huge-row-groups: $(ALL) ## a row group of 2 GB in 256 MB beside pyarrow's iter_batches, in turns; two minutes (A=500 writes fewer MB)
+	@$(BIN)/python -m benchmarks.huge_row_groups $(A)
+
+.PHONY: tune-against-grid
+tune-against-grid: $(ALL) ## what `petastore tune` chooses beside a full grid of settings, and a slow store; 15 minutes (A=images runs some)
+	@$(BIN)/python -m benchmarks.tuning $(A)
 
 .PHONY: format
 format: $(ALL) ## rewrite the files as check wants them
@@ -191,7 +221,7 @@ PETASTORM ?= .bench/venvs/petastorm
 .PHONY: defects
 defects: ## what Petastorm itself gets wrong, check by check (A=NAME runs one, PETASTORM=venv says where it is)
 	@test -x '$(PETASTORM)/bin/python' || { echo 'defects: no Petastorm in $(PETASTORM); make bench-quick installs it there,' \
-		'docs/explanation/petastorm-reads-our-cells.md anywhere: make defects PETASTORM=/path/to/venv' >&2; exit 1; }
+		'docs/explanation/petastorm-compatibility.md anywhere: make defects PETASTORM=/path/to/venv' >&2; exit 1; }
 	@'$(PETASTORM)/bin/python' -m tests.interop.defects.checks $(A)
 
 # A checkout of https://github.com/uber/petastorm at v0.13.1; nothing of it is kept here.
@@ -230,7 +260,7 @@ $(ENOUGH_FOR_DEMO): $(BARE) pyproject.toml constraints.txt
 
 $(ALL): $(BARE) pyproject.toml constraints.txt
 	@echo 'setup: petastore and all that its extras, checks, tests and docs need (minutes, once)'
-	@$(INSTALL) --editable '.[spark,spark-connect,torch,keras,image,deflate,s3,obstore,gcs,azure,cli,plot]' --group dev
+	@$(INSTALL) --editable '.[spark,spark-connect,torch,keras,image,deflate,cli,plot,view,metrics]' --group dev
 	@$(BIN)/python -m tests.java_options
 	@touch $(ENOUGH_FOR_DEMO) $@
 
@@ -245,13 +275,14 @@ $(ALL_TESTS): $(ALL) $(wildcard tests/servers/azurite/*.json)
 # dlio-benchmark asks for a library that only NVIDIA's index has. What it needs of the rest is beside it, or in the group.
 # TensorFlowOnSpark's own demand of a Python is written in a way that pip warns of.
 UNDECLARED := dlio-benchmark mpi4py mpich pydftracer tensorflowonspark
-NEIGHBOURS_INSTALL := $(call PIP_OF,$(NEIGHBOURS)) install -qq --constraint constraints-neighbours.txt
+NEIGHBOURS_INSTALL := $(call PIP_OF,$(NEIGHBOURS)) install -qq --no-compile --constraint constraints-neighbours.txt
 
 $(NEIGHBOURS_BUT_HOROVOD): $(NEIGHBOURS_BARE) pyproject.toml constraints-neighbours.txt
 	@echo 'neighbours: petastore and the engines that it feeds (minutes, once)'
 	@$(NEIGHBOURS_INSTALL) torch
 	@$(NEIGHBOURS_INSTALL) --editable '.[torch,tf,image,spark]' --group neighbours
 	@$(NEIGHBOURS_INSTALL) --no-deps $(UNDECLARED)
+	@$(NEIGHBOURS)/bin/python -m tests.java_options
 	@touch $@
 
 $(NEIGHBOURS_ALL): $(NEIGHBOURS_BUT_HOROVOD) neighbours/horovod/build_wheel.py

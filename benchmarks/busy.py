@@ -1,10 +1,10 @@
-"""How much of its time does a GPU wait for data? ResNet-50 on JPEGs, for 1 to 16 CPUs, on a machine with an NVIDIA GPU.
+"""GPU utilization: the share of time in which a GPU waits for data. ResNet-50 on JPEGs, with 1 to 16 CPUs, on NVIDIA.
 
     python -m benchmarks.busy
 
-Each number of CPUs is a process that may use no others: petastore decodes on them, and the training loop runs on them,
-too. The GPU's own clock tells when each step began and ended; between an end and the next beginning it had nothing to
-do. For comparison the same steps train on one batch that stays on the GPU: what they wait, the loop itself costs.
+Each number of CPUs is measured in a process that is limited to these CPUs, on which petastore decodes and the training
+loop runs. The GPU's own clock measures when each step begins and ends; between two steps, the GPU is idle. For
+comparison, the same steps train on one batch that stays on the GPU: their idle time is the cost of the loop itself.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def _on_cuda(url: str, cpus: int, batch_size: int, steps: int) -> dict[str, Any]
         for _ in range(WARM_STEPS):
             step(first)
         resident = measure(itertools.repeat(first), step, steps, mark, between_ms)
-        measure(batches, step, WARM_STEPS, mark, between_ms)  # what was read ahead meanwhile is used up
+        measure(batches, step, WARM_STEPS, mark, between_ms)  # use up the batches that were prefetched in the meantime
         fed = measure(batches, step, steps, mark, between_ms)
     return {"fed": dataclasses.asdict(fed), "resident": dataclasses.asdict(resident)}
 

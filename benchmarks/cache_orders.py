@@ -1,9 +1,9 @@
-"""What the local disk cache hits and costs: `python -m benchmarks.cache_orders`. Makes its own entries.
+"""Hit rate and latency of the local disk cache: `python -m benchmarks.cache_orders`. Creates its own entries.
 
-Hit rates with room for half of the data, from the simulation that the cache follows, over epochs after the first: an
-order that stays, and one that is shuffled anew each epoch, by the next use and by recency. Then the time of a hit of
-1 MB beside `os.pread` of the same bytes from the page cache into a fresh buffer, in turns, and the time in which it is
-found what goes among 100,000 entries. Exits with 1 where a bound is not kept.
+Hit rates are simulated for a cache that has room for half of the data, in the epochs after the first: for a fixed order
+and for an order that is reshuffled in each epoch, with eviction by next use and by LRU. Then a hit of 1 MB is timed, in
+turns with `os.pread` of the same bytes from the page cache into a fresh buffer, and the selection of entries to evict
+among 100,000 entries. Exits with 1 if a bound is exceeded.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.cache import DiskCache, simulate
-from petastore.cache.uses.next_use import BATCHES, LATEST, Future, eviction_order, victims
-from petastore.cache.uses.simulation import Policy
+from petastore.cache.next_use import BATCHES, LATEST, Future, Policy, eviction_order, victims
 
 ENTRIES = 1_000
 EPOCHS = 8

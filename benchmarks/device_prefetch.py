@@ -1,4 +1,4 @@
-"""Does the copy of the next batch hide behind the training of the current one? For a machine with an NVIDIA GPU.
+"""Overlap of the copy of the next batch with training on the current one, on a machine with an NVIDIA GPU.
 
     python -m benchmarks.device_prefetch
 

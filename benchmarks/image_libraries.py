@@ -1,4 +1,4 @@
-"""Which libraries should read and write images? JPEG and PNG of real photographs, on one and two threads.
+"""Compare image libraries: read and write JPEG and PNG of real photographs, on one and two threads.
 
 Run it where the candidates are installed; those that are missing are named and left out:
 

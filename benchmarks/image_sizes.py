@@ -1,4 +1,4 @@
-"""What images cost at the size that is wanted: `python -m benchmarks.image_sizes [--rounds 15] [--images 512]`.
+"""CPU time of decoding images at a requested size: `python -m benchmarks.image_sizes [--rounds 15] [--images 512]`.
 
 The images are those of the benchmark `images`: crops of 256 × 256 × 3 of scikit-learn's two photographs, JPEG quality
 90, and the same as PNG. The *limit* decodes the JPEGs at their full size with simplejpeg and does nothing else.
@@ -32,7 +32,7 @@ from benchmarks.bench.values import crops_of
 from benchmarks.bench.workloads import workload_named
 from petastore import Unischema, UnischemaField, make_reader, write_dataset
 from petastore.codecs import CompressedImageCodec, ImageDecode
-from petastore.codecs.images.image_hinted import hinted_field
+from petastore.codecs.images.image import hinted_field
 from petastore.codecs.registry import codec_of
 
 BATCH = 64

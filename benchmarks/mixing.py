@@ -1,4 +1,4 @@
-"""What mixing costs: `python -m benchmarks.mixing`. Writes a few small datasets into a temporary folder.
+"""Cost of mixing datasets: `python -m benchmarks.mixing`. Writes a few small datasets into a temporary folder.
 
 `WeightedSamplingReader` over 8 datasets against one reader of one dataset with the same rows, in turns, so that both
 meet the same machine. Prints the machine's facts, then for each case the median rates with their spread, and the median
@@ -22,7 +22,7 @@ import numpy as np
 import petastore
 from petastore import Unischema, UnischemaField, WeightedSamplingReader
 from petastore.codecs import NdarrayCodec
-from petastore.work.thread import available_cpus
+from petastore.work.pools import available_cpus
 
 SOURCES = 8
 ROW_GROUPS = 8

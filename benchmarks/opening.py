@@ -1,4 +1,4 @@
-"""What it takes to open a large dataset by its manifest: `python -m benchmarks.opening [files]`.
+"""Time and memory to open a large dataset by its manifest: `python -m benchmarks.opening [files]`.
 
 Lays 10,000 files with 100 row groups each, as the manifest says, on the local disk, and opens them in a fresh process:
 the processor time, the time by the clock, and the memory of that process at most.

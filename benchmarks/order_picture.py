@@ -1,4 +1,4 @@
-"""Draws `docs/images/order.png`: `python -m benchmarks.order_picture`. Needs matplotlib and no dataset.
+"""Draw `docs/images/order.png`: `python -m benchmarks.order_picture`. Needs matplotlib, but no dataset.
 
 An epoch of 200,000 rows in 200 row groups for four ranks, with few lanes so that the picture can be read.
 """

@@ -1,4 +1,4 @@
-"""Does Petastorm open the datasets that petastore exports? Two halves, for two environments that cannot be one.
+"""Check that Petastorm opens the datasets that petastore exports. Two halves, in two environments.
 
     python -m benchmarks.petastorm_opens_our_datasets write FOLDER     # where petastore is installed
     python -m benchmarks.petastorm_opens_our_datasets check FOLDER     # where petastorm 0.13.1 is installed
@@ -6,7 +6,7 @@
 The first half writes a dataset with fields of every codec and dtype that `petastore.interop.export` takes, without and
 with nulls, exports it, and keeps what petastore reads beside it; and it migrates a copy of the dataset Meadow, which
 Petastorm wrote. The second half reads both with Petastorm's own `make_reader` and compares. What it printed is recorded
-in docs/explanation/petastorm-reads-our-cells.md.
+in docs/explanation/petastorm-compatibility.md.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Does Petastorm read the cells that petastore writes? Two halves, for two environments that cannot be one.
+"""Check that Petastorm reads the cells that petastore writes. Two halves, in two environments.
 
     python benchmarks/petastorm_reads_our_cells.py write FOLDER     # where petastore is installed
     python benchmarks/petastorm_reads_our_cells.py check FOLDER     # where petastorm 0.13.1 is installed
 
 The first half encodes values of every codec and dtype into a Parquet file, and keeps the values beside it. The second
 half decodes the file with Petastorm's own `decode_row`, compares, and says whether Petastorm would have written the
-same bytes. What it printed is recorded in docs/explanation/petastorm-reads-our-cells.md.
+same bytes. What it printed is recorded in docs/explanation/petastorm-compatibility.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What planning costs and how well it mixes: `python -m benchmarks.planning`. No dataset is needed.
+"""Time of planning, and quality of mixing: `python -m benchmarks.planning`. Needs no dataset.
 
 Prints the machine's facts, then each figure as the median of several runs with its spread, beside the bound that it has
 to keep. Exits with 1 if one is not kept.
@@ -19,7 +19,7 @@ from collections.abc import Callable
 import numpy as np
 
 from petastore.inventory import Inventory
-from petastore.plan import Cursor, Order, Plan, ReadRequest, Shard, Tail
+from petastore.plan import Cursor, LastBatch, Order, Plan, ReadRequest, Shard
 from petastore.plan.lanes import shuffled_lanes
 from petastore.plan.report.explanation import Explanation
 from petastore.plan.state import dump_state
@@ -105,7 +105,7 @@ def reads_per_row_group() -> Figure:
 def _requests(inventory: Inventory, ranks: int) -> list[ReadRequest]:
     _, block_rows = shuffled_lanes(inventory, shuffle_buffer_bytes=2**28, lanes=48, block_rows=None)
     order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=48, block_rows=block_rows)
-    return [ReadRequest(("id",), order, Shard(rank, ranks), 1, Tail.EVEN) for rank in range(ranks)]
+    return [ReadRequest(("id",), order, Shard(rank, ranks), 1, LastBatch.EVEN) for rank in range(ranks)]
 
 
 def per_batch() -> Figure:

@@ -1,4 +1,4 @@
-"""What it costs one thread that others might share its reader: `python -m benchmarks.sharing`. Makes its own dataset.
+"""Cost of a thread-safe reader for a single thread: `python -m benchmarks.sharing`. Makes its own dataset.
 
 A reader's rows and batches are taken by one thread in turns from the reader as it is and from one that threads may not
 share: it gives its rows by `itertools.chain`, which crashes where two threads enter it, and its batches by a generator.
@@ -40,7 +40,7 @@ class Alone(Reader):
         rows = self.__dict__.get("rows_of_one")
         if rows is None:
             rows = self.__dict__["rows_of_one"] = itertools.chain.from_iterable(
-                self._pass.handouts(1, self._execution.handing_out.handout)
+                self._pass.handouts(1, self._execution.hand_out)
             )
         return next(rows)
 

@@ -1,4 +1,4 @@
-"""Which client reads ranges of objects best: `python -m benchmarks.stores [--rounds N] [--seconds S]`.
+"""Compare clients for range requests of objects: `python -m benchmarks.stores [--rounds N] [--seconds S]`.
 
 Servers on loopback, in processes of their own, give out a file: to S3's clients as an object, to others as a web page.
 A proxy adds 20 ms to each answer. Each client reads random ranges in a process of its own with eight under way, and all
@@ -10,9 +10,9 @@ reader by ranges, and by the files that fsspec gives. Prints tables in Markdown.
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import json
 import mmap
 import os
@@ -31,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from petastore.threads import Daemon
 from tests.servers.child import child_server
 
 Get = Callable[[int, int], Any]
@@ -39,14 +40,14 @@ FILE_BYTES = 64 * 1024 * 1024
 SIZES = {"64 KB": 64 * 1024, "1 MB": 1024 * 1024, "8 MB": 8 * 1024 * 1024}
 LATENCIES = {"0 ms": 0.0, "20 ms": 0.02}
 UNDER_WAY = 8
-CLIENTS = ["obstore, S3", "s3fs", "pyarrow, S3", "petastore, S3", "obstore, HTTP", "fsspec, HTTP", "petastore, HTTP"]
+CLIENTS = ["obstore, S3", "pyarrow, S3", "petastore, S3", "obstore, HTTP", "fsspec, HTTP", "petastore, HTTP"]
 KEYS = {"key": "AKIAEXAMPLE", "secret": "hush"}
 PATIENCE_S = 10
 
 
 def client(name: str, url: str) -> Get:
     """What reads a range of the file, given where it begins and its length."""
-    return {"obstore": _obstore, "s3fs": _s3fs, "pyarrow": _pyarrow, "fsspec": _fsspec, "petastore": _petastore}[
+    return {"obstore": _obstore, "pyarrow": _pyarrow, "fsspec": _fsspec, "petastore": _petastore}[
         name.partition(",")[0]
     ](url, is_s3=name.endswith("S3"))
 
@@ -67,13 +68,6 @@ def _obstore(url: str, *, is_s3: bool) -> Get:
             client_options=plain,
         )
     return lambda at, length: obstore.get(store, "file.bin", options={"range": (at, at + length)}).bytes()
-
-
-def _s3fs(url: str, **_: bool) -> Get:
-    import s3fs
-
-    store = s3fs.S3FileSystem(**KEYS, endpoint_url=url, client_kwargs={"region_name": "us-east-1"})
-    return lambda at, length: store.cat_file("bucket/file.bin", start=at, end=at + length)
 
 
 def _fsspec(url: str, **_: bool) -> Get:
@@ -99,14 +93,13 @@ def _pyarrow(url: str, **_: bool) -> Get:
 
 def _petastore(url: str, *, is_s3: bool) -> Get:
     from petastore.storage.files.location import open_location
-    from petastore.storage.ranges.coalesced import ByteRange
-    from petastore.storage.ranges.open_fetcher import open_fetcher
+    from petastore.storage.ranges.fetch import ByteRange, RangeFetcher
 
     options: dict[str, Any] = {**KEYS, "endpoint_url": url, "client_kwargs": {"region_name": "us-east-1"}}
     location = open_location(
         "s3://bucket/file.bin" if is_s3 else f"{url}/bucket/file.bin", storage_options=options if is_s3 else None
     )
-    fetcher = open_fetcher(location)
+    fetcher = RangeFetcher(location)
     version = fetcher.version_of("file.bin")
     return lambda at, length: fetcher.fetch("file.bin", version, [ByteRange(at, length)]).read(at, length)
 
@@ -123,20 +116,23 @@ class Rate:
 
 def rate(get: Get, length: int, seconds: float) -> Rate:
     """Reads ranges with eight under way."""
-    until = time.perf_counter() + seconds
+    until, counts = time.perf_counter() + seconds, [0] * UNDER_WAY
 
-    def work(seed: int) -> int:
-        dice, made = np.random.default_rng(seed), 0
-        while made == 0 or time.perf_counter() < until:
+    def work(seed: int) -> None:
+        dice = np.random.default_rng(seed)
+        while counts[seed] == 0 or time.perf_counter() < until:
             data = get(int(dice.integers(0, FILE_BYTES - length)), length)
             assert memoryview(data).nbytes == length
-            made += 1
-        return made
+            counts[seed] += 1
 
     get(0, length)
     began, cpu = time.perf_counter(), time.process_time()
-    with concurrent.futures.ThreadPoolExecutor(UNDER_WAY) as pool:
-        made = sum(pool.map(work, range(UNDER_WAY)))
+    threads = [Daemon("work", functools.partial(work, seed)) for seed in range(UNDER_WAY)]  # such as workers are
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    made = sum(counts)
     return Rate(made, made * length, time.perf_counter() - began, time.process_time() - cpu)
 
 
@@ -176,7 +172,7 @@ def ends(name: str, url: str, hanging: str) -> None:
     """Ends the interpreter while a thread waits for an answer that does not come."""
     get = client(name, url)
     get(0, 1000)
-    Path(hanging).touch()  # from now on the proxy answers no more
+    Path(hanging).touch()  # from now on, the proxy does not answer
     threading.Thread(target=get, args=(0, 1000), daemon=True).start()
     time.sleep(0.5)
 
@@ -188,7 +184,7 @@ def resets(name: str, url: str) -> None:
     for number in range(100):
         try:
             wrong += bytes(get(number * 1000, 1 << 20)) != data[number * 1000 : number * 1000 + (1 << 20)]
-        except Exception:  # noqa: BLE001 - each client has its own
+        except Exception:  # noqa: BLE001 - each client has its own exceptions
             failed += 1
     print(
         f"{100 - failed - wrong} right"
@@ -308,12 +304,14 @@ def compare_decoding(rounds: int) -> None:
 
 
 def _ways(data: pa.Buffer, metadata: Any, leaves: list[int]) -> dict[str, Callable[[], Any]]:
-    from petastore.inventory import DataFile
-    from petastore.storage.ranges.column_chunks import chunk_ranges
-    from petastore.storage.ranges.fetched_ranges import FetchedRanges, in_memory_file
-    from petastore.storage.requests.client import FileVersion
+    from petastore.storage.footers.footer import FooterParser
+    from petastore.storage.footers.tails import MAX_FOOTER_BYTES, Tail, footer_in
+    from petastore.storage.ranges.fetch import FetchedRanges, in_memory_file
+    from petastore.storage.row_groups.fetched_row_group import chunk_ranges
+    from petastore.storage.stores.store import FileVersion
 
-    chunks = chunk_ranges(metadata, 0, leaves, DataFile("x", data.size)).values()
+    footer = footer_in(data.to_pybytes(), data.size, "x", MAX_FOOTER_BYTES) or b""
+    chunks = chunk_ranges(FooterParser().parse("x", Tail(data.size, footer)), 0, leaves).values()
     pieces = [(one.offset, pa.py_buffer(data.slice(*one).to_pybytes())) for one in chunks]
 
     def of(source: Any) -> Any:

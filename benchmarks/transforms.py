@@ -1,4 +1,4 @@
-"""What worker processes bring Python transforms: `python -m benchmarks.transforms`. Makes its own dataset.
+"""Speedup of Python transforms by worker processes: `python -m benchmarks.transforms`. Makes its own dataset.
 
 Three transforms of a row: one that computes for a millisecond, one that does next to nothing, and one that makes an
 image anew (so that columns have to travel there and back). Each is read with the thread pool and the process pool in
@@ -23,8 +23,7 @@ import numpy as np
 
 from petastore import TransformSpec, Unischema, UnischemaField, make_reader, write_dataset
 from petastore.codecs import NdarrayCodec
-from petastore.work.thread import available_cpus
-from petastore.work.workers import PoolType
+from petastore.work.pools import PoolType, available_cpus
 
 ROUNDS = 7
 BATCH = 64

@@ -1,4 +1,4 @@
-"""Parameters that mean nothing any more are folded away on the site: they are documented, and in nobody's way."""
+"""Fold deprecated parameters away on the site, into a block that opens on a click."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from griffe import Extension, Object
 
 __all__ = ["RetiredParameters"]
 
-_ARGS = re.compile(r"^Args:\n(?P<entries>(?:(?: {4}.*)?\n)+)", re.MULTILINE)
+_ARGS = re.compile(r"^(?P<title>Args:.*\n)(?P<entries>(?:(?: {4}.*)?\n)+)", re.MULTILINE)
 _RETIRED = re.compile(
     r"^ {4}(?P<name>\w+): (?:Retired|Accepted, of no effect)(?P<says>.*\n(?: {8}.*\n)*)", re.MULTILINE
 )
 
 
 class RetiredParameters(Extension):
-    """Moves them out of the list of parameters into a block below it, which opens when it is asked to."""
+    """Move deprecated parameters out of the list of parameters into a folded block below it."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
         """Called by griffe for each object, once it is loaded."""
@@ -30,4 +30,5 @@ def _folded(args: re.Match[str]) -> str:
         return args[0]
     lines = "".join(f"    * `{one['name']}`{' '.join(one['says'].split())}\n" for one in retired)
     kept = _RETIRED.sub("", args["entries"])
-    return f'Args:\n{kept}??? note "Retired parameters: accepted, and of no effect"\n\n{lines}\n'
+    section = f"{args['title']}{kept}" if kept.strip() else ""  # a section of nothing else goes
+    return f'{section}??? note "Retired parameters: accepted, and of no effect"\n\n{lines}\n'

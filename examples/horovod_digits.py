@@ -25,8 +25,8 @@ from sklearn.datasets import load_digits
 from examples.digits.schema import DigitSchema, dataset_url
 from examples.digits.train import Network
 from petastore import make_reader, write_dataset
-from petastore.adapters.distributed import horovod_all_gather
 from petastore.adapters.torch import DataLoader
+from petastore.distributed import horovod_all_gather
 
 TRAIN_ROW_GROUPS = (300, 17, 401, 89, 250, 3, 377)
 """Rows of each row group; no two alike, as filters and appended data leave them."""

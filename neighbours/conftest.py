@@ -65,23 +65,27 @@ def _cache_of_this_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         yield
 
 
+def write_numbered(url: str, row_groups: Sequence[int] = UNEVEN) -> str:
+    """Write a dataset of rows `id`, 0 to n - 1, with `x` (4,) and `y`, in row groups of the rows that are given.
+
+    `y` is the sum of `x`, so that there is something to learn.
+    """
+    begin = 0
+    for rows in row_groups:
+        ids = np.arange(begin, begin + rows)
+        x = np.random.default_rng(begin).random((rows, 4), dtype=np.float32)
+        columns = {"id": ids, "x": x, "y": x.sum(axis=1)}
+        write_dataset(url, NumberedSchema, columns, mode="append", rows_per_row_group=rows)
+        begin += rows
+    return url
+
+
 @pytest.fixture
 def numbered(tmp_path: Path) -> Callable[..., str]:
-    """Writes a dataset of rows `id`, 0 to n - 1, with `x` (4,) and `y`, in row groups of the rows that are given.
-
-    `numbered()` has `UNEVEN` row groups; `y` is the sum of `x`, so that there is something to learn.
-    """
+    """Writes a dataset of numbered rows in the folder of a test, as `write_numbered`."""
 
     def write(row_groups: Sequence[int] = UNEVEN, name: str = "numbered") -> str:
-        url = str(tmp_path / name)
-        begin = 0
-        for rows in row_groups:
-            ids = np.arange(begin, begin + rows)
-            x = np.random.default_rng(begin).random((rows, 4), dtype=np.float32)
-            columns = {"id": ids, "x": x, "y": x.sum(axis=1)}
-            write_dataset(url, NumberedSchema, columns, mode="append", rows_per_row_group=rows)
-            begin += rows
-        return url
+        return write_numbered(str(tmp_path / name), row_groups)
 
     return write
 

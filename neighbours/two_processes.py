@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from neighbours.conftest import REPOSITORY
 from tests.pace import patience
 
-__all__ = ["SETTINGS", "free_port", "two_processes"]
+__all__ = ["SETTINGS", "free_port", "outcomes_of", "two_processes"]
 
 SETTINGS = {
     "JAX_PLATFORMS": "cpu",
@@ -73,3 +75,15 @@ def two_processes(
         if (process.returncode != 0) != fails:
             pytest.fail(f"{program.name} ended with {process.returncode}:\n{output}\n{errors}", pytrace=False)
     return [output + errors if fails else output for output, errors in printed]
+
+
+def outcomes_of(
+    program: Path, url: str, modes: Sequence[str], *, folder: Path, environment: Mapping[str, str]
+) -> dict[str, list[Any]]:
+    """What came of each mode in the two processes of a program, which takes all modes one after another."""
+    address = f"127.0.0.1:{free_port()}"
+    printed = two_processes(
+        program, lambda number: [url, address, str(number), *modes], folder=folder, environment=environment
+    )
+    found = [dict(json.loads(line) for line in output.splitlines() if line.startswith('["')) for output in printed]
+    return {mode: [of_one[mode] for of_one in found] for mode in modes}

@@ -1,7 +1,7 @@
 """Train deep models straight from Parquet.
 
-The front names are few and loaded on first use: `import petastore` itself loads no framework and starts nothing.
-Codecs, adapters, Spark helpers and test laws are reached by their modules: `petastore.codecs`,
+This package exports the most used names and loads each on first use: `import petastore` loads no framework and starts
+no thread. Import codecs, adapters, Spark functions and testing utilities from their modules: `petastore.codecs`,
 `petastore.adapters.torch`, `petastore.adapters.tensorflow`, `petastore.distributed`, `petastore.spark`,
 `petastore.testing`.
 """
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from petastore.schema import Unischema, UnischemaField
     from petastore.selecting.filter import select_rows
     from petastore.spark import dict_to_spark_row, encode_dataframe, materialize_dataset
+    from petastore.verification.verify import verify
     from petastore.writers.columns import infer_schema
     from petastore.writers.local import write_dataset
 
@@ -51,6 +52,7 @@ __all__ = [
     "materialize_dataset",
     "open_dataset",
     "select_rows",
+    "verify",
     "write_dataset",
 ]
 
@@ -76,12 +78,13 @@ _HOMES = {
     "materialize_dataset": "petastore.spark",
     "open_dataset": "petastore.dataset",
     "select_rows": "petastore.selecting.filter",
+    "verify": "petastore.verification.verify",
     "write_dataset": "petastore.writers.local",
 }
 
 
 def __getattr__(name: str) -> Any:
-    from petastore.late_names import late_names  # `import petastore` loads nothing besides itself
+    from petastore.lazy import late_names  # `import petastore` loads no other module
 
     return late_names(__name__, _HOMES)(name)
 
@@ -91,13 +94,13 @@ def __dir__() -> list[str]:
 
 
 class _PetastormsModules:
-    """Finds modules that have another name here than in Petastorm, such as `petastore.unischema`; it is asked last."""
+    """Last import finder: for modules with another name than in Petastorm, such as `petastore.unischema`."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
         if not name.startswith("petastore."):
             return None
-        modules = importlib.import_module("petastore.interop.petastorm_modules")
+        modules = importlib.import_module("petastore.interop.petastorm")
         return modules.LegacyModules("petastore").find_spec(name, path, target)
 
 

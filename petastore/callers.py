@@ -1,4 +1,4 @@
-"""Who called petastore: how far up a warning belongs."""
+"""Stack level of warnings: find the first caller outside petastore."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _BETWEEN = ("petastore.", "torch.utils.data.", "torchdata.")
 
 
 def frames_inside_petastore() -> int:
-    """How many calls up the caller outside petastore is, seen from the function that calls this one.
+    """Return the stack level of the first caller outside petastore, seen from the calling function.
 
-    A warning belongs to that line: `warnings.warn(…, stacklevel=frames_inside_petastore() + 1)`.
+    Use it for warnings: `warnings.warn(…, stacklevel=frames_inside_petastore() + 1)`.
     """
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - what `warnings` itself counts
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - `warnings` counts the same frames
     depth = 0
     while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "petastore":
         frame = frame.f_back
@@ -27,10 +27,10 @@ def frames_inside_petastore() -> int:
 def is_called_by_lightning() -> bool:
     """Return whether Lightning's own loop called petastore, directly or through torch's DataLoader.
 
-    Lightning takes `len(loader)` for the batches of a whole epoch, after a resume too: it counts on from its own number
-    of batches.
+    Lightning expects `len(loader)` to be the number of batches of a whole epoch, also after a resume, because it
+    continues its own count.
     """
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - what `warnings` itself counts
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - `warnings` counts the same frames
     while frame is not None and _module(frame).startswith(_BETWEEN):
         frame = frame.f_back
     return frame is not None and _module(frame).startswith(_LIGHTNING)

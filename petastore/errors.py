@@ -1,37 +1,35 @@
-"""Every error that petastore raises on purpose, in one family.
+"""Exceptions and warnings that petastore raises, all derived from `PetastoreError` or `Warning`.
 
 ```text
 PetastoreError
-├─ InvalidArgumentError (ValueError)     what was asked cannot be: unknown column, shard 9 of 8
-│  ├─ NoDataAvailableError               fewer rows than the request needs
-│  └─ NotPicklableError  (TypeError)     a reader or loader was to go to another process
-├─ SchemaError       (ValueError)        dataset and schema disagree, or a schema contradicts itself
-├─ CodecError        (ValueError)        a value and its codec disagree
+├─ InvalidArgumentError (ValueError)     an argument is invalid: unknown column, shard 9 of 8
+│  ├─ NoDataAvailableError               the dataset has fewer rows than required
+│  └─ NotPicklableError  (TypeError)     a reader or loader cannot be pickled
+├─ SchemaError       (ValueError)        the dataset does not match the schema, or the schema is invalid
+├─ CodecError        (ValueError)        a value does not match the codec of its field
 │  ├─ EncodeError                        … while writing
 │  └─ DecodeError                        … while reading
-├─ StorageError      (OSError)           storage could not do what was needed
-│  ├─ DatasetNotFoundError (FileNotFoundError)   nothing at that URL
-│  ├─ FileMissingError     (FileNotFoundError)   a file of the dataset is gone
-│  ├─ DatasetExistsError   (FileExistsError)     something is there already
-│  ├─ StorageTimeoutError    (TimeoutError)      no answer in time
-│  ├─ StorageConnectionError (ConnectionError)   no connection, or it broke
-│  ├─ StorageAccessError     (PermissionError)   no credentials, or they are not enough
-│  ├─ DatasetChangedError                a file is not the one that the inventory describes
-│  └─ MetadataError                      footer, schema document or inventory missing, newer or damaged
-├─ TransformError    (RuntimeError)      the user's transform raised or broke its promise
-├─ WorkerError       (RuntimeError)      a worker died
-├─ ReaderClosedError (RuntimeError)      used after `stop()`
-├─ LegacyNameError   (ImportError)       a name of Petastorm's that petastore does not have
+├─ StorageError      (OSError)           a storage operation failed
+│  ├─ DatasetNotFoundError (FileNotFoundError)   no dataset exists at the URL
+│  ├─ FileMissingError     (FileNotFoundError)   a data file of the dataset is missing
+│  ├─ DatasetExistsError   (FileExistsError)     a dataset already exists at the URL
+│  ├─ StorageTimeoutError    (TimeoutError)      storage did not answer in time
+│  ├─ StorageConnectionError (ConnectionError)   storage is unreachable, or the connection broke
+│  ├─ StorageAccessError     (PermissionError)   credentials are missing or not sufficient
+│  ├─ DatasetChangedError                a file differs from the dataset's inventory
+│  └─ MetadataError                      a footer, schema document or manifest is missing, damaged or newer
+├─ TransformError    (RuntimeError)      the user's transform raised, or its result is invalid
+├─ WorkerError       (RuntimeError)      a worker process died, or a rank failed
+├─ ReaderClosedError (RuntimeError)      a reader was used after `stop()`
+├─ LegacyNameError   (ImportError)       petastore does not have this name of Petastorm
 └─ MissingExtraError (ImportError)       an optional dependency is not installed
 ```
 
-Each is also the built-in that one would guess, so `except ValueError`, `except FileNotFoundError` and
-`except TimeoutError` work, whatever the file system itself raised. A message says what was asked, what was found, why
-that cannot be and what to do. The `CodecError`s say where: `column`, `file`,
-`row_group` and `row` are filled in at the border of the stage that knows them, by `CodecError.at`. Four warnings
-have categories of their own: `RetiredWarning`, of parameters that are accepted and have no effect any more,
-`AbandonedThreadWarning`, of threads that wait for storage which does not answer, `CacheBypassWarning`, of a local
-disk that does not keep what is read, and `UnshardedReaderWarning`, of a rank that was told no shard.
+Each exception also derives from the built-in in parentheses, so `except ValueError`, `except FileNotFoundError` and
+`except TimeoutError` work for every file system. A message names the argument, the value, the reason and the remedy. A
+`CodecError` also has the attributes `column`, `file`, `row_group` and `row`. Warnings have their own classes:
+`RetiredWarning`, `AbandonedThreadWarning`, `CacheBypassWarning`, `LargeRowGroupWarning` and
+`UnshardedReaderWarning`.
 
 Example:
     >>> issubclass(InvalidArgumentError, ValueError)
@@ -57,6 +55,7 @@ __all__ = [
     "EncodeError",
     "FileMissingError",
     "InvalidArgumentError",
+    "LargeRowGroupWarning",
     "LegacyNameError",
     "MetadataError",
     "MissingExtraError",
@@ -78,53 +77,57 @@ __all__ = [
 
 
 class RetiredWarning(FutureWarning):
-    """A parameter of Petastorm's was given that has no effect any more; the message says what to do instead."""
+    """A parameter of Petastorm that petastore ignores was passed; the message names the replacement."""
 
 
 class AbandonedThreadWarning(RuntimeWarning):
-    """Storage did not answer, and the thread that waits for it could not be ended; the message says what it asked."""
+    """A thread could not be stopped, because it waits for storage; the message names the request."""
 
 
 class CacheBypassWarning(RuntimeWarning):
-    """The local disk does not keep what is read: it is full, read-only or not permitted. Reading goes on."""
+    """The local disk cache is not used, because its disk is full, read-only or not writable. Reading continues."""
+
+
+class LargeRowGroupWarning(UserWarning):
+    """A row group that must be loaded whole takes more than a quarter of `memory_budget`."""
 
 
 class UnshardedReaderWarning(UserWarning):
-    """A reader was told no shard on one of several ranks, so each of them reads all rows; the message has a remedy."""
+    """A reader was opened without a shard on one of several ranks, so every rank reads all rows."""
 
 
 class PetastoreError(Exception):
-    """The head of the family: `except PetastoreError` catches whatever petastore raises on purpose."""
+    """Base class of all exceptions of petastore."""
 
 
 class InvalidArgumentError(PetastoreError, ValueError):
-    """What was asked cannot be; raised by the call that asks, never later in a worker."""
+    """An argument is invalid. Raised by the call itself, never later in a worker."""
 
 
 class UnknownParameterError(InvalidArgumentError, TypeError):
-    """A parameter of this name does not exist; the message says what it is called here."""
+    """The function has no parameter of this name; the message suggests the right name."""
 
 
 class NoDataAvailableError(InvalidArgumentError):
-    """There are fewer rows than the request needs; every rank raises it alike."""
+    """The dataset has fewer rows than required; every rank raises the same error."""
 
 
 class NotPicklableError(InvalidArgumentError, TypeError):
-    """What has threads and open files was to be pickled, for another process; the message says what goes there."""
+    """An object with threads or open files, such as a reader, cannot be pickled; the message names an alternative."""
 
 
 class SchemaError(PetastoreError, ValueError):
-    """The dataset and the schema disagree, or the schema contradicts itself."""
+    """The dataset does not match the schema, or the schema is invalid."""
 
 
 class CodecError(PetastoreError, ValueError):
-    """A value and the codec of its field disagree.
+    """A value does not match the codec of its field.
 
     Attributes:
-        column: Name of the field, or None while unknown.
-        file: Path of the file relative to the dataset, or None while unknown or when writing.
+        column: Name of the field; None if unknown.
+        file: Path of the file relative to the dataset; None if unknown, or when writing.
         row_group: Ordinal of the row group in `file`, from 0.
-        row: When reading, the row inside its row group; when writing, the row inside the data given. From 0.
+        row: Row number, from 0: in the row group when reading, in the written data when writing. None if unknown.
     """
 
     def __init__(
@@ -151,7 +154,7 @@ class CodecError(PetastoreError, ValueError):
         row_group: int | None = None,
         row: int | None = None,
     ) -> Self:
-        """The same error with the place filled in where it was unknown; returns itself, to be raised."""
+        """Return this error with unknown attributes (column, file, row group, row) filled in."""
         self.column = self.column if self.column is not None else column
         self.file = self.file if self.file is not None else file
         self.row_group = self.row_group if self.row_group is not None else row_group
@@ -164,11 +167,11 @@ class CodecError(PetastoreError, ValueError):
         inside += [] if self.row_group is None else [f"row group {self.row_group:,}"]
         if inside:
             place.append(" of ".join(inside))
-        where = ", ".join(place) + ("" if self.file is None else f" in {self.file}")
+        where = " in ".join(part for part in (", ".join(place), self.file) if part)
         return f"{where}: {self.problem}" if where else self.problem
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exceptions are rebuilt from `args`; the place would be lost on the way out of a Spark worker.
+        # Unpickling rebuilds exceptions from `args` alone, and would lose file and row of an error in a Spark worker.
         rebuild = functools.partial(
             type(self), self.problem, column=self.column, file=self.file, row_group=self.row_group, row=self.row
         )
@@ -176,18 +179,18 @@ class CodecError(PetastoreError, ValueError):
 
 
 class EncodeError(CodecError):
-    """A value cannot be written: wrong dtype, shape, null or range."""
+    """A value cannot be written: its dtype or shape is wrong, it is null, or it is out of range."""
 
 
 class DecodeError(CodecError):
-    """A stored cell cannot be read as its field says."""
+    """A stored cell is damaged, or does not match the dtype and shape of its field."""
 
 
 class StorageError(PetastoreError, OSError):
-    """Storage could not do what was needed: its disk is full, its server fails, its file system has a fault.
+    """A storage operation failed, such as because the disk is full or the server returned an error.
 
     Attributes:
-        errno: The number that the system gave, such as `errno.ENOSPC`, or None where there is none.
+        errno: The system's error number, such as `errno.ENOSPC`; None if there is none.
 
     Example:
         >>> import errno
@@ -201,60 +204,60 @@ class StorageError(PetastoreError, OSError):
         self.errno = errno
 
     def __reduce__(self) -> tuple[object, ...]:
-        # OSError is rebuilt from `args` alone; the number would be lost on the way out of a worker process.
+        # Unpickling rebuilds OSError from `args` alone, and would lose the errno of an error in a worker process.
         return functools.partial(type(self), *self.args, errno=self.errno), (), self.__dict__ or None
 
 
 class DatasetNotFoundError(StorageError, FileNotFoundError):
-    """There is no dataset at that URL."""
+    """No dataset exists at the URL."""
 
 
 class FileMissingError(StorageError, FileNotFoundError):
-    """A file that the dataset has, or had a moment ago, is not there."""
+    """A data file of the dataset is missing."""
 
 
 class StorageTimeoutError(StorageError, TimeoutError):
-    """Storage did not answer in time; the same call may succeed later."""
+    """Storage did not answer in time; a retry may succeed later."""
 
 
 class StorageConnectionError(StorageError, ConnectionError):
-    """Storage cannot be reached, or the connection broke: refused, reset, unknown host, TLS."""
+    """Storage is unreachable, or the connection broke (refused, reset, unknown host, TLS)."""
 
 
 class StorageAccessError(StorageError, PermissionError):
-    """Storage refused: there are no credentials, they are wrong or expired, or they do not allow it."""
+    """Access denied: credentials are missing, wrong or expired, or do not allow the operation."""
 
 
 class DatasetExistsError(StorageError, FileExistsError):
-    """There is a dataset at that URL already, and nothing said what should become of it."""
+    """A dataset already exists at the URL, and `mode` is `"error"`."""
 
 
 class DatasetChangedError(StorageError):
-    """A file is not the one that the inventory describes: it was rewritten since."""
+    """A file differs from the dataset's inventory: it was rewritten after the dataset was opened or committed."""
 
 
 class MetadataError(StorageError):
-    """A footer, a schema document or an inventory is missing, damaged, or newer than this release can read."""
+    """A footer, schema document or manifest is missing, damaged, or newer than this release."""
 
 
 class TransformError(PetastoreError, RuntimeError):
-    """The user's transform raised, or gave something else than its `TransformSpec` promises."""
+    """The user's transform function raised, or returned a result that does not match its `TransformSpec`."""
 
 
 class WorkerError(PetastoreError, RuntimeError):
-    """A worker died before its work was done."""
+    """A worker process died, or a rank of a Spark training job failed."""
 
 
 class ReaderClosedError(PetastoreError, RuntimeError):
-    """A reader was used after `stop()`."""
+    """A reader was used after `stop()` or `close()`."""
 
 
 class LegacyNameError(PetastoreError, ImportError):
-    """A name of Petastorm's that petastore does not have; the message says what to use instead."""
+    """A name of Petastorm was imported that petastore does not have; the message names the replacement."""
 
 
 class MissingExtraError(PetastoreError, ImportError):
-    """An optional dependency is not installed.
+    """An optional dependency is not installed; the message has the `pip install` command.
 
     Example:
         >>> print(MissingExtraError("make_tf_dataset", package="tensorflow", extra="tf"))

@@ -1,42 +1,41 @@
-"""What a forked child has to make anew: locks, and whatever else threads of its parent had in their hands.
+"""Fork safety: locks and thread state that a forked child recreates.
 
-After a fork only the thread that forked goes on in the child. A lock that another one held is held there for ever, and
-what that thread was about to do is never done. Locks of our own are made anew in the child. Those of libraries are not:
-Arrow's allocator holds some while threads ask for their first memory. So a fork waits a moment for tasks that are under
-way in other threads, and they begin none meanwhile.
+After a fork, only the thread that forked exists in the child. If another thread held a lock, the lock stays locked in
+the child forever. petastore replaces its own locks in the child. It cannot replace locks of libraries, such as those of
+Arrow's allocator, which threads hold while they allocate memory for the first time. Before a fork, petastore therefore
+waits a moment until its running tasks have finished, and starts no new tasks.
 """
 
 from __future__ import annotations
 
-import concurrent.futures.thread  # noqa: F401 - its hooks and those of logging take locks: after ours has waited
+import concurrent.futures.thread  # noqa: F401 - its fork hooks take locks, and must run after ours
 import os
 import sys
 import threading
 import time
 import weakref
-from types import TracebackType
 from typing import Any, Protocol, Self
 
-__all__ = ["MOMENT_S", "Forkable", "Lock", "made_anew_in_children", "of_thread"]
+__all__ = ["Lock", "at_task", "made_anew_in_children"]
 
 MOMENT_S = 0.25
 """How long a fork waits for tasks of other threads: most are done by then, and some may never be."""
 
 
 class Forkable(Protocol):
-    """What holds locks, or waits for threads."""
+    """Object with locks or threads that a forked child must replace."""
 
     def make_anew(self) -> None:
-        """Makes locks that nobody holds, and forgets what other threads were doing; no other thread runs meanwhile."""
+        """Create new locks and drop the state of other threads, in a forked child that has only this thread."""
 
 
 _alive: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 
 def made_anew_in_children(thing: Forkable) -> None:
-    """Has `make_anew` of a thing called in every child that is forked as long as it lives, before anything else runs.
+    """Call `make_anew` in every forked child, before anything else, as long as the object is alive.
 
-    Thread-safe. The thing is held weakly, and known by identity.
+    Thread-safe. The object is referenced weakly and compared by identity.
 
     Example:
         >>> import threading
@@ -58,7 +57,7 @@ def made_anew_in_children(thing: Forkable) -> None:
 
 
 class Lock:
-    """A lock for `with` blocks that nobody holds in a forked child. Not reentrant.
+    """Lock for `with` blocks that is free in a forked child. Not reentrant.
 
     Example:
         >>> lock = Lock()
@@ -78,34 +77,22 @@ class Lock:
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """Is free."""
+        """Reset the lock to free."""
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         self._lock.acquire()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._lock.locked():  # not so in a child that was forked inside the block
+    def __exit__(self, *_: object) -> None:
+        if self._lock.locked():  # unlocked in a child that was forked inside the block
             self._lock.release()
 
 
-class _OfThread(threading.local):
-    """What each thread has for itself."""
-
-    def __init__(self) -> None:
-        self.at_task = threading.RLock()
-        """Held while the thread is at a task that a fork of another thread is to wait for, and that waits for forks."""
-        with _of_tasks.noting:
-            _of_tasks.locks.add(self.at_task)
-
-
 class _OfTasks:
-    """The locks of threads that are at tasks: who forks takes all of them before, as far as it gets them in a moment.
+    """Locks of threads that run tasks, which a fork acquires first, with a short timeout.
 
-    They are reentrant, so a task may fork itself.
+    The locks are reentrant, so that a task may fork.
     """
 
     def __init__(self) -> None:
@@ -115,34 +102,43 @@ class _OfTasks:
         self._taken: list[Any] = []
 
     def take(self) -> None:
-        """Before a fork."""
+        """Acquire the locks before a fork."""
         self.noting.acquire()
         deadline = time.monotonic() + MOMENT_S
         self._taken = [lock for lock in self.locks if lock.acquire(timeout=max(deadline - time.monotonic(), 0))]
 
     def give_back(self) -> None:
-        """After it."""
+        """Release the locks after the fork."""
         taken, self._taken = self._taken, []
         for lock in taken:
             lock.release()
         self.noting.release()
 
     def give_back_in_child(self) -> None:
-        """The others are held for ever, by threads that are not here."""
+        """Release the locks in the child, except those held by threads of the parent."""
         self.locks = weakref.WeakSet(self._taken)
         self.give_back()
 
 
 _of_tasks = _OfTasks()
-of_thread = _OfThread()
-"""`with of_thread.at_task:` is a task: forks of other threads wait a moment for its end, and it waits for theirs.
+_own = threading.local()
 
-Entering and leaving it costs some 50 nanoseconds.
 
-Example:
-    >>> with of_thread.at_task:
-    ...     pass
-"""
+def at_task() -> threading.RLock:
+    """Return the calling thread's lock, held during its tasks: forks of other threads wait a moment for their end.
+
+    Tasks also wait for forks. Entering and leaving takes about 50 ns.
+
+    Example:
+        >>> with at_task():
+        ...     pass
+    """
+    lock: threading.RLock | None = getattr(_own, "lock", None)
+    if lock is None:
+        lock = _own.lock = threading.RLock()
+        with _of_tasks.noting:
+            _of_tasks.locks.add(lock)
+    return lock
 
 
 def _make_all_anew() -> None:
@@ -153,10 +149,10 @@ def _make_all_anew() -> None:
 
 
 def _forget_imports_of_other_threads() -> None:
-    """Modules that threads of the parent were importing are imported anew by whoever wants them here.
+    """Remove modules that threads of the parent were importing, so that the child imports them again.
 
-    Python makes the lock of all imports anew in a child, but not those of single modules, for which it would wait for
-    ever.
+    Python replaces the global import lock in a child, but not the locks of single modules, for which the child would
+    wait forever.
     """
     locks = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
     me = threading.get_ident()

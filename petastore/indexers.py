@@ -1,8 +1,8 @@
-"""Indexers: which row groups hold a value, worked out from rows. Pure.
+"""Indexers: map the values of fields to the row groups that contain them. No I/O.
 
-`petastore.indexing.build_rowgroup_index` shows an indexer each row group and stores what it found; selectors
-(`petastore.selectors`) ask the stored index. Row groups are numbered through the dataset as in its inventory: files
-sorted by path, row groups in file order, from 0.
+`petastore.indexing.build_rowgroup_index` passes each row group to an indexer and stores the resulting index. Selectors
+(`petastore.selectors`) look up values in the index. Row groups are numbered through the dataset as in its inventory:
+files sorted by path, row groups in file order, from 0.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import InvalidArgumentError
-from petastore.expressions.equality import equality_key
-from petastore.once import once
-from petastore.predicates.column import python_values
+from petastore.expressions.literal import equality_key
+from petastore.lazy import once
+from petastore.predicates import python_values
 from petastore.schema.values import each_value
 
 __all__ = ["FieldNotNullIndexer", "RowGroupIndex", "RowGroupIndexerBase", "SingleFieldIndexer", "Slices"]
@@ -27,41 +27,41 @@ _NOT_NULL = "Field is Not Null"
 
 
 class RowGroupIndexerBase(abc.ABC):
-    """What finds the values by which row groups are selected. Derive from it for an index of your own.
+    """Base class of row-group indexers. Derive from it for your own index.
 
-    Each row group is shown to a copy of the indexer as it was given; the copies are added up afterwards. What
-    `indexed_values` and `get_row_group_indexes` then say is stored, not the indexer.
+    Each row group is passed to a copy of the indexer, and the copies are merged with `+`. The results of
+    `indexed_values` and `get_row_group_indexes` are stored in the dataset; the indexer itself is not.
     """
 
     @abc.abstractmethod
     def __add__(self, other: Any) -> Any:
-        """An indexer with what both have found; may be one of the two."""
+        """Return an indexer with the values of both; may modify and return one of the two."""
 
     @property
     @abc.abstractmethod
     def index_name(self) -> str:
-        """Name of the index, by which selectors ask for it."""
+        """Name of the index, for selectors."""
 
     @property
     @abc.abstractmethod
     def column_names(self) -> list[str]:
-        """Names of the fields that it looks at."""
+        """Names of the fields that the indexer needs."""
 
     @property
     @abc.abstractmethod
     def indexed_values(self) -> list[Any]:
-        """The values that were found: numbers, text, bytes, decimals or times."""
+        """The values indexed so far: numbers, text, bytes, decimals or times."""
 
     @abc.abstractmethod
     def get_row_group_indexes(self, value_key: Any) -> set[int]:
-        """The row groups that hold a value."""
+        """Return the numbers of the row groups that contain a value."""
 
     @abc.abstractmethod
     def build_index(self, decoded_rows: list[dict[str, Any]], piece_index: int) -> Any:
-        """Takes in the rows of a row group.
+        """Add the rows of a row group.
 
         Args:
-            decoded_rows: Values by field name, None where one is missing; at least one row.
+            decoded_rows: Dicts of values by field name, None if missing; at least one row.
             piece_index: Number of the row group.
         """
 
@@ -73,7 +73,9 @@ class _FieldIndexer(RowGroupIndexerBase):
         found = index_field if isinstance(index_field, str) else getattr(index_field, "name", None)
         for name, text in (("index_name", index_name), ("index_field", found)):
             if not isinstance(text, str) or not text:
-                raise InvalidArgumentError(f"{name} of {type(self).__name__} is a name, not {text!r:.80}")
+                raise InvalidArgumentError(
+                    f"{name} must be a non-empty str, got {text!r:.80} for {type(self).__name__}"
+                )
         self._name, self._field = index_name, str(found)
 
     @property
@@ -88,7 +90,9 @@ class _FieldIndexer(RowGroupIndexerBase):
 
     def _checked(self, other: Any) -> Self:
         if type(other) is not type(self) or other.column_names != self.column_names:
-            raise InvalidArgumentError(f"{self!r} and {other!r:.80} look at other things, so they cannot be added up")
+            raise InvalidArgumentError(
+                f"other must be a {type(self).__name__} of field {self._field!r}, got {other!r:.80}"
+            )
         return other
 
     def __repr__(self) -> str:
@@ -96,17 +100,18 @@ class _FieldIndexer(RowGroupIndexerBase):
 
 
 class SingleFieldIndexer(_FieldIndexer):
-    """Finds the row groups that hold each value of a field; of arrays, each element. Missing values and NaN are none.
+    """An indexer that maps each value of a field (or each element of an array field) to row groups.
 
-    An index is as large as there are distinct values. For a field by which rows are sorted, or that differs from row to
-    row, filters (`petastore.col`) find row groups by the statistics of the files, without any index.
+    Missing values and NaN are not indexed. The size of the index is proportional to the number of distinct values. If
+    rows are sorted by the field, or if each row has a different value, use filters (`petastore.col`) instead: filters
+    skip row groups by statistics, without an index.
 
     Args:
         index_name: Name of the index.
         index_field: Name of the field.
 
     Raises:
-        InvalidArgumentError: One of them is no name.
+        InvalidArgumentError: `index_name` or `index_field` is not a name.
 
     Example:
         >>> indexer = SingleFieldIndexer("by_label", "label")
@@ -118,7 +123,7 @@ class SingleFieldIndexer(_FieldIndexer):
 
     def __init__(self, index_name: str, index_field: str) -> None:
         super().__init__(index_name, index_field)
-        # What each row group holds is kept as it comes, and sorted by value once somebody asks: adding up is cheap.
+        # Adding is cheap: values of row groups are stored unsorted, and are sorted on first access.
         self._seen: list[tuple[int, Sequence[Any]]] = []
         self._sorted: dict[Hashable, tuple[Any, list[int]]] | None = None
 
@@ -129,19 +134,19 @@ class SingleFieldIndexer(_FieldIndexer):
 
     @property
     def indexed_values(self) -> list[Any]:
-        """The values that were found."""
+        """The distinct values indexed so far."""
         return [value for value, _ in self._found.values()]
 
     def get_row_group_indexes(self, value_key: Any) -> set[int]:
-        """The row groups that hold a value; none for a value that was not found."""
+        """Return the numbers of the row groups that contain a value; empty if no row group does."""
         return set(self._found.get(equality_key(value_key), (None, ()))[1])
 
     def build_index(self, decoded_rows: list[dict[str, Any]], piece_index: int) -> None:
-        """Takes in the rows of a row group."""
+        """Add the rows of a row group."""
         self._take(_distinct(row[self._field] for row in decoded_rows), piece_index)
 
     def build_index_batch(self, columns: Mapping[str, NDArray[Any]], piece_index: int) -> None:
-        """Takes in the columns of a row group: arrays, masked or with None where values are missing."""
+        """Add the columns of a row group: arrays, masked or with None for missing values."""
         column = columns[self._field]
         if column.dtype == np.dtype(object) or isinstance(column, np.ma.MaskedArray):
             self._take(_distinct(each_value(column)), piece_index)
@@ -154,7 +159,7 @@ class SingleFieldIndexer(_FieldIndexer):
 
     @property
     def _found(self) -> dict[Hashable, tuple[Any, list[int]]]:
-        """Of each value: how it was first written, and the row groups that hold it."""
+        """Dict from value to the object first seen for it, and the row groups that contain it."""
         if self._sorted is None:
             found: dict[Hashable, tuple[Any, list[int]]] = {}
             for group, values in self._seen:
@@ -162,14 +167,14 @@ class SingleFieldIndexer(_FieldIndexer):
                     key = equality_key(value)
                     if key in found:
                         found[key][1].append(group)
-                    elif key == key:  # not so for NaN, which nobody finds
+                    elif key == key:  # skips NaN, which no lookup finds
                         found[key] = value, [group]
             self._sorted = found
         return self._sorted
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:
-    """The values that there are, of arrays their elements, each once."""
+    """Return the distinct values, or distinct elements of arrays."""
     return list({equality_key(value): value for value in _elements(values) if value is not None}.values())
 
 
@@ -182,14 +187,14 @@ def _elements(values: Iterable[Any]) -> Iterable[Any]:
 
 
 class FieldNotNullIndexer(_FieldIndexer):
-    """Finds the row groups in which a field has a value at all; a selector gets them whatever value it asks for.
+    """An indexer of the row groups in which a field has a value that is not null.
 
     Args:
         index_name: Name of the index.
         index_field: Name of the field.
 
     Raises:
-        InvalidArgumentError: One of them is no name.
+        InvalidArgumentError: `index_name` or `index_field` is not a name.
 
     Example:
         >>> indexer = FieldNotNullIndexer("has_title", "title")
@@ -209,20 +214,20 @@ class FieldNotNullIndexer(_FieldIndexer):
 
     @property
     def indexed_values(self) -> list[Any]:
-        """A text that stands for all values."""
+        """A placeholder that stands for all values; selectors find the row groups by any value."""
         return [_NOT_NULL]
 
-    def get_row_group_indexes(self, value_key: Any = None) -> set[int]:  # noqa: ARG002 - all values are one
-        """The row groups in which the field has a value."""
+    def get_row_group_indexes(self, value_key: Any = None) -> set[int]:  # noqa: ARG002 - all values have one entry
+        """Return the numbers of the row groups in which the field has a value."""
         return set(self._found)
 
     def build_index(self, decoded_rows: list[dict[str, Any]], piece_index: int) -> None:
-        """Takes in the rows of a row group."""
+        """Add the rows of a row group."""
         if any(row[self._field] is not None for row in decoded_rows):
             self._found.add(piece_index)
 
     def build_index_batch(self, columns: Mapping[str, NDArray[Any]], piece_index: int) -> None:
-        """Takes in the columns of a row group: arrays, masked or with None where values are missing."""
+        """Add the columns of a row group: arrays, masked or with None for missing values."""
         column = columns[self._field]
         is_full = column.dtype != np.dtype(object) and not isinstance(column, np.ma.MaskedArray)
         if is_full or any(value is not None for value in each_value(column)):
@@ -231,7 +236,7 @@ class FieldNotNullIndexer(_FieldIndexer):
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Slices(Sequence[Sequence[int]]):
-    """Many short lists of numbers in two arrays, which takes a tenth of the memory and no time to make."""
+    """Many short lists of numbers, stored in two arrays to save nine tenths of the memory."""
 
     numbers: NDArray[np.int32]
     """The numbers of all lists, shape (n,)."""
@@ -243,30 +248,30 @@ class Slices(Sequence[Sequence[int]]):
         return len(self.offsets) - 1
 
     def __getitem__(self, place: Any) -> Any:
-        """One list, given its place from 0."""
+        """Return one list, given its place from 0."""
         found: list[int] = self.numbers[self.offsets[place] : self.offsets[place + 1]].tolist()
         return found
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class RowGroupIndex:
-    """An index as it was stored. Frozen and thread-safe."""
+    """A stored row-group index. Immutable and thread-safe."""
 
     index_name: str
     """Name of the index."""
 
     column_names: tuple[str, ...]
-    """Names of the fields that it is about."""
+    """Names of the indexed fields."""
 
     values: Sequence[Any] | None
-    """The values that were found, each once; None where all values are one, as for `FieldNotNullIndexer`."""
+    """Distinct values; None for an index that does not distinguish values, such as `FieldNotNullIndexer`."""
 
     row_groups: Sequence[Sequence[int]]
-    """Of each value, or of all values as one: numbers of the row groups that hold it."""
+    """Numbers of the row groups that contain each value; a single array if the index does not distinguish values."""
 
     @property
     def indexed_values(self) -> list[Any]:
-        """The values that were found."""
+        """The indexed values."""
         return [_NOT_NULL] if self.values is None else list(self.values)
 
     @once
@@ -274,10 +279,10 @@ class RowGroupIndex:
         return {equality_key(value): place for place, value in enumerate(self.values or ())}
 
     def get_row_group_indexes(self, value_key: Any = None) -> set[int]:
-        """Numbers of the row groups that hold a value, a new set; none for a value that was not found.
+        """Return the numbers of the row groups that contain a value as a new set; empty if the value was not found.
 
         Raises:
-            InvalidArgumentError: Such a value cannot be looked up.
+            InvalidArgumentError: The value's type cannot be looked up.
         """
         if self.values is None:
             return {group for groups in self.row_groups for group in groups}
@@ -285,7 +290,8 @@ class RowGroupIndex:
             place = self._places.get(equality_key(value_key))
         except TypeError as problem:
             raise InvalidArgumentError(
-                f"the index {self.index_name!r} cannot look up {value_key!r:.80}: {problem}"
+                f"value must be hashable to be looked up in the index {self.index_name!r}, got "
+                f"{value_key!r:.80}: {problem}"
             ) from None
         return set() if place is None else set(self.row_groups[place])
 

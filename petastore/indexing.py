@@ -1,13 +1,14 @@
-"""Row-group indexes: build them once, select row groups by them in every reader.
+"""Row-group indexes: build an index once, and use it in readers to select row groups.
 
-`build_rowgroup_index` reads a dataset and stores what indexers find; `petastore.selectors` picks row groups by that.
+`build_rowgroup_index` reads a dataset with indexers and stores an index. `petastore.selectors` selects row groups by
+this index.
 """
 
 from __future__ import annotations
 
 from petastore.dataset import Dataset
 from petastore.indexers import FieldNotNullIndexer, RowGroupIndex, RowGroupIndexerBase, SingleFieldIndexer
-from petastore.storage.metadata.find_index import find_indexes
+from petastore.storage.metadata.row_group_index import find_indexes
 from petastore.writers.row_group_index import build_rowgroup_index
 
 __all__ = [
@@ -21,16 +22,16 @@ __all__ = [
 
 
 def get_row_group_indexes(dataset: Dataset) -> dict[str, RowGroupIndex]:
-    """The stored indexes of a dataset by name: petastore's own, and those of Petastorm that have other names.
+    """Return the stored row-group indexes of a dataset: a dict from index name to index.
 
     Args:
-        dataset: From `petastore.open_dataset`, or `reader.dataset`.
+        dataset: A dataset from `petastore.open_dataset`, or `reader.dataset`.
 
     Raises:
-        InvalidArgumentError: The dataset is a list of files.
-        DatasetChangedError: One of them was built from other files.
-        MetadataError: One of them is damaged, or newer than this release reads.
-        StorageError: The storage refused.
+        InvalidArgumentError: The dataset is a list of files, which has no stored indexes.
+        DatasetChangedError: Files have changed since an index was built.
+        MetadataError: An index is damaged, or newer than this release.
+        StorageError: A storage operation failed.
 
     Example:
         >>> import tempfile, petastore

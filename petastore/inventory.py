@@ -1,7 +1,7 @@
-"""What exists: the files and row groups of a dataset, as a frozen value. Pure; made by `petastore.storage`.
+"""Inventory of a dataset: its files and row groups, as an immutable object that `petastore.storage` creates.
 
-Row groups are numbered through the whole dataset, from 0, files sorted by path and row groups in file order. They are
-arrays, not objects, so that a million of them are cheap to plan over.
+Row groups are numbered from 0 across the whole dataset: files sorted by path, row groups in file order. The sizes of
+all row groups are NumPy arrays, so that planning is fast even with a million row groups.
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import hashlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from petastore.errors import InvalidArgumentError
-from petastore.once import once
+from petastore.lazy import once
 
 __all__ = ["DataFile", "Inventory"]
+
+RowPlace: TypeAlias = tuple[str, int, int]
+"""Place of a row: path of its file relative to the dataset, row group in the file, row in the row group."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,24 +32,25 @@ class DataFile:
     """Path relative to the dataset's root, with `/`; never absolute, never with `..`."""
 
     size: int
-    """Bytes of the file."""
+    """Size of the file in bytes."""
 
     digest: str = ""
-    """Hexadecimal digest of the file's footer: with `size`, the version of the file. Copies keep it."""
+    """Hexadecimal digest of the file's footer. With `size`, it identifies the version of the file; copies of a file
+    have the same digest."""
 
     partitions: tuple[tuple[str, str | None], ...] = ()
-    """Hive partition keys and values of the path, decoded, outermost first; None is Hive's null."""
+    """Hive partition keys and decoded values from the path, outermost first; None stands for Hive's null."""
 
     etag: str = dataclasses.field(default="", compare=False)
-    """What its storage called these very bytes when the footer was read; empty where it had no name for them."""
+    """ETag or version id of the file in its object store; empty if the storage has none."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Inventory:
     """The files and row groups of one version of a dataset.
 
-    Two inventories are equal when their fingerprints are. The arrays are read-only and share one length, the number of
-    row groups.
+    Two inventories are equal if their fingerprints are equal. The arrays are read-only and have one entry per row
+    group.
 
     Example:
         >>> inventory = Inventory.of_rows([3, 5, 0, 7])
@@ -60,19 +64,19 @@ class Inventory:
     """Files, sorted by path."""
 
     file: NDArray[np.int32]
-    """Of each row group: index into `files`, ascending."""
+    """Index into `files` of each row group, ascending."""
 
     ordinal: NDArray[np.int32]
-    """Of each row group: its number inside its file, from 0."""
+    """Number of each row group within its file, from 0."""
 
     rows: NDArray[np.int64]
-    """Of each row group: rows; 0 is allowed."""
+    """Rows of each row group; may be 0."""
 
     stored_bytes: NDArray[np.int64]
-    """Of each row group: bytes in the file, compressed."""
+    """Compressed bytes of each row group."""
 
     decoded_bytes: NDArray[np.int64]
-    """Of each row group: bytes of its pages once decompressed, as the footer says."""
+    """Decompressed bytes of each row group's pages, from the footer."""
 
     def __post_init__(self) -> None:
         groups = len(self.rows)
@@ -80,22 +84,25 @@ class Inventory:
             array = np.array(getattr(self, name), dtype=dtype)
             if array.shape != (groups,):
                 raise InvalidArgumentError(
-                    f"Inventory.{name} has shape {array.shape}, but there are {groups:,} row groups"
+                    f"Inventory.{name} must have one entry per row group ({groups:,}), got shape {array.shape}"
                 )
             if groups and array.min() < 0:
-                raise InvalidArgumentError(f"Inventory.{name} holds {array.min()}; it counts from 0")
+                raise InvalidArgumentError(f"Inventory.{name} must be at least 0, got {array.min()}")
             array.flags.writeable = False
             object.__setattr__(self, name, array)
         if groups and (self.file[-1] >= len(self.files) or (np.diff(self.file) < 0).any()):
-            raise InvalidArgumentError("Inventory.file must ascend and stay below the number of files")
+            raise InvalidArgumentError(
+                f"Inventory.file must ascend and stay below {len(self.files)}, the number of files, got "
+                f"{self.file!r:.100}"
+            )
 
     @classmethod
     def of_rows(cls, rows: ArrayLike, *, bytes_per_row: int = 8) -> Inventory:
-        """An inventory by hand: one file with these row groups.
+        """Return an inventory of one file with these row groups, such as for tests.
 
         Args:
             rows: Rows of each row group.
-            bytes_per_row: Stored and decoded bytes of a row.
+            bytes_per_row: Stored and decoded bytes per row.
         """
         counts = np.asarray(rows, dtype=np.int64)
         return cls(
@@ -109,10 +116,11 @@ class Inventory:
 
     @classmethod
     def concatenate(cls, parts: Sequence[tuple[DataFile, dict[str, Any]]]) -> Inventory:
-        """The inventory of files given one by one.
+        """Return the inventory of several files.
 
         Args:
-            parts: Of each file: the file, and a dict with `rows`, `stored_bytes` and `decoded_bytes` of its row groups.
+            parts: For each file: the file, and a dict with `rows`, `stored_bytes` and `decoded_bytes` of its row
+                groups.
         """
         ordered = sorted(parts, key=lambda part: part[0].path)
         counts = [len(groups["rows"]) for _, groups in ordered]
@@ -132,11 +140,11 @@ class Inventory:
 
     @property
     def num_row_groups(self) -> int:
-        """Row groups of all files."""
+        """Number of row groups."""
         return len(self.rows)
 
     def place_of(self, group: int) -> tuple[DataFile, int]:
-        """The file of a row group, and its number there.
+        """Return the file of a row group, and its number in the file.
 
         Example:
             >>> file, ordinal = Inventory.of_rows([3, 5]).place_of(1)
@@ -145,31 +153,108 @@ class Inventory:
         """
         return self.files[self.file[group]], int(self.ordinal[group])
 
+    def places_of(self, groups: NDArray[Any]) -> tuple[NDArray[np.object_], NDArray[np.int32]]:
+        """Return the path of the file of each row group, and the number of the row group in the file.
+
+        Args:
+            groups: Numbers of row groups, which may repeat, shape (n,).
+
+        Example:
+            >>> [array.tolist() for array in Inventory.of_rows([3, 5]).places_of(np.array([1, 0]))]
+            [['part-00000.parquet', 'part-00000.parquet'], [1, 0]]
+        """
+        files, numbers = np.unique(self.file[groups], return_inverse=True)
+        paths = np.array([self.files[file].path for file in files.tolist()], object)
+        return paths[numbers], self.ordinal[groups]
+
+    def find_rows(
+        self, places: Iterable[RowPlace], *, name: str
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the row group and row number of some places: the inverse of `places_of`.
+
+        If a file is listed several times, the result has each of its rows several times.
+
+        Args:
+            places: Places of rows, of length n.
+            name: Name of the parameter, for messages.
+
+        Returns:
+            Three arrays of one length, sorted by index: index into `places`, row group, and row in the row group.
+
+        Raises:
+            InvalidArgumentError: A place is not `(file, row group, row)`, or the dataset does not have it.
+
+        Example:
+            >>> place = ("part-00000.parquet", 1, 4)
+            >>> [array.tolist() for array in Inventory.of_rows([3, 5]).find_rows([place], name="rows")]
+            [[0], [1], [4]]
+        """
+        checked = check_places(places, name=name)
+        of_files: dict[str, list[int]] = {}
+        for number, (path, _, _) in enumerate(checked):
+            of_files.setdefault(path, []).append(number)
+        asked = np.array([place[1:] for place in checked], dtype=np.int64).reshape(-1, 2)
+        parts = [np.empty((2, 0), dtype=np.int64)]
+        for number, file in enumerate(self.files):
+            if file.path in of_files:
+                first, stop = self._borders[number : number + 2].tolist()
+                ordinals, which = self.ordinal[first:stop], np.array(of_files[file.path])
+                by_ordinal = np.argsort(ordinals, kind="stable")
+                low, high = (np.searchsorted(ordinals[by_ordinal], asked[which, 0], side) for side in ("left", "right"))
+                times = high - low
+                within = np.repeat(low - (np.cumsum(times) - times), times) + np.arange(times.sum())
+                parts.append(np.stack([np.repeat(which, times), first + by_ordinal[within]]))
+        index, groups = np.concatenate(parts, axis=1)
+        exists = asked[index, 1] < self.rows[groups]
+        index, groups = index[exists], groups[exists]
+        missing = np.setdiff1d(np.arange(len(checked)), index)
+        if len(missing):
+            raise InvalidArgumentError(
+                f"{name} must name rows of the dataset, got {checked[missing[0]]}, which does not exist. Name each "
+                "file by its path relative to the dataset"
+            )
+        order = np.argsort(index, kind="stable")
+        return index[order], groups[order], asked[index[order], 1]
+
+    @once
+    def first_rows(self) -> NDArray[np.int64]:
+        """Number of the first row of each row group, counted across the dataset, shape (groups,)."""
+        return np.cumsum(self.rows) - self.rows
+
     def rows_of(self, path: str) -> NDArray[np.int64] | None:
-        """Rows of each row group of a file, shape (row groups of the file,), a view; None where it is not listed.
+        """Return the rows per row group of a file, shape (row groups of the file,); None if the file is not listed.
 
         Example:
             >>> Inventory.of_rows([3, 5]).rows_of("part-00000.parquet").tolist()
             [3, 5]
         """
-        place = bisect.bisect_left(self.files, path, key=lambda file: file.path)
-        if place == len(self.files) or self.files[place].path != path:
+        paths = self._paths
+        place = bisect.bisect_left(paths, path)
+        if place == len(paths) or paths[place] != path:
             return None
-        first, stop = np.searchsorted(self.file, [place, place + 1])
-        return self.rows[first : first + 1 + int(self.ordinal[first:stop].max(initial=-1))]
+        first, stop = self._borders[place : place + 2].tolist()
+        return self.rows[first : first + (int(self.ordinal[stop - 1]) + 1 if stop > first else 0)]  # may be repeated
+
+    @once
+    def _paths(self) -> list[str]:
+        return [file.path for file in self.files]
+
+    @once
+    def _borders(self) -> NDArray[np.int64]:
+        """Return the start of each file's row groups, and the end, shape (files + 1,)."""
+        return np.searchsorted(self.file, np.arange(len(self.files) + 1))
 
     def repeated(self, times: Sequence[int]) -> Inventory:
-        """The same files, with the row groups of each as often as told, one time after the other.
+        """Return an inventory that lists the row groups of each file several times.
 
         Args:
-            times: Of each file, from 1.
+            times: Number of repetitions of each file, at least 1.
 
         Example:
             >>> Inventory.of_rows([3, 5]).repeated([2]).rows.tolist()
             [3, 5, 3, 5]
         """
-        borders = np.searchsorted(self.file, np.arange(len(self.files) + 1))
-        groups = [np.tile(np.arange(*borders[file : file + 2]), count) for file, count in enumerate(times)]
+        groups = [np.tile(np.arange(*self._borders[file : file + 2]), count) for file, count in enumerate(times)]
         order = np.concatenate(groups) if groups else np.empty(0, dtype=np.int64)
         return dataclasses.replace(self, **{name: getattr(self, name)[order] for name in _ARRAYS})
 
@@ -180,7 +265,7 @@ class Inventory:
 
     @once
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that stand for this version of the dataset, wherever it lies."""
+        """32 hexadecimal digits that identify this version of the dataset, wherever it is stored."""
         digest = hashlib.sha256()
         for file in self.files:
             digest.update(repr((file.path, file.size, file.digest)).encode())
@@ -211,6 +296,34 @@ class Inventory:
             for number, file in enumerate(self.files)
         )
         return html_table(repr(self), ["file", "row groups", "rows", "bytes"], of_files, count=len(self.files))
+
+
+def check_places(places: Any, *, name: str) -> tuple[RowPlace, ...]:
+    """Return the places of rows, such as the value of `exclude_rows=`, as a tuple.
+
+    Raises:
+        InvalidArgumentError: It is not a list of `(file, row group, row)`.
+
+    Example:
+        >>> check_places([("part-0.parquet", np.int32(0), 17)], name="exclude_rows")
+        (('part-0.parquet', 0, 17),)
+    """
+    if isinstance(places, (str, bytes)) or not isinstance(places, Iterable):
+        raise InvalidArgumentError(
+            f"{name} must be a list of (file, row group, row), got {places!r:.100}. Take the three values from errors, "
+            "from quarantined rows, or from batches read with provenance=True"
+        )
+    return tuple(_checked_place(place, name) for place in places)
+
+
+def _checked_place(place: Any, name: str) -> RowPlace:
+    if isinstance(place, (tuple, list)) and len(place) == 3 and isinstance(place[0], str):
+        file, *numbers = place
+        if all(isinstance(number, (int, np.integer)) and number >= 0 for number in numbers):
+            return file, int(numbers[0]), int(numbers[1])
+    raise InvalidArgumentError(
+        f"{name} must have items (file, row group, row), such as ('part-0.parquet', 3, 17), got {place!r:.100}"
+    )
 
 
 _ARRAYS = {

@@ -1,4 +1,4 @@
-"""Tables that notebooks show of values: HTML in which whatever comes from a dataset is text."""
+"""HTML tables of values for notebooks. All text from datasets is escaped."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ import html
 import itertools
 from collections.abc import Iterable, Sequence
 
-__all__ = ["html_table"]
+__all__ = ["HtmlImage", "html_table"]
 
 _MOST_ROWS = 50
 
 
+class HtmlImage(str):
+    """Data URI of an image, which tables show as the image."""
+
+    __slots__ = ()
+
+
 def html_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], *, count: int) -> str:
-    """A table as HTML, of its first rows where there are many.
+    """Return a table as HTML; a long table is cut after its first rows.
 
     Args:
-        title: Over the table.
-        header: Names of its columns; none leaves the header away.
-        rows: Of each row, what stands in its columns; as many as are shown are taken.
-        count: How many rows there are.
+        title: Title above the table.
+        header: Names of the columns; empty for a table without a header.
+        rows: Rows, each with the values of its columns; only the rows that are shown are read.
+        count: Total number of rows.
 
     Example:
         >>> html_table("two", ["name"], [["<a>"], ["b"]], count=2)
@@ -32,4 +38,9 @@ def html_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object
 
 
 def _line(cell: str, values: Iterable[object]) -> str:
-    return f"<tr>{''.join(f'<{cell}>{html.escape(str(value))}</{cell}>' for value in values)}</tr>"
+    return f"<tr>{''.join(f'<{cell}>{_shown(value)}</{cell}>' for value in values)}</tr>"
+
+
+def _shown(value: object) -> str:
+    text = html.escape(str(value))
+    return f'<img src="{text}">' if isinstance(value, HtmlImage) else text

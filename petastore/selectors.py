@@ -1,7 +1,7 @@
-"""Selectors: row groups picked by stored indexes, for `make_reader(rowgroup_selector=…)`. Pure.
+"""Selectors: pick row groups by stored indexes, for `make_reader(rowgroup_selector=…)`. No I/O.
 
-A selector narrows down what is read to whole row groups, before filters and predicates are asked: all rows of a row
-group that holds a wanted value come along. `petastore.indexing` builds the indexes.
+A selector selects whole row groups, before filters and predicates are applied. A row group that contains a wanted value
+is read with all of its rows. `petastore.indexing` builds the indexes.
 """
 
 from __future__ import annotations
@@ -18,30 +18,31 @@ __all__ = ["IntersectIndexSelector", "RowGroupSelectorBase", "SingleIndexSelecto
 
 
 class RowGroupSelectorBase(abc.ABC):
-    """What picks row groups by indexes. Derive from it for a selector of your own."""
+    """Base class of row-group selectors. Derive from it for your own selector."""
 
     @abc.abstractmethod
     def get_index_names(self) -> list[str]:
-        """Names of the indexes that it needs."""
+        """Return the names of the indexes that the selector needs."""
 
     @abc.abstractmethod
     def select_row_groups(self, index_dict: Mapping[str, Any]) -> set[int]:
-        """Numbers of the row groups that it picks.
+        """Return the numbers of the selected row groups.
 
         Args:
-            index_dict: By name, at least the indexes that it needs; each has `get_row_group_indexes(value)`.
+            index_dict: Dict from index name to index, with at least the indexes that the selector needs. An index has a
+                method `get_row_group_indexes(value)`.
         """
 
 
 class SingleIndexSelector(RowGroupSelectorBase):
-    """Picks the row groups that hold one of some values.
+    """A row-group selector by one index: row groups that contain any of the given values.
 
     Args:
         index_name: Name of the index.
-        values_list: The values; for an index of where a field has a value, any one.
+        values_list: The values; for an index by `FieldNotNullIndexer`, any single value.
 
     Raises:
-        InvalidArgumentError: The name is none, or the values are no list.
+        InvalidArgumentError: `index_name` is not a name, or `values_list` is not a list.
 
     Example:
         >>> from petastore.indexers import RowGroupIndex
@@ -52,45 +53,45 @@ class SingleIndexSelector(RowGroupSelectorBase):
 
     def __init__(self, index_name: str, values_list: Iterable[Any]) -> None:
         if not isinstance(index_name, str) or not index_name:
-            raise InvalidArgumentError(f"SingleIndexSelector takes the name of an index, not {index_name!r:.80}")
+            raise InvalidArgumentError(f"index_name must be a non-empty str, got {index_name!r:.80}")
         if isinstance(values_list, (str, bytes)) or not isinstance(values_list, Iterable):
-            raise InvalidArgumentError(f"SingleIndexSelector takes a list of values, not {values_list!r:.80}")
+            raise InvalidArgumentError(f"values_list must be a list, got {values_list!r:.80}")
         self._name, self._values = index_name, list(values_list)
 
     def get_index_names(self) -> list[str]:
-        """The one index."""
+        """Return the name of the index."""
         return [self._name]
 
     def select_row_groups(self, index_dict: Mapping[str, Any]) -> set[int]:
-        """Numbers of the row groups that hold one of the values."""
+        """Return the numbers of the row groups that contain any of the values."""
         index = index_dict[self._name]
         return {group for value in self._values for group in index.get_row_group_indexes(value)}
 
 
 class _JoinedSelector(RowGroupSelectorBase):
-    """A selector that is made of others."""
+    """Selector combined from others."""
 
     def __init__(self, single_index_selectors: Iterable[RowGroupSelectorBase]) -> None:
         parts = list(single_index_selectors) if isinstance(single_index_selectors, Iterable) else []
         if not parts or not all(callable(getattr(part, "select_row_groups", None)) for part in parts):
             raise InvalidArgumentError(
-                f"{type(self).__name__} takes a list of at least one selector, not {single_index_selectors!r:.80}"
+                f"single_index_selectors must be a list of at least one selector, got {single_index_selectors!r:.80}"
             )
         self._parts = parts
 
     def get_index_names(self) -> list[str]:
-        """The indexes that any of its parts needs, each once."""
+        """Return the distinct names of the indexes that any part needs."""
         return list(dict.fromkeys(name for part in self._parts for name in part.get_index_names()))
 
 
 class IntersectIndexSelector(_JoinedSelector):
-    """Picks the row groups that each of several selectors picks.
+    """A row-group selector that combines selectors with AND: row groups that all of them select.
 
     Args:
-        single_index_selectors: The selectors, at least one; they may be joined ones.
+        single_index_selectors: At least one selector; joined selectors are allowed.
 
     Raises:
-        InvalidArgumentError: They are no list of selectors.
+        InvalidArgumentError: `single_index_selectors` is not a list of selectors.
 
     Example:
         >>> from petastore.indexers import RowGroupIndex
@@ -101,18 +102,18 @@ class IntersectIndexSelector(_JoinedSelector):
     """
 
     def select_row_groups(self, index_dict: Mapping[str, Any]) -> set[int]:
-        """Numbers of the row groups that all of them pick."""
+        """Return the numbers of the row groups that all selectors select."""
         return functools.reduce(operator.and_, [set(part.select_row_groups(index_dict)) for part in self._parts])
 
 
 class UnionIndexSelector(_JoinedSelector):
-    """Picks the row groups that one of several selectors picks.
+    """A row-group selector that combines selectors with OR: row groups that any of them selects.
 
     Args:
-        single_index_selectors: The selectors, at least one; they may be joined ones.
+        single_index_selectors: At least one selector; joined selectors are allowed.
 
     Raises:
-        InvalidArgumentError: They are no list of selectors.
+        InvalidArgumentError: `single_index_selectors` is not a list of selectors.
 
     Example:
         >>> from petastore.indexers import RowGroupIndex
@@ -123,5 +124,5 @@ class UnionIndexSelector(_JoinedSelector):
     """
 
     def select_row_groups(self, index_dict: Mapping[str, Any]) -> set[int]:
-        """Numbers of the row groups that one of them picks."""
+        """Return the numbers of the row groups that any selector selects."""
         return functools.reduce(operator.or_, [set(part.select_row_groups(index_dict)) for part in self._parts])

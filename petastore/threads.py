@@ -1,7 +1,7 @@
-"""Threads that do what they are handed, and that no process has to wait for when it ends.
+"""Daemon threads that run submitted functions, and never block the exit of the process.
 
-They are daemons: a call that never comes back, such as a request to storage that hangs, cannot keep the interpreter
-from ending. Who can wait for a call does so; when the interpreter ends, calls under way are given a moment.
+Because the threads are daemons, a call that never returns, such as a hanging storage request, cannot prevent the
+interpreter from exiting. When the interpreter exits, running calls get a short time to finish.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from petastore.forks import made_anew_in_children
 
@@ -31,20 +31,20 @@ interpreter_ends = threading.Event()
 
 
 class Daemon(threading.Thread):
-    """A thread of ours: others wait for what it does, and may give up waiting."""
+    """Daemon thread of petastore; other threads may stop waiting for it."""
 
     def __init__(self, name: str, target: Callable[[], None] | None = None) -> None:
         super().__init__(name=name, target=target, daemon=True)
 
     def join(self, timeout: float | None = None) -> None:
-        """Waits until it has ended, but not once the interpreter is being taken down: no daemon runs any more then."""
-        # From Python 3.13 on nobody notes the end of one that was stopped so, and joining it would take for ever.
+        """Wait for the thread's end, except during interpreter shutdown, when daemon threads no longer run."""
+        # From Python 3.13 on, the end of a thread stopped like this is never signaled, and joining it would hang.
         if not sys.is_finalizing():
             super().join(timeout)
 
 
 def is_daemon_of_ours() -> bool:
-    """Whether the calling thread is a `Daemon`.
+    """Return whether the calling thread is a `Daemon`.
 
     Example:
         >>> is_daemon_of_ours()
@@ -53,35 +53,37 @@ def is_daemon_of_ours() -> bool:
     return isinstance(threading.current_thread(), Daemon)
 
 
-@contextlib.contextmanager
-def working() -> Iterator[None]:
-    """A block in which the calling thread, which may be anybody's daemon, must not be when the interpreter ends.
+class working:  # noqa: N801 - used in `with` statements
+    """Context manager for work in a daemon thread; the interpreter does not exit during it.
 
-    A thread that comes back from C++ into an interpreter that has ended takes the whole process down. So the end waits
-    a moment for those that are in such a block, and a daemon that comes to one afterwards stays there for ever.
+    If a thread returns from C++ code after the interpreter has ended, the process crashes. Therefore the interpreter
+    waits a moment for threads in this block before it ends, and later daemon threads wait forever at the start of the
+    block.
 
     Example:
         >>> with working():
         ...     pass
     """
-    me = threading.get_ident()
-    if interpreter_ends.is_set() and threading.current_thread() is not threading.main_thread():
-        threading.Event().wait()
-    _working.add(me)
-    try:
-        yield
-    finally:
-        _working.discard(me)
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        if interpreter_ends.is_set() and threading.current_thread() is not threading.main_thread():
+            threading.Event().wait()
+        _working.add(threading.get_ident())
+
+    def __exit__(self, *_: object) -> None:
+        _working.discard(threading.get_ident())
 
 
 class Threads:
-    """Threads that are started as they are needed, and wait for the next call when one is done.
+    """Threads that are started on demand, and reused for later calls.
 
-    Thread-safe. In a forked child there are none, and what they were doing is forgotten.
+    Thread-safe. A forked child starts without threads and calls.
 
     Args:
-        name: What their names begin with.
-        give_way: They do not interrupt the threads that have the processors when they wake; see `give_way`.
+        name: Prefix of the threads' names.
+        give_way: Whether the threads must not preempt running threads when they wake up; see `give_way`.
 
     Example:
         >>> threads, done = Threads("example"), threading.Event()
@@ -101,8 +103,8 @@ class Threads:
         _alive.add(self)
 
     def make_anew(self) -> None:
-        """Begins without threads."""
-        # Reentrant: the collector may run inside, and end what it finds.
+        """Forget all threads in a forked child."""
+        # Reentrant: garbage collection may run inside, and end a thread.
         self._lock = threading.RLock()
         self._idle: list[_Thread] = []
         self._all: set[_Thread] = set()
@@ -110,11 +112,12 @@ class Threads:
         self._ended = False
 
     def run(self, call: Callable[[], None]) -> bool:
-        """Has a thread make a call that does not raise; False where none will, since the interpreter ends, or `end`."""
+        """Run a call that does not raise in a thread; return False after `end`, or at interpreter exit."""
         with self._lock:
             if self._ended or interpreter_ends.is_set():
                 return False
-            # A thread has its call before anything else: Ctrl-C may come here, and `join` waits for all threads.
+            # The call is stored before the thread starts: Ctrl-C may interrupt in between, and `join` must find every
+            # thread.
             if self._idle:
                 self._idle[-1].calls.put(call)
                 self._idle.pop()
@@ -125,13 +128,13 @@ class Threads:
                 self._all.add(thread)
                 thread.start()
             except BaseException:
-                if thread.ident is None:  # it was not started, or has not begun: nobody can wait for it
+                if thread.ident is None:  # not started or not yet running: it cannot be joined
                     self._all.discard(thread)
                 raise
         return True
 
     def _is_free(self, thread: _Thread) -> bool:
-        """Whether a thread that has made its call is to wait for another one."""
+        """Return whether a thread has finished its call and can be joined."""
         with self._lock:
             if not self._ended:
                 self._idle.append(thread)
@@ -142,7 +145,7 @@ class Threads:
             self._all.discard(thread)
 
     def end(self) -> None:
-        """Ends the threads, each when its call is done. Does not wait; may be called again."""
+        """End each thread after its current call. Does not wait; may be called again."""
         with self._lock:
             self._ended = True
             idle, self._idle = self._idle, []
@@ -150,7 +153,7 @@ class Threads:
             thread.calls.put(None)
 
     def join(self) -> None:
-        """Waits, after `end`, until no thread is there but the calling one and those that were left behind."""
+        """Wait after `end` until only the calling thread and abandoned threads are left."""
         with self._lock:
             ending = [thread for thread in self._all if self._ended and thread.ident not in self._left_behind]
         for thread in ending:
@@ -158,12 +161,12 @@ class Threads:
                 thread.join()
 
     def leave_behind(self, identifiers: Iterable[int]) -> None:
-        """Has nobody wait any more for some threads, whose calls may never come back."""
+        """Stop waiting for threads whose calls may never return."""
         with self._lock:
             self._left_behind.update(identifiers)
 
     def wait_until_idle(self, deadline: float) -> None:
-        """Waits until no call is under way, to a moment of `time.monotonic` at most."""
+        """Wait until no call is running, at most until a time of `time.monotonic`."""
         while time.monotonic() < deadline:
             with self._lock:
                 busy = self._all.difference(self._idle) - {threading.current_thread()}
@@ -183,23 +186,22 @@ class _Thread(Daemon):
             give_way()
         while (call := self.calls.get()) is not None:
             call()
-            del call  # or a thread that waits for work would keep what it holds alive
-            if not self._home._is_free(self):  # noqa: SLF001 - threads and their home are one thing
+            del call  # drop references, or an idle thread would keep them alive
+            if not self._home._is_free(self):  # noqa: SLF001 - private methods of a class in this module
                 break
         self._home._has_ended(self)  # noqa: SLF001
 
 
 def give_way() -> None:
-    """The calling thread, and those that it starts, are of Linux's class for batches, where that is to be had.
+    """Set the Linux batch scheduling class for the calling thread and its child threads, if permitted.
 
-    They get as much of the processors as before. But a thread that wakes may take a processor away from the one that
-    has it, and workers wake at every span, when the trainer's thread asks for it, while it holds the interpreter lock:
-    one of thirty steps came late by 1 to 5 ms. Threads of this class wait until a processor is free, or their turn.
-    A class that somebody chose for the process is left as it is.
+    These threads get as much CPU time as before, but do not preempt other threads when they wake up. Without this
+    class, workers that wake up for a span may preempt the training thread while it holds the GIL: one of thirty steps
+    was 1 to 5 ms late. If the user set a scheduling class for the process, it is kept.
     """
     if not hasattr(os, "SCHED_BATCH"):
         return
-    with contextlib.suppress(OSError):  # a sandbox may not let us; the C library musl does not even tell the class
+    with contextlib.suppress(OSError):  # sandboxes may forbid this scheduling class, and musl does not support it
         if os.sched_getscheduler(0) == os.SCHED_OTHER:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
@@ -214,7 +216,7 @@ if hasattr(os, "register_at_fork"):
 
 @atexit.register
 def _give_a_moment() -> None:
-    """No thread begins anything new; what runs in C++ or in a user's function may end in peace."""
+    """Reject new work at interpreter exit, and wait briefly for running C++ or user code."""
     interpreter_ends.set()
     deadline = time.monotonic() + _MOMENT_S
     for threads in list(_alive):

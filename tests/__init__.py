@@ -1,1 +1,1 @@
-"""A package, so that the `tests` that some wheels leave in site-packages is not taken for this one."""
+"""Package of the tests, so that `import tests` never finds a package of this name in site-packages."""

@@ -1,4 +1,4 @@
-"""Values as Arrow has them and values as petastore gives them, in one form that can be compared.
+"""Convert values of Arrow and of petastore to one form, so that tests can compare them.
 
 Nothing of petastore is used here. Floats are compared bit for bit, but for what kind of NaN they are; integers,
 booleans, text and bytes are told apart; times are counts of their unit.
@@ -68,10 +68,7 @@ def of_petastore(value: Any) -> Any:
     if value is None or value is np.ma.masked:
         return None
     if isinstance(value, np.ma.MaskedArray):
-        gone = np.ma.getmaskarray(value)
-        return [
-            of_petastore(np.ma.masked if all_of.all() else one) for one, all_of in zip(value.data, gone, strict=True)
-        ]
+        return [None if np.ma.getmaskarray(one).all() and np.size(one) else of_petastore(one) for one in value]
     if isinstance(value, np.ndarray) and value.ndim:
         return [of_petastore(one) for one in value]
     if isinstance(value, (np.datetime64, np.timedelta64)):

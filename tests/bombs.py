@@ -1,4 +1,4 @@
-"""Cells of a few bytes that hold, or say that they hold, very much; and how much memory a process took."""
+"""Decompression bombs: cells of a few bytes with, or with a header that declares, huge values; and peak memory."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def jpeg(height: int, width: int, *, scans: str = "one") -> bytes:
     channels = b"".join(bytes([number, 0x11, 0]) for number in (1, 2, 3))
     frame = _jpeg_segment(start, struct.pack(">BHHB", 8, height, width, 3) + channels)
     quantization = _jpeg_segment(0xDB, b"\0" + b"\1" * 64)
-    # One code of one bit, 0: no difference to the block before, and no other frequency.
+    # A Huffman table with one code of one bit: each block equals the previous block, and has no other frequencies.
     codes = b"".join(_jpeg_segment(0xC4, bytes([kind, 1, *[0] * 15, 0])) for kind in (0x00, 0x10))
 
     def scan(of: tuple[int, ...], bits: int, spectrum: bytes) -> bytes:

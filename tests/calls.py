@@ -1,4 +1,4 @@
-"""Count the calls that code makes: what work costs, the same on each machine and however busy it is."""
+"""Count function calls as a measure of CPU work that is the same on every machine."""
 
 from __future__ import annotations
 

@@ -22,15 +22,16 @@ pytest_plugins = [
     "pytester",
     "tests.tier_selection",
     "tests.durations",
+    "tests.frozen_heap",
     "tests.time_limits",
     "tests.warm_interpreters",
     "tests.servers.fixtures",
     "tests.shared_sessions",
 ]
 
-# gcsfs would ask Google by gRPC for the kind of each bucket, also where another address was given.
-os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 tell_java(os.environ)
+# torch's own variable for its threads. As many threads as CPUs in each worker of pytest wait for each other in loops.
+os.environ.setdefault("MKL_NUM_THREADS", "1")
 settings.register_profile("all", derandomize=True, deadline=None, max_examples=100)
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=25)
 settings.register_profile("dev", deadline=None)

@@ -1,4 +1,4 @@
-"""Prints the files of petastore that a batch crosses in a steady loader: `python -m tests.crossed_files FOLDER`.
+"""Print the source files of petastore that run for each batch of a loader: `python -m tests.crossed_files FOLDER`.
 
 From `make_reader` to torch's tensors, by a profiler in all threads: whatever runs for the batches of one epoch once all
 files are open and found right, and the next epoch is planned.
@@ -17,7 +17,6 @@ import petastore
 from petastore import Unischema, UnischemaField, make_reader, write_dataset
 from petastore.adapters.torch import DataLoader
 from petastore.codecs import NdarrayCodec
-from petastore.storage.row_groups import verified
 
 SCHEMA = Unischema(
     "Frames",
@@ -27,11 +26,15 @@ ROWS, BATCH, EPOCHS = 6_000, 32, 8
 BATCHES = ROWS // BATCH
 
 
+def write_frames(folder: str, rows: int = ROWS) -> None:
+    """Writes a dataset of arrays of 16 KiB."""
+    frames = ({"id": number, "x": np.full((64, 64), number, np.float32)} for number in range(rows))
+    write_dataset(folder, SCHEMA, frames, rows_per_file=1_000, rows_per_row_group=100)
+
+
 def main(folder: str) -> None:
     """Writes a dataset, reads it for four epochs, and watches most of the fifth."""
-    rows = ({"id": number, "x": np.full((64, 64), number, np.float32)} for number in range(ROWS))
-    write_dataset(folder, SCHEMA, rows, rows_per_file=1_000, rows_per_row_group=100)
-    verified.SETTLED_S = 0.0  # files are believed as those are that are older than a minute
+    write_frames(folder)
     home = str(Path(petastore.__file__).parent)
     crossed: set[str] = set()
     watching = threading.Event()

@@ -102,11 +102,12 @@ class Durations:
             return
         self._is_announced = True
         files = {name.partition("::")[0] for name in ids}
-        minutes = sum(self._recorded.get(file, _UNKNOWN_S) for file in files) / workers / 60
+        processors = min(workers, os.cpu_count() or 1)
+        minutes = sum(self._recorded.get(file, _UNKNOWN_S) for file in files) / processors / 60
         reporter = config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
             about = f"about {minutes:.0f} minutes" if minutes >= 1 else "less than a minute"
-            reporter.write_line(f"{len(ids):,} tests in {len(files):,} files: {about} on {workers} idle CPUs")
+            reporter.write_line(f"{len(ids):,} tests in {len(files):,} files: {about} on {processors} idle CPUs")
 
 
 def pytest_configure(config: pytest.Config) -> None:

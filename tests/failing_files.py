@@ -1,4 +1,4 @@
-"""File systems in memory that count what they are asked, and raise at the n-th request or at requests of one kind."""
+"""Filesystems in memory that count requests, and fail at the n-th request or at requests of one kind."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class FailingFiles(AbstractFileSystem):  # type: ignore[misc]
         return self._found(self._strip_protocol(path))
 
     def isdir(self, path: str) -> bool:
-        # As that of fsspec, which takes a failure for a no.
+        # Like fsspec's method, which treats a failure as False.
         with contextlib.suppress(OSError):
             self.request("isdir")
             return bool(self._found(self._strip_protocol(path))["type"] == "directory")
@@ -124,7 +124,7 @@ class FailingFiles(AbstractFileSystem):  # type: ignore[misc]
         self.request("delete")
         del self.files[self._found(path)["name"]]
 
-    def mkdir(self, path: str, create_parents: bool = True, **_more: Any) -> None:  # noqa: ARG002 - fsspec's
+    def mkdir(self, path: str, create_parents: bool = True, **_more: Any) -> None:  # noqa: ARG002 - fsspec's interface
         self.request("mkdir")
 
 
@@ -197,7 +197,7 @@ class OwnHandler(fs.FileSystemHandler):  # type: ignore[misc]
             waiting += [one["name"] for one in listed if one["type"] == "directory" and selector.recursive]
         return [self._info(one) for one in found]
 
-    def create_dir(self, path: str, recursive: bool) -> None:  # noqa: ARG002 - Arrow's
+    def create_dir(self, path: str, recursive: bool) -> None:  # noqa: ARG002 - Arrow's interface
         self.files.mkdir(path)
 
     def delete_dir(self, path: str) -> None:
@@ -224,7 +224,7 @@ class OwnHandler(fs.FileSystemHandler):  # type: ignore[misc]
 
     open_input_file = open_input_stream
 
-    def open_output_stream(self, path: str, metadata: Any) -> Any:  # noqa: ARG002 - Arrow's
+    def open_output_stream(self, path: str, metadata: Any) -> Any:  # noqa: ARG002 - Arrow's interface
         return pa.PythonFile(self.files._open(path, "wb"), mode="w")
 
     def open_append_stream(self, path: str, metadata: Any) -> Any:

@@ -110,7 +110,7 @@ def become(request: dict[str, Any], descriptors: list[int]) -> types.CodeType:
     for wanted, descriptor in enumerate(standard):
         os.dup2(descriptor, wanted)
         os.close(descriptor)
-    # Above all numbers in use first: a number that is wanted may be one that was received.
+    # First duplicate descriptors to numbers above all in use: a wanted number may be that of a received descriptor.
     lifted = [moved_above(descriptor, 1000) for descriptor in shared]
     for wanted, descriptor in zip(request["pass_fds"], lifted, strict=True):
         os.dup2(descriptor, wanted)

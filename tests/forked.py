@@ -1,4 +1,4 @@
-"""Children of tests: forked, they run a function and end, and say what went wrong."""
+"""Run a function in a forked child, and report its error."""
 
 from __future__ import annotations
 

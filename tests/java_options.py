@@ -1,4 +1,4 @@
-"""What every Java that tests start is told, so that sessions of Spark that live a minute begin soon.
+"""Options of every Java that tests start, so that short Spark sessions start quickly.
 
 A Java reads and verifies thousands of Spark's classes at each start, for half of its processor time. `make setup` runs
 this file once, and keeps them as Java has them in memory (class data sharing): `python -m tests.java_options`.
@@ -20,17 +20,18 @@ KEPT_CLASSES = Path(sys.prefix) / "classes-of-spark.jsa"
 _VARIABLE = "JDK_JAVA_OPTIONS"
 # Java's second compiler and its collector for servers take half of the processor time of such sessions.
 _MODEST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# A Java that finds other classes than those kept would tell of it, once for each session.
+# A Java whose classes differ from the stored ones would print a warning in each session.
 _QUIET = "-Xlog:disable -Xlog:all=off"
 _USES_MUCH_OF_SPARK = """
-import sys, tempfile
-from petastore.spark import connect_session
+import importlib.util, sys, tempfile
+from petastore.spark import connect_session, local_session
 
 def same(batches):
     yield from batches
 
 keep = f'-Xlog:disable "-XX:ArchiveClassesAtExit={sys.argv[1]}"'
-spark = connect_session("local[2]", **{"spark.driver.extraJavaOptions": keep})
+start = connect_session if importlib.util.find_spec("grpc_status") else local_session
+spark = start(**{"spark.driver.extraJavaOptions": keep})
 with tempfile.TemporaryDirectory() as folder:
     columns = ["id", "string(id) as text", "array(double(id)) as xs", "id % 7 as part"]
     numbers = spark.range(0, 100, 1, 2).selectExpr(*columns)

@@ -1,4 +1,4 @@
-"""Children of tests that are killed when they call a function for the n-th time: every moment, without a clock."""
+"""Kill child processes of tests at the n-th call of a function: reproducible, without a clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much longer things take now than on an idle machine: other programs may be at work, and time limits follow."""
+"""Measure how much slower this machine is than an idle one, to extend the time limits of tests."""
 
 from __future__ import annotations
 

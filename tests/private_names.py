@@ -26,13 +26,13 @@ __all__ = ["KINDS", "main", "private_attributes", "uses"]
 KINDS = ("patch", "import", "read", "clock")
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
-# Names with underscores on both sides, as `_repr_html_`, are those of a protocol.
+# Names with underscores on both sides, such as `_repr_html_`, belong to a protocol.
 _PRIVATE = re.compile(r"_(?!_)\w*[^\W_]")
 _DOTTED = re.compile(r"petastore(\.\w+)+")
 _CLOCK = re.compile(r"\b(time|monotonic|perf_counter|process_time|thread_time)(_ns)?\(\)|\bos\.times\(\)")
 _PATCHES = {"setattr", "delattr", "patch", "object"}
 _NUMERIC = {"abs", "float", "int", "len", "max", "median", "min", "round", "sorted", "sum"}
-# Named tuples have these without being private.
+# Public names of named tuples that begin with an underscore.
 _PUBLIC = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}
 
 

@@ -28,14 +28,14 @@ def module(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("function", ["warn", "call_warn"])
-def test_a_warning_is_shown_at_the_line_outside_petastore_however_deep_it_comes_from(function: str) -> None:
+def test_warning_points_to_the_callers_line_outside_petastore(function: str) -> None:
     inside = module("petastore.some.room")
     with pytest.warns(UserWarning, match="look here") as told:
         inside[function]()
     assert told[0].filename == __file__
 
 
-def test_what_only_begins_like_petastore_is_outside() -> None:
+def test_module_with_petastore_as_name_prefix_is_outside() -> None:
     assert frames_inside_petastore() == 0
     with pytest.warns(UserWarning, match="look here") as told:
         module("petastore_tests.room")["call_warn"]()

@@ -40,7 +40,7 @@ third"""
 '''
 
 
-def test_code_lines_leaves_out_blanks_comments_and_docstrings() -> None:
+def test_code_lines_ignore_blanks_comments_and_docstrings() -> None:
     code = ["import math", "LIMIT", "class", "size", "LIMIT", ")", "def", "return", "first", "", "third"]
     assert code_lines(MODULE) == len(code)
 

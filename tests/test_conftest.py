@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 HANGS = """
 import threading
@@ -48,7 +51,7 @@ def run(test: str, repository: Path, folder: Path, *options: str) -> subprocess.
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=repository)
 
 
-def test_a_test_that_hangs_is_ended_and_the_stacks_of_all_threads_are_shown(repository: Path, tmp_path: Path) -> None:
+def test_hanging_test_is_ended_with_the_stacks_of_all_threads(repository: Path, tmp_path: Path) -> None:
     ran = run(HANGS, repository, tmp_path, "--timeout", "1")
     assert ran.returncode != 0
     shown = ran.stdout + ran.stderr
@@ -57,11 +60,16 @@ def test_a_test_that_hangs_is_ended_and_the_stacks_of_all_threads_are_shown(repo
     assert "in test_hangs" in shown
 
 
-def test_a_test_that_leaves_a_thread_fails_and_the_thread_is_named(repository: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_leaked_thread_fails_its_test(repository: Path, tmp_path: Path) -> None:
     ran = run(FORGETS, repository, tmp_path)
     assert "2 passed, 1 error" in ran.stdout
     assert "the test left something running:\nthread the-forgotten-one" in ran.stdout
 
 
-def test_a_warning_fails_a_test(repository: Path, tmp_path: Path) -> None:
+def test_warning_fails_a_test(repository: Path, tmp_path: Path) -> None:
     assert "UserWarning: careful" in run(WARNS, repository, tmp_path).stdout
+
+
+def test_objects_of_test_collection_are_frozen_for_gc() -> None:
+    assert gc.get_freeze_count() > 10_000

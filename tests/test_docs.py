@@ -29,9 +29,9 @@ ELSEWHERE = {"spark", "neighbours"}
 
 
 def _marks(page: Path) -> list[pytest.MarkDecorator]:
-    """Marks that a page asks for in comments; importing TensorFlow takes longer than all other pages."""
+    """Marks that a page asks for in comments; importing TensorFlow takes longer than all other pages, servers long."""
     marks = [getattr(pytest.mark, name) for name in sorted(needs_of(page))]
-    slow = [pytest.mark.slow] if "tf" in needs_of(page) else []
+    slow = [pytest.mark.slow] if needs_of(page) & {"tf", "server"} else []
     return [*marks, *slow, *(pytest.mark.leaves_running(reason) for reason in leaves_running(page))]
 
 
@@ -39,12 +39,12 @@ def _marks(page: Path) -> list[pytest.MarkDecorator]:
     "page",
     [pytest.param(page, id=name_of(page), marks=_marks(page)) for page in PAGES if not needs_of(page) & ELSEWHERE],
 )
-def test_python_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_blocks_of_pages_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     evaluate(page)
 
 
-def test_pages_name_the_language_of_blocks_that_are_not_run() -> None:
+def test_pages_name_the_language_of_other_blocks() -> None:
     others = {}
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
@@ -77,7 +77,7 @@ def test_links_of_pages_outside_the_site_lead_to_files() -> None:
     assert [target for target in targets if not (ROOT / target).exists()] == []
 
 
-def test_the_readme_begins_with_what_to_type_a_picture_and_a_comparison() -> None:
+def test_readme_begins_with_a_command_an_image_and_a_comparison() -> None:
     first_screen = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:45])
     table = "| petastore | Petastorm | LitData | Mosaic Streaming |"
     shown = ["docs/images/", "pip install", "```python", table]
@@ -89,7 +89,7 @@ def test_the_readme_begins_with_what_to_type_a_picture_and_a_comparison() -> Non
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/tutorials/first-dataset.md"])
-def test_a_first_program_imports_what_the_command_before_it_installs_and_nothing_else(page: str) -> None:
+def test_first_program_imports_only_installed_packages(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     (extras,) = re.findall(r"pip install '\.\[([\w,]+)\]'", text)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -104,9 +104,9 @@ def test_a_first_program_imports_what_the_command_before_it_installs_and_nothing
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
-def test_the_first_picture_can_be_read_on_a_telephone(page: str) -> None:
+def test_first_readme_image_is_readable_on_a_phone(page: str) -> None:
     """Of 390 pixels a page leaves some 340 to a picture; 12 pixels is the smallest text that is read without effort."""
-    (path,) = re.findall(r"[\w/.-]+\.svg", (ROOT / page).read_text(encoding="utf-8"))
+    path = re.findall(r"[\w/.-]+\.svg", (ROOT / page).read_text(encoding="utf-8"))[0]
     picture = ((ROOT / page).parent / path).read_text(encoding="utf-8")
     width = float(re.findall(r'viewBox="0 0 (\d+) ', picture)[0])
     assert min(float(size) for size in re.findall(r'font-size="(\d+)"', picture)) * 340 / width >= 12
@@ -116,7 +116,7 @@ RATES = {"Tabular, rows/s": "tabular", "JPEG images, rows/s": "images", "8 KiB a
 NAMES = {"petastore": "petastore", "Petastorm": "Petastorm", "LitData": "LitData"}
 
 
-def test_the_rates_of_the_readme_are_those_of_the_benchmarks() -> None:
+def test_readme_rates_equal_the_benchmark_results() -> None:
     """After `make bench` they are copied by hand: here is who reminds of it."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = _table(re.sub(r" \(\d\)", "", readme))
@@ -134,7 +134,7 @@ def _table(text: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.slow
-def test_the_training_tutorial_runs_on_two_ranks(tmp_path: Path) -> None:
+def test_training_tutorial_runs_on_two_ranks(tmp_path: Path) -> None:
     """As its reader would: the script saved as a file and started by torchrun."""
     write, train = blocks_of(ROOT / "docs" / "tutorials" / "train-on-two-ranks.md")[:2]
     (tmp_path / "write.py").write_text(write, encoding="utf-8")

@@ -19,14 +19,14 @@ def again(problem: Exception) -> Any:
     return pickle.loads(pickle.dumps(problem))  # noqa: S301 - our own
 
 
-def test_whatever_is_raised_is_of_the_family_and_named_in_its_module() -> None:
+def test_exceptions_derive_from_petastore_error() -> None:
     raised = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
     own = [kind for kind in raised if kind.__module__ == "petastore.errors"]
     assert all(issubclass(kind, (PetastoreError, Warning)) for kind in own)
     assert {kind.__name__ for kind in own} <= set(errors.__all__)
 
 
-def test_each_arrives_with_its_words(subtests: pytest.Subtests) -> None:
+def test_exceptions_keep_their_message_when_pickled(subtests: pytest.Subtests) -> None:
     assert len(FAMILY) > 20
     for kind in FAMILY:
         with subtests.test(kind.__name__):
@@ -38,7 +38,7 @@ def test_each_arrives_with_its_words(subtests: pytest.Subtests) -> None:
             assert (type(found), str(found)) == (kind, str(problem))
 
 
-def test_the_place_of_a_cell_is_filled_in_once_and_arrives() -> None:
+def test_codec_error_location_is_filled_in_once_and_pickled() -> None:
     problem = DecodeError("it is damaged", row=1_234).at(column="x", row=7).at(file="part-0", row_group=2, column="y")
     assert str(problem) == "column 'x', row 1,234 of row group 2 in part-0: it is damaged"
     found = again(problem)
@@ -51,15 +51,15 @@ def test_the_place_of_a_cell_is_filled_in_once_and_arrives() -> None:
         ({}, "it is damaged"),
         ({"row": 3}, "row 3: it is damaged"),
         ({"row_group": 3}, "row group 3: it is damaged"),
-        ({"file": "part-0"}, " in part-0: it is damaged"),
+        ({"file": "part-0"}, "part-0: it is damaged"),
         ({"column": "x", "file": "part-0"}, "column 'x' in part-0: it is damaged"),
     ],
     ids=str,
 )
-def test_of_a_place_as_much_is_said_as_is_known(place: Any, said: str) -> None:
+def test_codec_error_message_has_the_known_location(place: Any, said: str) -> None:
     assert str(DecodeError("it is damaged", **place)) == said
 
 
-def test_the_systems_number_arrives() -> None:
+def test_storage_error_keeps_errno_when_pickled() -> None:
     found = again(StorageError("the disk is full", errno=errno.ENOSPC))
     assert (found.errno, str(found)) == (errno.ENOSPC, "the disk is full")

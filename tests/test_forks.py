@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from petastore import forks
-from petastore.forks import of_thread
+from petastore.forks import at_task
 from tests.forked import forked
 from tests.pace import LONG
 
@@ -55,12 +55,12 @@ def test_forked_child_imports_module_that_a_parent_thread_was_importing(tmp_path
     assert (done.stdout, done.returncode) == ("7 7\n", 0), done.stderr
 
 
-def test_a_fork_waits_for_the_end_of_a_task_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fork_waits_for_a_task_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forks, "MOMENT_S", FOR_EVER_S)
     began, order = threading.Event(), []
 
     def task() -> None:
-        with of_thread.at_task:
+        with at_task():
             began.set()
             threading.Event().wait(A_TASK_S)
             order.append("ended")
@@ -73,16 +73,16 @@ def test_a_fork_waits_for_the_end_of_a_task_of_another_thread(monkeypatch: pytes
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_a_fork_goes_on_without_a_task_that_does_not_end_and_the_child_runs_others() -> None:
+def test_fork_continues_after_a_timeout_of_a_running_task() -> None:
     began, go_on = threading.Event(), threading.Event()
 
     def task() -> None:
-        with of_thread.at_task:
+        with at_task():
             began.set()
             go_on.wait()
 
     def run_another() -> None:
-        with of_thread.at_task:
+        with at_task():
             pass
 
     thread = threading.Thread(target=task)
@@ -95,21 +95,20 @@ def test_a_fork_goes_on_without_a_task_that_does_not_end_and_the_child_runs_othe
     thread.join()
 
 
-def test_a_task_that_forks_does_not_wait_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_that_forks_does_not_wait_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forks, "MOMENT_S", FOR_EVER_S)
-    with of_thread.at_task:
+    with at_task():
         child = forked(lambda: None)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 LOCKS_OF_ONE_PROCESS = {
     "forks._OfTasks": "is what makes the others anew",
-    "forks._OfThread": "is what makes the others anew",
-    "spark.turns._Turns": "belongs to Spark's driver, whose JVM no child has",
+    "spark.settings._Turns": "belongs to Spark's driver, whose JVM no child has",
     "spark.writing.progress._Told": "belongs to Spark's driver, whose JVM no child has",
-    "transforming.processes._Crew": "knows its process, and does nothing in another one",
+    "transforming.processes.TransformProcesses": "has one for each span, whose tasks a forked child has forgotten",
+    "transforming.processes._WorkerGroup": "knows its process, and does nothing in another one",
     "work.futures._Job": "is of tasks, which a forked child has forgotten",
-    "writers.local._Told": "is of one write, which goes on in the parent alone",
 }
 """Classes whose locks are not made anew in a forked child, and why that is right."""
 

@@ -11,23 +11,19 @@ ROW = re.compile(r"^\| (?P<term>[^|]+?) \| (?P<meaning>[^|]+?) \|$", re.MULTILIN
 
 
 @pytest.fixture
-def tables(repository: Path) -> list[list[tuple[str, str]]]:
-    """The rows of both tables: terms of users, and of the implementation."""
+def definitions(repository: Path) -> list[tuple[str, str]]:
+    """The rows of the table, without its head."""
     page = (repository / "docs/reference/glossary.md").read_text(encoding="utf-8")
-    sections = page.split("\n## ")[1:]
-    tables = [[(row["term"], row["meaning"]) for row in ROW.finditer(section)][1:] for section in sections]
-    assert sum(map(len, tables)) + 2 == sum(line.startswith("| ") for line in page.splitlines())
-    return tables
+    rows = [(row["term"], row["meaning"]) for row in ROW.finditer(page)][1:]
+    assert len(rows) + 1 == sum(line.startswith("| ") for line in page.splitlines())
+    return rows
 
 
-def test_glossary_terms_are_unique_and_sorted(tables: list[list[tuple[str, str]]]) -> None:
-    users, internals = ([term for term, _ in table] for table in tables)
-    assert 15 <= len(users) <= 25
-    assert users == sorted(users)
-    assert internals == sorted(internals)
-    assert not set(users) & set(internals)
+def test_glossary_terms_are_unique_and_sorted(definitions: list[tuple[str, str]]) -> None:
+    terms = [term for term, _ in definitions]
+    assert 15 <= len(terms) <= 25
+    assert terms == sorted(set(terms))
 
 
-def test_glossary_meanings_are_sentences(tables: list[list[tuple[str, str]]]) -> None:
-    rows = [row for table in tables for row in table]
-    assert {term: meaning for term, meaning in rows if not re.match(r"[A-Z`].*\.$", meaning)} == {}
+def test_glossary_meanings_are_sentences(definitions: list[tuple[str, str]]) -> None:
+    assert {term: meaning for term, meaning in definitions if not re.match(r"[A-Z`].*\.$", meaning)} == {}

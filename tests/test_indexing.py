@@ -14,11 +14,11 @@ from petastore.indexing import FieldNotNullIndexer, SingleFieldIndexer, build_ro
 from tests.readers.small import SCHEMA, a_row, written
 
 
-def test_a_dataset_without_indexes_has_none(tmp_path: Path) -> None:
+def test_dataset_without_indexes_returns_an_empty_dict(tmp_path: Path) -> None:
     assert get_row_group_indexes(written(tmp_path)) == {}
 
 
-def test_what_was_built_is_found_by_name(tmp_path: Path) -> None:
+def test_built_index_is_found_by_name(tmp_path: Path) -> None:
     dataset = written(tmp_path)
     build_rowgroup_index(
         str(tmp_path), indexers=[SingleFieldIndexer("by_id", "id"), FieldNotNullIndexer("has_word", "word")]
@@ -30,7 +30,7 @@ def test_what_was_built_is_found_by_name(tmp_path: Path) -> None:
     assert found["has_word"].get_row_group_indexes() == set(range(dataset.inventory.num_row_groups))
 
 
-def test_an_index_of_other_files_is_refused(tmp_path: Path) -> None:
+def test_stale_index_raises(tmp_path: Path) -> None:
     written(tmp_path / "data")
     build_rowgroup_index(str(tmp_path / "data"), indexers=[SingleFieldIndexer("by_id", "id")])
     petastore.write_dataset(str(tmp_path / "other"), SCHEMA, map(a_row, range(9)))

@@ -27,19 +27,19 @@ ONE = Inventory(
 ARRAYS = ("file", "ordinal", "rows", "stored_bytes", "decoded_bytes")
 
 
-def test_it_counts_row_groups_and_rows() -> None:
+def test_inventory_counts_row_groups_and_rows() -> None:
     assert (ONE.num_row_groups, ONE.num_rows) == (3, 10)
     assert repr(ONE) == "Inventory(2 files, 3 row groups, 10 rows)"
 
 
-def test_it_may_be_empty() -> None:
+def test_inventory_can_be_empty() -> None:
     empty = Inventory.concatenate([])
     assert (empty.num_row_groups, empty.num_rows, empty.files) == (0, 0, ())
     assert repr(empty) == "Inventory(0 files, 0 row groups, 0 rows)"
 
 
 @given(st.lists(st.integers(0, 2**40), max_size=20), st.integers(0, 1000))
-def test_one_by_hand_has_the_rows_given(rows: list[int], bytes_per_row: int) -> None:
+def test_inventory_of_rows_has_the_given_rows(rows: list[int], bytes_per_row: int) -> None:
     inventory = Inventory.of_rows(rows, bytes_per_row=bytes_per_row)
     assert inventory.rows.tolist() == rows
     assert inventory.ordinal.tolist() == list(range(len(rows)))
@@ -48,14 +48,14 @@ def test_one_by_hand_has_the_rows_given(rows: list[int], bytes_per_row: int) -> 
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-def test_its_arrays_are_read_only_and_of_one_dtype(name: str) -> None:
+def test_inventory_arrays_are_read_only(name: str) -> None:
     array = getattr(ONE, name)
     assert array.dtype == (np.int32 if name in {"file", "ordinal"} else np.int64)
     with pytest.raises(ValueError, match="read-only"):
         array[0] = 1
 
 
-def test_it_does_not_share_memory_with_what_it_was_given() -> None:
+def test_inventory_does_not_share_memory_with_its_arguments() -> None:
     rows = np.array([1, 2])
     inventory = dataclasses.replace(Inventory.of_rows([0, 0]), rows=rows)
     rows[0] = 99
@@ -65,20 +65,23 @@ def test_it_does_not_share_memory_with_what_it_was_given() -> None:
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"rows": np.array([-1, 0, 1])}, r"Inventory\.rows holds -1; it counts from 0"),
-        ({"file": np.array([-1, 0, 1], np.int32)}, r"Inventory\.file holds -1"),
-        ({"stored_bytes": np.array([1, 2])}, r"Inventory\.stored_bytes has shape \(2,\), but there are 3 row groups"),
-        ({"rows": np.array([[1, 2, 3]])}, "has shape"),
-        ({"file": np.array([0, 0, 2], np.int32)}, "below the number of files"),
+        ({"rows": np.array([-1, 0, 1])}, r"Inventory\.rows must be at least 0, got -1"),
+        ({"file": np.array([-1, 0, 1], np.int32)}, r"Inventory\.file must be at least 0, got -1"),
+        (
+            {"stored_bytes": np.array([1, 2])},
+            r"Inventory\.stored_bytes must have one entry per row group \(3\), got shape \(2,\)",
+        ),
+        ({"rows": np.array([[1, 2, 3]])}, r"must have one entry per row group \(1\), got shape \(3,\)"),
+        ({"file": np.array([0, 0, 2], np.int32)}, "below 2, the number of files"),
         ({"file": np.array([1, 0, 0], np.int32)}, "must ascend"),
     ],
 )
-def test_what_contradicts_itself_is_refused(changed: dict[str, Any], why: str) -> None:
+def test_inventory_with_contradicting_arguments_raises(changed: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidArgumentError, match=why):
         dataclasses.replace(ONE, **changed)
 
 
-def test_files_given_one_by_one_are_sorted_by_path() -> None:
+def test_inventory_sorts_files_by_path() -> None:
     def groups(*rows: int) -> dict[str, Any]:
         return {name: list(rows) for name in ("rows", "stored_bytes", "decoded_bytes")}
 
@@ -91,7 +94,7 @@ def test_files_given_one_by_one_are_sorted_by_path() -> None:
 
 
 @pytest.mark.parametrize("name", [*ARRAYS[2:], "files"])
-def test_any_change_changes_the_fingerprint(name: str) -> None:
+def test_inventory_fingerprint_changes_with_any_change(name: str) -> None:
     changed: Any
     if name == "files":
         changed = (dataclasses.replace(ONE.files[0], digest="cd" * 16), ONE.files[1])
@@ -102,25 +105,25 @@ def test_any_change_changes_the_fingerprint(name: str) -> None:
     assert other.fingerprint != ONE.fingerprint
 
 
-def test_partitions_are_read_from_the_path_and_so_are_not_in_the_fingerprint() -> None:
+def test_inventory_fingerprint_excludes_partitions() -> None:
     file = dataclasses.replace(ONE.files[0], partitions=(("k", "1"),))
     assert dataclasses.replace(ONE, files=(file, ONE.files[1])) == ONE
 
 
-def test_equal_inventories_are_equal_and_hash_alike() -> None:
+def test_equal_inventories_have_equal_hashes() -> None:
     again = dataclasses.replace(ONE)
     assert again == ONE
     assert hash(again) == hash(ONE)
     assert ONE != "something else"
 
 
-def test_it_pickles() -> None:
+def test_inventory_can_be_pickled() -> None:
     again = pickle.loads(pickle.dumps(ONE))  # noqa: S301 - our own bytes
     assert again == ONE
     assert again.files == ONE.files
 
 
-def test_the_fingerprint_is_the_same_everywhere() -> None:
+def test_inventory_fingerprint_is_the_same_on_every_platform() -> None:
     expected = "d3c8d495063e8a6db1b1d086e1533b27"
     assert Inventory.of_rows([3, 5, 0, 7]).fingerprint == expected
     script = "from petastore.inventory import Inventory; print(Inventory.of_rows([3, 5, 0, 7]).fingerprint)"

@@ -10,19 +10,19 @@ from petastore.spark.java import ensure_java
 from tests.java_options import tell_java
 
 
-def test_what_the_user_tells_java_stays() -> None:
+def test_java_options_of_the_user_are_kept() -> None:
     environment = {"JDK_JAVA_OPTIONS": "-Xmx1g"}
     tell_java(environment)
     assert environment == {"JDK_JAVA_OPTIONS": "-Xmx1g"}
 
 
-def test_java_is_told_of_no_classes_where_none_were_kept(tmp_path: Path) -> None:
+def test_java_without_a_class_archive_gets_no_option(tmp_path: Path) -> None:
     environment: dict[str, str] = {}
     tell_java(environment, tmp_path / "classes.jsa")
     assert "SharedArchiveFile" not in environment["JDK_JAVA_OPTIONS"]
 
 
-def test_a_java_for_which_others_classes_were_kept_starts_and_says_nothing_of_it(tmp_path: Path) -> None:
+def test_java_with_a_shared_class_archive_starts_silently(tmp_path: Path) -> None:
     classes = tmp_path / "two words" / "classes.jsa"
     classes.parent.mkdir()
     classes.write_bytes(bytes(5000))

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from petastore.late_names import late_names
+from petastore.lazy import late_names
 
 PACKAGES = ["petastore", "petastore.distributed", "petastore.plan", "petastore.readers"]
 
@@ -21,19 +21,19 @@ def package(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return made
 
 
-def test_a_name_is_loaded_when_it_is_asked_for_and_is_there_from_then_on(package: ModuleType) -> None:
+def test_lazy_name_is_loaded_once(package: ModuleType) -> None:
     assert "Fraction" not in vars(package)
     assert str(package.Fraction(1, 2)) == "1/2"
     assert vars(package)["Fraction"] is importlib.import_module("fractions").Fraction
 
 
-def test_an_unknown_name_is_told_as_that_of_any_module(package: ModuleType) -> None:
+def test_unknown_lazy_name_raises_attribute_error(package: ModuleType) -> None:
     with pytest.raises(AttributeError, match="module 'a_package_of_late_names' has no attribute 'Decimal'"):
         _ = package.Decimal
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_each_name_of_a_package_has_a_home_that_has_it(name: str) -> None:
+def test_lazy_names_exist_in_their_modules(name: str) -> None:
     package = importlib.import_module(name)
     homes = vars(package)["_HOMES"]
     assert set(homes) == set(package.__all__)

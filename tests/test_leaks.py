@@ -57,14 +57,14 @@ Leak = Callable[[Path], contextlib.AbstractContextManager[str]]
 
 
 @pytest.mark.parametrize("leak", [a_thread, a_child, an_open_file, shared_memory_of_ours])
-def test_what_is_left_running_is_named_and_what_ended_is_not(leak: Leak, tmp_path: Path) -> None:
+def test_leak_check_names_running_resources(leak: Leak, tmp_path: Path) -> None:
     before = leaks.Running.now()
     with leak(tmp_path) as words:
         assert words in "\n".join(leaks.left_since(before, patience=0))
     assert leaks.left_since(before) == []
 
 
-def test_an_end_in_progress_is_waited_for() -> None:
+def test_leak_check_waits_for_ending_threads() -> None:
     before = leaks.Running.now()
     timer = threading.Timer(0.2, lambda: None)
     timer.start()
@@ -72,7 +72,7 @@ def test_an_end_in_progress_is_waited_for() -> None:
     assert not timer.is_alive()
 
 
-def test_sockets_of_a_spark_session_that_is_kept_are_nobodys_leak(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leak_check_ignores_sockets_of_a_shared_spark_session(monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark.core.context import SparkContext
 
     kept = SparkContext._gateway  # of a test before this one in the same process

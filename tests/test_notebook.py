@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import html.parser
+from pathlib import Path
 
 import numpy as np
 
-from petastore import Unischema, UnischemaField
+from petastore import Unischema, UnischemaField, make_reader, open_dataset, write_dataset
 from petastore.codecs import NdarrayCodec
 from petastore.inventory import DataFile, Inventory
 from petastore.notebook import html_table
@@ -30,7 +31,7 @@ class Cells(html.parser.HTMLParser):
         self.cells[-1] += data
 
 
-def test_a_schema_is_a_table_of_its_fields() -> None:
+def test_schema_renders_as_a_table_in_notebooks() -> None:
     schema = Unischema("birds", [
         UnischemaField("<script>alert(1)</script>", np.int64),
         UnischemaField("image", np.uint8, (8, None), NdarrayCodec(), nullable=True),
@@ -44,7 +45,7 @@ def test_a_schema_is_a_table_of_its_fields() -> None:
     ]  # fmt: skip
 
 
-def test_an_inventory_is_a_table_of_its_files() -> None:
+def test_inventory_renders_as_a_table_in_notebooks() -> None:
     files = tuple(DataFile(f"day=<{number}>/x", 1000 * number) for number in range(70))
     counts = np.arange(70)
     inventory = Inventory(files, counts.astype("i4"), np.zeros(70, "i4"), counts * 1000, counts, counts)
@@ -60,7 +61,7 @@ def test_an_inventory_is_a_table_of_its_files() -> None:
     assert (len(shown.cells), shown.cells[-1]) == (5 + 50 * 4 + 1, "… and 20 more")
 
 
-def test_a_plan_is_a_table_of_what_was_asked() -> None:
+def test_plan_renders_as_a_table_in_notebooks() -> None:
     order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=False, lanes=2, block_rows=1)
     request = ReadRequest(("id", "<b>"), order, Shard(1, 2), None)
     kept = Selection(np.array([1000, 0, 1]), {})
@@ -73,7 +74,30 @@ def test_a_plan_is_a_table_of_what_was_asked() -> None:
     ]  # fmt: skip
 
 
-def test_rows_that_are_not_shown_are_not_made() -> None:
+def test_notebook_table_renders_only_shown_rows() -> None:
     taken = iter(range(10_000))
     html_table("many", [], ([number] for number in taken), count=10_000)
     assert next(taken) == 50
+
+
+def test_dataset_reader_and_batch_render_as_tables_in_notebooks(tmp_path: Path) -> None:
+    url = str(tmp_path / "words")
+    schema = Unischema("Words", [
+        UnischemaField("<b>", "str", nullable=True),
+        UnischemaField("photo", np.uint8, (4, 5), NdarrayCodec()),
+        UnischemaField("x", np.float32, nullable=True),
+    ])  # fmt: skip
+    rows = [{"<b>": "<i>" if row else None, "photo": np.full((4, 5), row, "u1"), "x": row or None} for row in range(60)]
+    write_dataset(url, schema, rows)
+    dataset = open_dataset(url)
+    shown = Cells(dataset._repr_html_())
+    assert shown.cells[1:5] == ["rows", "60", "row groups", "1"]
+    assert "<b>" in shown.cells
+    with make_reader(dataset) as reader:
+        (batch,) = reader.iter_batches(60)
+        shown = Cells(batch._repr_html_())
+        assert shown.tags == {"table", "caption", "tr", "th", "td", "img"}
+        assert shown.cells[:10] == ["Batch of 60 rows", "<b>", "photo", "x", "null", "", "null", "<i>", "", "1.0"]
+        assert shown.cells[-1] == "… and 10 more"
+        shown = Cells(reader._repr_html_())
+        assert {"Plan", "last_batch", f"Reader of {dataset.url}", "wait_seconds"} <= set(shown.cells)

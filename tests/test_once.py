@@ -8,12 +8,12 @@ import subprocess
 import sys
 import threading
 
-from petastore.once import once
+from petastore.lazy import once
 from tests.pace import patience
 
 _FORK_WHILE_A_THREAD_WORKS_ONE_OUT = """
 import os, threading
-from petastore.once import once
+from petastore.lazy import once
 
 class Slow:
     def __init__(self, began, go_on):
@@ -61,24 +61,24 @@ class Shared:
         return object()
 
 
-def test_a_value_is_worked_out_when_it_is_first_asked_for_and_never_again() -> None:
+def test_cached_attribute_is_computed_once() -> None:
     squared = Squared(3)
     assert squared.calls == 0
     assert (squared.square, squared.square, squared.calls) == (9, 9, 1)
 
 
-def test_copies_and_pickles_take_the_value_along() -> None:
+def test_cached_attribute_survives_copy_and_pickle() -> None:
     squared = Squared(3)
     assert squared.square == 9
     for again in (copy.copy(squared), pickle.loads(pickle.dumps(squared))):  # noqa: S301 - our own bytes
         assert (again.square, again.calls) == (9, 1)
 
 
-def test_the_attribute_keeps_its_words() -> None:
+def test_cached_attribute_keeps_its_docstring() -> None:
     assert Squared.square.__doc__ == "The number times itself."
 
 
-def test_threads_that_ask_at_once_get_the_same_value() -> None:
+def test_cached_attribute_is_thread_safe() -> None:
     shared, found = Shared(4), []
     threads = [threading.Thread(target=lambda: found.append(shared.value)) for _ in range(4)]
     for thread in threads:
@@ -89,7 +89,7 @@ def test_threads_that_ask_at_once_get_the_same_value() -> None:
     assert len(set(map(id, found))) == 1
 
 
-def test_asking_again_runs_no_python() -> None:
+def test_cached_attribute_access_runs_no_python() -> None:
     squared = Squared(3)
     assert squared.square == 9
     assert squared.__dict__["square"] == 9  # found there before the descriptor, which has no `__set__`
@@ -103,12 +103,12 @@ class Cubed(Squared):
         return self.number * super().square
 
 
-def test_a_class_below_keeps_its_own_value_and_may_ask_for_that_of_the_class_above() -> None:
+def test_cached_attribute_works_with_super() -> None:
     cubed = Cubed(3)
     assert (cubed.square, cubed.square, cubed.calls) == (27, 27, 1)
 
 
-def test_a_child_forked_while_a_thread_works_one_out_works_out_its_own() -> None:
+def test_cached_attribute_is_computed_again_in_a_forked_child() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _FORK_WHILE_A_THREAD_WORKS_ONE_OUT], capture_output=True, text=True, timeout=patience(60)
     )

@@ -7,7 +7,7 @@ import pytest
 from tests import pace
 
 
-def test_the_slower_of_the_last_two_measurements_counts_and_each_is_made_once_a_while() -> None:
+def test_machine_speed_is_the_slower_of_two_measurements() -> None:
     found, now = [1.0, 3.0, 1.0, 1.0], [0.0]
     of_this_run = pace.Pace(lambda: found.pop(0), lambda: now[0])
     seen = []
@@ -17,6 +17,6 @@ def test_the_slower_of_the_last_two_measurements_counts_and_each_is_made_once_a_
     assert (seen, found) == ([1.0, 1.0, 3.0, 3.0, 3.0, 1.0], [])
 
 
-def test_the_limit_of_a_test_is_at_least_what_it_is_on_an_idle_machine(request: pytest.FixtureRequest) -> None:
+def test_time_limit_is_at_least_that_of_an_idle_machine(request: pytest.FixtureRequest) -> None:
     limit = request.node.get_closest_marker("timeout")
     assert limit.args[0] >= float(request.config.getini("timeout"))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,11 @@ import pytest
 
 import petastore
 from petastore.adapters.torch import MapDataset, ReaderDataset
-from petastore.dataset import Dataset
-from petastore.plan.request import OrderAsk
-from petastore.readers.arguments import FurtherArguments, ReaderArguments, SourceArguments
-from petastore.readers.asked import CacheAsk, DatasetAsk, RowsAsk
-from petastore.selecting.retired import Retired
+from petastore.readers.option_signatures import names_of
+from petastore.readers.options import DatasetOptions, RowOptions
 
-ASKED = {field.name for value in (DatasetAsk, CacheAsk, RowsAsk) for field in dataclasses.fields(value)} - {
-    "url",
-    "cache",
-}
-"""What is asked of a dataset, and of its rows."""
+OF_DATASET = {*names_of(DatasetOptions), *names_of(RowOptions)}
+"""Parameters that say which dataset and which of its rows."""
 
 PACKAGE = Path(petastore.__file__).parent
 OF_ANYTHING = {"Any", "object"}
@@ -33,38 +27,37 @@ DICTS_OF_OTHERS = {
     "Unischema.make_namedtuple",
     # `storage_options` of users, for fsspec.
     "_from_fsspec",
-    "FsspecClient._store",
-    "s3_file_system",
-    "S3FileSystem.__init__",
-    "S3FileSystem.s3fs",
-    "S3FileSystem.info",
-    "S3FileSystem.cat_file",
-    "_unpickled_s3",
+    "FsspecStore.fs",
+    "http_settings",
+    # Of Arrow's S3, from such options.
+    "s3_settings",
+    "make_child_filesystem",
     # What obstore says of a file, and credentials in its words.
-    "ObstoreClient._version_of",
-    "_fsspec_info",
-    "given",
+    "_version_in",
+    "_listed",
+    "constant_credentials",
+    # What fsspec gives to the methods of a filesystem.
+    *(f"FaultyFileSystem.{name}" for name in ("__init__", "info", "ls", "cat_file", "open")),
+    *(f"FaultyFileSystem.{name}" for name in ("pipe_file", "mkdir", "mv", "rm")),
     # What BigDL Orca gives to a function that makes data.
     "from_orca_config",
     # Options of users, for fsspec, in another process.
-    "_made_again",
+    "_fsspec_files",
     # JSON: a codec's configuration in a schema document, states, and the facts that ranks tell each other.
     "codec_from_json",
     "ReaderDataset._adopt",
     "resume",
+    "_begun_with_more_rows",
     "resume_place",
     "_resumed_mixture",
     "_agreed_order",
     "assert_agreed",
     # What Horovod's estimators tell their data modules and stores, and users these modules beyond that.
-    "Asked._reader",
-    "Asked.of",
     "PetastoreDataModule.__init__",
     "PetastoreDataModule._loader",
-    "TakesOptions.with_options",
+    "EstimatorDataModule.with_options",
     "PetastoreStore.__init__",
     "PetastoreStore.create",
-    "WithOptions.__call__",
     # What Python itself gives.
     "DataframeColumnCodec.__init_subclass__",
 }
@@ -153,7 +146,7 @@ def untyped_parameters(sources: dict[str, str]) -> dict[str, list[str]]:
     return found
 
 
-def test_no_module_gives_another_one_a_dict_of_parameters() -> None:
+def test_modules_pass_no_untyped_parameter_dicts() -> None:
     sources = {str(path): path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
     found = untyped_parameters(sources)
     assert {name: faults for name, faults in found.items() if name not in DICTS_OF_OTHERS} == {}
@@ -172,21 +165,21 @@ def test_no_module_gives_another_one_a_dict_of_parameters() -> None:
         ("class Source:\n  def opened(self, **how: Any): return 1", "Source.opened"),
     ],
 )
-def test_a_dict_of_parameters_is_found(source: str, name: str) -> None:
+def test_untyped_parameter_dict_is_detected(source: str, name: str) -> None:
     assert list(untyped_parameters({"module": source})) == [name]
 
 
 @pytest.mark.parametrize(
     "source",
     [
-        "def opened(url, asked: PlanAsk): return plan(asked)",
-        "def opened(url, **how: Unpack[ReaderArguments]): return make(**how)",
+        "def opened(url, asked: PlanOptions): return plan(asked)",
+        "def opened(url, **how: Unpack[ReaderKwargs]): return make(**how)",
         "def session(**conf: str): return build(**conf)",
         "def joined(parts: Sequence[int]):\n  arrays = {}\n  return Statistics(**arrays)",
         "def opened(url, storage_options: Mapping[str, Any]): return open(url, storage_options)",
     ],
 )
-def test_what_is_typed_or_handed_on_whole_is_none(source: str) -> None:
+def test_typed_or_forwarded_options_are_not_reported(source: str) -> None:
     assert untyped_parameters({"module": source}) == {}
 
 
@@ -194,62 +187,98 @@ def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return dict(inspect.signature(function).parameters)
 
 
-def _table(arguments: Any) -> dict[str, str]:
-    """Of a `TypedDict`: name to type, as it is written."""
-    return {name: kind.__forward_arg__ for name, kind in arguments.__annotations__.items()}
+def _typed_dicts() -> dict[str, dict[str, str]]:
+    """For each `TypedDict` of reader options: its keys and their types, those that it inherits included."""
+    files = [PACKAGE / "plan/request.py", PACKAGE / "readers/options.py"]
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+    found: dict[str, dict[str, str]] = {"TypedDict": {}}
+    for node in nodes:
+        if isinstance(node, ast.ClassDef) and any(keyword.arg == "total" for keyword in node.keywords):
+            fields = [part for part in node.body if isinstance(part, ast.AnnAssign)]
+            own = {ast.unparse(field.target): ast.unparse(field.annotation) for field in fields}
+            found[node.name] = {
+                key: kind for base in node.bases for key, kind in found[ast.unparse(base)].items()
+            } | own
+    return found
 
 
-def test_arguments_of_readers_are_those_of_one_table() -> None:
-    of_batches = _parameters(petastore.make_batch_reader)
-    of_rows = _parameters(petastore.make_reader)
-    del of_batches["dataset_url_or_urls"], of_rows["dataset_url"]
-    assert {name: each.annotation for name, each in of_batches.items()} == _table(ReaderArguments)
-    assert of_rows.pop("pyarrow_serialize").annotation == "bool"
-    assert list(of_rows.values()) == list(of_batches.values())  # names, types, defaults and order
-    assert set(ReaderArguments.__annotations__) - set(FurtherArguments.__annotations__) == {
-        "num_epochs",
-        "workers_count",
+@pytest.mark.parametrize(
+    ("function", "table"),
+    [
+        (petastore.make_reader, "ReaderKwargs"),
+        (petastore.make_batch_reader, "BatchReaderKwargs"),
+        (petastore.make_mixed_reader, "MixKwargs"),
+        (ReaderDataset, "ThreadKwargs"),
+        (MapDataset, "MapKwargs"),
+    ],
+)
+def test_type_checkers_see_the_parameters_of_each_signature(function: Callable[..., Any], table: str) -> None:
+    explicit = {
+        "dataset_url",
+        "dataset_url_or_urls",
+        "schema_fields",
+        "sources",
+        "weights",
+        "stop",
+        "batching",
+        "source_column",
+        "dataset",
+        "batch_size",
+        "cache_bytes",
+        "ragged",
+        "nulls",
+        "selection",
     }
+    signature = {name: each.annotation for name, each in _parameters(function).items() if name not in explicit}
+    assert signature == _typed_dicts()[table]
+
+
+def test_each_parameter_is_described_in_help() -> None:
+    text = petastore.make_reader.__doc__ or ""
+    assert [name for name in _parameters(petastore.make_reader) if f"        {name}: " not in text] == []
+    assert "{options}" not in text
+
+
+def test_help_of_make_reader_groups_parameters_by_need() -> None:
+    sections = re.findall(r"^ {4}Args: (.*)$", petastore.make_reader.__doc__ or "", re.MULTILINE)
+    assert sections == [
+        "Epochs and sharding",
+        "Shuffling",
+        "Filtering",
+        "Bad rows",
+        "Workers and memory",
+        "Monitoring",
+        "Cache",
+        "Storage",
+        "Deprecated",
+    ]
 
 
 @pytest.mark.parametrize(
     "function",
     [petastore.make_reader, petastore.make_batch_reader, petastore.make_mixed_reader, ReaderDataset, MapDataset],
 )
-def test_whoever_opens_a_dataset_takes_all_that_is_asked_of_it_and_of_its_rows(function: Callable[..., Any]) -> None:
-    assert len(ASKED) == 11
-    assert ASKED - set(_parameters(function)) == set()
+def test_functions_that_open_datasets_take_all_reader_options(function: Callable[..., Any]) -> None:
+    assert len(OF_DATASET) == 16
+    assert OF_DATASET - set(_parameters(function)) == set()
 
 
-@pytest.mark.parametrize("function", [petastore.make_mixed_reader, ReaderDataset, MapDataset, Dataset.plan])
-def test_what_has_the_name_of_a_readers_parameter_is_the_same_there(function: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("function", [petastore.make_mixed_reader, ReaderDataset, MapDataset])
+def test_parameters_named_like_reader_options_have_equal_meaning(function: Callable[..., Any]) -> None:
     readers, here = _parameters(petastore.make_reader), _parameters(function)
     both = sorted(set(readers) & set(here) - {"schema_fields"})
     assert len(both) >= 8
     for name in both:
         assert here[name].annotation == readers[name].annotation, name
-        # A plan is a value, and says itself what its last batch is.
-        assert here[name].default == readers[name].default or (function is Dataset.plan and name == "last_batch"), name
+        assert here[name].default == readers[name].default, name
 
 
-@pytest.mark.parametrize("value", [OrderAsk, RowsAsk, DatasetAsk, CacheAsk, Retired])
-def test_a_value_has_the_types_and_defaults_of_the_parameters_that_it_holds(value: Any) -> None:
-    readers = _parameters(petastore.make_reader)
-    fields = [field for field in dataclasses.fields(value) if field.name not in {"url", "cache"}]
-    assert len(fields) >= 3
-    assert {field.name: (field.type, field.default) for field in fields} == {
-        field.name: (readers[field.name].annotation, readers[field.name].default) for field in fields
-    }
-
-
-def test_what_may_hold_a_secret_is_not_shown() -> None:
-    ask = DatasetAsk("https://host/data?signature=SECRET", {"key": "SECRET"}, "SECRET")
+def test_options_with_secrets_are_not_shown() -> None:
+    ask = DatasetOptions("https://host/data?signature=SECRET", storage_options={"key": "SECRET"}, filesystem="SECRET")
     assert "SECRET" not in repr(ask)
 
 
-def test_a_source_of_a_mixture_says_what_the_mixture_says_for_all() -> None:
-    mixed = _parameters(petastore.make_mixed_reader)
-    of_source = {name: kind.__forward_arg__ for name, kind in SourceArguments.__annotations__.items()}
+def test_mixture_source_options_are_the_mixture_options() -> None:
+    of_source = _typed_dicts()["SourceArguments"]
     assert of_source.pop("dataset_url") == "Required[Urls | Dataset]"
-    assert of_source == {name: mixed[name].annotation for name in of_source}
-    assert set(of_source) == ASKED
+    assert of_source == {name: _parameters(petastore.make_mixed_reader)[name].annotation for name in OF_DATASET}

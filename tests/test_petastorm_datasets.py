@@ -20,7 +20,7 @@ from petastore.dataset import open_dataset
 from petastore.errors import MetadataError
 from petastore.storage.files.location import open_location
 from petastore.storage.metadata.manifest import write_common_metadata
-from petastore.storage.petastorm.petastorm_schema import PETASTORM_SCHEMA_KEY
+from petastore.storage.metadata.petastorm_schema import PETASTORM_SCHEMA_KEY
 from petastore.testing.codec_laws import assert_declared
 from petastore.writers.commit import commit_dataset
 
@@ -69,7 +69,7 @@ def legacy(fixtures_root: Path, release: str) -> Path:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_legacy_schema_is_read_with_all_its_fields(fixtures_root: Path, release: str) -> None:
+def test_petastorm_schema_is_read_with_all_fields(fixtures_root: Path, release: str) -> None:
     dataset = open_dataset(legacy(fixtures_root, release))
     expected = sorted(COMMON + ADDED[release], key=lambda field: field.name)
     assert dataset.schema == Unischema("TestSchema", expected)
@@ -78,7 +78,7 @@ def test_a_legacy_schema_is_read_with_all_its_fields(fixtures_root: Path, releas
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_each_value_of_a_legacy_dataset_is_what_other_libraries_decode(fixtures_root: Path, release: str) -> None:
+def test_petastorm_dataset_values_equal_other_libraries(fixtures_root: Path, release: str) -> None:
     folder = legacy(fixtures_root, release)
     cells = {
         row["id"]: row | {"partition_key": path.parent.name.removeprefix("partition_key=")}
@@ -98,7 +98,7 @@ def test_each_value_of_a_legacy_dataset_is_what_other_libraries_decode(fixtures_
                 np.testing.assert_array_equal(found, wanted)
 
 
-def test_each_value_of_meadow_is_what_petastorm_read(fixtures_root: Path) -> None:
+def test_values_of_meadow_equal_those_of_petastorm(fixtures_root: Path) -> None:
     with np.load(fixtures_root / "petastorm-0.13.1" / "Meadow.expected.npz") as opened:
         expected = {name: opened[name] for name in opened.files}
     seen = set()
@@ -114,14 +114,14 @@ def test_each_value_of_meadow_is_what_petastorm_read(fixtures_root: Path) -> Non
     assert seen == expected.keys()
 
 
-def test_a_batch_reader_decodes_them_too(fixtures_root: Path) -> None:
+def test_batch_reader_decodes_petastorm_datasets(fixtures_root: Path) -> None:
     with make_batch_reader(legacy(fixtures_root, "0.7.6"), schema_fields=["id", "matrix"]) as reader:
         batches = list(reader)
     assert sum(len(batch.id) for batch in batches) == 10
     assert all(batch.matrix.shape == (len(batch.id), *SHAPE) and batch.matrix.dtype == "float32" for batch in batches)
 
 
-def test_one_partition_alone_is_read_without_its_column(fixtures_root: Path) -> None:
+def test_single_partition_directory_is_read_without_its_column(fixtures_root: Path) -> None:
     folder = fixtures_root / "petastorm-0.13.1" / "Meadow"
     whole = open_dataset(folder).schema
     for part in (folder / "day=2026-02-01", min((folder / "day=2026-02-01").glob("*.parquet"))):
@@ -130,9 +130,7 @@ def test_one_partition_alone_is_read_without_its_column(fixtures_root: Path) -> 
         assert dataset.partition_names == ()
 
 
-def test_once_committed_it_is_a_dataset_of_ours_and_keeps_the_pickle_for_petastorm(
-    fixtures_root: Path, tmp_path: Path
-) -> None:
+def test_commit_to_a_petastorm_dataset_keeps_its_pickle(fixtures_root: Path, tmp_path: Path) -> None:
     folder = tmp_path / "meadow"
     shutil.copytree(fixtures_root / "petastorm-0.13.1" / "Meadow", folder)
     before = open_dataset(folder)
@@ -142,7 +140,7 @@ def test_once_committed_it_is_a_dataset_of_ours_and_keeps_the_pickle_for_petasto
     assert PETASTORM_SCHEMA_KEY in pq.read_metadata(folder / "_common_metadata").metadata
 
 
-def test_our_own_document_wins_over_the_pickle_beside_it(fixtures_root: Path, tmp_path: Path) -> None:
+def test_schema_document_takes_precedence_over_the_pickle(fixtures_root: Path, tmp_path: Path) -> None:
     folder = tmp_path / "meadow"
     shutil.copytree(fixtures_root / "petastorm-0.13.1" / "Meadow", folder)
     document = '{"format":"petastore.unischema","version":1,"name":"ours","fields":[]}'
@@ -150,7 +148,7 @@ def test_our_own_document_wins_over_the_pickle_beside_it(fixtures_root: Path, tm
     assert open_dataset(folder).schema.name == "ours"
 
 
-def test_a_pickle_that_names_something_else_is_refused_when_the_dataset_is_opened(tmp_path: Path) -> None:
+def test_pickle_with_unknown_classes_raises_when_opened(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1]}), tmp_path / "part-0.parquet")
     schema = pa.schema({"id": pa.int64()}, {PETASTORM_SCHEMA_KEY: b"cmypkg.codecs\nTheirCodec\n."})
     pq.write_metadata(schema, tmp_path / "_common_metadata")

@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 
-def test_pictures_of_the_docs_are_up_to_date(repository: Path) -> None:
+def test_images_of_the_docs_are_up_to_date(repository: Path) -> None:
     folder = repository / "docs" / "images"
     pictures = runpy.run_path(str(folder / "draw.py"))["PICTURES"]
     assert pictures

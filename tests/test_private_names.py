@@ -59,7 +59,7 @@ def test_uses_finds_private_names_and_clocks() -> None:
     assert found == {name: {kind: 1} for name, (kind, _) in FOUND.items()}
 
 
-def test_uses_leaves_out_public_names_and_plain_clock_reads() -> None:
+def test_private_name_uses_ignore_public_names_and_clock_reads() -> None:
     assert {name: dict(+uses(source, ATTRIBUTES)) for name, source in LEFT.items()} == {name: {} for name in LEFT}
 
 

@@ -14,8 +14,9 @@ import pytest
 
 VERBS = {
     *("accelerators", "against", "bench", "bench-quick", "bench-storage", "check", "clean", "defects", "demo", "docs"),
-    *("bench-writing", "corpus", "endurance", "format", "help", "horovod", "laws", "look", "many-files"),
+    *("bench-writing", "corpus", "endurance", "format", "fuzz", "help", "horovod", "laws", "look", "many-files"),
     *("mutants", "neighbours", "notebooks", "petastorm-tests", "pythons", "setup", "test", "test-all"),
+    *("huge-row-groups", "tiny-row-groups", "tune-against-grid"),
 }
 
 
@@ -24,9 +25,9 @@ def project(repository: Path) -> dict[str, Any]:
     return tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def test_the_core_depends_on_four_packages_and_nothing_else(project: dict[str, Any]) -> None:
+def test_core_depends_on_six_packages(project: dict[str, Any]) -> None:
     names = [re.split(r"[<>=]", dependency)[0] for dependency in project["project"]["dependencies"]]
-    assert names == ["pyarrow", "fsspec", "numpy", "xxhash"]
+    assert names == ["pyarrow", "fsspec", "numpy", "cloudpickle", "obstore", "xxhash"]
 
 
 def test_pyarrow_release_with_wrong_values_is_excluded(project: dict[str, Any]) -> None:
@@ -34,13 +35,13 @@ def test_pyarrow_release_with_wrong_values_is_excluded(project: dict[str, Any]) 
     assert "!=25.0.0" in pyarrow
 
 
-def test_core_asks_pyarrow_for_nothing_that_needs_pandas(repository: Path) -> None:
+def test_core_uses_no_pyarrow_function_that_needs_pandas(repository: Path) -> None:
     """`to_pandas_dtype` imports pandas in pyarrow 18 to 25; `make pythons` runs the core without pandas."""
     modules = (repository / "petastore").rglob("*.py")
     assert [path.name for path in modules if ".to_pandas_dtype(" in path.read_text(encoding="utf-8")] == []
 
 
-def test_the_extras_are_those_that_errors_can_name(project: dict[str, Any], repository: Path) -> None:
+def test_extras_equal_those_named_in_errors(project: dict[str, Any], repository: Path) -> None:
     extras = project["project"]["optional-dependencies"]
     named = {
         extra
@@ -51,7 +52,7 @@ def test_the_extras_are_those_that_errors_can_name(project: dict[str, Any], repo
     assert set(re.findall(r"[\w-]+", extras["all"][0])) - {"petastore"} == set(extras) - {"all", "jax"}
 
 
-def test_extra_tf_brings_one_tensorflow(project: dict[str, Any], repository: Path) -> None:
+def test_extra_tf_installs_one_tensorflow(project: dict[str, Any], repository: Path) -> None:
     """`tensorflow-cpu` beside an installed `tensorflow` replaces its modules."""
     assert [re.split("[<>=]", one)[0] for one in project["project"]["optional-dependencies"]["tf"]] == ["tensorflow"]
     setup = (repository / "Makefile").read_text(encoding="utf-8")
@@ -62,20 +63,20 @@ def test_extra_tf_brings_one_tensorflow(project: dict[str, Any], repository: Pat
 @pytest.mark.parametrize(
     "page", ["README.md", "docs/index.md", "docs/tutorials/first-dataset.md", "docs/get-started/installation.md"]
 )
-def test_first_program_of_a_page_may_run_twice(page: str, repository: Path) -> None:
+def test_first_program_of_pages_can_run_twice(page: str, repository: Path) -> None:
     text = (repository / page).read_text(encoding="utf-8")
     assert re.search(r"write_dataset\([^`]*?mode=\"overwrite\"", text)
 
 
 @pytest.mark.parametrize("constraints", ["constraints.txt", "constraints-neighbours.txt"])
-def test_every_package_is_pinned_to_one_release(constraints: str, repository: Path) -> None:
+def test_packages_are_pinned_to_one_release(constraints: str, repository: Path) -> None:
     lines = (repository / constraints).read_text(encoding="utf-8").splitlines()
     pins = [line for line in lines if not line.startswith("#")]
     assert "torch==2.13.0" in pins
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", pin) for pin in pins)
 
 
-def test_make_lists_its_verbs(repository: Path) -> None:
+def test_make_help_lists_its_targets(repository: Path) -> None:
     shown = subprocess.run(
         ["make", "-C", repository, "--no-print-directory"], capture_output=True, text=True, check=True
     )
@@ -94,13 +95,13 @@ def plan_in_a_fresh_clone(verb: str, repository: Path, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("verb", ["demo", "test", "check"])
-def test_a_verb_sets_everything_up_in_a_fresh_clone(verb: str, repository: Path, tmp_path: Path) -> None:
+def test_make_target_sets_up_a_fresh_clone(verb: str, repository: Path, tmp_path: Path) -> None:
     plan = plan_in_a_fresh_clone(verb, repository, tmp_path)
     assert plan.index("-m venv") < plan.index("--constraint constraints.txt --editable")
 
 
 @pytest.mark.parametrize("verb", ["neighbours", "horovod"])
-def test_neighbours_are_set_up_beside_it(verb: str, repository: Path, tmp_path: Path) -> None:
+def test_neighbor_libraries_get_their_own_environment(verb: str, repository: Path, tmp_path: Path) -> None:
     plan = plan_in_a_fresh_clone(verb, repository, tmp_path)
     torch, petastore = (f"--constraint constraints-neighbours.txt {what}" for what in ("torch", "--editable"))
     assert plan.index("-m venv --clear .neighbours") < plan.index(torch) < plan.index(petastore)
@@ -108,14 +109,14 @@ def test_neighbours_are_set_up_beside_it(verb: str, repository: Path, tmp_path: 
     assert ".venv" not in plan
 
 
-def test_accelerators_are_simulated_beside_it_without_horovod(repository: Path, tmp_path: Path) -> None:
+def test_accelerator_benchmarks_get_their_own_environment(repository: Path, tmp_path: Path) -> None:
     plan = plan_in_a_fresh_clone("accelerators", repository, tmp_path)
     assert plan.index("--no-deps dlio-benchmark mpi4py mpich pydftracer") < plan.index("-m benchmarks.accelerators")
     assert "build_wheel.py" not in plan
     assert ".venv" not in plan
 
 
-def test_setting_up_without_a_python_says_what_is_missing(repository: Path, tmp_path: Path) -> None:
+def test_make_setup_names_a_missing_python_version(repository: Path, tmp_path: Path) -> None:
     shutil.copy(repository / "Makefile", tmp_path)
     ran = subprocess.run(
         ["make", "setup", "PYTHON="],
@@ -129,7 +130,7 @@ def test_setting_up_without_a_python_says_what_is_missing(repository: Path, tmp_
     assert "no Python ≥ 3.11" in ran.stderr
 
 
-def test_looking_for_defects_without_petastorm_says_how_to_get_it(repository: Path) -> None:
+def test_make_defects_without_petastorm_gives_advice(repository: Path) -> None:
     ran = subprocess.run(
         ["make", "-C", repository, "defects", "PETASTORM=/no/where"], capture_output=True, text=True, check=False
     )
@@ -137,7 +138,7 @@ def test_looking_for_defects_without_petastorm_says_how_to_get_it(repository: Pa
     assert "no Petastorm in /no/where; make bench-quick installs it" in ran.stderr
 
 
-def test_petastorms_own_tests_without_petastorm_say_how_to_get_it(repository: Path, tmp_path: Path) -> None:
+def test_make_petastorm_suite_without_petastorm_gives_advice(repository: Path, tmp_path: Path) -> None:
     shutil.copy(repository / "Makefile", tmp_path)
     ran = subprocess.run(
         ["make", "petastorm-tests"],
@@ -152,7 +153,7 @@ def test_petastorms_own_tests_without_petastorm_say_how_to_get_it(repository: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["Makefile"]
 
 
-def test_reading_the_corpus_without_its_files_says_how_to_get_them(repository: Path, tmp_path: Path) -> None:
+def test_make_corpus_without_files_gives_advice(repository: Path, tmp_path: Path) -> None:
     shutil.copy(repository / "Makefile", tmp_path)
     for options in ([], ["CORPUS=/no/where"]):
         ran = subprocess.run(
@@ -168,21 +169,21 @@ def test_reading_the_corpus_without_its_files_says_how_to_get_them(repository: P
     assert [path.name for path in tmp_path.iterdir()] == ["Makefile"]
 
 
-def test_ci_runs_the_verbs_and_nothing_of_its_own(repository: Path) -> None:
+def test_ci_runs_only_make_targets(repository: Path) -> None:
     script = repository / ".ci" / "run"
     assert os.access(script, os.X_OK)
     verbs = re.findall(r"^ *step '[^']+' make ([\w-]+)$", script.read_text(encoding="utf-8"), re.MULTILINE)
     assert verbs == ["setup", "check", "test-all", "corpus", "neighbours"]
 
 
-def test_the_licence_is_the_whole_apache_text(repository: Path, project: dict[str, Any]) -> None:
+def test_license_is_the_full_apache_text(repository: Path, project: dict[str, Any]) -> None:
     text = (repository / "LICENSE").read_text(encoding="utf-8")
     assert "Apache License" in text
     assert "END OF TERMS AND CONDITIONS" in text
     assert project["project"]["license"] == "Apache-2.0"
 
 
-def test_the_site_asks_no_other_host_for_anything(repository: Path) -> None:
+def test_site_requests_nothing_from_other_hosts(repository: Path) -> None:
     """It can be read offline, and nobody is told who reads it."""
     text = (repository / "mkdocs.yml").read_text(encoding="utf-8")
     assert "font: false" in text

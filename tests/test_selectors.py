@@ -50,29 +50,32 @@ ONE = st.builds(of_one, st.sampled_from("abc"), st.lists(st.sampled_from([1, 2, 
         ),
     )
 )
-def test_unions_and_intersections_pick_what_sets_say(drawn: Picks) -> None:
+def test_union_and_intersection_selectors_equal_set_operations(drawn: Picks) -> None:
     selector, picked = drawn
     assert selector.select_row_groups(INDEXES) == picked
     assert set(selector.get_index_names()) <= {"a", "b", "c"}
 
 
-def test_joined_selectors_need_all_indexes_of_their_parts() -> None:
+def test_combined_selectors_need_the_indexes_of_all_parts() -> None:
     parts = [SingleIndexSelector("b", ["u"]), SingleIndexSelector("a", [1]), SingleIndexSelector("b", ["v"])]
     assert IntersectIndexSelector([UnionIndexSelector(parts[:2]), parts[2]]).get_index_names() == ["b", "a"]
 
 
+_LISTED = "single_index_selectors must be a list of at least one selector"
+
+
 @pytest.mark.parametrize(
-    "make",
+    ("make", "message"),
     [
-        lambda: SingleIndexSelector("", [1]),
-        lambda: SingleIndexSelector("a", "text"),
-        lambda: SingleIndexSelector("a", 7),  # type: ignore[arg-type]
-        lambda: UnionIndexSelector([]),
-        lambda: IntersectIndexSelector([]),
-        lambda: IntersectIndexSelector(7),  # type: ignore[arg-type]
-        lambda: UnionIndexSelector(["a"]),  # type: ignore[list-item]
+        (lambda: SingleIndexSelector("", [1]), "index_name must be a non-empty str, got ''"),
+        (lambda: SingleIndexSelector("a", "text"), "values_list must be a list, got 'text'"),
+        (lambda: SingleIndexSelector("a", 7), "values_list must be a list, got 7"),  # type: ignore[arg-type]
+        (lambda: UnionIndexSelector([]), rf"{_LISTED}, got \[\]"),
+        (lambda: IntersectIndexSelector([]), rf"{_LISTED}, got \[\]"),
+        (lambda: IntersectIndexSelector(7), f"{_LISTED}, got 7"),  # type: ignore[arg-type]
+        (lambda: UnionIndexSelector(["a"]), rf"{_LISTED}, got \['a'\]"),  # type: ignore[list-item]
     ],
 )
-def test_what_cannot_be_is_refused(make: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="Selector takes"):
+def test_selector_invalid_arguments_raise(make: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"^{message}$"):
         make()

@@ -16,7 +16,7 @@ def test_worker(record_property):
 
 
 @pytest.mark.slow
-def test_files_of_a_shared_folder_run_on_one_worker(pytester: pytest.Pytester, repository: Path) -> None:
+def test_spark_test_files_run_on_one_pytest_worker(pytester: pytest.Pytester, repository: Path) -> None:
     pytester.makeconftest(
         f"import sys\nsys.path.insert(0, {str(repository)!r})\npytest_plugins = ['tests.shared_sessions']"
     )

@@ -28,7 +28,7 @@ def _of_a_new_thread(ask: Callable[[], int]) -> int:
     return said.result()
 
 
-def test_workers_give_way_to_the_trainers_thread_when_they_wake_and_it_stays_as_it_was() -> None:
+def test_worker_threads_use_batch_scheduling() -> None:
     before = _class_of_the_calling_thread()
     pool = ThreadPool(1)
     try:
@@ -39,7 +39,7 @@ def test_workers_give_way_to_the_trainers_thread_when_they_wake_and_it_stays_as_
     assert _class_of_the_calling_thread() == before == os.SCHED_OTHER
 
 
-def test_other_threads_of_ours_do_not() -> None:
+def test_other_threads_keep_the_scheduling_class() -> None:
     threads, said = Threads("test"), Future[int]()
     threads.run(lambda: said.set_result(_class_of_the_calling_thread()))
     try:
@@ -49,7 +49,7 @@ def test_other_threads_of_ours_do_not() -> None:
         threads.join()
 
 
-def test_a_class_that_somebody_chose_is_left_as_it_is() -> None:
+def test_scheduling_class_set_by_the_user_is_kept() -> None:
     def ask() -> int:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         give_way()
@@ -59,7 +59,7 @@ def test_a_class_that_somebody_chose_is_left_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("call", ["sched_getscheduler", "sched_setscheduler"])
-def test_where_the_system_forbids_it_threads_stay_as_they_are(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scheduling_class_is_kept_when_the_system_forbids_changes(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(*_: object) -> None:
         raise PermissionError("not here")
 

@@ -26,7 +26,7 @@ def test_mypy_checks_user_programs_and_reports_unused_ignores() -> None:
     assert sum(map(len, rejected)) > 40
 
 
-def test_the_package_says_that_it_is_typed_and_wheels_take_all_of_its_files_along() -> None:
+def test_package_has_py_typed_in_wheels() -> None:
     assert (PACKAGE / "py.typed").is_file()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert project["tool"]["hatch"]["build"] == {"targets": {"wheel": {"packages": ["petastore"]}}}

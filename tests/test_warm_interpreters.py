@@ -42,14 +42,14 @@ def test_forked_program_finds_the_modules_imported_already(warm_json: WarmInterp
         ("import atexit, sys; atexit.register(print, 'end', file=sys.stderr)", 0, "end\n"),
     ],
 )
-def test_forked_program_ends_as_any_other(warm_json: WarmInterpreter, program: str, code: int, said: str) -> None:
+def test_forked_program_exit_code_is_reported(warm_json: WarmInterpreter, program: str, code: int, said: str) -> None:
     ran = warm_json.run(program)
     assert ran.returncode == code
     assert ran.stderr.endswith(said)
     assert bool(ran.stderr) is bool(said)
 
 
-def test_forked_program_is_talked_to_and_killed(warm_json: WarmInterpreter) -> None:
+def test_forked_program_can_be_written_to_and_killed(warm_json: WarmInterpreter) -> None:
     with warm_json.start("print(input()[::-1], flush=True); input()") as program:
         program.stdin.write("desserts\n")
         program.stdin.flush()
@@ -90,7 +90,7 @@ def test_module_that_cannot_be_imported_is_named() -> None:
         interpreter.start("pass")
 
 
-def test_programs_of_one_interpreter_have_other_random_numbers(warm_json: WarmInterpreter) -> None:
+def test_forked_programs_have_different_random_numbers(warm_json: WarmInterpreter) -> None:
     first, second = (warm_json.run("import random; print(random.random())").stdout for _ in range(2))
     assert first != second
     assert os.getpid() != int(warm_json.run("import os; print(os.getpid())").stdout)

@@ -67,7 +67,7 @@ def metadata(wheel: Path) -> email.message.Message:
         return email.message_from_bytes(opened.read(name))
 
 
-def test_it_holds_the_package_and_nothing_else(wheel: Path, repository: Path) -> None:
+def test_wheel_contains_only_the_package(wheel: Path, repository: Path) -> None:
     with zipfile.ZipFile(wheel) as opened:
         files = {name for name in opened.namelist() if ".dist-info/" not in name}
         information = {name.partition(".dist-info/")[2] for name in opened.namelist()} - {""}
@@ -77,7 +77,7 @@ def test_it_holds_the_package_and_nothing_else(wheel: Path, repository: Path) ->
     assert information == {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE"}
 
 
-def test_it_is_for_every_system_and_every_python_that_is_promised(wheel: Path, repository: Path) -> None:
+def test_wheel_supports_every_promised_python(wheel: Path, repository: Path) -> None:
     project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     facts = metadata(wheel)
     assert wheel.name == f"petastore-{petastore.__version__}-py3-none-any.whl"
@@ -86,7 +86,7 @@ def test_it_is_for_every_system_and_every_python_that_is_promised(wheel: Path, r
     assert facts.get_all("Project-URL") == [f"{name}, {url}" for name, url in project["urls"].items()]
 
 
-def test_the_site_links_to_the_same_repository(repository: Path) -> None:
+def test_wheel_metadata_has_the_repository_url(repository: Path) -> None:
     urls = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
     settings = (repository / "mkdocs.yml").read_text(encoding="utf-8")
     site = dict(re.findall(r"^(site_url|repo_url): (\S+)$", settings, re.MULTILINE))
@@ -94,15 +94,15 @@ def test_the_site_links_to_the_same_repository(repository: Path) -> None:
     assert all(url.startswith(urls["Source"]) for name, url in urls.items() if name != "Documentation")
 
 
-def test_what_is_installed_writes_and_reads_far_from_the_repository(installed: Path, tmp_path: Path) -> None:
+def test_installed_wheel_writes_and_reads_outside_the_repository(installed: Path, tmp_path: Path) -> None:
     said = run([installed / "bin" / "python", "-I", "-W", "error", "-c", WRITE_AND_READ], tmp_path).split()
     assert said[0] == str(sum(range(100)))
     assert Path(said[1]).is_relative_to(installed)
 
 
-def test_the_command_is_installed(installed: Path, tmp_path: Path) -> None:
+def test_wheel_installs_the_command(installed: Path, tmp_path: Path) -> None:
     assert run([installed / "bin" / "petastore", "--version"], tmp_path) == f"petastore {petastore.__version__}\n"
 
 
-def test_nothing_of_a_build_is_left_in_the_tree(wheel: Path, repository: Path) -> None:
+def test_wheel_build_leaves_no_files_in_the_tree(wheel: Path, repository: Path) -> None:
     assert not [name for name in ("build", "petastore.egg-info") if (repository / name).exists()]

@@ -21,10 +21,10 @@ def sized(*, full: int, quick: int) -> int:
 
 
 def examples(full: int) -> int:
-    """Return `max_examples` for a Hypothesis test: `full` in `make test-all`, a quarter (at least 5) in `make test`.
+    """Return `max_examples` for a Hypothesis test: `full` in `make test-all`, an eighth (at least 5) in `make test`.
 
     Example:
-        >>> examples(40) in (10, 40)
+        >>> examples(80) in (10, 80)
         True
     """
-    return sized(full=full, quick=min(full, max(5, full // 4)))
+    return sized(full=full, quick=min(full, max(5, full // 8)))

@@ -1,4 +1,4 @@
-"""The time limit of each test follows the pace of the machine: a hook that each conftest.py of a root imports."""
+"""Hook that extends the time limit of each test on a slow machine; each root conftest.py imports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What windows are, as a plain double loop says it: slow, short, and sharing nothing with what it checks."""
+"""Reference implementation of windows as a plain double loop, independent of the code that it checks."""
 
 from __future__ import annotations
 

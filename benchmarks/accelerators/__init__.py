@@ -1,1 +1,1 @@
-"""Are simulated accelerators kept busy? MLPerf Storage's dlio-benchmark, with petastore and with its own readers."""
+"""GPU utilization in MLPerf Storage's dlio-benchmark with simulated accelerators: petastore and DLIO's own readers."""

@@ -1,4 +1,4 @@
-"""The command: `python -m benchmarks.accelerators`, in `.neighbours`. Measures, prints, and publishes when asked."""
+"""Command `python -m benchmarks.accelerators`, run in `.neighbours`: measure, print, and publish on request."""
 
 from __future__ import annotations
 

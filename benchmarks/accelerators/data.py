@@ -1,4 +1,4 @@
-"""The data of a workload: made once, kept between runs."""
+"""Data of a workload: written once and reused by later runs."""
 
 from __future__ import annotations
 

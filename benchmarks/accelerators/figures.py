@@ -1,4 +1,4 @@
-"""What the rounds say, and what it has to be."""
+"""Results of the rounds, and the bounds that they must keep."""
 
 from __future__ import annotations
 

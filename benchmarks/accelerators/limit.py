@@ -1,6 +1,6 @@
-"""The limit: one process that reads row groups with pyarrow and decodes them, on a thread for each CPU, and no more.
+"""Upper bound of throughput: one process reads row groups with pyarrow and decodes them, with one thread per CPU.
 
-No batches, no order but that of the files. The files are those that petastore reads.
+It makes no batches, and reads in the order of the files. The files are those that petastore reads.
 """
 
 from __future__ import annotations

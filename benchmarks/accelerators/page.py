@@ -1,4 +1,4 @@
-"""The report `benchmarks/accelerators/report.md`, from the results that are kept beside the benchmark."""
+"""Write the report `benchmarks/accelerators/report.md` from the stored results."""
 
 from __future__ import annotations
 

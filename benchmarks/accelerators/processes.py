@@ -1,4 +1,4 @@
-"""Functions in processes of their own: forked from one that has imported what takes long, and ended when they hang."""
+"""Run functions in child processes, forked from a process with all imports, and kill them if they hang."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _IMPORTED_BEFORE: Final = (
 )
 
 _ENVIRONMENT: Final = {
-    "DFTRACER_ENABLE": "0",  # DLIO's tracer is on unless told, and what it costs is counted as waiting
-    "MPI4PY_RC_INITIALIZE": "0",  # DLIO's main does it, in each process
+    "DFTRACER_ENABLE": "0",  # DLIO's tracer is on by default, and its time would count as waiting
+    "MPI4PY_RC_INITIALIZE": "0",  # DLIO's main initializes MPI in each process
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "TF_ENABLE_ONEDNN_OPTS": "0",
 }
@@ -72,10 +72,10 @@ def alone(seconds: float, function: Callable[_P, _T], *args: _P.args, **kwargs: 
 
 
 def _told(there: Connection, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    os.setpgid(0, 0)  # what it starts is ended with it
+    os.setpgid(0, 0)  # its own process group, so that its children end with it
     try:
         there.send((True, function(*args, **kwargs)))
-    except BaseException:  # noqa: BLE001 - told to whom asked
+    except BaseException:  # noqa: BLE001 - sent to the parent
         there.send((False, traceback.format_exc()))
 
 

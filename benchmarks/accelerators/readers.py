@@ -1,12 +1,12 @@
-"""DLIO's own readers, at their best: of pictures as it has them, of Parquet as MLCommons' fork has one, but decoding.
+"""DLIO's own readers at their best: its image reader, and the Parquet reader of MLCommons' fork with decoding added.
 
-Both leave out one thing. For each sample, DLIO 2.0.0 puts a message together that names all files, and throws it away
-unless it debugs; over thousands of files that takes most of the time (mlcommons/storage#330 and #337 tell of it).
+Both omit one step. For each sample, DLIO 2.0.0 builds a log message that names all files, and discards it unless it
+debugs. With thousands of files, this takes most of the time (mlcommons/storage#330 and #337).
 
 The release on PyPI reads no Parquet. The `ParquetReader` of the fork that MLPerf Storage pins
-(github.com/mlcommons/DLIO_local_changes) keeps files open and reads the row group of a sample whole, by pyarrow; then
-it drops the table and remembers its bytes alone, and since mlcommons/storage#378 local files are not decoded at all.
-The one here reads as it does, and keeps the arrays of the row group at hand, to take a sample from them.
+(github.com/mlcommons/DLIO_local_changes) keeps files open and reads the whole row group of a sample with
+pyarrow. Then it drops the table and remembers only its size, and since mlcommons/storage#378 it does not decode local
+files at all. The reader in this module reads in the same way, and keeps the arrays of the row group for its samples.
 """
 
 from __future__ import annotations

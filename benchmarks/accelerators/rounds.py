@@ -1,4 +1,4 @@
-"""Measures a workload: how fast the limit decodes, which says how long a step is, and then all in turns."""
+"""Measure a workload: first the decoding rate of the limit, which sets the step time, and then all readers in turns."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def measure(workload: Workload, data: Path, rounds: int, say: Say) -> dict[str, 
     def rate() -> float:
         return alone(_PASS_SECONDS, rate_of, workload.folder(data) / DATASET)
 
-    rate()  # the first pass brings the files into memory
+    rate()  # the first pass reads the files into the page cache
     eager = step_of(workload, DEMANDS["1.5"], rate())
     threads = {count: train(workload, data, OWN(count), eager, epochs=1).rate for count in _workers()}
     best = max(threads, key=threads.__getitem__)
@@ -66,7 +66,7 @@ def measure(workload: Workload, data: Path, rounds: int, say: Say) -> dict[str, 
                 who: dataclasses.asdict(train(workload, data, loader, step_s, steps))
                 for who, loader in _turned(contenders, number)
             }
-            if demand == 0.9:  # the shortest steps that all could keep up with
+            if demand == 0.9:  # the shortest steps for which every reader can be fast enough
                 found["ready"] = dataclasses.asdict(train(workload, data, READY, step_s, steps))
             cells[name].append({"rate": decoded, "step_s": step_s, **found})
             say(f"{workload.name}, {name}: limit {decoded:,.0f}/s, {step_s:.3f} s a step: " + _line(found))

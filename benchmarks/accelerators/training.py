@@ -1,4 +1,4 @@
-"""One training of dlio-benchmark, by its own command line, and what it tells of it."""
+"""Run one training run of dlio-benchmark by its command line, and parse its output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMIT: Final = (f"++workload.reader.data_loader_classname={_LOADERS}.LimitLoader
 READY: Final = (f"++workload.reader.data_loader_classname={_LOADERS}.ReadyLoader", _CUSTOM)
 
 
-def OWN(read_threads: int) -> tuple[str, ...]:  # noqa: N802 - a contender, as the other two
+def OWN(read_threads: int) -> tuple[str, ...]:  # noqa: N802 - a contender, like the other two constants
     """DLIO's torch loader with so many worker processes, and the reader of the workload's format."""
     return (f"++workload.reader.read_threads={read_threads}",)
 

@@ -1,4 +1,4 @@
-"""What is trained on: two workloads of MLPerf Storage, on as many rows as fill a few seconds."""
+"""Workloads: two of MLPerf Storage, with as many rows as are read in a few seconds."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""This tree beside another commit of it: the same data, the same environment, in turns."""
+"""Compare this tree with another commit: the same data and environment, measured in turns."""

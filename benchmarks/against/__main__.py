@@ -1,9 +1,9 @@
-"""Measures this tree beside another commit of it.
+"""Compare the performance of this tree with another commit.
 
-Both are run in turns, in the same environment, on the same files, which the other commit writes. A round is four
-processes, two of each tree; figures are medians over rounds of what was measured within one. Exits with 1 where this
-tree is worse by more than the bound. "same twice" says how far two runs of one tree are apart within a round; with
---itself nothing differs, so that whatever it finds is noise.
+Both run in turns, in the same environment, on the same files, which the other commit writes. A round has four
+processes, two of each tree. Ratios are computed within a round, and figures are medians over rounds. Exits with 1 if
+this tree is worse by more than the bound. "same twice" is the difference between two runs of one tree within a round.
+With --itself, both trees are the same, so all differences are noise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long `import petastore` takes, in processes that have imported nothing before."""
+"""Duration of `import petastore` in fresh processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both trees measured, for people: a table for each way of reading, and one line that closes."""
+"""Report of both trees as text: a table for each way of reading, and one line of conclusion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs both trees in turns: `import petastore`, and every workload that was asked for."""
+"""Run both trees in turns: `import petastore`, and every requested workload."""
 
 from __future__ import annotations
 

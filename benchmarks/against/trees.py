@@ -1,6 +1,6 @@
-"""Trees to measure: `petastore` of a commit, or of this checkout as it lies there, beside the benchmarks of this one.
+"""Prepare the trees to measure: `petastore` of a commit or of this checkout, with the benchmarks of this checkout.
 
-Both are laid out alike in a folder of their own and compiled before, so that nothing but their source differs.
+Each tree is copied to a folder with the same layout, and compiled in advance, so that only the source differs.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ def checked_out(repository: Path, root: Path, name: str = "this tree") -> Tree:
 
 
 def _completed(name: str, repository: Path, root: Path) -> Tree:
-    # Both are measured by the same program, which may be edited meanwhile.
+    # Both are measured by the same copy of the program, because the program may be edited during the measurement.
     shutil.copytree(repository / BENCHMARKS, root / BENCHMARKS, ignore=_COMPILED)
     digest = _digest_of(root / PACKAGE)
-    # Else the first process of each would compile, and the others not.
+    # Compile in advance; otherwise only the first process of each tree would compile.
     compileall.compile_dir(root / PACKAGE, quiet=2)
     return Tree(name, root, digest)
 

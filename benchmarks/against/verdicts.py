@@ -1,4 +1,4 @@
-"""From runs to verdicts: pairs within a round, the median of their ratios, and whether it keeps the bound.
+"""Verdicts from runs: the median ratio of the two trees within a round, and whether it keeps the bound.
 
 A run is what one process measured: `round`, `tree` (`OURS` or `THEIRS`), and its quantities, or `error`.
 """

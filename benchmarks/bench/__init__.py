@@ -1,1 +1,1 @@
-"""Data loaders side by side: the same data, the same machine, in turns. `python -m benchmarks.bench --help`."""
+"""Compare data loaders on the same data and machine, measured in turns: `python -m benchmarks.bench --help`."""

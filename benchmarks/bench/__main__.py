@@ -1,4 +1,4 @@
-"""The command: `python -m benchmarks.bench`. Runs workloads, prints their tables, and publishes when asked."""
+"""Command `python -m benchmarks.bench`: run workloads, print tables, and publish on request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from benchmarks.bench.drive import Pace
 from benchmarks.bench.machine import facts
-from benchmarks.bench.page import page_of
+from benchmarks.bench.page import page_of, report_of
 from benchmarks.bench.roster import CONTENDERS
 from benchmarks.bench.rounds import Bench
 from benchmarks.bench.tables import aligned, failures, restlessness, rows_of_workload
@@ -23,6 +23,7 @@ __all__ = ["main"]
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 PUBLISHED: Final = _ROOT / "benchmarks" / "results.json"
+REPORT: Final = _ROOT / "benchmarks" / "report.md"
 PAGE: Final = _ROOT / "docs" / "explanation" / "benchmarks.md"
 CHART: Final = _ROOT / "docs" / "images" / "benchmarks.svg"
 _QUICK: Final[dict[str, Any]] = {
@@ -64,7 +65,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--patience", type=float, default=30.0, help="seconds after which an epoch is cut (30)")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the rows, to try things out (1)")
     parser.add_argument("--folder", default=str(_ROOT / ".bench"), help="keeps environments and data (.bench)")
-    parser.add_argument("--publish", action="store_true", help="write the page, the chart and benchmarks/results.json")
+    parser.add_argument("--publish", action="store_true", help="write the page, the report, the chart and results.json")
     asked = parser.parse_args(arguments)
     usual = {"workloads": list(WORKLOADS), "contenders": [], "rounds": 5, "seconds": 4.0}
     for option, value in (_QUICK if asked.quick else usual).items():
@@ -80,13 +81,14 @@ def _publish(results: dict[str, Any], folder: Path) -> None:
     results = {**results, "workloads": {name: found[name] for name in WORKLOADS if name in found}}
     PUBLISHED.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(page_of(results), encoding="utf-8")
+    REPORT.write_text(report_of(results), encoding="utf-8")
     try:
         python = python_of("chart", folder / "venvs")
         chart = Path(__file__).with_name("chart.py")
         subprocess.run([str(python), str(chart), str(PUBLISHED), str(CHART)], check=True)
     except (EnvironmentUnavailableError, subprocess.CalledProcessError) as error:
         print(f"the chart was not drawn: {error}", file=sys.stderr)
-    print(f"wrote {PAGE.relative_to(_ROOT)}, {CHART.relative_to(_ROOT)} and {PUBLISHED.relative_to(_ROOT)}")
+    print("wrote", *(path.relative_to(_ROOT) for path in (PAGE, REPORT, CHART, PUBLISHED)))
 
 
 def _failed(results: dict[str, Any]) -> bool:

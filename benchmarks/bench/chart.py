@@ -1,4 +1,4 @@
-"""The chart of the page: for each workload, each contender's rate as a share of the limit.
+"""Chart of the benchmark page: the rate of each contender as a share of the limit, for each workload.
 
     python benchmarks/bench/chart.py RESULTS.json CHART.svg
 

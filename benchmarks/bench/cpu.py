@@ -1,4 +1,4 @@
-"""CPU time that a process and all that descend from it have used: it holds on a busy machine, too.
+"""CPU time of a process and all its descendants, which is comparable on a busy machine, too.
 
 Reads `/proc`, so it needs nothing but Python, in the environment of any contender.
 """
@@ -46,7 +46,7 @@ def _stats() -> Iterator[tuple[int, list[str]]]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             stat = (folder / "stat").read_text(encoding="utf-8", errors="replace")
-        except OSError:  # it has ended since
+        except OSError:  # the process has ended in the meantime
             continue
-        # The name stands in brackets, and may hold anything.
+        # The program's name is in parentheses and may contain anything.
         yield int(folder.name), stat.rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""The files that contenders read: made once, kept between runs, and made again when what they are made of changes."""
+"""Files that contenders read: written once, reused by later runs, and written again when their inputs change."""
 
 from __future__ import annotations
 

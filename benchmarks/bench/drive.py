@@ -1,4 +1,4 @@
-"""The inside of a contender's process: writes its format, checks what it hands over, or measures it.
+"""Program of a contender's process: write its format, check its batches, or measure it.
 
     python -m benchmarks.bench.drive TASK.json RESULT.json
 

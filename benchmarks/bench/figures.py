@@ -1,4 +1,4 @@
-"""From runs to figures: medians with their spread, and ratios of what ran in the same round."""
+"""Figures from runs: medians with their spread, and ratios of runs of the same round."""
 
 from __future__ import annotations
 

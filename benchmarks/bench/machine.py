@@ -1,4 +1,4 @@
-"""Facts of the machine that a figure means nothing without."""
+"""Facts of the machine that are published with every result."""
 
 from __future__ import annotations
 

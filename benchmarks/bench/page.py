@@ -1,65 +1,69 @@
-"""The page `docs/explanation/benchmarks.md`, from the results that are kept beside it."""
+"""Benchmark pages from recorded results: the docs page `explanation/benchmarks.md`, and the report with all figures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.bench.tables import failures, markdown, restlessness, rows_of_workload
+from benchmarks.bench.tables import HEADER, failures, markdown, restlessness, rows_of_workload
 from benchmarks.bench.workloads import WORKLOADS
 
-__all__ = ["page_of"]
+__all__ = ["page_of", "report_of"]
+
+_COLUMNS = ("", "rows/s", "/ limit", "/ best peer", "first batch", "peak MB", "order")
 
 _HEAD = """\
 # Benchmarks
 
 <!-- Written by `make bench`; edit benchmarks/bench/page.py instead. -->
 
-petastore beside other loaders, and beside what the machine can do: the same values, the same machine, in turns.
-`make bench` makes the data, installs every contender into a virtual environment of its own, runs all of it and writes
-this page; `make bench-quick` takes minutes and prints only. Both keep data and environments in `.bench`.
+petastore compared with other loaders and with the limit of the machine. All contenders read the same values on one
+machine, one after another.
 
-![Rows a second of each contender, as a share of the limit](../images/benchmarks.svg)
+![Rows per second of each contender, as a share of the limit](../images/benchmarks.svg)
 
-## How it is measured
+## Method
 
-* **Each contender reads its own best format** of the same values. petastore and Petastorm read the same Parquet files,
-  written by `petastore.write_dataset`; only the schema beside them differs.
-* **Everyone shuffles, gets two workers and hands over torch tensors**, `tf.data` its own. Who shuffles less than row by
-  row says so in the column "order", which is what a check saw: that check reads one epoch before the first round,
-  counts distinct rows, and sees how many still follow each other as in the data.
-* **TensorFlow takes its batches as `fit` and `tf.function` do**, in a loop that it compiled: a loop in Python pays some
-  microseconds for each tensor. "Python loop" says what `for batch in dataset` gives. A compiled loop hands nothing out
-  that could be checked, so "order" is in the line of the Python loop.
-* **A round is a fresh process for each contender**, one after another, and the turn moves by one each round. Ratios
-  are taken within a round, against whoever ran in the same minutes; figures are medians over rounds.
-* **The rate is the steady state**: the first epoch warms up, then whole epochs are counted, their start-up included.
-  An epoch that takes too long is cut; such a contender has no "first epoch".
-* **/ limit, / Petastorm, / best peer** are ratios of rates; Petastorm is the faster of its ways, and the best peer may
-  be it. A loop of our own around a peer's random access is shown, but is no peer: one cannot install it.
-* **First batch** (seconds) is from the start of the process, imports included; **from import** is from the call that
-  makes the reader; **first epoch** is from there, too. Files are in the page cache.
-* **Peak memory** is the sum of the proportional set sizes (PSS) of the process and all its children, sampled five times
-  a second.
-* **The limit** does on two threads only what cannot be left out, with no batches and no order: `tabular`, `wide` and
-  `text` are decoded by pyarrow from the same files, row group by row group; `images` are JPEG cells in memory, decoded
-  by simplejpeg; `tensors` are read as a fixed-size list column from a Parquet file of its own; `compressed` is
-  Python's `zlib.decompress` on cells in memory (petastore inflates by zlib-ng, its extra `deflate`, and verifies
-  checksums, which the limit does not); `hello_world` is read by pyarrow and its PNG cells decoded by OpenCV. Files of
-  petastore's decode faster than those that pyarrow writes by its default settings (nullable columns, dictionaries for
-  everything, snappy); "limit, pyarrow's file" says how much. Ratios are against the stricter one.
+* **Formats**: the values are the same for all contenders, and each contender reads them in the format that suits it
+  best. petastore and Petastorm read the same Parquet files, each with its own schema.
+* **Work**: all loaders shuffle and have two workers. They return torch tensors, except `tf.data`, which returns
+  TensorFlow's tensors. The column "order" says how a loader really shuffles: a check reads one epoch and counts
+  consecutive rows that are also consecutive in the data.
+* **Rounds**: contenders run one after another, each in a fresh process, and each round begins with a different
+  contender. A ratio divides two rates of the same round. All figures are medians over rounds.
+* **rows/s** is the rate of whole epochs after the first one. `tf.data` is iterated in a compiled loop, as `fit` does;
+  "Python loop" is the rate of `for batch in dataset`.
+* **/ limit** is the rate divided by the rate of the limit, and **/ best peer** by the rate of the fastest other loader.
+  If another loader is also measured with random access in a hand-written loop, that row does not count as a peer.
+* **First batch** is in seconds from the start of the process, imports included. Files are in the page cache.
+* **Peak MB** is the proportional set size of the process and its children, sampled five times per second.
+* **The limit** does only the necessary work on two threads, without batching and shuffling: pyarrow decodes the same
+  files for `tabular`, `wide` and `text`; simplejpeg decodes JPEG cells in memory for `images`; pyarrow reads a
+  fixed-size list column for `tensors`; `zlib.decompress` inflates cells in memory for `compressed`; pyarrow and OpenCV
+  read `hello_world`. "Limit, pyarrow's file" is a file written with pyarrow's default settings.
+
+The report in petastore's repository, `benchmarks/report.md`, also has the spread over rounds, the ratios to Petastorm,
+the first epochs, and the settings and versions of all contenders.
 """
 
 
 def page_of(results: Mapping[str, Any]) -> str:
-    """The whole page.
+    """Return the docs page: the method and the figures by which users choose.
 
     Args:
         results: `machine` (facts by name) and `workloads` (result by name), as the JSON file holds them.
     """
     found = results["workloads"]
     parts = [_HEAD, _machine(results["machine"])]
-    parts += [_section(found[name]) for name in WORKLOADS if name in found]
+    parts += [_section(found[name], _COLUMNS) for name in WORKLOADS if name in found]
+    return "\n".join(parts)
+
+
+def report_of(results: Mapping[str, Any]) -> str:
+    """Return the report: all figures, settings and versions; parameter as in `page_of`."""
+    found = results["workloads"]
+    parts = ["# Report of the benchmarks\n", "<!-- Written by `make bench`. -->\n", _machine(results["machine"])]
+    parts += [_section(found[name], HEADER) for name in WORKLOADS if name in found]
     parts += [_contenders(found.values())]
     return "\n".join(parts)
 
@@ -68,14 +72,17 @@ def _machine(facts: Mapping[str, str]) -> str:
     return "## The machine\n\n" + "\n".join(f"* {name}: {fact}" for name, fact in facts.items()) + "\n"
 
 
-def _section(result: Mapping[str, Any]) -> str:
+def _section(result: Mapping[str, Any], columns: Sequence[str]) -> str:
     what = WORKLOADS[result["workload"]].what
     measured = (
-        f"Measured on {result['date']}, {result['rounds']} rounds of {result['seconds']:g} s and more; load of the "
-        f"machine before {result['load_before']:.1f}, after {result['load_after']:.1f} (the contenders' own included)."
+        f"Measured on {result['date']} in {result['rounds']} rounds of at least {result['seconds']:g} s. Load "
+        f"average of the machine: {result['load_before']:.1f} before the measurement; {result['load_after']:.1f} after "
+        "it, which includes the load of the benchmark itself."
     )
     failed = "".join(f"\n* {line.replace('<', '&lt;')}" for line in failures(result))
-    table = markdown(rows_of_workload(result))
+    header, *rows = rows_of_workload(result)
+    shown = [header.index(column) for column in columns]
+    table = markdown([[row[number] for number in shown] for row in (header, *rows)])
     measured = " ".join(filter(None, [measured, restlessness(result)]))
     return f"## {result['workload']}\n\n{what}.\n\n{table}\n\n{measured}\n{failed and failed + chr(10)}"
 

@@ -1,4 +1,4 @@
-"""Runs one task in a process of its own, and samples the memory of it and all its descendants.
+"""Run one task in its own process, and sample the memory of the process and its descendants.
 
 Memory is the sum of the proportional set sizes (PSS) of the process tree: pages that several processes share are
 counted once. It is sampled, so a peak between two samples is missed.

@@ -1,4 +1,4 @@
-"""Who takes part: a line for each contender, or each way of using one."""
+"""List of contenders: one entry for each library, or for each way of using it."""
 
 from __future__ import annotations
 

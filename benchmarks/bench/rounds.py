@@ -1,4 +1,4 @@
-"""Runs contenders in turn: data and environments first, then a check of what each hands over, then rounds."""
+"""Run contenders in turns: prepare data and environments, check the batches of each, and measure rounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workload as a schema of petastore's."""
+"""Convert a workload to a petastore schema."""
 
 from __future__ import annotations
 

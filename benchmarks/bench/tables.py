@@ -1,4 +1,4 @@
-"""Tables: of a workload's results, as aligned text for a terminal and as Markdown for the page."""
+"""Tables of a workload's results: aligned text for a terminal, and Markdown for the page."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def restlessness(result: Mapping[str, Any]) -> str:
     if rate is None or rate.most < _STEADY * rate.least:
         return ""
     return (
-        f"The machine was busy: the limit itself varied {rate.most / rate.least:.1f}-fold between rounds, and ratios "
-        "are no surer than that."
+        f"The machine was busy: the limit itself varied by a factor of {rate.most / rate.least:.1f} between rounds, so "
+        "the ratios have the same uncertainty."
     )
 
 

@@ -1,4 +1,4 @@
-"""The values of a workload: made once from fixed seeds, kept as NumPy files that every contender's writer reads.
+"""Values of a workload: generated once from fixed seeds, and stored as NumPy files that every contender's writer reads.
 
 Photographs are those of scikit-learn, cut into crops. Making needs petastore's environment; reading needs NumPy alone.
 """
@@ -98,7 +98,7 @@ def _photographs() -> list[NDArray[np.uint8]]:
 def _numbers(name: str, column: Column, rows: int) -> NDArray[Any]:
     if column.kind == "key":
         return np.arange(rows, dtype=column.dtype)
-    # RandomState's streams never change; the seed belongs to the name, so that columns differ.
+    # The streams of RandomState never change. The seed is computed from the column's name, so that columns differ.
     random = np.random.RandomState(zlib.crc32(name.encode()))
     shape = (rows, *column.shape)
     if column.dtype == "float32":

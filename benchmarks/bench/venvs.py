@@ -1,4 +1,4 @@
-"""The virtual environments of contenders: made when first asked for, made again when their pins change."""
+"""Virtual environments of contenders: created on first use, and again when their pinned versions change."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def python_of(name: str, folder: Path) -> Path:
         return python
     shutil.rmtree(venv, ignore_errors=True)
     print(f"installing {name} into {venv} (minutes, once)", file=sys.stderr, flush=True)
-    # A Debian Python has no ensurepip; the pip that runs here installs into the other environment instead.
+    # Debian's Python has no ensurepip, so this environment's pip installs into the new environment.
     _run([sys.executable, "-m", "venv", "--without-pip", str(venv)])
     for step in steps:
         _run([sys.executable, "-m", "pip", "--python", str(python), "install", "-q", *step])

@@ -1,4 +1,4 @@
-"""The workloads: how many rows of what, and in batches of which size.
+"""Workloads: their fields, numbers of rows and batch sizes.
 
 Read by contenders in environments of their own, so it needs nothing but Python.
 """
@@ -81,7 +81,7 @@ WORKLOADS: Final = {
         Workload("tensors", 40_000, 256, 1000, {"tensor": Column("array", *_TENSOR), **_KEY},
                  "40,000 float32 tensors of 64 × 32; row groups of 1,000; batches of 256"),
         Workload("compressed", 40_000, 256, 1000, {"tensor": Column("deflated", *_TENSOR), **_KEY},
-                 "the same tensors, deflated; row groups of 1,000; batches of 256"),
+                 "The same tensors, deflated; row groups of 1,000; batches of 256"),
         Workload("wide", 40_000, 256, 5000, {**_WIDE, **_KEY},
                  "40,000 rows of 500 float32 and 500 int64 columns; row groups of 5,000; batches of 256"),
         Workload("text", 400_000, 1024, 20_000, {"text": Column("text", "str", (200,)), **_KEY},

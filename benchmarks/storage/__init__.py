@@ -1,1 +1,1 @@
-"""What reading from far away and keeping data near costs, row by row: `python -m benchmarks.storage --help`."""
+"""Benchmarks of remote storage and of the disk cache: `python -m benchmarks.storage --help`."""

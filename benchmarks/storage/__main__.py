@@ -1,4 +1,4 @@
-"""The command: `python -m benchmarks.storage`. Measures, prints tables, and publishes when asked."""
+"""Command `python -m benchmarks.storage`: measure, print tables, and publish on request."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _measured(name: str, bench: Bench) -> dict[str, Any]:
     print(f"\n{name}: {SHOWN[name].what}", flush=True)
     try:
         figures: list[Figure] = SHOWN[name].run(bench)
-    except Exception as problem:  # noqa: BLE001 - each measurement stands alone
+    except Exception as problem:  # noqa: BLE001 - other measurements still run
         found["error"] = f"{type(problem).__name__}: {problem}"
         print(found["error"], flush=True)
     else:

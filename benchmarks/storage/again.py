@@ -1,10 +1,8 @@
-"""Second epochs: from the cache with nobody to ask, and beside reading local files."""
+"""Second epochs: from the disk cache, with the connection to storage closed, compared with reading local files."""
 
 from __future__ import annotations
 
-import statistics
 import tempfile
-from pathlib import Path
 from typing import Any
 
 from benchmarks.bench.workloads import Workload
@@ -13,13 +11,10 @@ from benchmarks.storage.datasets import workload_of
 from benchmarks.storage.far import Bench
 from benchmarks.storage.figures import Figure
 from benchmarks.storage.images import pictures_of
-from benchmarks.storage.tables import committed
 
-__all__ = ["pictures_from_the_cache", "table_from_the_cache"]
+__all__ = ["pictures_from_the_cache"]
 
 _TORCH = "benchmarks.bench.contenders.petastore_torch"
-_COLUMNS = "benchmarks.storage.reading"
-EPOCHS = 6
 
 
 def pictures_from_the_cache(bench: Bench) -> list[Figure]:
@@ -27,8 +22,8 @@ def pictures_from_the_cache(bench: Bench) -> list[Figure]:
     workload, local = workload_of("images", bench.scale), pictures_of(bench, "petastore")
     near, far, remote = [], [], []
     for _ in range(bench.rounds):
-        near.append(_local(_TORCH, bench, workload, str(local), epochs=2))
-        epochs, of_line = _cached(_TORCH, bench, workload, "s3://images/petastore", epochs=2)
+        near.append(_local(bench, workload, str(local), epochs=2))
+        epochs, of_line = _cached(bench, workload, "s3://images/petastore", epochs=2)
         far.append(epochs)
         remote.append(of_line)
     rows = workload.rows
@@ -51,51 +46,17 @@ def pictures_from_the_cache(bench: Bench) -> list[Figure]:
     ]
 
 
-def table_from_the_cache(bench: Bench) -> list[Figure]:
-    """Epochs after the first: from the cache, and decoded from local files each time."""
-    workload = workload_of("tabular", bench.scale)
-
-    def write(folder: Path) -> None:
-        from benchmarks.bench.contenders.petastore_files import write
-        from benchmarks.bench.values import Values, make_values
-
-        with tempfile.TemporaryDirectory() as values:
-            make_values(workload, Path(values))
-            write(workload, Values(Path(values), workload), folder)
-        committed(bench, "tabular/table")
-
-    local = bench.made("tabular/table", repr(workload), write)
-    figures = []
-    for what, module in (("columns", _COLUMNS), ("torch, shuffled by rows", _TORCH)):
-        near, far = [], []
-        for _ in range(bench.rounds):
-            near.append(_after_the_first(_local(module, bench, workload, str(local), epochs=EPOCHS)))
-            epochs, _ = _cached(module, bench, workload, "s3://tabular/table", epochs=EPOCHS)
-            far.append(_after_the_first(epochs))
-        ratios = [one / other for one, other in zip(near, far, strict=True)]
-        figures += [
-            Figure(f"{what}: decoded again, local files", [workload.rows / one for one in near], "rows/s"),
-            Figure(f"{what}: from the cache", [workload.rows / one for one in far], "rows/s"),
-            Figure("the same / decoded again", ratios, "×", least=1.5),
-        ]
-    return figures
-
-
-def _after_the_first(seconds: list[float]) -> float:
-    return statistics.median(seconds[1:])
-
-
-def _local(module: str, bench: Bench, workload: Workload, place: str, *, epochs: int) -> list[float]:
-    with Child(module, workload.name, place, workload.rows, scale=bench.scale, epochs=epochs) as child:
+def _local(bench: Bench, workload: Workload, place: str, *, epochs: int) -> list[float]:
+    with Child(_TORCH, workload.name, place, workload.rows, scale=bench.scale, epochs=epochs) as child:
         return _seconds(child, workload, epochs)
 
 
-def _cached(module: str, bench: Bench, workload: Workload, place: str, *, epochs: int) -> tuple[list[float], int]:
+def _cached(bench: Bench, workload: Workload, place: str, *, epochs: int) -> tuple[list[float], int]:
     """Seconds of epochs, and the bytes that came over the line after the first."""
     with tempfile.TemporaryDirectory(dir=bench.folder) as kept, bench.line() as line:
         cache: dict[str, Any] = {"cache_type": "local-disk", "cache_location": kept, "cache_size_limit": 4 << 30}
         options = {"storage_options": line.options, **cache}
-        with Child(module, workload.name, place, workload.rows, scale=bench.scale, epochs=epochs, **options) as child:
+        with Child(_TORCH, workload.name, place, workload.rows, scale=bench.scale, epochs=epochs, **options) as child:
             first = child.epoch()["seconds"]
             line.close()
             before = line.counted[1]

@@ -1,4 +1,4 @@
-"""Reading processes, as the benchmark starts them, and what they tell."""
+"""Reader processes that the benchmark starts, and their output."""
 
 from __future__ import annotations
 

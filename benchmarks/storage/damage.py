@@ -1,4 +1,4 @@
-"""Bad lines and bad disks: every row comes once, and is right."""
+"""Unreliable networks and damaged cache entries: every row is read once, with correct values."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def damaged_entries(bench: Bench) -> list[Figure]:
             made += len(victims)
             told = _epoch(bench, line, workload.rows, kept)
             wrong, missing = wrong + told["wrong"], missing + workload.rows - told["distinct"]
-            counted += told["diagnostics"]["cache_damaged"]
+            counted += told["diagnostics"]["cache_corrupt"]
     return [
         Figure("bytes damaged, each in another entry or later", [made]),
         Figure("of them counted", [counted], least=made, most=made),

@@ -1,4 +1,4 @@
-"""The datasets: how many rows of what. Read in the environments of others, too, so it needs nothing but Python."""
+"""Datasets: their fields and numbers of rows. Also imported in environments that have only Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inside of a reading process: some epochs of one dataset by one loader, each told as a line of JSON.
+"""Program of a reader process: read some epochs of one dataset with one loader, and print a line of JSON for each.
 
     python -m benchmarks.storage.epochs TASK
 

@@ -1,4 +1,4 @@
-"""Files that lie far away: a server of S3 in a process of its own, and lines to it that are long, thin or bad."""
+"""Remote files: an S3 server in its own process, behind proxies that are slow or unreliable."""
 
 from __future__ import annotations
 
@@ -104,7 +104,9 @@ class Bench:
         """A line to the data, with such faults; the server has looked through some buckets, as a store has."""
         known: dict[str, Any] = faults
         with child_server("tests.servers.s3_server", str(self.buckets)) as port, Line(port, Faults(**known)) as line:
-            for bucket in known_buckets:  # else who asks first waits until it has read all files for their etags
+            for (
+                bucket
+            ) in known_buckets:  # otherwise the first request waits until the server has read all files for their etags
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/{bucket}?list-type=2", timeout=600) as listing:
                     listing.read()
             yield line

@@ -1,4 +1,4 @@
-"""A figure, and what it has to be."""
+"""Figure of a report: a measured quantity and its bounds."""
 
 from __future__ import annotations
 

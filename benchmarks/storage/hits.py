@@ -1,4 +1,4 @@
-"""What a hit costs, and how many there are where the cache has room for half of the data."""
+"""Latency of a cache hit, and the hit rate of a cache that has room for half of the data."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _hits_after_the_first(bench: Bench, line: Line, kept: str, limit: int, reshu
 
 def _reader(bench: Bench, line: Line, kept: str, limit: int, reshuffle: str, *, epochs: int) -> Child:
     workload = table_of(bench)
-    options: dict[str, Any] = {"storage_options": line.options, "seed": 0, "reshuffle": reshuffle}
+    options: dict[str, Any] = {"storage_options": line.options, "seed": 0, "reshuffle_each_epoch": reshuffle}
     cache: dict[str, Any] = {"cache_type": "local-disk", "cache_location": kept, "cache_size_limit": limit}
     return Child(
         "benchmarks.storage.reading", "table", "s3://tables/table", workload.rows,

@@ -1,4 +1,4 @@
-"""Pictures over a long line, beside the same ones near, and beside other loaders over the same line."""
+"""Images over a slow network, compared with local images and with other loaders over the same network."""
 
 from __future__ import annotations
 

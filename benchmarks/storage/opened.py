@@ -1,4 +1,4 @@
-"""The inside of an opening process, which tells what it took as JSON: `python -m benchmarks.storage.opened FOLDER`."""
+"""Program that opens a dataset and prints time and memory as JSON: `python -m benchmarks.storage.opened FOLDER`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["main"]
 
 def main(folder: str) -> None:
     """Opens a dataset with its plan, and reads a batch."""
-    with tempfile.TemporaryDirectory() as other:  # so that all is imported
+    with tempfile.TemporaryDirectory() as other:  # open another dataset first, so that all modules are imported
         pq.write_table(pa.table({"id": [1]}), f"{other}/one.parquet")
         with petastore.make_batch_reader(other) as reader:
             next(reader)
@@ -33,7 +33,7 @@ def main(folder: str) -> None:
 
 
 def _peak_megabytes() -> float:
-    # Of this program alone: getrusage counts what the process that started it had as well.
+    # Peak memory of this program only: getrusage would include the memory of the process that started it.
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) * 1024 / 1e6
 

@@ -1,4 +1,4 @@
-"""Opening many files, and few requests: what a manifest is for."""
+"""Opening many files with few requests, by a manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report `benchmarks/storage/report.md`, from the results that are kept beside it."""
+"""Write the report `benchmarks/storage/report.md` from the stored results."""
 
 from __future__ import annotations
 

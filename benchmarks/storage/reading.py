@@ -1,4 +1,4 @@
-"""petastore's columns, checked row by row, with what the reader tells of itself."""
+"""Read columns with petastore, check each row, and return the counters of the reader."""
 
 from __future__ import annotations
 

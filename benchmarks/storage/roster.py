@@ -1,4 +1,4 @@
-"""What is shown: a line for each measurement."""
+"""List of measurements: a description and a function for each."""
 
 from __future__ import annotations
 
@@ -39,10 +39,6 @@ SHOWN: Final = {
     "second-images": Shown(
         "The same pictures with `cache_type='local-disk'`: the second epoch, after the line was closed",
         again.pictures_from_the_cache,
-    ),
-    "second-table": Shown(
-        "1,000,000 rows of 25 numbers: epochs from the cache, the line closed, beside decoding local files again",
-        again.table_from_the_cache,
     ),
     "hit": Shown("A hit of the cache, all things counted, beside reading the page cache", hits.cost),
     "half": Shown(

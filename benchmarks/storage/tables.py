@@ -1,4 +1,4 @@
-"""Tables that are read as Parquet, committed in the store, as who trains from it would commit them."""
+"""Tables that are read as Parquet, committed in the store as users would commit them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Eight processes with one cache: what they fetch together, and how much they have on disk."""
+"""Eight processes that share one cache: bytes fetched by all of them, and bytes on disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.storage.children import Child
 from benchmarks.storage.far import Bench, Line
 from benchmarks.storage.figures import Figure
 from benchmarks.storage.tables import table_of
-from petastore.testing.cache_laws import bytes_at_one_moment
+from tests.laws.cache_laws import bytes_at_one_moment
 
 __all__ = ["cold_start", "under_the_limit"]
 
@@ -51,7 +51,13 @@ def under_the_limit(bench: Bench) -> list[Figure]:
     share = workload.rows // PROCESSES
     with bench.line() as line, tempfile.TemporaryDirectory(dir=bench.folder) as kept:
         shares: list[dict[str, Any]] = [
-            {"cur_shard": number, "shard_count": PROCESSES, "seed": 0, "reshuffle": "epoch", "num_epochs": EPOCHS}
+            {
+                "cur_shard": number,
+                "shard_count": PROCESSES,
+                "seed": 0,
+                "reshuffle_each_epoch": True,
+                "num_epochs": EPOCHS,
+            }
             for number in range(PROCESSES)
         ]
         with _readers(bench, line, kept, limit, shares, EPOCHS * share) as readers:

@@ -1,4 +1,4 @@
-"""Writes the pictures in one format: `python -m benchmarks.storage.write_images FORMAT SCALE VALUES FOLDER`."""
+"""Write the images in one format: `python -m benchmarks.storage.write_images FORMAT SCALE VALUES FOLDER`."""
 
 from __future__ import annotations
 

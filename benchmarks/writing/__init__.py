@@ -1,1 +1,1 @@
-"""What writing costs, by each way of it, beside Petastorm's and beside Spark writing cells that are encoded already."""
+"""Benchmarks of writing: each way to write, compared with Petastorm and with Spark writing encoded cells."""

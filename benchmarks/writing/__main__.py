@@ -1,4 +1,4 @@
-"""What writing costs: `python -m benchmarks.writing`, or `make bench-writing`.
+"""Cost of writing: `python -m benchmarks.writing`, or `make bench-writing`.
 
 Each way is a process of its own that stays: Spark is started before the clock is. It writes once unmeasured, then once
 a round, in turns with the others. Ratios are taken within a round; figures are medians, with least and most. Ways of

@@ -1,4 +1,4 @@
-"""What is written: tensors and pictures, no two alike. Imports nothing that Petastorm's environment lacks."""
+"""Values to write: tensors and images, all different. Imports only packages that Petastorm's environment has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report `benchmarks/writing/report.md`, from what was measured."""
+"""Write the report `benchmarks/writing/report.md` from the results."""
 
 from __future__ import annotations
 

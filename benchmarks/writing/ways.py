@@ -1,4 +1,4 @@
-"""The ways of writing; `benchmarks.writing.writer` runs one, in an environment that may be without petastore."""
+"""Ways to write; `benchmarks.writing.writer` runs one, in an environment that may not have petastore."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def _handed_over(stored: str, raw: str, target: str, rows: int) -> Callable[[], 
     from petastore.spark.settings import batch_settings
 
     spark = local_session()
-    # As in a block and at the data source: what is measured without them is no limit of what has them.
+    # The same settings as in a block and in the data source; otherwise this would not be a limit for them.
     for name, value in batch_settings({}).items():
         spark.conf.set(name, value)
 

@@ -1,4 +1,4 @@
-"""A process that writes in one way: `python -m benchmarks.writing.writer WAY RAW TARGET ROWS`.
+"""Process that writes in one way: `python -m benchmarks.writing.writer WAY RAW TARGET ROWS`.
 
 It writes once for each line that it is sent, and answers with the seconds that it took, as JSON. What Spark's workers
 run is in a module that they import, and not here.

@@ -61,29 +61,28 @@ class Picture:
 
 
 def find_the_bottleneck() -> Picture:
-    """Draw which figure to look at next when training waits for data."""
+    """Draw the stages that a diagnosis names, and what to change for each."""
     picture = Picture(
-        1100, 620, "Find the bottleneck", "Compare the waiting time with the loop; then storage, CPUs, transforms."
+        1100, 620, "Find the bottleneck", "A diagnosis names the stage that training waits for, with its remedy."
     )
-    picture.box(270, 24, 460, 84, "waited_s / time of the loop", "#fff")
-    picture.arrow((380, 108), (220, 168))
-    picture.arrow((620, 108), (700, 168))
-    picture.text(200, 140, "< 5 %", anchor="middle", ink=GRAY)
-    picture.text(720, 140, "≥ 5 %", anchor="middle", ink=GRAY)
+    picture.box(30, 24, 380, 84, "loader.diagnosis()", "#fff")
+    picture.arrow((220, 108), (220, 168))
+    picture.arrow((410, 66), (480, 66))
+    picture.text(240, 146, "waits < 5 %", ink=GRAY)
+    picture.text(500, 76, "waits ≥ 5 %, mostly for:", ink=GRAY)
     picture.box(30, 170, 380, 110, "The input is not\nthe bottleneck", COLORS[2], "#fff")
-    picture.text(46, 326, "Profile the model;")
-    picture.text(46, 360, "overlap the copies with")
-    picture.text(46, 394, 'DataLoader(device="cuda")')
-    picture.box(480, 170, 590, 84, "Time the reader without the model", COLORS[1], "#fff")
-    for y, question, *answers in (
-        (296, "Remote data?", "cache on local disk,", "fewer columns"),
-        (406, "All CPUs busy?", "smaller images,", "fewer columns"),
-        (516, "Transform?", 'takes="columns",', "worker processes"),
-    ):
-        picture.arrow((500, 254), (500, y + 42), (516, y + 42))
-        picture.box(520, y, 230, 84, question)
-        picture.text(770, y + 34, answers[0], ink=GRAY)
-        picture.text(770, y + 68, answers[1], ink=GRAY)
+    picture.text(46, 326, "Profile the model.")
+    for number, (stage, remedy) in enumerate((
+        ("storage", "cache on local disk"),
+        ("decoding", "smaller images, fewer columns"),
+        ("transform", 'takes="columns", or processes'),
+        ("assembly", "larger batches, no collate_fn"),
+        ("copy", "smaller types, such as uint8"),
+    )):  # fmt: skip
+        y = 110 + number * 98
+        picture.arrow((455, 66), (455, y + 37), (480, y + 37))
+        picture.box(490, y, 190, 74, stage, COLORS[1], "#fff")
+        picture.text(700, y + 46, remedy)
     return picture
 
 

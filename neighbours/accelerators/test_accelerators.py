@@ -60,7 +60,7 @@ def first_column(workload: Workload, data: Path) -> pa.ChunkedArray:
     [PETASTORE, LIMIT, OWN(1), OWN(2), READY],
     ids=["petastore", "limit", "own-1", "own-2", "ready"],
 )
-def test_a_simulated_accelerator_is_fed(name: str, loader: tuple[str, ...], made: Made) -> None:
+def test_dlio_accelerator_gets_batches(name: str, loader: tuple[str, ...], made: Made) -> None:
     workload, data = made(name)
     found = train(workload, data, loader, step_s=0.05)
     assert 0 < found.utilisation < 1
@@ -68,7 +68,7 @@ def test_a_simulated_accelerator_is_fed(name: str, loader: tuple[str, ...], made
     assert 0 < found.rate < workload.batch / 0.05
 
 
-def test_the_dataset_holds_the_bytes_of_the_files_that_dlio_generated(made: Made) -> None:
+def test_dlio_dataset_has_the_bytes_of_generated_files(made: Made) -> None:
     workload, data = made("pictures")
     files = sorted((workload.folder(data) / "train").iterdir())
     assert [path.read_bytes() for path in files] == first_column(workload, data).to_pylist()
@@ -86,7 +86,7 @@ def recorded(workload: Workload, data: Path, rank: int) -> list[float]:
     return seen
 
 
-def test_every_picture_is_handed_over_decoded_and_once_in_each_epoch(made: Made) -> None:
+def test_dlio_reader_yields_each_decoded_image_once_per_epoch(made: Made) -> None:
     workload, data = made("pictures")
     train(workload, data, RECORDED_PETASTORE, step_s=0.001)
     seen, sums = recorded(workload, data, 0), sums_of(workload, data)
@@ -94,7 +94,7 @@ def test_every_picture_is_handed_over_decoded_and_once_in_each_epoch(made: Made)
     assert seen != sums  # shuffled
 
 
-def test_each_simulated_accelerator_is_a_rank_under_mpiexec(made: Made, run: Run, tmp_path: Path) -> None:
+def test_dlio_accelerator_is_a_rank_under_mpiexec(made: Made, run: Run, tmp_path: Path) -> None:
     workload, data = made("pictures")
     words = [
         *(f"--config-dir={CONFIGS}", f"workload={workload.name}", f"hydra.run.dir={tmp_path}"),
@@ -113,7 +113,7 @@ def test_each_simulated_accelerator_is_a_rank_under_mpiexec(made: Made, run: Run
     assert [[len(of_one[str(epoch)]["proc"]["block1"]) for epoch in (1, 2)] for of_one in told] == [[steps] * 2] * 2
 
 
-def test_dlios_own_reader_of_parquet_decodes_each_row(made: Made) -> None:
+def test_dlio_parquet_reader_decodes_each_row(made: Made) -> None:
     workload, data = made("tensors")
     words = (f"++workload.reader.reader_classname={RECORDED}.RecordedReader", *OWN(2))
     train(workload, data, words, step_s=0.001)
@@ -123,13 +123,13 @@ def test_dlios_own_reader_of_parquet_decodes_each_row(made: Made) -> None:
     assert seen == {number: pytest.approx(float(np.sum(row, dtype=np.float64))) for number, row in enumerate(rows)}
 
 
-def test_what_dlio_says_is_told_where_it_fails(made: Made) -> None:
+def test_dlio_failure_shows_the_output_of_dlio(made: Made) -> None:
     workload, data = made("pictures")
     with pytest.raises(RunFailedError, match="Not enough training dataset"):
         train(workload, data, ("++workload.dataset.num_files_train=25",), step_s=0.001)
 
 
-def test_all_is_measured_in_turns_and_has_its_figure(made: Made) -> None:
+def test_dlio_measures_all_contenders(made: Made) -> None:
     workload, data = made("pictures")
     said: list[str] = []
     measured = measure(workload, data, rounds=1, say=said.append)

@@ -92,7 +92,7 @@ def said_by(folder: Path, rank: int) -> Any:
     return json.loads((folder / str(rank)).read_text())
 
 
-def test_ranks_of_horovod_are_known_by_its_api_whatever_its_variables_say(tmp_path: Path, numbers: str) -> None:
+def test_cur_shard_auto_prefers_the_horovod_api_to_its_variables(tmp_path: Path, numbers: str) -> None:
     run(WITH_TORCH, tmp_path, numbers, "-np", "2")
     ranks = [said_by(tmp_path, rank) for rank in range(2)]
     for rank, seen in enumerate(ranks):
@@ -105,7 +105,7 @@ def test_ranks_of_horovod_are_known_by_its_api_whatever_its_variables_say(tmp_pa
         assert warned.startswith(f"UnshardedReaderWarning: this process is rank {rank} of 2 (horovod.torch)")
         assert "seed is 0 on rank 0 and 1 on rank 1" in seen["differ"]
         assert "hvd.add_process_set()" in seen["unknown set"]
-    assert "not in the process set of ranks [1]" in ranks[0]["set"]
+    assert "process_set must include this rank, got rank 0 and the ranks [1]" in ranks[0]["set"]
     assert ranks[1]["set"] == str(Shard(0, 1))
     assert sorted(ranks[0]["ids"] + ranks[1]["ids"]) == list(range(ROWS))
 
@@ -122,7 +122,7 @@ hvd.shutdown()
 """
 
 
-def test_horovod_may_be_that_of_tensorflow(tmp_path: Path, numbers: str) -> None:
+def test_from_horovod_works_with_horovod_tensorflow(tmp_path: Path, numbers: str) -> None:
     run(WITH_TENSORFLOW, tmp_path, numbers, "-np", "2")
     ranks = [said_by(tmp_path, rank) for rank in range(2)]
     assert [seen["live"] for seen in ranks] == [str(Shard(rank, 2)) for rank in range(2)]
@@ -151,7 +151,7 @@ train(hvd.elastic.TorchState(model=torch.nn.Linear(1, 1)))
 
 
 @pytest.mark.timeout(240)
-def test_after_an_elastic_reset_horovod_is_right_and_its_variables_are_not(tmp_path: Path, numbers: str) -> None:
+def test_from_horovod_is_correct_after_an_elastic_reset(tmp_path: Path, numbers: str) -> None:
     hosts = tmp_path / "hosts.sh"
     hosts.write_text(f"#!/bin/sh\nif [ -e {tmp_path}/grow ]; then echo localhost:2; else echo localhost:1; fi\n")
     hosts.chmod(0o755)

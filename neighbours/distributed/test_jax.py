@@ -45,10 +45,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_processes_of_jax_share_the_rows_and_agree(numbers: str) -> None:
+def test_jax_processes_share_the_rows_and_agree(numbers: str) -> None:
     ranks = run_ranks(PROGRAM, 2, [numbers, str(free_port())])
     for rank, seen in enumerate(ranks):
-        assert "nobody can tell" in seen["before"]
+        assert "the rank of this process is unknown" in seen["before"]
         assert seen["shards"] == [str(Shard(rank, 2))] * 2
         assert seen["ranks"] == [rank, 2]
         assert seen["backend"] is False
@@ -57,6 +57,6 @@ def test_processes_of_jax_share_the_rows_and_agree(numbers: str) -> None:
     assert sorted(ranks[0]["ids"] + ranks[1]["ids"]) == list(range(ROWS))
 
 
-def test_one_process_of_jax_is_asked_of_jax_itself() -> None:
+def test_from_jax_returns_rank_0_of_1_in_a_single_process() -> None:
     program = "import json, jax; from petastore.distributed import from_jax; print(json.dumps(str(from_jax())))"
     assert run_ranks(program, 1, []) == [str(Shard(0, 1))]

@@ -31,7 +31,7 @@ said["shard"] = [shard.index, shard.count]
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_ranks_of_mpiexec_read_each_row_once(run: Run, numbers: str, tmp_path: Path, ranks: int) -> None:
+def test_mpiexec_ranks_read_each_row_once(run: Run, numbers: str, tmp_path: Path, ranks: int) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     run(["mpiexec", "-n", str(ranks), "python", program, numbers, tmp_path])

@@ -58,11 +58,11 @@ print(json.dumps([outside, *(json.loads((out / f"rank-{rank}").read_text()) for 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", ["0", "1"])
-def test_workers_of_ray_train_share_the_rows(
+def test_ray_train_workers_share_the_rows(
     version: str, numbers: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     short = tmp_path_factory.mktemp("r")  # sockets lie below it, and their paths must be short
     ((outside, first, second),) = run_ranks(PROGRAM, 1, [numbers, str(tmp_path), version, str(short)], seconds=120)
-    assert "inside the function that is given to the trainer" in outside
+    assert "not a Ray Train worker. Open the reader inside the function that the trainer runs" in outside
     assert [first[0], second[0]] == [str(Shard(0, 2)), str(Shard(1, 2))]
     assert sorted(first[1] + second[1]) == list(range(ROWS))

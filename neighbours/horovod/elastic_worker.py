@@ -2,9 +2,9 @@
 
 `elastic_worker.py FOLDER WAY EVERY DOOMED`: the folder holds a dataset, and the file that `hosts.sh` shows to Horovod
 as the hosts that there are. Two epochs. After some steps, with which there is a commit, the hosts become others; at one
-step the first worker of the doomed host kills itself between reading a batch and training on it. All others go back to
-the last commit then; there is one after `EVERY` steps. Rank 0 is on localhost. Horovod gives up a host on which a
-worker died.
+step the first worker of the doomed host, if there is one, kills itself between reading a batch and training on it. All
+others go back to the last commit then; there is one after `EVERY` steps. Rank 0 is on localhost. Horovod gives up a
+host on which a worker died.
 
 The ways are `reader`, petastore's `ElasticDataLoader`; `sampler`, Horovod's own `ElasticSampler` over a `MapDataset`,
 used as in Horovod's example; and `told-sampler`, the same with a reset callback.
@@ -31,11 +31,9 @@ from petastore.adapters.torch import MapDataset
 
 EPOCHS = 2
 BATCH_SIZE = 4
-HOSTS_AFTER_STEP = {
-    3: ["localhost:1"],
-    9: ["localhost:1", "127.0.0.1:1"],
-    15: ["localhost:2", "127.0.0.1:1"],
-}
+HOSTS_AFTER_STEP = {3: ["localhost:1"], 9: ["localhost:1", "127.0.0.1:1"]}
+LATER_HOSTS = {15: ["localhost:2", "127.0.0.1:1"]}
+"""Only for `reader`; the other ways train on two ranks to the end."""
 LAST_AFTER_STEP = 36
 """Then there is one rank again, where two hosts are left."""
 DIES_BEFORE_STEP = 20
@@ -86,7 +84,9 @@ WAYS: dict[str, type[Reader | Sampler]] = {"reader": Reader, "sampler": Sampler,
 
 def main(folder: Path, way: str, every: int, doomed: str) -> None:
     """Train until all epochs are done, whoever comes or goes."""
-    hosts = HOSTS_AFTER_STEP | ({} if doomed == "localhost" else {LAST_AFTER_STEP: ["localhost:1"]})
+    hosts = dict(HOSTS_AFTER_STEP)
+    if way == "reader":
+        hosts |= LATER_HOSTS | ({} if doomed == "localhost" else {LAST_AFTER_STEP: ["localhost:1"]})
     hvd.init()
     torch.set_num_threads(1)
     feed = WAYS[way](str(folder / "numbered"))

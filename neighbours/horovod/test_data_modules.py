@@ -31,7 +31,7 @@ def _petastorm_as_it_was() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_petastorm_as_it_was")
-def test_the_function_of_the_keras_estimator_gets_each_row(numbered: Callable[..., str]) -> None:
+def test_keras_data_module_passes_each_row_to_the_estimator(numbered: Callable[..., str]) -> None:
     from horovod.spark.keras.util import TFKerasUtil
 
     from petastore.interop.horovod_spark.keras import PetastoreDataModule
@@ -54,7 +54,7 @@ def test_the_function_of_the_keras_estimator_gets_each_row(numbered: Callable[..
 
 # Lightning's own: of torch's trees, and of loaders without processes, which read ahead in threads.
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning", "ignore:.*num_workers:UserWarning")
-def test_lightnings_trainer_gets_each_row_once_an_epoch(numbered: Callable[..., str]) -> None:
+def test_lightning_data_module_yields_each_row_once_per_epoch(numbered: Callable[..., str]) -> None:
     import pytorch_lightning
     import torch
 

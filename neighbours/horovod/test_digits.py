@@ -26,7 +26,7 @@ def printed(run: Run, directory: Path) -> str:
 
 
 @pytest.mark.slow
-def test_two_ranks_take_equal_steps_over_uneven_row_groups_and_train_on_each_row_once(printed: str) -> None:
+def test_horovod_ranks_take_equal_steps_over_uneven_row_groups(printed: str) -> None:
     closing = (
         r"horovod_digits: accuracy (\d\.\d+), 2 ranks, steps \[(\d+), (\d+)\], 1,437 rows, each once in each of 20"
     )
@@ -37,7 +37,7 @@ def test_two_ranks_take_equal_steps_over_uneven_row_groups_and_train_on_each_row
 
 
 @pytest.mark.slow
-def test_row_groups_dealt_by_their_number_end_the_same_training_early(run: Run, directory: Path) -> None:
+def test_row_groups_assigned_by_number_end_training_early(run: Run, directory: Path) -> None:
     """The same script: one rank has ten times the steps of the other, and is left alone in an allreduce."""
     control = ["python", "-m", "neighbours.horovod.ordinal_shards", "--epochs", "1", "--directory", str(directory)]
     failed = run([*HOROVODRUN, *control], seconds=60, fails=True)

@@ -41,14 +41,16 @@ Job = Callable[..., Trained]
 def job(run: Run, numbered: Callable[..., str], tmp_path: Path) -> Job:
     """Runs an elastic job over rows that are dealt in one of the worker's ways."""
 
-    def run_job(way: str, *, every: int = 1, doomed: str = "127.0.0.1") -> Trained:
+    def run_job(way: str, *, every: int = 1, doomed: str = "nobody") -> Trained:
         numbered()
         (tmp_path / "hosts").write_text("localhost:1\n127.0.0.1:1\n", encoding="utf-8")
         script = tmp_path / "hosts.sh"
         script.write_text('#!/bin/sh\ncat "$(dirname "$0")/hosts"\n', encoding="utf-8")
         script.chmod(0o755)
         worker = ["python", "-m", "neighbours.horovod.elastic_worker", str(tmp_path), way, str(every), doomed]
-        run([*HOROVODRUN, "--host-discovery-script", str(script), *worker], seconds=SECONDS)
+        # Milliseconds between two looks for work of Horovod's thread; its default of 1 takes CPU while ranks wait.
+        often = {"HOROVOD_CYCLE_TIME": "10"}
+        run([*HOROVODRUN, "--host-discovery-script", str(script), *worker], environment=often, seconds=SECONDS)
         return trained(tmp_path)
 
     return run_job
@@ -84,7 +86,7 @@ def trained(folder: Path) -> Trained:
     ],
     ids=["each step", "each third step, rank 0 dies"],
 )
-def test_each_row_is_trained_on_once_in_each_epoch_whoever_comes_goes_or_dies(
+def test_elastic_loader_yields_each_row_once_when_ranks_change(
     job: Job, every: int, doomed: str, ranks: list[int], taken_back: int
 ) -> None:
     """Two ranks, one, two, three, of which one dies, and at last one: growth, shrinking and death."""
@@ -95,9 +97,9 @@ def test_each_row_is_trained_on_once_in_each_epoch_whoever_comes_goes_or_dies(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("way", ["sampler", "told-sampler"])
-def test_with_the_sampler_of_horovod_the_same_job_leaves_rows_out_or_repeats_some(way: str, job: Job) -> None:
+def test_horovod_elastic_sampler_loses_or_repeats_rows(way: str, job: Job) -> None:
     """The baseline: nobody tells it of ranks that have only gone; and if somebody does, it still makes shares even."""
     found = job(way)
-    assert found.ranks == [2, 1, 2, 3, 2, 1]
+    assert found.ranks == [2, 1, 2]
     assert sum(found.repeated) > 0
     assert (sum(found.missing) > 0) == (way == "sampler")

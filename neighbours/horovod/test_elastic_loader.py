@@ -39,18 +39,18 @@ def ids(batches: Iterator[dict[str, Any]] | ElasticDataLoader) -> list[int]:
     return [number for batch in batches for number in batch["id"].tolist()]
 
 
-def test_a_loop_goes_on_where_the_one_before_was_left(loader: ElasticDataLoader) -> None:
+def test_elastic_loader_continues_after_an_interrupted_loop(loader: ElasticDataLoader) -> None:
     first = next(iter(loader))["id"].tolist()
     assert sorted(first + ids(loader)) == ALL
 
 
-def test_after_a_loop_that_came_to_its_end_the_next_one_is_another_epoch(loader: ElasticDataLoader) -> None:
+def test_elastic_loader_starts_the_next_epoch_after_a_full_loop(loader: ElasticDataLoader) -> None:
     first, second = ids(loader), ids(loader)
     assert sorted(first) == sorted(second) == ALL
     assert first != second
 
 
-def test_a_loop_that_was_left_with_the_last_batch_is_ended_before_the_next_epoch(loader: ElasticDataLoader) -> None:
+def test_elastic_loader_finishes_an_epoch_left_at_its_last_batch(loader: ElasticDataLoader) -> None:
     """A commit in the body of the last step is interrupted: the epoch is not counted yet, and has no rows left."""
     batches = iter(loader)
     given = [number for _ in range(len(loader)) for number in next(batches)["id"].tolist()]
@@ -59,7 +59,7 @@ def test_a_loop_that_was_left_with_the_last_batch_is_ended_before_the_next_epoch
     assert sorted(ids(loader)) == ALL
 
 
-def test_a_restore_goes_back_to_the_last_commit(loader: ElasticDataLoader) -> None:
+def test_elastic_restore_returns_to_the_last_commit(loader: ElasticDataLoader) -> None:
     state = hvd.elastic.TorchState(reader=loader, epoch=0)
     batches = iter(state.reader)
     committed = next(batches)["id"].tolist()
@@ -72,7 +72,7 @@ def test_a_restore_goes_back_to_the_last_commit(loader: ElasticDataLoader) -> No
     assert sorted(committed + again) == ALL
 
 
-def test_a_commit_between_two_epochs_says_that_the_first_is_done(loader: ElasticDataLoader) -> None:
+def test_elastic_commit_between_epochs_resumes_with_the_second(loader: ElasticDataLoader) -> None:
     state = hvd.elastic.TorchState(reader=loader, epoch=0)
     first = ids(state.reader)
     state.commit()
@@ -82,7 +82,7 @@ def test_a_commit_between_two_epochs_says_that_the_first_is_done(loader: Elastic
     assert sorted(first) == sorted(second) == ALL
 
 
-def test_a_state_handles_another_loader_that_takes_the_place_of_one(loader: ElasticDataLoader) -> None:
+def test_elastic_state_handles_a_replaced_loader(loader: ElasticDataLoader) -> None:
     state = hvd.elastic.TorchState(reader=loader)
     ids(loader)
     state.reader = loader
@@ -92,7 +92,7 @@ def test_a_state_handles_another_loader_that_takes_the_place_of_one(loader: Elas
     assert state.reader.state_dict() == later
 
 
-def test_a_plain_reader_or_loader_in_a_state_says_what_belongs_there(numbered: Callable[..., str]) -> None:
+def test_elastic_state_with_a_plain_reader_raises_with_advice(numbered: Callable[..., str]) -> None:
     with make_reader(numbered(ROWS), cur_shard=0, shard_count=1) as reader:
         for plain in (reader, DataLoader(reader, batch_size=4)):
             with pytest.raises(InvalidArgumentError, match=r"petastore\.adapters\.horovod\.ElasticDataLoader"):
@@ -122,7 +122,7 @@ hvd.shutdown()
 """
 
 
-def test_the_first_batch_without_rows_is_told(run: Run, numbered: Callable[..., str], tmp_path: Path) -> None:
+def test_elastic_loader_warns_of_the_first_empty_batch(run: Run, numbered: Callable[..., str], tmp_path: Path) -> None:
     program = tmp_path / "late.py"
     program.write_text(LATE)
     horovodrun = ["horovodrun", "--gloo", "--network-interfaces", "lo", "-np", "2"]

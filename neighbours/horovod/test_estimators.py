@@ -32,30 +32,30 @@ def epochs_of(processes: list[list[list[int]]]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_each_row_is_trained_on_once_an_epoch_by_one_of_two_processes(facts: Any, name: str) -> None:
+def test_torch_estimator_trains_on_each_row_once_per_epoch(facts: Any, name: str) -> None:
     found = facts[name]
     assert [len(batches) for batches in found["train"]] == [ROWS // BATCH] * 2  # of two epochs
     assert epochs_of(found["train"]) == [list(range(ROWS))] * 2
 
 
 @pytest.mark.parametrize("name", [*EXACT, SPLIT])
-def test_there_is_a_loss_of_each_epoch(facts: Any, name: str) -> None:
+def test_torch_estimator_returns_the_loss_of_each_epoch(facts: Any, name: str) -> None:
     assert len(facts[name]["losses"]) == 2
     assert np.isfinite(facts[name]["losses"]).all()
 
 
-def test_each_validation_row_comes_once_an_epoch(facts: Any) -> None:
+def test_torch_estimator_validates_each_row_once_per_epoch(facts: Any) -> None:
     assert epochs_of(facts["in place"]["val"]) == [list(range(ROWS, ROWS + VALIDATION))] * 2
     assert facts["still"]["val"] == []
 
 
-def test_options_of_the_data_module_reach_the_processes(facts: Any) -> None:
+def test_data_module_options_reach_the_processes(facts: Any) -> None:
     first = sorted(batches[0] for batches in facts["still"]["train"])
     assert first == [list(range(BATCH)), list(range(ROWS // 2, ROWS // 2 + BATCH))]
     assert sorted(batches[0] for batches in facts["in place"]["train"]) != first
 
 
-def test_what_spark_splits_by_chance_is_trained_on_and_validated_once_an_epoch(facts: Any) -> None:
+def test_random_split_is_trained_on_and_validated_once_per_epoch(facts: Any) -> None:
     train, val = facts["stored for train"], facts["stored for val"]
     assert sorted(train + val) == list(range(ROWS))
     for epoch in epochs_of(facts[SPLIT]["train"]):
@@ -65,5 +65,5 @@ def test_what_spark_splits_by_chance_is_trained_on_and_validated_once_an_epoch(f
 
 
 @pytest.mark.parametrize("name", ["from a DataFrame", SPLIT])
-def test_the_weight_of_a_row_meets_its_loss(facts: Any, name: str) -> None:
+def test_sample_weight_applies_to_the_loss_of_its_row(facts: Any, name: str) -> None:
     assert facts[name]["losses"] == pytest.approx([1, 1])

@@ -24,9 +24,7 @@ class Noticed:
 
 # Horovod asks for columns by a method of Arrow's that has another name by now.
 @pytest.mark.filterwarnings("ignore:The 'field_by_name' method is deprecated:FutureWarning")
-def test_a_pickle_is_never_loaded_wherever_it_lies_and_none_is_written_beside_the_data(
-    numbered: Callable[..., str], tmp_path: Path
-) -> None:
+def test_horovod_store_neither_loads_nor_writes_pickles(numbered: Callable[..., str], tmp_path: Path) -> None:
     from horovod.runner.common.util import codec
     from horovod.spark.common import util
     from horovod.spark.common.store import FilesystemStore

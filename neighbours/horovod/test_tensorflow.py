@@ -24,9 +24,7 @@ def trained(way: str, url: str, run: Run) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_ranks_with_a_gradient_tape_read_each_row_once_and_stay_one_model(
-    run: Run, numbered: Callable[..., str]
-) -> None:
+def test_gradient_tape_ranks_read_each_row_once_and_keep_equal_weights(run: Run, numbered: Callable[..., str]) -> None:
     first, second = trained("tape", numbered(), run)
     assert sorted(first["ids"] + second["ids"]) == sorted(EPOCHS * list(range(sum(UNEVEN))))
     assert first["steps"] == second["steps"] == EPOCHS * -(-sum(UNEVEN) // (2 * BATCH_SIZE))
@@ -34,9 +32,7 @@ def test_ranks_with_a_gradient_tape_read_each_row_once_and_stay_one_model(
 
 
 @pytest.mark.slow
-def test_horovods_optimizer_in_fit_of_keras_3_leaves_each_rank_a_model_of_its_own(
-    run: Run, numbered: Callable[..., str]
-) -> None:
+def test_horovod_optimizer_does_not_average_in_keras_3_fit(run: Run, numbered: Callable[..., str]) -> None:
     """The reason why the page says to use a tape; nobody is told by Horovod."""
     first, second = trained("fit", numbered(), run)
     assert first["steps"] == second["steps"]

@@ -56,7 +56,7 @@ def over_rows() -> Any:
     return jax.sharding.NamedSharding(jax.sharding.Mesh(jax.devices(), ("data",)), jax.sharding.PartitionSpec("data"))
 
 
-def test_a_batch_is_a_pytree_whose_numbers_are_on_the_device(url: str) -> None:
+def test_jax_batch_is_a_pytree_on_the_device(url: str) -> None:
     with make_reader(url, shuffle_row_groups=False) as reader:
         batch = next(iter(DataLoader(reader, batch_size=11, nulls={"age": "mask"})))
     arrays = {name: column for name, column in batch.items() if isinstance(column, jax.Array)}
@@ -76,19 +76,19 @@ def test_a_batch_is_a_pytree_whose_numbers_are_on_the_device(url: str) -> None:
     assert [cell.tolist() for cell in batch["track"]] == [[float(i)] * (i % 3) for i in range(11)]
 
 
-def test_padded_columns_have_lengths(url: str) -> None:
+def test_jax_padded_columns_have_lengths(url: str) -> None:
     with make_reader(url, ["track"], shuffle_row_groups=False) as reader:
         batch = next(iter(DataLoader(reader, batch_size=3, ragged="padded")))
     assert batch["track"].tolist() == [[0, 0], [1, 0], [2, 2]]
     assert batch["track_lengths"].tolist() == [0, 1, 2]
 
 
-def test_missing_values_are_refused_unless_something_is_put_there(url: str) -> None:
+def test_jax_loader_rejects_missing_values_without_nulls(url: str) -> None:
     with make_reader(url, ["age"]) as reader, pytest.raises(DecodeError, match="column 'age'"):
         list(DataLoader(reader, batch_size=20))
 
 
-def test_64_bits_are_narrowed_only_where_every_number_stays_what_it_is(tmp_path: Path) -> None:
+def test_jax_64_bit_integers_are_narrowed_only_if_exact(tmp_path: Path) -> None:
     schema = Unischema("Large", [UnischemaField("n", np.int64), UnischemaField("m", np.uint64)])
     write_dataset(str(tmp_path / "d"), schema, [{"n": 2**31 - 1, "m": 2**32 - 1}, {"n": -(2**31) - 1, "m": 2**40}])
     assert int(jax.device_put(np.array([2**40 + 5]))[0]) == 5  # what JAX does by itself
@@ -104,17 +104,17 @@ def test_64_bits_are_narrowed_only_where_every_number_stays_what_it_is(tmp_path:
         assert (batch["m"].dtype, batch["m"].tolist()) == (jnp.uint64, [2**32 - 1, 2**40])
 
 
-def test_a_number_that_only_double_precision_holds_is_refused(tmp_path: Path) -> None:
+def test_jax_loader_rejects_numbers_out_of_float32_range(tmp_path: Path) -> None:
     schema = Unischema("Wide", [UnischemaField("x", np.float64)])
     write_dataset(str(tmp_path / "d"), schema, [{"x": value} for value in (0.1, np.inf, 1e300)])
     with make_reader(str(tmp_path / "d"), shuffle_row_groups=False) as reader:
         batches = iter(DataLoader(reader, batch_size=2))
         assert next(batches)["x"].tolist() == [float(np.float32(0.1)), np.inf]
-        with pytest.raises(DecodeError, match=r"1e\+300 does not fit into float32"):
+        with pytest.raises(DecodeError, match=r"must fit into float32, .*, got 1e\+300"):
             next(batches)
 
 
-def test_times_need_64_bits(tmp_path: Path) -> None:
+def test_jax_times_need_enable_x64(tmp_path: Path) -> None:
     schema = Unischema("Times", [UnischemaField("at", np.dtype("datetime64[s]"))])
     write_dataset(str(tmp_path / "d"), schema, [{"at": np.datetime64("2020-01-01", "s")}])
     with make_reader(str(tmp_path / "d")) as reader:
@@ -126,7 +126,7 @@ def test_times_need_64_bits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("received", [1, 3, 5, 6, 8])
-def test_a_state_goes_on_with_the_batch_after_the_last_one_that_was_handed_out(url: str, received: int) -> None:
+def test_jax_loader_resumes_after_the_last_returned_batch(url: str, received: int) -> None:
     asked: Any = {"shuffle_rows": True, "seed": 4, "num_epochs": 2}
     with make_reader(url, ["id"], **asked) as reader:
         loader = DataLoader(reader, batch_size=20)
@@ -140,7 +140,7 @@ def test_a_state_goes_on_with_the_batch_after_the_last_one_that_was_handed_out(u
     assert collections.Counter(seen) == dict.fromkeys(range(ROWS), 2)
 
 
-def test_length_counts_the_batches_that_are_left_after_a_state(url: str) -> None:
+def test_jax_loader_len_counts_remaining_batches_after_a_resume(url: str) -> None:
     with make_reader(url, ["id"], shuffle_rows=True, seed=4) as reader:
         loader = DataLoader(reader, batch_size=20)
         batches = iter(loader)
@@ -157,7 +157,7 @@ def test_length_counts_the_batches_that_are_left_after_a_state(url: str) -> None
             assert len(loader) == len(list(loader)) == 6
 
 
-def test_loop_raises_when_a_state_is_loaded_in_it(url: str) -> None:
+def test_jax_loop_raises_when_a_state_is_loaded_in_it(url: str) -> None:
     with make_reader(url, ["id"]) as reader:
         loader = DataLoader(reader, batch_size=20)
         batches = iter(loader)
@@ -169,7 +169,7 @@ def test_loop_raises_when_a_state_is_loaded_in_it(url: str) -> None:
         assert len(list(loader)) == 5
 
 
-def test_a_device_and_a_mesh_of_this_process_take_batches(url: str) -> None:
+def test_jax_loader_accepts_a_device_or_a_local_mesh(url: str) -> None:
     with make_reader(url, ["id"], last_batch="drop") as reader:
         for sharding in (jax.devices()[0], over_rows()):
             loader = DataLoader(reader, batch_size=20, sharding=sharding)
@@ -177,7 +177,7 @@ def test_a_device_and_a_mesh_of_this_process_take_batches(url: str) -> None:
             assert len(loader) == 5
 
 
-def test_what_cannot_lie_on_devices_is_refused(url: str) -> None:
+def test_jax_loader_rejects_columns_that_devices_cannot_hold(url: str) -> None:
     with make_reader(url, ["id"]) as reader:
         with pytest.raises(InvalidArgumentError, match="NamedSharding"):
             DataLoader(reader, batch_size=20, sharding="data")
@@ -187,6 +187,6 @@ def test_what_cannot_lie_on_devices_is_refused(url: str) -> None:
         len(DataLoader(reader, batch_size=1))
 
 
-def test_one_process_agrees_with_itself(url: str) -> None:
+def test_jax_all_gather_works_in_a_single_process(url: str) -> None:
     with make_reader(url) as reader:
         reader.plan.assert_agreed(jax_all_gather)

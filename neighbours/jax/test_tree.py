@@ -18,7 +18,7 @@ def batches_of(url: str, size: int = 11, **asked: Any) -> list[Batch]:
         return list(reader.iter_batches(size))
 
 
-def test_what_is_mapped_over_a_batch_has_the_names_of_its_columns(numbered: Callable[..., str]) -> None:
+def test_tree_map_over_a_batch_keeps_column_names(numbered: Callable[..., str]) -> None:
     batch = batches_of(numbered())[1]
     mapped = jax.tree.map(lambda column: column * 2, batch)
     assert (type(mapped), list(mapped)) == (dict, ["id", "x", "y"])
@@ -27,7 +27,7 @@ def test_what_is_mapped_over_a_batch_has_the_names_of_its_columns(numbered: Call
         assert column.dtype == batch[name].dtype
 
 
-def test_leaves_are_the_columns_in_their_order_and_under_their_names(numbered: Callable[..., str]) -> None:
+def test_batch_leaves_are_named_columns_in_order(numbered: Callable[..., str]) -> None:
     batch = batches_of(numbered(), schema_fields=["y", "id"])[0]
     leaves = jax.tree.leaves(batch)
     assert [leaf.tolist() for leaf in leaves] == [column.tolist() for column in batch.values()]
@@ -35,13 +35,13 @@ def test_leaves_are_the_columns_in_their_order_and_under_their_names(numbered: C
     assert paths == [f"[{name!r}]" for name in batch]
 
 
-def test_two_batches_of_a_reader_are_trees_of_one_structure(numbered: Callable[..., str]) -> None:
+def test_batches_of_a_reader_have_the_same_tree_structure(numbered: Callable[..., str]) -> None:
     first, second, *_ = batches_of(numbered())
     together = jax.tree.map(lambda one, other: np.concatenate([one, other]), first, second)
     assert together["id"].tolist() == list(range(22))
 
 
-def test_a_step_takes_a_batch_as_it_takes_a_dict_and_is_compiled_once(numbered: Callable[..., str]) -> None:
+def test_jit_step_accepts_batches_and_is_compiled_once(numbered: Callable[..., str]) -> None:
     compiled = 0
 
     def of_one_batch(weights: Any, batch: Any) -> Any:
@@ -56,7 +56,7 @@ def test_a_step_takes_a_batch_as_it_takes_a_dict_and_is_compiled_once(numbered: 
     np.testing.assert_array_equal(taken, step(np.zeros(4, np.float32), batch.columns))
 
 
-def test_columns_that_are_no_numbers_are_leaves_of_the_host_which_jax_refuses(tmp_path: Any) -> None:
+def test_jax_rejects_columns_that_are_not_numeric(tmp_path: Any) -> None:
     schema = Unischema("Named", [UnischemaField("name", str), UnischemaField("age", np.int32, nullable=True)])
     url = str(tmp_path / "named")
     write_dataset(url, schema, [{"name": "a", "age": 1}, {"name": "b", "age": None}])

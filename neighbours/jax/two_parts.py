@@ -1,4 +1,4 @@
-"""One of two processes of JAX that read what they are told to, and print the rows that they got, or the refusal."""
+"""One of two processes of JAX that read in each of some modes, and print the rows that they got, or the refusal."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ from petastore.errors import PetastoreError
 
 
 def main() -> None:
-    url, address, number, mode = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+    url, address, number, *modes = sys.argv[1:]
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    jax.distributed.initialize(address, 2, number)
+    jax.distributed.initialize(address, 2, int(number))
+    for mode in modes:
+        print(json.dumps([mode, outcome_of(mode, url, int(number))]), flush=True)
 
+
+def outcome_of(mode: str, url: str, number: int) -> Any:
     devices = jax.devices()
     per_process = len(devices) // 2
     if mode == "interleaved":
@@ -47,8 +51,7 @@ def main() -> None:
                 reader.plan.assert_agreed(jax_all_gather)
             loader = DataLoader(reader, batch_size=8, sharding=over_rows)
         except PetastoreError as problem:
-            print(json.dumps(str(problem)))
-            return
+            return str(problem)
         trained, sums = [], []
         for batch in loader:
             valid = batch.get("valid", np.ones(len(batch["id"]), bool))
@@ -61,7 +64,7 @@ def main() -> None:
             )
             trained += here[np.concatenate(marks)].tolist() if mode != "replicated" else here[:8].tolist()
             rows = len(batch["id"])
-        print(json.dumps({"trained": trained, "sums": sums, "rows": rows, "steps": len(loader)}))
+        return {"trained": trained, "sums": sums, "rows": rows, "steps": len(loader)}
 
 
 if __name__ == "__main__":

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ import pytest
 from neighbours.conftest import REPOSITORY
 from neighbours.two_processes import SETTINGS
 from petastore import Unischema, UnischemaField, write_dataset
-from tests.pace import patience
+from tests.warm_interpreters import WarmInterpreter
 
-PROGRAM = Path(__file__).parent / "fit.py"
+PROGRAM = (Path(__file__).parent / "fit.py").read_text(encoding="utf-8")
 ROWS = 103
 BACKENDS = ["tensorflow", "jax", "torch"]
 
@@ -59,44 +58,43 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     return where
 
 
-def ended(program: list[str], folder: Path, backend: str, *, code: int = 0) -> str:
+@pytest.fixture(scope="module", params=BACKENDS)
+def keras(request: pytest.FixtureRequest) -> Iterator[WarmInterpreter]:
+    """An interpreter that has imported Keras and one backend, and has not used them; programs are forked from it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (SETTINGS | {"KERAS_BACKEND": request.param}).items():
+            patch.setenv(name, value)
+        interpreter = WarmInterpreter("keras", "petastore", "petastore.adapters.keras")
+        with contextlib.closing(interpreter):
+            yield interpreter
+
+
+def ended(keras: WarmInterpreter, program: str, folder: Path, *arguments: object, code: int = 0) -> str:
     """What a program printed that ended with a code."""
-    ran = subprocess.run(
-        [sys.executable, *program],
-        cwd=folder,
-        env=os.environ | SETTINGS | {"KERAS_BACKEND": backend},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=patience(100),
-    )
+    ran = keras.run(program, *arguments, cwd=folder, timeout=100)
     assert ran.returncode == code, ran.stderr
     return ran.stdout
 
 
-def fitted(url: str, folder: Path, backend: str, *, die_after: int = 0, steps: int = 0) -> Any:
+def fitted(keras: WarmInterpreter, url: str, folder: Path, *, die_after: int = 0, steps: int = 0) -> Any:
     """What came of a run, and the batches that it trained on."""
     folder.mkdir(exist_ok=True)
     log = folder / f"trained-{len(list(folder.iterdir()))}"
-    arguments = [str(PROGRAM), url, str(log), str(die_after), str(steps)]
-    printed = ended(arguments, folder, backend, code=17 if die_after else 0)
+    printed = ended(keras, PROGRAM, folder, url, log, die_after, steps, code=17 if die_after else 0)
     return json.loads(printed.splitlines()[-1]) if printed else None, [
         json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()
     ]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_fit_that_died_goes_on_with_the_batch_after_the_weights_that_were_kept(
-    url: str, backend: str, tmp_path: Path
-) -> None:
-    undisturbed, batches = fitted(url, tmp_path / "undisturbed", backend)
+def test_fit_resumes_with_the_batch_after_the_saved_weights(url: str, keras: WarmInterpreter, tmp_path: Path) -> None:
+    undisturbed, batches = fitted(keras, url, tmp_path / "undisturbed")
     assert len(batches) == 33
     for epoch in range(3):
         assert sorted(i for batch in batches[11 * epoch : 11 * epoch + 11] for i in batch) == list(range(ROWS))
     assert batches[:11] != batches[11:22]  # each epoch has an order of its own
 
-    _, before = fitted(url, tmp_path / "died", backend, die_after=18)
-    resumed, after = fitted(url, tmp_path / "died", backend)
+    _, before = fitted(keras, url, tmp_path / "died", die_after=18)
+    resumed, after = fitted(keras, url, tmp_path / "died")
     assert before == batches[:18]
     assert after == batches[16:]  # what was kept last: the weights of 16 batches, in the middle of an epoch
     assert collections.Counter(i for batch in [*before[:16], *after] for i in batch) == dict.fromkeys(range(ROWS), 3)
@@ -104,25 +102,18 @@ def test_a_fit_that_died_goes_on_with_the_batch_after_the_weights_that_were_kept
     assert (undisturbed["validated"], resumed["validated"]) == (3, 2)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_epochs_of_so_many_steps_go_through_the_data_one_after_another(url: str, backend: str, tmp_path: Path) -> None:
-    _, before = fitted(url, tmp_path, backend, die_after=16, steps=7)
-    _, after = fitted(url, tmp_path, backend, steps=7)
+def test_steps_per_epoch_continues_through_the_data(url: str, keras: WarmInterpreter, tmp_path: Path) -> None:
+    _, before = fitted(keras, url, tmp_path, die_after=16, steps=7)
+    _, after = fitted(keras, url, tmp_path, steps=7)
     committed = [*before[:14], *after]
     assert len(committed) == 35
     for epoch in range(3):
         assert sorted(i for batch in committed[11 * epoch : 11 * epoch + 11] for i in batch) == list(range(ROWS))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_of_a_generator_the_second_epoch_has_the_first_two_batches_alone(backend: str, tmp_path: Path) -> None:
-    """The control: why there is a `PyDataset`."""
-    counts = json.loads(ended(["-c", GENERATOR], tmp_path, backend).splitlines()[-1])
-    assert counts == [2] * 20 + [1] * 40
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_the_page_runs_on_every_backend(backend: str, tmp_path: Path) -> None:
+def test_page_runs_and_keras_loses_batches_of_a_generator(keras: WarmInterpreter, tmp_path: Path) -> None:
+    """The generator is the control: why there is a `PyDataset`."""
     page = (REPOSITORY / "docs" / "how-to" / "train-with-keras.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    ended(["-c", "\n".join(blocks)], tmp_path, backend)
+    counts = json.loads(ended(keras, "\n".join([*blocks, GENERATOR]), tmp_path).splitlines()[-1])
+    assert counts == [2] * 20 + [1] * 40

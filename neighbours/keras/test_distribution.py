@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from neighbours.two_processes import free_port, two_processes
+from neighbours.two_processes import outcomes_of
 from petastore import Unischema, UnischemaField, write_dataset
 
 PROGRAM = Path(__file__).parent / "two_parts.py"
@@ -17,52 +16,44 @@ ROWS = 103
 RIGHT_PART = r"cur_shard={number}, shard_count=2\).*auto_shard_dataset = False"
 
 
+REFUSALS = {
+    "even": r"got 'even'.*Pass make_reader last_batch='drop' .*'pad' .*'wrap' ",
+    "parts auto": f"a second time.*{RIGHT_PART}",
+    "parts tf auto": f"a second time.*{RIGHT_PART}",
+    "whole": f"twice.*{RIGHT_PART}",
+    "whole auto": f"shards only tf.data.Dataset objects.*{RIGHT_PART}",
+    "whole tf": f"twice.*{RIGHT_PART}",
+    "whole tf late": f"twice.*{RIGHT_PART}",
+    "whole torch": f"twice.*{RIGHT_PART}",
+}
+TRAINED = ("pad", "pad torch")
+
+
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """What came of all modes, in two processes that import Keras, JAX, torch and TensorFlow once."""
     where = str(tmp_path_factory.mktemp("data") / "ids")
     schema = Unischema("Ids", [UnischemaField("id", "int32")])
     write_dataset(where, schema, [{"id": i} for i in range(ROWS)], rows_per_row_group=13)
-    return where
+    folder = tmp_path_factory.mktemp("run")
+    modes = [*TRAINED, *REFUSALS, "lost auto"]
+    return outcomes_of(PROGRAM, where, modes, folder=folder, environment={"KERAS_BACKEND": "jax"})
 
 
-def told(url: str, mode: str, tmp_path: Path) -> list[Any]:
-    """What the two processes say."""
-    address = f"127.0.0.1:{free_port()}"
-    printed = two_processes(
-        PROGRAM,
-        lambda number: [url, address, str(number), mode],
-        folder=tmp_path,
-        environment={"KERAS_BACKEND": "jax"},
-    )
-    return [json.loads(output.splitlines()[-1]) for output in printed]
-
-
-@pytest.mark.parametrize("mode", ["pad", "pad torch"])
-def test_every_row_is_trained_on_once(url: str, mode: str, tmp_path: Path) -> None:
-    first, second = told(url, mode, tmp_path)
+@pytest.mark.parametrize("mode", TRAINED)
+def test_keras_distribution_trains_on_each_row_once(outcomes: dict[str, list[Any]], mode: str) -> None:
+    first, second = outcomes[mode]
     assert sorted(first["trained"] + second["trained"]) == list(range(ROWS))
     assert first["weights"] == second["weights"]
 
 
-@pytest.mark.parametrize(
-    ("mode", "says"),
-    [
-        ("even", r"last_batch='drop'.*last_batch='pad'.*last_batch='wrap'"),
-        ("parts auto", f"shard again.*{RIGHT_PART}"),
-        ("parts tf auto", f"shard again.*{RIGHT_PART}"),
-        ("whole", f"twice.*{RIGHT_PART}"),
-        ("whole auto", f"a tf.data.Dataset, and nothing else.*{RIGHT_PART}"),
-        ("whole tf", f"twice.*{RIGHT_PART}"),
-        ("whole tf late", f"twice.*{RIGHT_PART}"),
-        ("whole torch", f"twice.*{RIGHT_PART}"),
-    ],
-)
-def test_what_would_lose_or_double_rows_is_refused(url: str, mode: str, says: str, tmp_path: Path) -> None:
-    for number, refusal in enumerate(told(url, mode, tmp_path)):
-        assert re.search(says.replace("{number}", str(number)), refusal)
+@pytest.mark.parametrize("mode", REFUSALS)
+def test_keras_distribution_rejects_lost_or_repeated_rows(outcomes: dict[str, list[Any]], mode: str) -> None:
+    for number, refusal in enumerate(outcomes[mode]):
+        assert re.search(REFUSALS[mode].replace("{number}", str(number)), refusal)
 
 
-def test_keras_drops_half_of_what_is_sharded_already(url: str, tmp_path: Path) -> None:
+def test_keras_drops_half_of_a_sharded_dataset(outcomes: dict[str, list[Any]]) -> None:
     """The control: what is refused above."""
-    first, second = told(url, "lost auto", tmp_path)
+    first, second = outcomes["lost auto"]
     assert len(set(first + second)) == 51

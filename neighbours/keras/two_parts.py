@@ -1,4 +1,4 @@
-"""One of two processes of Keras on JAX that fits on what it is told to, and prints its rows, or the refusal."""
+"""One of two processes of Keras on JAX that fits in each of some modes, and prints its rows, or the refusal."""
 
 from __future__ import annotations
 
@@ -25,8 +25,14 @@ class Began(keras.callbacks.Callback):  # type: ignore[misc]
 
 
 def main() -> None:
-    url, address, number, mode = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-    keras.distribution.initialize(address, 2, number)
+    url, address, number, *modes = sys.argv[1:]
+    keras.distribution.initialize(address, 2, int(number))
+    for mode in modes:
+        keras.distribution.set_distribution(None)
+        print(json.dumps([mode, outcome_of(mode, url)]), flush=True)
+
+
+def outcome_of(mode: str, url: str) -> Any:
     distribution = keras.distribution.DataParallel(auto_shard_dataset=mode.endswith("auto"))
     if mode != "lost auto":  # there, Keras is told later, and nobody can know
         keras.distribution.set_distribution(distribution)
@@ -42,16 +48,14 @@ def main() -> None:
     with make_reader(url, seed=3, shuffle_rows=True, last_batch=last_batch, **parts) as reader:
         try:
             if "tf" in mode or mode == "lost auto":
-                print(json.dumps(_of_tf_data(reader, distribution, mode)))
-                return
+                return _of_tf_data(reader, distribution, mode)
             dataset = _loader_of_torch(reader, asked) if "torch" in mode else PyDataset(reader, 10, line)
             model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
             model.compile("sgd", "mse")
             model.fit(dataset, epochs=1, shuffle=False, verbose=0, callbacks=[Began(asked)])
         except InvalidArgumentError as problem:
-            print(json.dumps(str(problem)))
-            return
-    print(json.dumps({"trained": asked, "weights": [weight.numpy().ravel().tolist() for weight in model.weights]}))
+            return str(problem)
+    return {"trained": asked, "weights": [weight.numpy().ravel().tolist() for weight in model.weights]}
 
 
 def _loader_of_torch(reader: Any, asked: list[int]) -> Any:

@@ -34,7 +34,7 @@ def begun_in(folder: Path) -> list[str]:
     return sorted(path.name.rpartition("-")[0] for path in folder.glob("*.begun"))
 
 
-def test_ranks_of_horovod_are_run_once_a_call_and_go_on_from_what_was_committed(
+def test_horovod_spark_ranks_start_once_and_resume_from_a_commit(
     numbered: Callable[..., str], folder: Path, run: Run
 ) -> None:
     run(["python", "-m", "neighbours.spark.clusters", "horovod", numbered(), folder], seconds=250)
@@ -45,16 +45,14 @@ def test_ranks_of_horovod_are_run_once_a_call_and_go_on_from_what_was_committed(
     assert_each_row_was_read_by_one(folder, ["rank-0", "rank-1"])
 
 
-def test_a_node_of_tensorflow_on_spark_whose_executor_is_lost_is_run_again_from_its_beginning(
-    numbered: Callable[..., str], folder: Path, run: Run
-) -> None:
+def test_tfos_node_restarts_when_its_executor_is_lost(numbered: Callable[..., str], folder: Path, run: Run) -> None:
     run(["python", "-m", "neighbours.spark.clusters", "tensorflow-on-spark", numbered(), folder], seconds=200)
     assert begun_in(folder) == ["chief-0", "worker-0", "worker-0"]
     assert_each_row_was_read_by_one(folder, ["chief-0", "worker-0"])
 
 
 @pytest.mark.parametrize("way", ["once", "unnoticed"])
-def test_a_node_of_tensorflow_on_spark_that_is_not_run_again_ends_the_program_with_an_error(
+def test_tfos_node_that_is_not_restarted_ends_the_program(
     way: str, numbered: Callable[..., str], folder: Path, run: Run
 ) -> None:
     program = "neighbours.spark.clusters"

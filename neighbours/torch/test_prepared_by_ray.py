@@ -65,7 +65,7 @@ ray.shutdown()
 
 
 @pytest.mark.timeout(300)
-def test_a_loader_that_ray_prepared_gives_each_row_once_but_its_state_counts_a_batch_that_training_had_not(
+def test_ray_prepared_loader_state_is_one_batch_ahead(
     numbered: Callable[..., str], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, run: Run
 ) -> None:
     """`device=` of the loader, which the page names instead, copies ahead as well, and counts what was received."""

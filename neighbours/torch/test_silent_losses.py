@@ -26,7 +26,7 @@ def together(ranks: list[list[int]]) -> list[int]:
     return sorted(i for ids in ranks for i in ids)
 
 
-def test_accelerate_takes_no_row_of_a_shard_away(run: Run, numbered: Callable[..., str]) -> None:
+def test_accelerate_keeps_all_rows_of_a_shard(run: Run, numbered: Callable[..., str]) -> None:
     cases = on_two_ranks(run, "prepared_by_accelerate", numbered())
     assert together(cases["reader"]) == ALL
     assert together(cases["reader, each fetches"]) == ALL
@@ -39,8 +39,8 @@ def test_accelerate_takes_no_row_of_a_shard_away(run: Run, numbered: Callable[..
         ("rows of a dataset, each fetches", "Leave the loader over this ReaderDataset out of prepare"),
         ("batch sampler", "Leave the loader over this BlockSampler out of prepare"),
         ("sampler of rows", "Leave the loader over this BlockSampler out of prepare"),
-        ("skipping", "go on by its load_state_dict"),
-        ("somebody else's loader over ours", "Iterate the loader itself"),
+        ("skipping", "resume with its load_state_dict"),
+        ("somebody else's loader over ours", "the loader must be iterated instead of `loader.dataset`"),
     ]:
         assert all(reason in said for said in cases[refused]), refused
     # The last step of accumulated gradients comes with the last batch, as with loaders of Accelerate's own.
@@ -48,7 +48,7 @@ def test_accelerate_takes_no_row_of_a_shard_away(run: Run, numbered: Callable[..
     assert cases["under way after the loop"] == [False, False]
 
 
-def test_lightning_has_each_row_once_an_epoch_or_is_told_what_to_write(run: Run, numbered: Callable[..., str]) -> None:
+def test_lightning_reads_each_row_once_per_epoch_or_raises(run: Run, numbered: Callable[..., str]) -> None:
     cases = on_two_ranks(run, "driven_by_lightning", numbered())
     for case in ("reader", "validation"):
         assert [together([epochs[epoch] for epochs in cases[case]]) for epoch in (-2, -1)] == [ALL, ALL], case
@@ -67,12 +67,10 @@ def test_lightning_has_each_row_once_an_epoch_or_is_told_what_to_write(run: Run,
         assert rank["said"] == []
     told = [rank["epochs"] for rank in cases["dataset that is told"]]
     assert [together([epochs[epoch] for epochs in told]) for epoch in (0, 1)] == [ALL, ALL]
-    assert all("write make_reader(…, num_epochs=1)" in said for said in cases["two epochs in one"])
+    assert all("got 2" in said and "Write make_reader(…, num_epochs=1)" in said for said in cases["two epochs in one"])
 
 
-def test_a_rank_that_lightning_starts_later_is_told_of_a_reader_of_all_rows(
-    run: Run, numbered: Callable[..., str]
-) -> None:
+def test_lightning_rank_started_later_warns_of_an_unsharded_reader(run: Run, numbered: Callable[..., str]) -> None:
     said = run(["python", "neighbours/torch/programs/started_by_lightning.py", numbered()])
-    assert "torch.distributed has 2 ranks, which it had not when this loader was made" in said
+    assert "torch.distributed was initialized with 2 ranks after this loader was made" in said
     assert "cur_shard=self.trainer.global_rank" in said

@@ -33,7 +33,9 @@ def lists(batches: Any) -> list[list[int]]:
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 @pytest.mark.parametrize("behind", [1, 3, 13, 14])
-def test_it_goes_on_after_any_batch(numbered: Callable[..., str], num_workers: int, behind: int) -> None:
+def test_stateful_dataloader_resumes_after_any_batch(
+    numbered: Callable[..., str], num_workers: int, behind: int
+) -> None:
     url = numbered()
     whole = lists(loader(url, num_workers))
     assert sorted(i for ids in whole for i in ids) == list(range(sum(UNEVEN)))
@@ -49,7 +51,7 @@ def test_it_goes_on_after_any_batch(numbered: Callable[..., str], num_workers: i
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 @pytest.mark.parametrize("behind", [1, 4, 7])
-def test_each_of_two_shards_goes_on_after_any_batch(
+def test_stateful_dataloader_resumes_each_of_two_shards(
     numbered: Callable[..., str], num_workers: int, behind: int
 ) -> None:
     url = numbered()
@@ -73,7 +75,7 @@ def test_each_of_two_shards_goes_on_after_any_batch(
     assert steps == [7, 7]
 
 
-def test_with_other_workers_it_says_that_there_must_be_as_many(numbered: Callable[..., str]) -> None:
+def test_stateful_dataloader_rejects_another_number_of_workers(numbered: Callable[..., str]) -> None:
     url = numbered()
     stopped = loader(url, 2)
     next(iter(stopped))
@@ -83,9 +85,9 @@ def test_with_other_workers_it_says_that_there_must_be_as_many(numbered: Callabl
         lists(resumed)
 
 
-def test_rows_of_a_sharded_loader_are_not_taken_in_its_place(numbered: Callable[..., str]) -> None:
+def test_dataset_of_a_sharded_loader_is_rejected(numbered: Callable[..., str]) -> None:
     with make_reader(numbered(), cur_shard=0, shard_count=2) as reader:
-        with pytest.raises(InvalidArgumentError, match="Iterate the loader itself"):
+        with pytest.raises(InvalidArgumentError, match=r"the loader must be iterated instead of `loader\.dataset`"):
             list(StatefulDataLoader(DataLoader(reader, 16).dataset, batch_size=16))
-        with pytest.raises(InvalidArgumentError, match=r"none by number. For torch write"):
+        with pytest.raises(InvalidArgumentError, match=r"a reader cannot be indexed.*For torch write"):
             list(StatefulDataLoader(reader, batch_size=16))

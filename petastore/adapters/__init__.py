@@ -1,1 +1,1 @@
-"""Batches as a framework's own tensors: one framework a file, imported only there."""
+"""Framework adapters: convert batches to tensors of PyTorch, TensorFlow, JAX or Keras, one module per framework."""

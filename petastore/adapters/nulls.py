@@ -1,35 +1,182 @@
-"""Missing values: what a tensor has in their place, which somebody has to say. Knows no framework."""
+"""Replace missing values (`nulls=`) and times, which tensors cannot store, with fill values, masks and integers."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.adapters.columns import missing_rows
 from petastore.adapters.ragged import holds
-from petastore.decoding.decoded import Decoded
-from petastore.errors import InvalidArgumentError
+from petastore.dataset import Dataset
+from petastore.decoding.decode import Decoded
+from petastore.errors import DecodeError, InvalidArgumentError, StorageError
+from petastore.plan.plan import Plan
 from petastore.schema.field import UnischemaField
+from petastore.schema.values import ATTOSECONDS, masked_rows
+from petastore.storage.footers.chunk_metadata import ChunkContents, chunk_contents
 
-__all__ = ["Fill", "NullColumn", "NullWord", "Nulls", "nulls_of", "nulls_of_reader"]
+__all__ = ["Fill", "NullColumn", "Nulls", "missing_rows", "nanoseconds", "nulls_of", "present", "refuse_stored_nulls"]
+
+
+_NANOSECONDS = {unit: size // 10**9 for unit, size in ATTOSECONDS.items() if size >= 10**9}
+"""Nanoseconds in each time unit; years, months and units below a nanosecond are missing."""
+
+
+def present(name: str, column: NDArray[Any]) -> NDArray[Any]:
+    """Return the column as a plain array without a copy; raise if values are missing.
+
+    Args:
+        name: The column's name, for the message.
+        column: An array `(rows, ...)`; a `numpy.ma.MaskedArray` may hide values, an object array may hold None.
+
+    Raises:
+        DecodeError: Values are missing, which a tensor cannot hold.
+
+    Example:
+        >>> present("age", np.ma.masked_equal([7, -1, 9], -1))
+        Traceback (most recent call last):
+        petastore.errors.DecodeError: column 'age': nulls= must be set where values are missing, got 'error' and 1 of 3
+            values missing. Pass nulls="mask" or nulls={'age': value} to DataLoader, MapDataset or make_tf_dataset, or
+            leave out these rows with filters=col('age').is_valid()
+        >>> present("age", np.ma.masked_equal([7, 8, 9], -1))
+        array([7, 8, 9])
+    """
+    if column.dtype.kind in "biufc" and not isinstance(column, np.ma.MaskedArray):
+        return column  # usual case: numbers without nulls
+    missing = int(missing_rows(column).sum())
+    if missing:
+        raise DecodeError(
+            f"nulls= must be set where values are missing, got 'error' and {missing:,} of {len(column):,} values "
+            f'missing. Pass nulls="mask" or nulls={{{name!r}: value}} to DataLoader, MapDataset or make_tf_dataset, '
+            f"or leave out these rows with filters=col({name!r}).is_valid()",
+            column=name,
+        )
+    return column.data if isinstance(column, np.ma.MaskedArray) else column
+
+
+def missing_rows(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return a mask of the rows whose value, or a part of it, is missing.
+
+    Example:
+        >>> missing_rows(np.ma.masked_equal([[1, 2], [0, 3]], 0)), missing_rows(np.array(["a", None], dtype=object))
+        (array([False,  True]), array([False,  True]))
+    """
+    if column.dtype == np.dtype(object) and not isinstance(column, np.ma.MaskedArray):
+        has_arrays = column.ndim == 1 and any(issubclass(kind, np.ndarray) for kind in set(map(type, column)))
+        is_missing = _is_missing if has_arrays else _is_none
+        return np.fromiter(map(is_missing, column), dtype=np.bool_, count=len(column))
+    return masked_rows(column)
+
+
+def _is_none(value: Any) -> bool:
+    return value is None
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether a value is None, or is an array with missing items."""
+    if not isinstance(value, np.ndarray):
+        return value is None
+    if value.dtype != np.dtype(object):
+        return isinstance(value, np.ma.MaskedArray) and bool(np.ma.getmaskarray(value).any())
+    return any(map(_is_missing, value.flat))
+
+
+def without_nulls_inside(field: UnischemaField, value: Any, fill: Any) -> Any:
+    """Return a value of a list column with missing items filled; missing inner lists become empty.
+
+    Args:
+        field: The column.
+        value: Array, masked or with None, or an object array of inner lists.
+        fill: The value that replaces missing numbers, times or text.
+
+    Example:
+        >>> without_nulls_inside(UnischemaField("x", "int64", (None,)), np.ma.masked_equal([7, 0], 0), -1)
+        array([ 7, -1])
+    """
+    return _filled(value, fill, len(field.shape), field.dtype)
+
+
+def _filled(value: Any, fill: Any, dimensions: int, dtype: np.dtype[Any]) -> Any:
+    if isinstance(value, np.ma.MaskedArray):
+        return np.where(np.ma.getmaskarray(value), np.asarray(fill, value.dtype), value.data)
+    if not _is_missing(value):
+        return value
+    filled, below = np.empty(value.shape, object), dimensions - value.ndim
+    for place, item in enumerate(value.flat):
+        if item is None:
+            filled.flat[place] = np.empty(0, dtype if below == 1 else object) if below else fill
+        else:
+            filled.flat[place] = _filled(item, fill, below, dtype) if below else item
+    return filled
+
+
+def nanoseconds(name: str, times: NDArray[Any]) -> NDArray[np.int64]:
+    """Return times as integer nanoseconds: since 1970-01-01 for `datetime64`, or the duration for `timedelta64`.
+
+    NaT is the smallest int64, as in NumPy itself.
+
+    Raises:
+        DecodeError: A value has no whole number of nanoseconds in int64: before 1677-09-21, after 2262-04-11, finer
+            than a nanosecond, or a duration in months.
+
+    Example:
+        >>> nanoseconds("at", np.array(["1970-01-01T00:00:01"], dtype="datetime64[ms]"))
+        array([1000000000])
+        >>> nanoseconds("at", np.array(["3000-01-01"], dtype="datetime64[D]"))
+        Traceback (most recent call last):
+        petastore.errors.DecodeError: column 'at': times must be whole nanoseconds that fit into 64 bits, got
+            3000-01-01. Leave the column out with schema_fields, or convert it in a transform_spec
+    """
+    native = times.astype(times.dtype.newbyteorder("="), copy=False)
+    counted = _in_fixed_units(name, native)
+    unit, count = np.datetime_data(counted.dtype)
+    step = count * _NANOSECONDS[unit]
+    ticks = counted.view(np.int64)
+    if step == 1 and counted is native:
+        return ticks
+    limit = (2**63 - 1) // step
+    # NumPy wraps around silently if a time unit overflows. Converting back and comparing detects this.
+    wrong = ((counted.astype(native.dtype) != native) | (ticks > limit) | (ticks < -limit)) & ~np.isnat(native)
+    if wrong.any():
+        raise DecodeError(
+            f"times must be whole nanoseconds that fit into 64 bits, got {native[wrong][0]}. Leave the column out with "
+            "schema_fields, or convert it in a transform_spec",
+            column=name,
+        )
+    return np.where(np.isnat(native), ticks, ticks * step)
+
+
+def _in_fixed_units(name: str, times: NDArray[Any]) -> NDArray[Any]:
+    """Return times in a unit that converts to integer nanoseconds: days for years, nanoseconds for finer units."""
+    unit, _ = np.datetime_data(times.dtype)
+    if unit in _NANOSECONDS:
+        return times
+    if unit in "YM" and times.dtype.kind == "m":
+        raise DecodeError(
+            f"durations must have a unit of days or less, got {times.dtype}, which has no fixed length. Convert the "
+            "column in a transform_spec, or leave it out with schema_fields",
+            column=name,
+        )
+    return times.astype("datetime64[D]" if unit in "YM" else f"{times.dtype.kind}8[ns]")
+
 
 NullWord: TypeAlias = Literal["error", "mask"]
-"""What becomes of missing values, in a word; see `nulls_of`."""
+"""Names of null policies; see `nulls_of`."""
 
 Nulls: TypeAlias = NullWord | Mapping[str, Any] | Any
-"""A word, or a value of any type but text; or one of them for each column by name."""
+"""Null policy: a name or a fill value (text as `Fill`), or a dict of these by column name."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fill:
-    """A value that stands where a value is missing, for `nulls=`.
+    """A fill value for missing text, for `nulls=`.
 
-    Text needs it, so that it is not taken for a word such as `"mask"`; other values may be given as they are.
+    Other fill values are passed directly. Text needs `Fill`, because `"mask"` and `"error"` are options of `nulls=`.
 
     Example:
         >>> Fill("unknown")
@@ -37,16 +184,16 @@ class Fill:
     """
 
     value: Any
-    """The value that replaces missing values; the column must be able to hold it."""
+    """The fill value; the column's dtype must be able to hold it."""
 
 
 _TEXTS: dict[Any, Any] = {np.str_: "", np.bytes_: b"", Decimal: Decimal(0)}
-"""What is nothing, of each dtype whose arrays hold Python objects."""
+"""Empty value of each dtype whose arrays hold Python objects."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NullColumn:
-    """A column whose missing values have something in their place.
+    """Column with a fill value for missing values.
 
     Example:
         >>> age = UnischemaField("age", "int64", nullable=True)
@@ -56,19 +203,22 @@ class NullColumn:
     """
 
     field: UnischemaField
-    """What the schema says of the column; of windows, of the rows in them."""
+    """Field of the column in the schema; for windows, of the rows in them."""
 
     value: Any
-    """What stands where a value is missing: of the field's shape, each free dimension as long as it is here."""
+    """Fill value with the field's shape; variable dimensions have the sizes of this value."""
+
+    inside: Any = None
+    """Fill value of nulls inside lists; None rejects them."""
 
     mask: str | None = None
-    """The name of a column of booleans that is added, True where a value is there; None adds none."""
+    """Name of a bool column to add, True for present values; None adds none."""
 
     is_windows: bool = False
     """Whether each row of the column is a window of rows, each of which may be missing."""
 
     def filled(self, column: NDArray[Any]) -> NDArray[Any]:
-        """The column of a batch without missing values; itself where none is missing.
+        """Return the column of a batch with missing values filled; the column itself if no value is missing.
 
         Args:
             column: `(rows, ...)`, masked where values are missing; object arrays, `(rows,)` or of windows
@@ -85,11 +235,14 @@ class NullColumn:
         if len(gone):
             values = values.copy()
             for place in gone:
-                values[place] = self.value
+                if values[place] is None:
+                    values[place] = self.value
+                elif self.inside is not None:
+                    values[place] = without_nulls_inside(self.field, values[place], self.inside)
         return values
 
     def valid(self, column: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which values are there: `(rows,)`, or of windows `(rows, length)`."""
+        """Mask of present values: `(rows,)`, or for windows `(rows, length)`."""
         if not self.is_windows:
             return ~missing_rows(column)
         if column.dtype == np.dtype(object):
@@ -98,33 +251,27 @@ class NullColumn:
         return ~np.logical_or.reduce(np.ma.getmaskarray(column), axis=inner, dtype=np.bool_)
 
     def decoded(self, column: Decoded) -> dict[str, Decoded]:
-        """The columns that are made of a reader's column, by name."""
+        """Return the output columns of a reader's column, by name."""
         made = self.columns(column.rows(0, len(column.values)))
         return {name: Decoded(values, None) for name, values in made.items()}
 
     def columns(self, column: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """The column of a batch without missing values, and the mask where one is added, by name."""
+        """Return the filled column of a batch, and the mask column if requested, by name."""
         made = {self.field.name: self.filled(column)}
         return made if self.mask is None else made | {self.mask: self.valid(column)}
 
 
-def nulls_of_reader(nulls: Nulls, reader: Any) -> dict[str, NullColumn]:
-    """`nulls_of` the columns of a reader, or of whatever has its `schema`."""
-    return nulls_of(nulls, reader.schema, are_windows=getattr(reader, "ngram", None) is not None)
-
-
 def nulls_of(nulls: Nulls, fields: Iterable[UnischemaField], *, are_windows: bool = False) -> dict[str, NullColumn]:
-    """The columns whose missing values have something in their place.
+    """Return the columns with a fill value for missing values.
 
     Args:
-        nulls: `"error"`, `"mask"` or a value, for all nullable columns; or a mapping from column name to one of them,
-            where what is not named is `"error"`. A value that is text is given as `Fill(text)`.
-        fields: The columns; of windows, with the length of windows as their first dimension.
+        nulls: `"error"`, `"mask"` or a value, for all nullable columns; or a mapping from column name to one of these,
+            where other columns get `"error"`. A text value is passed as `Fill(text)`.
+        fields: The columns; for windows, their first dimension is the length of windows.
         are_windows: Whether rows are windows.
 
     Raises:
-        InvalidArgumentError: There is no such column, a value that it does not hold, or a column that has the name of a
-            mask.
+        InvalidArgumentError: A column does not exist or cannot hold the fill value, or a column has the name of a mask.
 
     Example:
         >>> fields = [UnischemaField("id", "int32"), UnischemaField("age", "int64", nullable=True)]
@@ -132,17 +279,16 @@ def nulls_of(nulls: Nulls, fields: Iterable[UnischemaField], *, are_windows: boo
         'age_valid'
         >>> nulls_of({"age": "old"}, fields)
         Traceback (most recent call last):
-        petastore.errors.InvalidArgumentError: nulls= puts 'old' in the place of missing values of 'age', which is no
-        int64; say
-            nulls={'age': …} with a value that is, "mask" or "error"
+        petastore.errors.InvalidArgumentError: nulls must have a value that 'age' (int64) can hold, got 'old'. Write
+            nulls={'age': …} with such a value, "mask" or "error"
     """
     by_name = {field.name: field for field in fields}
     if isinstance(nulls, Mapping):
         unknown = [name for name in nulls if name not in by_name]
         if unknown:
             raise InvalidArgumentError(
-                f"nulls= names the column {unknown[0]!r}, which there is not; there are "
-                f"{', '.join(map(repr, by_name)) or 'none'}"
+                f"nulls must name nullable columns of the reader ({', '.join(map(repr, by_name)) or 'it has none'}), "
+                f"got {unknown[0]!r}"
             )
         asked = dict(nulls)
     else:
@@ -166,23 +312,35 @@ def _null_column(
         value = _value(inner, policy.value if isinstance(policy, Fill) else policy)
         if isinstance(policy, str):
             raise InvalidArgumentError(
-                f"nulls must be 'error', 'mask' or a value for {field.name!r}, got {policy!r}. Write Fill({policy!r}) "
-                "from petastore.adapters.nulls to put this text in the place of missing values"
+                f"nulls must be 'error', 'mask' or a value for {field.name!r}, got {policy!r}. To use "
+                f"this text for missing values, pass petastore.adapters.nulls.Fill({policy!r})"
             )
-        return NullColumn(inner, value, None, are_windows)
+        return NullColumn(inner, value, _inside(inner, policy), None, are_windows)
     mask = f"{field.name}_valid"
     if mask in fields:
         raise InvalidArgumentError(
-            f"nulls='mask' of {field.name!r} adds a column {mask!r}, but there is one already; leave it out with "
-            "schema_fields, or rename it in a transform_spec"
+            f"the name {mask!r} must be free, because nulls='mask' adds a column of this name for {field.name!r}, but "
+            "it exists. Leave that column out with schema_fields, or rename it in a transform_spec"
         )
     if inner.numpy_dtype is np.object_ and inner.is_scalar:
-        return NullColumn(inner, None, mask, are_windows)  # a struct or map: it is in a list, where None is None
-    return NullColumn(inner, _value(inner, _TEXTS.get(field.numpy_dtype, 0), is_empty=True), mask, are_windows)
+        return NullColumn(
+            inner, None, None, mask, are_windows
+        )  # structs and maps become lists of objects, which can hold None
+    empty = _TEXTS.get(field.numpy_dtype, 0)
+    return NullColumn(inner, _value(inner, empty, is_empty=True), empty, mask, are_windows)
+
+
+def _inside(field: UnischemaField, policy: Any) -> Any:
+    """Return the fill value for nulls inside lists, if the value has the type of the items."""
+    value = policy.value if isinstance(policy, Fill) else policy
+    return value if field.shape and np.ndim(value) == 0 else None
 
 
 def _value(field: UnischemaField, value: Any, *, is_empty: bool = False) -> Any:
-    """What stands for a missing value of a field; `is_empty` makes free dimensions 0 long."""
+    """Return the fill value for missing values of a field; `is_empty` sets variable dimensions to 0.
+
+    For a field with variable dimensions, a scalar fills nulls inside lists, and missing lists become empty.
+    """
     if field.dtype != np.dtype(object):
         array = _array(field, value, field.dtype)
     elif field.numpy_dtype is np.object_ and field.is_scalar:
@@ -193,7 +351,7 @@ def _value(field: UnischemaField, value: Any, *, is_empty: bool = False) -> Any:
         array = _array(field, value, np.dtype(object))
         for one in array.flat:
             _text(field, one)
-    if is_empty and None in field.shape:
+    if None in field.shape and (is_empty or array.ndim == 0):
         return np.zeros([size or 0 for size in field.shape], array.dtype)
     if None in field.shape:
         fits = array.ndim == len(field.shape) and all(
@@ -226,6 +384,73 @@ def _text(field: UnischemaField, value: Any) -> Any:
 def _no_such(field: UnischemaField, value: Any) -> InvalidArgumentError:
     what = f"{field.dtype_name}{list(field.shape) or ''}"
     return InvalidArgumentError(
-        f"nulls= puts {value!r} in the place of missing values of {field.name!r}, which is no {what}; say "
-        f'nulls={{{field.name!r}: …}} with a value that is, "mask" or "error"'
+        f"nulls must have a value that {field.name!r} ({what}) can hold, got {value!r}. Write "
+        f'nulls={{{field.name!r}: …}} with such a value, "mask" or "error"'
     )
+
+
+_MOST_FILES = 256
+"""Maximum number of files whose footers are checked when a loader is created; later nulls raise in batches."""
+
+
+def refuse_stored_nulls(reader: Any, filled: Collection[str]) -> None:
+    """Raise an error if footers show that a reader will yield missing values without a fill value.
+
+    Columns of numbers and times are checked, unless a transform may fill them. If cached footers do not show missing
+    values, the error is raised when the batch is built.
+
+    Args:
+        reader: A reader, or an object with its `dataset`, `plan`, `schema` and `transform`.
+        filled: Names of the columns for which `nulls=` sets a fill value.
+
+    Raises:
+        DecodeError: Statistics of a row group that is read whole show missing values; the message names the row group.
+    """
+    # A mixture is not checked, because its footers also count rows that are not read.
+    plan, dataset = reader.plan, getattr(reader, "dataset", None)
+    if not isinstance(plan, Plan) or not isinstance(dataset, Dataset):
+        return
+    if reader.transform is not None or getattr(reader, "ngram", None) is not None:
+        return
+    fields = [
+        field
+        for field in reader.schema
+        if field.nullable and field.is_scalar and field.dtype.kind != "O" and field.name not in filled
+    ]
+    if not fields:
+        return
+    inventory, rows = plan.inventory, plan.inventory.rows
+    is_whole = np.ones(len(rows), np.bool_) if plan.selection is None else plan.selection.counts == rows
+    for number, groups in itertools.islice(_by_file(inventory.file, is_whole), _MOST_FILES):
+        file = inventory.files[number]
+        footer = dataset.footers.kept(dataset.location, file)
+        if footer is None:
+            if dataset.is_fetched:
+                continue
+            try:
+                footer = dataset.footers.get(dataset.location, file)
+            except StorageError:
+                # The file may be on the host of another rank. If this rank needs the file, reading it raises the error.
+                continue
+        leaves = {field.name: footer.leaves.get(field.name, range(0)) for field in fields}
+        wanted = {own[0] for own in leaves.values() if len(own) == 1}
+        known = chunk_contents(footer.encoded, wanted, source=file.path)
+        for group, field in itertools.product(groups, fields):
+            ordinal, own = int(inventory.ordinal[group]), leaves[field.name]
+            nulls = known[ordinal].get(own[0], ChunkContents()).nulls if len(own) == 1 else None
+            nulls = int(rows[group]) if footer.columns.lacks(field.name) else nulls
+            if nulls:
+                raise DecodeError(
+                    f"nulls= must be set where values are missing, got 'error' and {nulls:,} of {rows[group]:,} "
+                    f'values missing. Pass nulls="mask" or nulls={{{field.name!r}: value}} to DataLoader or '
+                    f"make_tf_dataset, or leave out these rows with filters=col({field.name!r}).is_valid()",
+                    column=field.name,
+                    file=file.path,
+                    row_group=ordinal,
+                )
+
+
+def _by_file(files: Any, is_whole: Any) -> Any:
+    """Yield the number of each file, ascending, and the numbers of its row groups of which all rows are read."""
+    whole = np.flatnonzero(is_whole).tolist()
+    return itertools.groupby(whole, key=lambda group: int(files[group])) if whole else iter(())

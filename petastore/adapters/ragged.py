@@ -1,4 +1,4 @@
-"""Columns of arrays whose shapes differ: which form each of them has in a batch. Knows no framework."""
+"""Ragged columns (arrays of different shapes): the form of each column in a batch, independent of the framework."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["Form", "Padded", "RaggedWord", "forms_of", "holds", "lengths_field",
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Padded:
-    """Arrays of different shapes as one, filled up with a value; a column `<name>_lengths` says how much is real.
+    """Padding for ragged columns, for `ragged=`: one tensor per column, and a column `<name>_lengths` for masks.
 
-    A form of `ragged=`; `"padded"` means `Padded(0)`.
+    `<name>_lengths` has the lengths before padding, as int64. `"padded"` means `Padded(0)`.
 
     Example:
         >>> Padded(-100)
@@ -26,37 +26,38 @@ class Padded:
     """
 
     value: Any = 0
-    """What stands where a cell has nothing; the column's dtype must hold it."""
+    """Fill value; the column's dtype must be able to hold it."""
 
 
 RaggedWord: TypeAlias = Literal["ragged", "auto", "list", "dense", "padded", "nested"]
-"""What becomes of shapes with None, in a word; frameworks have some of them."""
+"""Names of forms for shapes with None; frameworks support some of them."""
 
 Form: TypeAlias = RaggedWord | Padded
-"""What becomes of a column whose shape has None."""
+"""Form of a column whose shape has None."""
 
 
-def refuse_ragged_windows(reader: Any, forms: Iterable[str], *, instead: str) -> None:
-    """Refuses forms for columns of windows: the rows of one window may differ in shape, too.
+def refuse_ragged_windows(reader: Any, forms: Mapping[str, Form], *, default: RaggedWord) -> None:
+    """Raise an error for `ragged=` with windows, because the rows of one window may also differ in shape.
 
     Args:
-        reader: What is to be refused where it reads windows.
-        forms: Names of the columns that would have one.
-        instead: What to do.
+        reader: Reader to check.
+        forms: Form by column name.
+        default: Form that the framework also supports for windows.
 
     Raises:
-        InvalidArgumentError: It reads windows, and a column would have a form.
+        InvalidArgumentError: The reader returns windows, and a column has another form than the default.
     """
-    names = list(forms)
-    if names and getattr(reader, "ngram", None) is not None:
+    if forms and getattr(reader, "ngram", None) is not None:
+        name, form = next(iter(forms.items()))
         raise InvalidArgumentError(
-            f"column {names[0]!r} has a free shape, and each window has several rows of it: {instead}, or give it one "
-            "shape in a transform_spec"
+            f"ragged must be {'ragged' if default == 'ragged' else 'list'!r} for windows, because the arrays of one "
+            f"window may differ in shape, got {form!r} for column {name!r}. Remove ragged=, or give the values of the "
+            "column one shape in a transform_spec"
         )
 
 
 def lengths_field(field: UnischemaField) -> UnischemaField:
-    """The column that says how much of a padded one is real: int64, one number for each free dimension.
+    """Return the lengths column of a padded column: int64, one number per variable dimension.
 
     Example:
         >>> lengths_field(UnischemaField("track", "float32", (None, 2)))
@@ -71,16 +72,16 @@ def lengths_field(field: UnischemaField) -> UnischemaField:
 def forms_of(
     ragged: Form | Mapping[str, Form], fields: Iterable[UnischemaField], *, known: Sequence[RaggedWord]
 ) -> dict[str, Form]:
-    """The form of each column of free shape for which another one than the default was asked.
+    """Return the form of each column of variable shape for which a non-default form was requested.
 
     Args:
-        ragged: A form for all of them, or a mapping from column name to form; what it does not name has the default.
-        fields: The columns.
-        known: Names of forms, the default first. `"padded"` comes out as `Padded(0)`.
+        ragged: Form for all columns, or a mapping from column name to form, where other columns get the default.
+        fields: Fields of the columns.
+        known: Names of forms, the default first. `"padded"` is returned as `Padded(0)`.
 
     Raises:
-        InvalidArgumentError: No such form or column, a column that has no free dimension or whose values are no numbers
-            and no times, a value that its dtype does not hold, or a column that has the name of the lengths.
+        InvalidArgumentError: The form or the column does not exist, the column has no variable dimension or no numbers
+            or times, its dtype cannot hold the padding value, or another column has the name of the lengths column.
 
     Example:
         >>> fields = [UnischemaField("id", "int32"), UnischemaField("words", "int64", (None,))]
@@ -88,9 +89,8 @@ def forms_of(
         {'words': Padded(value=0)}
         >>> forms_of({"id": "padded"}, fields, known=("list", "padded"))
         Traceback (most recent call last):
-        petastore.errors.InvalidArgumentError: ragged= names the column 'id', whose values all have the shape (); it is
-        for
-            those of free shape: 'words'
+        petastore.errors.InvalidArgumentError: ragged must name columns with a variable shape ('words'), got 'id', whose
+            values all have the shape ()
     """
     by_name = {field.name: field for field in fields}
     can = {name: field for name, field in by_name.items() if None in field.shape and field.dtype != np.dtype(object)}
@@ -112,8 +112,8 @@ def _form(form: Form, known: Sequence[RaggedWord]) -> Form:
         return form
     if not isinstance(form, str) or form not in known:
         raise InvalidArgumentError(
-            f"ragged={form!r} is no form of a column of free shape; forms are {', '.join(map(repr, known))} and "
-            "Padded(value), for all columns or in a dict by column name"
+            f"ragged must be {', '.join(map(repr, known))} or Padded(value), for all columns or in a dict by column "
+            f"name, got {form!r}"
         )
     return Padded() if form == "padded" else form
 
@@ -124,12 +124,12 @@ def _check_named(name: Any, fields: Mapping[str, UnischemaField], can: Mapping[s
     those = ", ".join(map(repr, can)) or "none here"
     if name not in fields:
         raise InvalidArgumentError(
-            f"ragged= names the column {name!r}, which there is not; it is for those of free shape: {those}"
+            f"ragged must name columns with a variable shape ({those}), got {name!r}, which does not exist"
         )
     field = fields[name]
     what = f"are {field.dtype_name}" if None in field.shape else f"all have the shape {field.shape}"
     raise InvalidArgumentError(
-        f"ragged= names the column {name!r}, whose values {what}; it is for those of free shape: {those}"
+        f"ragged must name columns with a variable shape ({those}), got {name!r}, whose values {what}"
     )
 
 
@@ -137,17 +137,17 @@ def _check_padding(field: UnischemaField, form: Padded, fields: Mapping[str, Uni
     lengths = lengths_field(field).name
     if lengths in fields:
         raise InvalidArgumentError(
-            f"ragged='padded' of {field.name!r} adds a column {lengths!r}, but there is one already; leave it out with "
-            "schema_fields, or rename it in a transform_spec"
+            f"the name {lengths!r} must be free, because ragged='padded' adds a column of this name for "
+            f"{field.name!r}, but it exists. Leave that column out with schema_fields, or rename it in a transform_spec"
         )
     if not holds(field.dtype, form.value):
         raise InvalidArgumentError(
-            f"ragged= pads the column {field.name!r} with {form.value!r}, which is no {field.dtype_name}"
+            f"ragged must pad column {field.name!r} with a value that {field.dtype_name} can hold, got {form.value!r}"
         )
 
 
 def holds(dtype: np.dtype[Any], value: Any) -> bool:
-    """Whether a dtype of numbers or times has a value; floating point may round it.
+    """Return whether a numeric or time dtype can represent a value; floating point may round it.
 
     Example:
         >>> holds(np.dtype("int8"), 127), holds(np.dtype("int8"), 128), holds(np.dtype("int8"), 1.5)
@@ -159,5 +159,5 @@ def holds(dtype: np.dtype[Any], value: Any) -> bool:
         held = np.array(value, dtype)
     except (TypeError, ValueError, OverflowError):
         return False
-    # Floating point rounds, and that is no surprise; 1.5 as an integer, would be one.
+    # Rounding of floats is expected; storing 1.5 in an integer column is not.
     return held.ndim == 0 and (dtype.kind in "fcmM" or bool(held == value))

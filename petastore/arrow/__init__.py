@@ -1,1 +1,280 @@
-"""NumPy over the memory of Arrow, and what of Arrow is imported late."""
+"""Arrow arrays: zero-copy conversion to and from NumPy, concatenation, and casts to wider types. No I/O.
+
+`pyarrow.Array.to_numpy` and `pyarrow.array` do the same, but import pandas, which delays the first batch of a process
+by up to a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+__all__ = [
+    "NUMBER_DTYPES",
+    "arrow_numbers",
+    "concatenate",
+    "conformed",
+    "conformed_column",
+    "flags_of",
+    "has_nulls_inside",
+    "large_type",
+    "numbers_of",
+    "only_chunk",
+]
+
+
+_NUMBERS = (
+    "uint8",
+    "int8",
+    "uint16",
+    "int16",
+    "uint32",
+    "int32",
+    "uint64",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "bool",
+)
+NUMBER_DTYPES: Mapping[pa.DataType, np.dtype[Any]] = {pa.from_numpy_dtype(name): np.dtype(name) for name in _NUMBERS}
+"""The NumPy dtype of each Arrow type of numbers or booleans; `to_pandas_dtype` needs pandas in some releases.
+
+Example:
+    >>> NUMBER_DTYPES[pa.uint8()], NUMBER_DTYPES[pa.float16()]
+    (dtype('uint8'), dtype('float16'))
+"""
+
+
+def arrow_numbers(numbers: NDArray[Any]) -> pa.Array:
+    """Return numbers of NumPy as a zero-copy Arrow array.
+
+    Args:
+        numbers: Integers or floats, shape (n,).
+
+    Example:
+        >>> arrow_numbers(np.array([2, 0], np.int32)).to_pylist()
+        [2, 0]
+    """
+    dtype = pa.from_numpy_dtype(numbers.dtype)
+    return pa.Array.from_buffers(dtype, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))])
+
+
+def numbers_of(numbers: pa.Array) -> NDArray[Any]:
+    """Return integers or floats of Arrow as a zero-copy NumPy array, which must not be modified.
+
+    At the positions of nulls, values are arbitrary.
+
+    Example:
+        >>> numbers_of(pa.array([5, 7, 9], pa.int16()).slice(1))
+        array([7, 9], dtype=int16)
+    """
+    dtype = NUMBER_DTYPES[numbers.type]
+    data = numbers.buffers()[1]
+    if len(numbers) == 0 or data is None:
+        return np.empty(0, dtype)
+    values: NDArray[Any] = np.frombuffer(data, dtype, len(numbers), numbers.offset * dtype.itemsize)
+    return values
+
+
+def flags_of(flags: pa.Array) -> NDArray[np.bool_]:
+    """Return Arrow booleans (bits) as a new NumPy array; values under nulls are arbitrary.
+
+    Example:
+        >>> flags_of(pa.array([True, False, True]).slice(1)), flags_of(pa.array([1, None]).is_null())
+        (array([False,  True]), array([False,  True]))
+    """
+    return _bits(flags.buffers()[1], flags.offset, len(flags))
+
+
+def _bits(data: pa.Buffer | None, offset: int, count: int) -> NDArray[np.bool_]:
+    if count == 0 or data is None:
+        return np.zeros(count, np.bool_)
+    whole = np.frombuffer(data, np.uint8, -(-(offset % 8 + count) // 8), offset // 8)
+    return np.unpackbits(whole, bitorder="little")[offset % 8 : offset % 8 + count].view(np.bool_)
+
+
+def has_nulls_inside(cells: pa.Array) -> bool:
+    """Return whether lists of any layout and depth contain nulls; lists that are null do not count.
+
+    Example:
+        >>> has_nulls_inside(pa.array([[1], None])), has_nulls_inside(pa.array([[[1], [None]]]))
+        (False, True)
+    """
+    while True:
+        if isinstance(cells, pa.ExtensionArray):
+            cells = cells.storage
+        elif isinstance(cells, pa.DictionaryArray):
+            cells = cells.dictionary
+        elif hasattr(cells.type, "value_type"):
+            cells = cells.flatten()
+            if cells.null_count:
+                return True
+        else:
+            return False
+
+
+def concatenate(arrays: Sequence[pa.Array]) -> pa.Array:
+    """Return several arrays of one column, from several row groups or files, as one array.
+
+    Args:
+        arrays: At least one. Types may differ in nullability and in the width of their offsets.
+
+    Example:
+        >>> required = pa.list_(pa.field("element", pa.int64(), nullable=False))
+        >>> concatenate([pa.array([[1]], required), pa.array([[2]], pa.list_(pa.int64()))]).to_pylist()
+        [[1], [2]]
+    """
+    if len(arrays) == 1:
+        return arrays[0]
+    if any(array.type != arrays[0].type for array in arrays):
+        tables = [pa.table({"": array}) for array in arrays]
+        arrays = pa.concat_tables(tables, promote_options="permissive").column(0).chunks
+    try:
+        return pa.concat_arrays(arrays)
+    except (pa.ArrowInvalid, pa.ArrowCapacityError):  # 32-bit offsets can address at most 2 GiB
+        large = large_type(arrays[0].type)
+        if large == arrays[0].type:
+            raise
+        return pa.concat_arrays([array.cast(large) for array in arrays])
+
+
+def only_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column of a table as one array.
+
+    Example:
+        >>> only_chunk(pa.chunked_array([[1], [2]])).to_pylist()
+        [1, 2]
+    """
+    return concatenate(column.chunks) if column.num_chunks else column.combine_chunks()
+
+
+def large_type(stored: pa.DataType) -> pa.DataType:
+    """Return a type with 64-bit offsets.
+
+    Example:
+        >>> large_type(pa.list_(pa.binary())), large_type(pa.int64())
+        (LargeListType(large_list<item: large_binary>), DataType(int64))
+    """
+    types: Any = pa.types
+    if types.is_string(stored):
+        return pa.large_string()
+    if types.is_binary(stored):
+        return pa.large_binary()
+    if types.is_list(stored) or types.is_large_list(stored):
+        return pa.large_list(_large_field(stored.value_field))
+    if types.is_fixed_size_list(stored):
+        return pa.list_(_large_field(stored.value_field), stored.list_size)
+    return pa.struct(list(map(_large_field, stored))) if types.is_struct(stored) else stored
+
+
+def _large_field(field: pa.Field) -> pa.Field:
+    return field.with_type(large_type(field.type))
+
+
+def conformed_column(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """Return a column as another type; zero-copy if it has this type, or differs only in nullability.
+
+    Raises:
+        pa.ArrowInvalid: A value does not fit into the type exactly.
+    """
+    if column.type == wanted:
+        return column
+    return pa.chunked_array([conformed(chunk, wanted) for chunk in column.chunks], type=wanted)
+
+
+def conformed(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return an array as another type.
+
+    Raises:
+        pa.ArrowInvalid: A value does not fit into the type exactly.
+
+    Example:
+        >>> cells = pa.array([{"a": 1}, None], pa.struct({"a": pa.int32()}))
+        >>> conformed(cells, pa.struct({"a": pa.int64(), "b": pa.string()})).to_pylist()
+        [{'a': 1, 'b': None}, None]
+    """
+    types, stored = pa.types, cells.type
+    if stored == wanted:
+        return cells
+    if types.is_null(stored):
+        return pa.nulls(len(cells), wanted)
+    plain = _plain(cells, wanted)
+    if plain is not cells:
+        return conformed(plain, wanted)
+    if types.is_struct(wanted):
+        return _struct(cells, wanted)
+    if types.is_map(wanted):
+        cells = _from_the_start(cells)
+        keys, items = conformed(cells.keys, wanted.key_type), conformed(cells.items, wanted.item_type)
+        entries = pa.StructArray.from_arrays([keys, items], fields=[wanted.key_field, wanted.item_field])
+        return _with_buffers(cells, wanted, entries)
+    if (types.is_list(stored) and types.is_list(wanted)) or (
+        types.is_large_list(stored) and types.is_large_list(wanted)
+    ):
+        cells = _from_the_start(cells)
+        return _with_buffers(cells, wanted, conformed(cells.values, wanted.value_type))
+    if types.is_fixed_size_list(stored) and types.is_fixed_size_list(wanted):
+        cells = _from_the_start(cells)
+        values = conformed(cells.values, wanted.value_type)
+        return pa.Array.from_buffers(wanted, len(cells), cells.buffers()[:1], cells.null_count, children=[values])
+    if types.is_list(wanted) or types.is_large_list(wanted):
+        # Two casts, because every Arrow release supports each: first of the list layout, then of the item type
+        layout = pa.large_list if types.is_large_list(wanted) else pa.list_
+        return conformed(cells.cast(layout(stored.value_field)), wanted)
+    return cells.cast(wanted)
+
+
+def _plain(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Unwrap extension types and dictionaries that `wanted` does not have, and convert list views to lists."""
+    types, stored = pa.types, cells.type
+    if isinstance(cells, pa.ExtensionArray) and not isinstance(wanted, pa.BaseExtensionType):
+        return cells.storage
+    if types.is_dictionary(stored) and not types.is_dictionary(wanted):
+        return cells.dictionary_decode()
+    return _lists_of_views(cells) if types.is_list_view(stored) or types.is_large_list_view(stored) else cells
+
+
+def _lists_of_views(cells: pa.Array) -> pa.Array:
+    """Return list views as large lists; pyarrow 26 loses values when it casts those with nulls."""
+    is_null = flags_of(cells.is_null())
+    starts = numbers_of(cells.offsets).astype(np.int64)
+    sizes = np.where(is_null, 0, numbers_of(cells.sizes)).astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    values, wanted = cells.values, pa.large_list(cells.type.value_field)
+    # Lists from Parquet follow each other without gaps, so they begin at the first value in use.
+    first = int(starts[np.argmax(sizes > 0)]) if len(values) and sizes.any() else 0
+    if np.array_equal(starts[sizes > 0] - first, offsets[:-1][sizes > 0]):
+        values = values.slice(first, int(offsets[-1]))
+    else:
+        values = values.take(arrow_numbers(np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])))
+    mask = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if is_null.any() else None
+    return pa.Array.from_buffers(
+        wanted, len(cells), [mask, pa.py_buffer(offsets)], int(is_null.sum()), children=[values]
+    )
+
+
+def _struct(cells: pa.StructArray, wanted: pa.StructType) -> pa.StructArray:
+    cells = _from_the_start(cells)
+    place_of = {field.name: number for number, field in enumerate(cells.type)}
+    members = [
+        conformed(cells.field(place_of[field.name]), field.type)
+        if field.name in place_of
+        else pa.nulls(len(cells), field.type)
+        for field in wanted
+    ]
+    return pa.Array.from_buffers(wanted, len(cells), cells.buffers()[:1], cells.null_count, children=members)
+
+
+def _with_buffers(cells: pa.Array, wanted: pa.DataType, values: pa.Array) -> pa.Array:
+    """Return lists with the nulls and offsets of `cells`, and other values."""
+    return pa.Array.from_buffers(wanted, len(cells), cells.buffers()[:2], cells.null_count, children=[values])
+
+
+def _from_the_start(cells: pa.Array) -> pa.Array:
+    """Return the array with offset 0, copied if it is a slice, so that buffers and children start at the same row."""
+    return pa.concat_arrays([cells]) if cells.offset else cells

@@ -1,6 +1,7 @@
-"""`pyarrow.compute`, imported when something of it is asked for: it takes 35 ms of a first batch of numbers in vain.
+"""Lazy import of `pyarrow.compute`: the import takes 35 ms and is not needed for batches of numbers.
 
-Whatever has no function here has one there. What methods of arrays such as `is_null` call is imported by then, too.
+Use `pyarrow.compute` only for functions that `petastore.arrow` does not have. Methods of Arrow arrays, such as
+`is_null`, also import it.
 
 Example:
     >>> from petastore.arrow import compute as pc

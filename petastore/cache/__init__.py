@@ -1,9 +1,8 @@
-"""The local disk cache: bytes by key, shared by all processes of a host, under one hard limit."""
+"""Local disk cache: a key-value store of bytes, shared by all processes of a host, with a hard size limit."""
 
-from petastore.cache.announcement import Announcement
-from petastore.cache.disk_cache import DiskCache
+from petastore.cache.disk_cache import Announcement, DiskCache
+from petastore.cache.entries import CacheContents, CacheMetrics
 from petastore.cache.entry_file import Key
-from petastore.cache.metrics import CacheContents, CacheMetrics
-from petastore.cache.uses.simulation import simulate
+from petastore.cache.next_use import simulate
 
 __all__ = ["Announcement", "CacheContents", "CacheMetrics", "DiskCache", "Key", "simulate"]

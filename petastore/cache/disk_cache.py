@@ -1,67 +1,142 @@
-"""Bytes by key on the local disk, shared by all processes of a host, under one hard limit."""
+"""Disk cache: a local key-value store of bytes, shared by all processes of a host, with a hard size limit."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.cache.announcement import Announcement, announced
-from petastore.cache.disk import FOLDER, Disk
-from petastore.cache.entries import MOST_OPEN, Entries, FetchedEntry, FetchSeveral
-from petastore.cache.entry_file import DamagedEntryError, Key, MappedEntry, digest_of, map_entry
+from petastore.byte_sizes import ByteSize, byte_size
+from petastore.cache.entries import FOLDER, CacheContents, CacheMetrics, Counts, Disk, Entries, FetchSeveral, Writing
+from petastore.cache.entry_file import Key, digest_of, write_all
+from petastore.cache.folder import Folder, LockedFile, cache_location, verified_limit
 from petastore.cache.ledger import Ledger
-from petastore.cache.location import cache_location, verified_limit
-from petastore.cache.metrics import CacheContents, CacheMetrics, Counts
+from petastore.cache.next_use import Future, first_words, future_bytes, note_position, uses_within
+from petastore.cache.table import FUTURE
 from petastore.errors import InvalidArgumentError
+from petastore.forks import Lock
 
-__all__ = ["DiskCache", "has_cache"]
+__all__ = ["Announcement", "DiskCache", "announced", "has_cache"]
+
+_SHARE = 64
+_MOST_USES = 1 << 22
+
+
+class Announcement:
+    """Future uses of a reader, visible to other processes until it is closed or its process ends.
+
+    Thread-safe. In a forked child, the object does nothing, because it belongs to the parent.
+
+    Example:
+        >>> nobody_knows = Announcement()
+        >>> nobody_knows.move_to(1)
+        >>> nobody_knows.close()
+    """
+
+    def __init__(self, ledger: Ledger | None = None, file: LockedFile | None = None, uses: int = 0) -> None:
+        self._ledger = ledger
+        self._file = file
+        self._lock = Lock()
+        self.uses = uses
+        """Number of published positions: those of the order, or fewer if the announcement would be too large."""
+
+    def move_to(self, position: int, begun: int | None = None) -> None:
+        """Publish the reader's progress.
+
+        Args:
+            position: Number of positions of the order that are finished, or that the reader's only thread requests now.
+            begun: Number of begun positions, including finished ones, if several positions are requested at the same
+                time; begun positions still need their entries. None means `position`.
+        """
+        begun = position if begun is None else begun
+        with self._lock:  # so that the file is not closed meanwhile, and its descriptor number reused by another file
+            if self._file is not None and self._file.fd >= 0:
+                note_position(self._file.fd, *(min(max(each, 0), self.uses) for each in (position, begun)))
+
+    def close(self) -> None:
+        """Delete the announcement. May be called again."""
+        with self._lock:
+            file, self._file = self._file, None
+        if file is None or file.fd < 0 or self._ledger is None:
+            return
+        try:
+            with contextlib.suppress(OSError):  # if this fails, the file is removed when the cache is opened again
+                file.path.unlink()
+                self._ledger.release(bytes.fromhex(file.path.name))
+        finally:
+            file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def announced(
+    folder: Folder, ledger: Ledger, keys: Sequence[str] | NDArray[np.uint64], order: NDArray[np.int64]
+) -> Announcement:
+    """Write the future uses of a reader to a file, for all processes that share the cache.
+
+    Args:
+        folder: Folder of the cache.
+        ledger: Ledger of the same cache.
+        keys: As in `DiskCache.announce`.
+        order: As in `DiskCache.announce`. The end of the order is omitted if the file would be larger than 1/64 of the
+            cache, or have more than four million uses.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    together = 1 if isinstance(keys, Sequence) or keys.ndim == 1 else max(keys.shape[1], 1)
+    uses = np.cumsum(order >= 0)
+    most = min(uses_within(ledger.most // _SHARE), _MOST_USES) // together
+    order = order[: int(np.searchsorted(uses, most, side="right"))]
+    is_used = np.zeros(len(keys), np.bool_)
+    is_used[order[order >= 0]] = True
+    used = np.flatnonzero(is_used)
+    if isinstance(keys, Sequence):
+        words = first_words([digest_of(keys[number]) for number in used.tolist()])
+    else:
+        words = keys[used]
+    numbers = np.where(order >= 0, np.searchsorted(used, order), -1)
+    data = future_bytes(Future.of(words, numbers))
+    digest = secrets.token_bytes(16)
+    begun = Writing.begun(folder, ledger, digest, patience=0)
+    if begun is None:
+        return Announcement()  # another file already has the random name
+    with begun as writing:
+        if not writing.write(len(data), lambda fd, _: write_all(fd, data, 0), has_to=True):
+            return Announcement()
+        return Announcement(ledger, writing.place(folder.futures / digest.hex(), FUTURE), len(order))
+
 
 Fetch: TypeAlias = Callable[[], Any]
-"""Gives bytes, as any C-contiguous buffer."""
-
-
-class Entry:
-    """A `with` block in which the bytes of an entry can be looked at."""
-
-    __slots__ = ("_asked", "_found")
-
-    def __init__(self, *asked: Any) -> None:
-        self._asked = asked
-
-    def __enter__(self) -> memoryview:
-        find, *asked = self._asked
-        self._found: MappedEntry | FetchedEntry = find(*asked)
-        return self._found.view
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._found.close()
+"""Function that returns bytes as any C-contiguous buffer."""
 
 
 class DiskCache:
-    """Bytes by key, fetched once for all processes of a host, and never more than a limit.
+    """Disk cache of bytes by key, shared by all processes of a host, and never larger than its limit.
 
-    Thread-safe. Any number of processes may open the same location. A forked child may go on with what it inherited,
-    and a cache that is pickled is opened again where it arrives. Where the disk is full, read-only or not
-    permitted, bytes are fetched and not kept, and one `CacheBypassWarning` says why.
+    Thread-safe. Any number of processes may open the same location. A forked child may use the inherited cache, and a
+    pickled cache opens the same location when it is unpickled. If the disk is full, read-only or not permitted, bytes
+    are fetched and not cached, and one `CacheBypassWarning` names the reason.
 
     Args:
-        location: A local directory, in which the cache has a folder of its own; None for the user's cache directory.
-        limit: Bytes that all files of the cache may have together, 65,536 at least. The processes that share a location
-            share a limit: that which was asked for last. None takes it as it is, or else a quarter of the free disk.
+        location: Local directory, in which the cache creates its folder; None means the user's cache directory.
+        limit: Maximum total size of all cache files in bytes, at least 65,536. All processes at a location share the
+            limit that was set last. None keeps that limit; a new cache then gets a quarter of the free disk space.
 
     Raises:
-        InvalidArgumentError: Location or limit cannot be.
+        InvalidArgumentError: `location` is not a local directory, or `limit` is too small or not a size.
 
     Example:
         >>> import tempfile
@@ -75,7 +150,7 @@ class DiskCache:
         (1, 1)
     """
 
-    def __init__(self, location: str | os.PathLike[str] | None = None, *, limit: int | None = None) -> None:
+    def __init__(self, location: str | os.PathLike[str] | None = None, *, limit: ByteSize | None = None) -> None:
         self._begin(Disk(cache_location(location), verified_limit(limit)))
 
     def _begin(self, disk: Disk) -> None:
@@ -88,28 +163,26 @@ class DiskCache:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Gives open files back. Views that are in use stay valid; a cache that is used again opens them again."""
+        """Close the open files. Views in use stay valid, and the next use of the cache reopens the files."""
         if self._disk.ledger is not None:
             self._disk.ledger.close()
 
     @property
     def location(self) -> Path:
-        """The directory in which the cache has its folder."""
+        """The directory that contains the folder of the cache."""
         return self._disk.location
 
     @property
     def room(self) -> int:
-        """Bytes that entries may have together; more than any where the disk does not take part."""
+        """Maximum total bytes of all entries; if the disk cannot be used, a number above the size of any entry."""
         return self._disk.most
 
     def counting_apart(self) -> DiskCache:
-        """The same cache, whose metrics count by themselves what is asked of it here.
+        """Return the same cache with separate metrics.
 
         Example:
             >>> import tempfile
@@ -126,32 +199,30 @@ class DiskCache:
 
     @property
     def metrics(self) -> CacheMetrics:
-        """What this cache did in this process so far."""
+        """Counters of this cache in this process so far."""
         return self._counts.told()
 
     # One entry
 
-    def entry(self, key: str | Key, fetch: Fetch, *, size: int | None = None) -> Entry:
-        """The bytes under a key, from the disk, or else fetched and kept.
+    @contextlib.contextmanager
+    def entry(self, key: str | Key, fetch: Fetch, *, size: int | None = None) -> Iterator[memoryview]:
+        """Return the bytes of a key from the disk cache; fetch and cache them on a miss.
 
-        Who wants a key that is being fetched, in any thread or process, waits for it, and fetches only where nothing
-        came of that, or it takes longer than half a minute. No lock is held inside the `with` block.
+        If another thread or process fetches the same key, this call waits for the result. It fetches the key itself
+        only if that fetch fails or takes longer than half a minute. No lock is held inside the `with` block.
 
         Args:
-            key: Names the bytes, with their version: other bytes need another key.
-            fetch: Gives the bytes as any C-contiguous buffer; what it raises is raised here. It must not ask this
-                cache.
-            size: How many bytes there will be, if that is known: who is too large to be kept is not waited for.
+            key: Name of the bytes, including their version: different bytes need different keys.
+            fetch: Function that returns the bytes as any C-contiguous buffer; its exceptions propagate. It must not use
+                this cache.
+            size: Number of bytes, if known: the call does not wait for entries that are too large for the cache.
 
         Returns:
-            A context with a read-only view of the bytes: mapped memory of the entry's file, or what `fetch` gave. The
-            memory stays as long as anything refers to it, the view itself only inside the block.
+            A context manager that yields a read-only view of the bytes: memory-mapped from the entry's file, or the
+            result of `fetch`. The view is only valid inside the block.
         """
-        return Entry(self._entry, key, fetch, size)
-
-    def _entry(self, key: str | Key, fetch: Fetch, size: int | None) -> MappedEntry | FetchedEntry:
-        (entry,) = self._entries.of([key], lambda _: [fetch()], [size])
-        return entry
+        with self.entries([key], lambda _: [fetch()], sizes=[size]) as (view,):
+            yield view
 
     @contextlib.contextmanager
     def entries(
@@ -160,20 +231,18 @@ class DiskCache:
         fetch: FetchSeveral,
         *,
         sizes: Sequence[int | None],
-        into: Sequence[memoryview | None] = (),
     ) -> Iterator[list[memoryview]]:
-        """Several entries, each as `entry` gives it; those that are not there are fetched by one call.
+        """Return several entries, as `entry` does; one call fetches all missing ones.
 
         Args:
-            keys: Each once.
-            fetch: Given the numbers of keys, ascending, gives their bytes in that order; not asked for none.
-            sizes: Of each key: how many bytes there will be, or None.
-            into: Of each key: writable memory into which an entry of just as many bytes is read, where it is there, or
-                None; empty for none. Memory that was in use before is faster than mapping, if the entry is small.
+            keys: Distinct keys.
+            fetch: Function that takes positions in `keys`, ascending, and returns their bytes in this order; called
+                only for missing entries.
+            sizes: Number of bytes of each key, or None if unknown.
 
         Returns:
-            A context with a view for each key: of that memory, or of that of the entry's file. Of more than 64 it is
-            not mapped, but copied.
+            A context manager with a view for each key: of the entry's memory-mapped file, or of a copy if there are
+            more than 64 keys or the entry is small.
 
         Example:
             >>> import tempfile
@@ -185,7 +254,7 @@ class DiskCache:
             [b'a of [0, 1]', b'b of [0, 1]']
             [b'a of [0, 1]', b'c of [1, 2]', b'd of [1, 2]']
         """
-        entries = self._entries.of(keys, fetch, sizes, into)
+        entries = self._entries.of(keys, fetch, sizes)
         try:
             yield [entry.view for entry in entries]
         finally:
@@ -193,7 +262,7 @@ class DiskCache:
                 entry.close()
 
     def has(self, keys: Iterable[str | Key]) -> bool:
-        """Whether there is something under all of some keys now, right or not.
+        """Return whether each key has an entry now, valid or not.
 
         Example:
             >>> import tempfile
@@ -205,30 +274,8 @@ class DiskCache:
         """
         return all(Path(self._disk.folder.entry(digest.hex())).exists() for digest in map(digest_of, keys))
 
-    def there(self, keys: Sequence[str | Key]) -> list[memoryview | None]:
-        """Entries as they lie there now, or None: nothing is fetched, waited for, or noted, also where one is damaged.
-
-        For whoever fetches one entry and may find its bytes in another.
-
-        Example:
-            >>> import tempfile
-            >>> with tempfile.TemporaryDirectory() as folder, DiskCache(folder, limit=1 << 20) as cache:
-            ...     with cache.entry("whole", lambda: b"bytes") as view:
-            ...         pass
-            ...     [None if view is None else bytes(view) for view in cache.there(["whole", "part"])]
-            [b'bytes', None]
-        """
-        found: list[memoryview | None] = []
-        for digest in map(digest_of, keys):
-            entry = None
-            with contextlib.suppress(DamagedEntryError, OSError):
-                path = self._disk.folder.entry(digest.hex())
-                entry = map_entry(path, digest, self._disk.most, mapped=len(keys) <= MOST_OPEN)
-            found.append(None if entry is None else entry.view)
-        return found
-
     def discard(self, keys: Iterable[str | Key]) -> None:
-        """Removes entries that were kept as they were fetched, and turned out to be of no use. Views stay valid.
+        """Remove entries whose fetched bytes turned out to be unusable. Views stay valid.
 
         Example:
             >>> import tempfile
@@ -247,22 +294,23 @@ class DiskCache:
     def announce(
         self, keys: Sequence[str] | NDArray[np.uint64], order: Sequence[int] | NDArray[np.integer[Any]]
     ) -> Announcement:
-        """Says what a reader will use, in which order: the rest of this epoch and the next, say.
+        """Announce the order in which a reader will use keys: for example the rest of this epoch and the next.
 
-        What is announced last is kept before what is needed later, by this or any other reader, and all of it before
-        what nobody has announced. Before it asks for the entry at place `n` of the order, the reader moves to `n + 1`.
+        The cache first evicts entries that no reader has announced. Among announced entries, it first evicts the entry
+        whose next use, by any reader, is farthest in the future. The reader calls `move_to(n + 1)` before it requests
+        the entry at position `n` of the order.
 
         Args:
-            keys: Of entries, each once. Or the words of keys (`petastore.cache.Key`), shape (n,); or (n, k), of
-                k that are used together.
-            order: The numbers of the keys in the order of their use, fewer than 2³²; -1 where none is used. Shape
-                (positions,).
+            keys: Distinct keys of entries. Instead of keys, an array of 64-bit hashes (`petastore.cache.Key.word`) is
+                accepted: shape (n,) for n entries, or (n, k) for n groups of k entries that are used together.
+            order: Indices into `keys` in the order of use, fewer than 2³²; shape (positions,). -1 is a position without
+                an entry.
 
         Returns:
-            The announcement, to be closed when another takes its place, or the reader ends.
+            The announcement. Close it when another replaces it or the reader ends.
 
         Raises:
-            InvalidArgumentError: A number has no key.
+            InvalidArgumentError: A number in `order` has no key.
 
         Example:
             >>> import tempfile
@@ -279,7 +327,8 @@ class DiskCache:
         numbers = np.asarray(order, np.int64)
         if numbers.ndim != 1 or (len(numbers) and not -1 <= numbers.min() <= numbers.max() < len(keys)):
             raise InvalidArgumentError(
-                f"an order of {len(keys):,} keys has numbers from 0 to {len(keys) - 1:,} in one dimension, or -1"
+                f"order must be a one-dimensional array of integers from -1 to {len(keys) - 1:,} for {len(keys):,} "
+                f"keys, got {order!r:.100}"
             )
         if self._disk.ledger is None:
             return Announcement()
@@ -290,10 +339,10 @@ class DiskCache:
             return Announcement()
 
     def info(self) -> CacheContents:
-        """What all processes have in the cache.
+        """Return the contents of the cache, written by all processes.
 
         Raises:
-            StorageError: There is no cache that can be used at this location.
+            StorageError: The location has no usable cache.
 
         Example:
             >>> import tempfile
@@ -308,19 +357,19 @@ class DiskCache:
             self._disk.folder.root, totals.limit, totals.entries, totals.bytes, totals.ledger_bytes, totals.readers
         )
 
-    def prune(self, *, most_bytes: int | None = None, unused_s: float | None = None) -> int:
-        """Removes what nobody needs: what killed processes left, and what is no entry; counts again what there is.
+    def prune(self, *, most_bytes: ByteSize | None = None, unused_s: float | None = None) -> int:
+        """Remove files of killed processes and files that do not belong to the cache, and count the entries again.
 
         Args:
-            most_bytes: Entries may take so many bytes afterwards; those that were used last stay. None is the limit.
-            unused_s: Entries go that were not used for so many seconds. None is for ever.
+            most_bytes: Maximum bytes of entries afterwards; least recently used entries are evicted. None means the
+                cache's limit.
+            unused_s: Age in seconds after which unused entries are removed. None removes no entry for its age.
 
-        Returns:
-            Bytes that count less than before.
+        Returns: Number of freed bytes.
 
         Raises:
             InvalidArgumentError: Bytes or seconds are below 0.
-            StorageError: There is no cache that can be used at this location.
+            StorageError: The location has no usable cache.
 
         Example:
             >>> import tempfile
@@ -331,33 +380,32 @@ class DiskCache:
             ...     cache.prune(unused_s=3600), cache.prune(most_bytes=10_000), cache.has(["new"])
             (0, 8192, True)
         """
-        for name, asked in (("most_bytes", most_bytes), ("unused_s", unused_s)):
-            if asked is not None and not asked >= 0:
-                raise InvalidArgumentError(f"{name}={asked!r}, but it must be at least 0")
+        but_bytes = sys.maxsize if most_bytes is None else byte_size(most_bytes, name="most_bytes", least=0)
+        if unused_s is not None and not unused_s >= 0:
+            raise InvalidArgumentError(f"unused_s must be at least 0 seconds, got {unused_s!r}")
         freed = self._disk.asked_of_ledger(Ledger.rebuild)
         if most_bytes is None and unused_s is None:
             return freed
-        but_bytes = sys.maxsize if most_bytes is None else most_bytes
         but_since = 0 if unused_s is None else time.time_ns() - int(unused_s * 1e9)
         return freed + self._disk.asked_of_ledger(lambda ledger: ledger.clear(but_bytes=but_bytes, but_since=but_since))
 
     def clear(self) -> int:
-        """Removes all entries. Views that are in use stay valid.
+        """Remove all entries. Views in use stay valid.
 
         Returns:
-            Bytes that they took on disk.
+            Number of freed bytes on disk.
 
         Raises:
-            StorageError: There is no cache that can be used at this location.
+            StorageError: The location has no usable cache.
         """
         return self._disk.asked_of_ledger(Ledger.clear)
 
 
 def has_cache(location: str | os.PathLike[str] | None = None) -> bool:
-    """Whether there is a cache at a location; nothing is made there.
+    """Return whether a location has a cache, without creating one.
 
     Raises:
-        InvalidArgumentError: It is no local directory.
+        InvalidArgumentError: The location is not a local directory.
     """
     return (cache_location(location) / FOLDER).is_dir()
 

@@ -1,66 +1,321 @@
-"""Entries that are asked for: as they lie on the disk, or fetched and kept, by one for all who want them."""
+"""Cache entries: read an entry from the cache directory, or let one process fetch and write it for all."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
-from petastore.cache.disk import Disk
 from petastore.cache.entry_file import (
     HEADER,
     DamagedEntryError,
+    Entry,
     Key,
-    MappedEntry,
     digest_of,
     map_entry,
     size_on_disk,
     write_entry,
 )
-from petastore.cache.metrics import Counts
-from petastore.cache.writing import Writing
+from petastore.cache.folder import Folder, LockedFile, locked
+from petastore.cache.ledger import Ledger
+from petastore.cache.table import KEPT
+from petastore.errors import CacheBypassWarning, StorageError
+from petastore.forks import Lock
 
-__all__ = ["FETCH_PATIENCE_S", "MOST_OPEN", "Entries", "FetchSeveral", "FetchedEntry"]
-
-FetchSeveral: TypeAlias = Callable[[Sequence[int]], Sequence[Any]]
-"""Gives the bytes of several keys, by their numbers, each as any C-contiguous buffer."""
-
-MOST_OPEN = 64
-"""Files of entries that are open for what is asked for at once: a process may have a thousand or so, for everything."""
-
-FETCH_PATIENCE_S = 30.0
-"""How long one waits for others who fetch the same, before one fetches it, too."""
+__all__ = [
+    "FOLDER",
+    "MOST_OPEN",
+    "CacheContents",
+    "CacheMetrics",
+    "Counts",
+    "Disk",
+    "Entries",
+    "FetchSeveral",
+    "Writing",
+]
 
 
 @dataclasses.dataclass(frozen=True)
-class FetchedEntry:
-    """An entry as it was fetched."""
+class CacheMetrics:
+    """Counters of a cache in this process since it was opened."""
 
-    view: memoryview
-    """Its bytes."""
+    hits: int = 0
+    """Number of entries found in the cache."""
+
+    misses: int = 0
+    """Number of entries that were fetched."""
+
+    bytes_read: int = 0
+    """Payload bytes of hits."""
+
+    bytes_written: int = 0
+    """Payload bytes of entries that were stored."""
+
+    bytes_evicted: int = 0
+    """Disk bytes of evicted entries."""
+
+    damaged: int = 0
+    """Number of damaged entries, which were removed and fetched again."""
+
+    bypassed: int = 0
+    """Number of misses that were not stored: too large, needed later than the stored entries, or a failed write."""
+
+
+class Counts:
+    """Thread-safe counters of a cache.
+
+    Example:
+        >>> counts = Counts()
+        >>> counts.add(hits=2, bytes_read=7)
+        >>> counts.told().hits, counts.told().misses
+        (2, 0)
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._counted = dataclasses.asdict(CacheMetrics())
+
+    def add(self, **more: int) -> None:
+        """Add to counters of `CacheMetrics`, given by keyword."""
+        with self._lock:
+            for name, number in more.items():
+                self._counted[name] += number
+
+    def told(self) -> CacheMetrics:
+        """Return the current counts."""
+        with self._lock:
+            return CacheMetrics(**self._counted)
+
+
+@dataclasses.dataclass(frozen=True)
+class CacheContents:
+    """Contents of a cache on disk, written by all processes."""
+
+    location: Path
+    """Folder of the cache."""
+
+    limit: int
+    """Maximum total bytes of all files of the cache."""
+
+    entries: int
+    """Number of stored entries."""
+
+    entry_bytes: int
+    """Disk bytes of the entries, in whole blocks of 4 KiB."""
+
+    ledger_bytes: int
+    """Bytes of the ledger file, which counts the entries."""
+
+    readers: int
+    """Number of running readers that announced their future uses."""
+
+
+FOLDER = "petastore-cache-1"
+"""Name of the cache's folder inside the user's cache location."""
+
+_REST_S = 60.0
+"""Seconds for which the cache is not written to, after other processes held the ledger's lock for too long."""
+
+_Answer = TypeVar("_Answer")
+
+
+class Disk:
+    """Files of a cache, and whether it is paused; shared by a `DiskCache` and those from its `counting_apart`.
+
+    Args:
+        location: Directory of the cache.
+        limit: Requested maximum size in bytes, or None.
+    """
+
+    def __init__(self, location: Path, limit: int | None) -> None:
+        self.location, self.limit = location, limit
+        self.folder = Folder(location / FOLDER)
+        self.ledger: Ledger | None = None
+        """Ledger of the cache; None if it cannot be opened."""
+        self.rests_until = 0.0
+        """Time until which nothing is written to the cache."""
+        self._has_warned = False
+        self._lock = Lock()
+        try:
+            self.ledger = Ledger(self.folder, limit)
+        except OSError as problem:
+            self.bypass(problem)
+
+    @property
+    def most(self) -> int:
+        """Maximum size of one file in bytes."""
+        return sys.maxsize if self.ledger is None else self.ledger.most
+
+    def asked_of_ledger(self, ask: Callable[[Ledger], _Answer]) -> _Answer:
+        """Call a function with the ledger; open the ledger if opening it failed before.
+
+        Raises:
+            StorageError: The ledger cannot be opened or locked.
+        """
+        try:
+            self.ledger = self.ledger or Ledger(self.folder, self.limit)
+            return ask(self.ledger)
+        except OSError as problem:
+            raise StorageError(
+                f"the cache at {self.folder.root} cannot be used: {problem}. Free disk space, or choose another "
+                "cache_location",
+                errno=problem.errno,
+            ) from problem
+
+    def bypass(self, problem: OSError) -> None:
+        """Pause the disk cache, and warn once."""
+        if isinstance(problem, TimeoutError):
+            self.rests_until = time.monotonic() + _REST_S
+        with self._lock:
+            has_warned, self._has_warned = self._has_warned, True
+        if not has_warned:
+            is_slow = isinstance(problem, TimeoutError)
+            todo = "Choose a cache_location on a faster disk" if is_slow else _FREE_SPACE
+            warnings.warn(
+                f"the cache at {self.folder.root} is bypassed, because its disk cannot be used: {problem}. Reading "
+                f"continues, but data is fetched again each time. {todo}",
+                CacheBypassWarning,
+                stacklevel=2,
+            )
+
+
+_FREE_SPACE = "Free disk space, or choose another cache_location or cache_size_limit"
+
+Write: TypeAlias = Callable[[int, int], None]
+"""Function that writes a file, given its file descriptor and its slot in the ledger."""
+
+
+class Writing:
+    """Lock on the name of an entry while the entry is written.
+
+    Other writers of the same name wait for the lock. At the end of the `with` block, the temporary file is removed,
+    unless `place` has renamed it.
+
+    Args:
+        folder: Folder of the cache.
+        ledger: Ledger of the same cache.
+        digest: Digest that names the entry.
+        file: Locked file of that name in the directory `writing`; this object takes ownership of it.
+
+    Raises:
+        OSError: The leftover file of a killed writer cannot be removed.
+    """
+
+    def __init__(self, folder: Folder, ledger: Ledger, digest: bytes, file: LockedFile) -> None:
+        self._folder = folder
+        self._ledger = ledger
+        self._digest = digest
+        self.file: LockedFile | None = file
+        self.evicted = 0
+        """Number of bytes that were evicted to store this entry."""
+        try:
+            if os.fstat(file.fd).st_size:
+                self._forget(file)  # leftover of a killed writer
+        except BaseException:
+            file.close()
+            raise
 
     @classmethod
-    def of(cls, data: Any) -> Self:
-        """An entry of what `fetch` gave."""
-        return cls(memoryview(data).cast("B").toreadonly())
+    def begun(cls, folder: Folder, ledger: Ledger, digest: bytes, *, patience: float) -> Self | None:
+        """Lock the name of an entry and return the `Writing`; return None if the lock stays held until the timeout.
 
-    def close(self) -> None:
-        """Ends the view, unless somebody still uses it."""
-        with contextlib.suppress(BufferError):
-            self.view.release()
+        Args:
+            folder: Folder of the cache.
+            ledger: Ledger of the same cache.
+            digest: Digest that names the entry.
+            patience: Seconds to wait for another writer; 0 does not wait.
+
+        Raises:
+            OSError: The lock file cannot be opened or locked.
+        """
+        file = locked(folder.writing / digest.hex(), patience=patience)
+        return None if file is None else cls(folder, ledger, digest, file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        file, self.file = self.file, None
+        if file is None or file.fd < 0:
+            return
+        try:
+            with contextlib.suppress(OSError):  # if this fails, the file is removed when the cache is opened again
+                if os.fstat(file.fd).st_size:
+                    self._forget(file)
+                file.path.unlink()
+        finally:
+            file.close()
+
+    def write(self, size: int, write: Write, *, has_to: bool = False) -> bool:
+        """Evict as needed, and write.
+
+        Args:
+            size: Final size of the file in bytes.
+            write: Function that writes the file.
+            has_to: Whether the entry must be stored, even if entries that are needed sooner are evicted.
+
+        Returns: Whether the entry was admitted.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        assert self.file is not None, "the block has ended"  # noqa: S101 - for type checkers
+        slot, self.evicted = self._ledger.reserve(self.file, size, has_to=has_to)
+        if slot is None:
+            return False
+        write(self.file.fd, slot)
+        return True
+
+    def place(self, target: Path, state: int = KEPT) -> LockedFile:
+        """Rename the written file to its final path, and set the state of its row in the ledger.
+
+        Returns:
+            The file, which the caller holds from now on.
+
+        Raises:
+            OSError: The file cannot be renamed, or the ledger cannot be used. The next process that opens the cache
+                repairs this.
+        """
+        file = self.file
+        assert file is not None, "the block has ended"  # noqa: S101 - for type checkers
+        self._folder.rename(file.path, target)
+        self.file, file.path = None, target  # from now on, another writer may use this name under `writing`
+        try:
+            if not self._ledger.commit(self._digest, state):
+                target.unlink(missing_ok=True)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _forget(self, file: LockedFile) -> None:
+        os.ftruncate(file.fd, 0)  # truncate before the bytes are subtracted, because all bytes on disk must be counted
+        self._ledger.release(self._digest)
+
+
+FetchSeveral: TypeAlias = Callable[[Sequence[int]], Sequence[Any]]
+"""Function from positions in a list of keys to the bytes of each, as C-contiguous buffers."""
+
+MOST_OPEN = 64
+"""Maximum open entry files of one call: a process may have only about a thousand open files in total."""
+
+FETCH_PATIENCE_S = 30.0
+"""Seconds to wait for another process that fetches the same entry, before this one fetches it as well."""
 
 
 @dataclasses.dataclass(slots=True)
 class _Asked:
-    """Entries that are asked for at once, by number, and those that are there already."""
+    """Entries that are requested together, by number, and those that were already found."""
 
     digests: list[bytes]
     sizes: Sequence[int | None]
-    into: Sequence[memoryview | None]
-    entries: dict[int, MappedEntry | FetchedEntry] = dataclasses.field(default_factory=dict)
+    entries: dict[int, Entry] = dataclasses.field(default_factory=dict)
     damaged: set[int] = dataclasses.field(default_factory=set)
 
     @property
@@ -69,16 +324,16 @@ class _Asked:
 
     @property
     def are_mapped(self) -> bool:
-        """Whether each may have a file open."""
+        """Whether each entry may hold a file open."""
         return len(self.digests) <= MOST_OPEN
 
 
 class Entries:
-    """Finds and makes the entries of a disk. Thread-safe.
+    """Finds, fetches and writes the entries of a cache directory. Thread-safe.
 
     Args:
-        disk: Where they lie.
-        counts: What is counted of it.
+        disk: Directory of the entries.
+        counts: Counters of hits, misses and bytes.
     """
 
     def __init__(self, disk: Disk, counts: Counts) -> None:
@@ -89,10 +344,9 @@ class Entries:
         keys: Sequence[str | Key],
         fetch: FetchSeveral,
         sizes: Sequence[int | None],
-        into: Sequence[memoryview | None] = (),
-    ) -> list[MappedEntry | FetchedEntry]:
-        """As `DiskCache.entries` gives them."""
-        asked = _Asked([digest_of(key) for key in keys], sizes, into or [None] * len(keys))
+    ) -> list[Entry]:
+        """Return entries as `DiskCache.entries` does."""
+        asked = _Asked([digest_of(key) for key in keys], sizes)
         for number in range(len(keys)):
             found, is_damaged = self._found(asked, number)
             if found is not None:
@@ -108,12 +362,12 @@ class Entries:
                 raise
         return [asked.entries[number] for number in range(len(asked.digests))]
 
-    def _found(self, asked: _Asked, number: int) -> tuple[MappedEntry | None, bool]:
-        """An entry, if it is there and right; and whether it is there and damaged."""
+    def _found(self, asked: _Asked, number: int) -> tuple[Entry | None, bool]:
+        """Return a valid entry or None, and whether the entry file exists but is damaged."""
         digest, disk = asked.digests[number], self._disk
         try:
             path = disk.folder.entry(digest.hex())
-            entry = map_entry(path, digest, disk.most, mapped=asked.are_mapped, into=asked.into[number])
+            entry = map_entry(path, digest, disk.most, mapped=asked.are_mapped)
         except DamagedEntryError:
             return None, True
         except OSError as problem:
@@ -123,7 +377,7 @@ class Entries:
             self._note_hit(entry, digest)
         return entry, False
 
-    def _note_hit(self, entry: MappedEntry, digest: bytes) -> None:
+    def _note_hit(self, entry: Entry, digest: bytes) -> None:
         self._counts.add(hits=1, bytes_read=len(entry.view))
         try:
             if self._disk.ledger is not None:
@@ -132,8 +386,8 @@ class Entries:
             self._disk.bypass(problem)
 
     def _make(self, asked: _Asked, fetch: FetchSeveral) -> None:
-        """Has the missing entries as they were fetched: by us, or by who did it while we waited."""
-        # All take names in one order, or two who want the same would wait for each other.
+        """Fetch the missing entries, or use those that another process has fetched in the meantime."""
+        # Names are locked in a fixed order, so that two processes that want the same entries do not deadlock.
         order = sorted(asked.missing, key=asked.digests.__getitem__)
         held: dict[int, Writing | None] = {}
         with contextlib.ExitStack() as names:
@@ -146,14 +400,14 @@ class Entries:
             if not missing:
                 return
             for number, data in zip(missing, fetch(missing), strict=True):
-                asked.entries[number] = FetchedEntry.of(data)
+                asked.entries[number] = Entry.of(data)
             for number in order:
                 if number in missing:
                     writing = held[number] if number in held else self._begun(asked, number)
                     self._take_in(asked, number, writing)
 
     def _take_in(self, asked: _Asked, number: int, writing: Writing | None) -> None:
-        """Keeps an entry that was fetched, if it can be."""
+        """Write a fetched entry to the cache, if the ledger admits it."""
         digest, view, is_kept, evicted = asked.digests[number], asked.entries[number].view, False, 0
         if writing is not None:
             with writing:
@@ -168,14 +422,14 @@ class Entries:
         )
 
     def _begun(self, asked: _Asked, number: int) -> Writing | None:
-        """The right to make an entry, once nobody else has it; None where it cannot be kept."""
+        """Return a lock for writing an entry, after waiting for other writers; None if the entry cannot be stored."""
         ledger, size = self._disk.ledger, asked.sizes[number]
         if ledger is None or (size is not None and size_on_disk(size) > ledger.most):
             return None
         return self._held(asked.digests[number])
 
     def _held(self, digest: bytes) -> Writing | None:
-        """A name, once nobody else holds it; None where it cannot be held, or others hold it for long."""
+        """Return a lock on a name; None if it cannot be locked before the timeout."""
         disk = self._disk
         if disk.ledger is None or time.monotonic() < disk.rests_until:
             return None
@@ -186,7 +440,7 @@ class Entries:
             return None
 
     def _find_or_remove(self, asked: _Asked, number: int) -> None:
-        """Takes the entry that somebody made meanwhile; one that is damaged is removed. The caller holds its name."""
+        """Use the entry if another process wrote it meanwhile; remove it if damaged. The caller holds its lock."""
         digest = asked.digests[number]
         entry, is_damaged = self._found(asked, number)
         asked.damaged.discard(number)
@@ -197,7 +451,7 @@ class Entries:
             self._remove(digest)
 
     def _remove(self, digest: bytes) -> None:
-        """Removes an entry; the caller holds its name."""
+        """Remove an entry whose name the caller has locked."""
         try:
             self._disk.folder.remove_entry(digest.hex())
             if self._disk.ledger is not None:
@@ -206,7 +460,7 @@ class Entries:
             self._disk.bypass(problem)
 
     def discard(self, keys: Iterable[str | Key]) -> None:
-        """As `DiskCache.discard`."""
+        """Discard entries as `DiskCache.discard` does."""
         for digest in map(digest_of, keys):
             writing = self._held(digest)
             if writing is not None:

@@ -1,15 +1,15 @@
-"""The file of an entry: 64 bytes of header, and the payload.
+"""Cache entry file: a header of 64 bytes, and the payload.
 
 ```text
  0  8  petacch2          format and version
  8  8  length            bytes of the payload, little-endian, as all numbers are
 16 16  digest            BLAKE2b of the key
-32  4  slot              where the ledger notes its last use; a hint
+32  4  slot              row of the ledger with the last use of the entry; may be out of date
 36 20  zeros
 56  8  checksum          XXH3 of the 56 bytes before and of the payload
 ```
 
-None of it is believed: what does not fit its length, its key or its checksum is damaged, and is never served.
+Every field is verified: an entry whose length, key or checksum does not match is damaged and is never returned.
 """
 
 from __future__ import annotations
@@ -21,16 +21,20 @@ import os
 import stat
 import struct
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
-from petastore.cache.checksum import SIZE, checksum
+import xxhash
 
 __all__ = [
     "BLOCK",
     "HEADER",
+    "MAPPED_BYTES",
+    "SIZE",
     "DamagedEntryError",
+    "Entry",
     "Key",
-    "MappedEntry",
+    "blocks",
+    "checksum",
     "digest_of",
     "map_entry",
     "size_on_disk",
@@ -38,40 +42,63 @@ __all__ = [
     "write_entry",
 ]
 
+SIZE = 8
+"""Bytes of a checksum."""
+
 BLOCK = 4096
-"""Disks are filled by blocks of so many bytes, so sizes are counted in them."""
+"""Block size of file systems in bytes: sizes on disk are rounded up to blocks."""
 
 _HEAD = struct.Struct("<8sQ16sI20s")
 _MAGIC = b"petacch2"
 _ZEROS = bytes(20)
 _PAGES_AT_ONCE = mmap.MAP_PRIVATE | getattr(mmap, "MAP_POPULATE", 0)
-"""One by one, as they are touched, takes longer, and so does a mapping for writers; the memory is the page cache."""
+"""Flags of the memory map: it maps all pages at once, because single page faults and writable maps are slower."""
 
 HEADER = _HEAD.size + SIZE
-"""Bytes before the payload, which is aligned to as many."""
+"""Size of the header in bytes; the payload is aligned to the same number."""
+
+MAPPED_BYTES = 512 * 1024
+"""Smallest file that is memory-mapped. Smaller ones are copied: mmap holds the GIL and the kernel's memory lock."""
 
 _FOREIGN = (errno.ELOOP, errno.EISDIR, errno.ENXIO)
 
 
-class Key(NamedTuple):
-    """A key whose word is chosen: who announces a use may know the word before the rest, such as a version, is known.
+def checksum(head: bytes, data: memoryview) -> bytes:
+    """Return the XXH3 checksum (64 bits) of a header and the data after it; not cryptographic.
 
-    Any number of entries may have one word. They are needed when it is announced.
+    Args:
+        head: The first bytes.
+        data: C-contiguous bytes, of any length.
+
+    Example:
+        >>> checksum(b"ab", memoryview(b"cd")).hex() == checksum(b"a", memoryview(b"bcd")).hex()
+        True
+    """
+    digest = xxhash.xxh3_64(head)
+    digest.update(data)
+    return digest.digest()
+
+
+class Key(NamedTuple):
+    """Key of an entry, with a 64-bit hash (`word`) that can be announced before the complete key is known.
+
+    For example, the hash does not depend on the file version. An announcement of the hash applies to each entry with
+    this hash.
     """
 
     word: int
-    """By what announcements know the entry: 64 bits, unlike those of other entries."""
+    """64-bit hash that identifies the entry in announcements."""
 
     name: str
-    """What the bytes are, with their version."""
+    """Complete key of the entry, including the version of the bytes."""
 
 
 class DamagedEntryError(Exception):
-    """What lies there is not what was written under the key; it never leaves the cache."""
+    """An entry file differs from what was written. Caught inside the cache."""
 
 
 def digest_of(key: str | Key) -> bytes:
-    """The 16 bytes by which a key is known on disk; announcements know it by the first eight.
+    """Return the 16-byte digest of a key, from which the entry's file is named; announcements use the first 8 bytes.
 
     Example:
         >>> digest_of("part-0.parquet@7:3:image").hex()
@@ -85,22 +112,32 @@ def digest_of(key: str | Key) -> bytes:
     return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
+def blocks(size: int) -> int:
+    """Return a size in bytes, rounded up to whole disk blocks.
+
+    Example:
+        >>> blocks(1), blocks(8192)
+        (4096, 8192)
+    """
+    return -(-size // BLOCK) * BLOCK
+
+
 def size_on_disk(length: int) -> int:
-    """What an entry with a payload of so many bytes counts: whole blocks.
+    """Return the bytes on disk, in whole blocks, of an entry with a payload of this size.
 
     Example:
         >>> size_on_disk(4000), size_on_disk(4096)
         (4096, 8192)
     """
-    return -(-(length + HEADER) // BLOCK) * BLOCK
+    return blocks(length + HEADER)
 
 
-class MappedEntry:
-    """An entry that was found right, in memory that its file lends, or in a copy.
+class Entry:
+    """Bytes of an entry: verified bytes of its file (memory-mapped or copied), or bytes that were just fetched.
 
     Attributes:
         view: The payload, read-only.
-        slot: As the header says.
+        slot: Slot in the ledger, from the header.
     """
 
     __slots__ = ("_mapped", "slot", "view")
@@ -110,8 +147,13 @@ class MappedEntry:
         self.view = view
         self.slot = slot
 
+    @classmethod
+    def of(cls, data: Any) -> Self:
+        """Return an entry of a fetched C-contiguous buffer."""
+        return cls(memoryview(data).cast("B").toreadonly())
+
     def close(self) -> None:
-        """Gives the memory back, or leaves that to whoever still has a view of it."""
+        """Release the memory; if views are in use, the last one releases it."""
         try:
             self.view.release()
             if self._mapped is not None:
@@ -120,41 +162,37 @@ class MappedEntry:
             pass
 
 
-def map_entry(
-    path: Path | str, digest: bytes, most: int, *, mapped: bool = True, into: memoryview | None = None
-) -> MappedEntry | None:
-    """The entry of that name, verified; None where there is no file.
+def map_entry(path: Path | str, digest: bytes, most: int, *, mapped: bool = True) -> Entry | None:
+    """Return the verified entry of a path; None if there is no file.
 
     Args:
-        path: Where.
-        digest: That of the key.
-        most: Bytes that a file may have; larger ones are damaged, and no memory is taken for them.
-        mapped: Memory may be mapped, which keeps the file open; or else it is a copy.
-        into: Memory into which a payload of just as many bytes is read, which the entry lends then; it is written to
-            even where that turns out to be damaged.
+        path: Path of the entry file.
+        digest: Digest of the key.
+        most: Maximum file size in bytes; a larger file is damaged, and no memory is allocated for it.
+        mapped: Whether a large entry may be memory-mapped, which keeps the file open; otherwise it is copied.
 
     Raises:
-        DamagedEntryError: It is not what was written under the key.
-        OSError: It cannot be read.
+        DamagedEntryError: The content differs from what was written under the key.
+        OSError: The file cannot be read.
     """
     try:
-        # Not to follow links, nor to wait for the other end of what may be a pipe.
+        # Do not follow links, nor block on a pipe without a writer.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     except OSError as problem:
         if problem.errno in _FOREIGN:
-            raise DamagedEntryError("it is no file") from problem
+            raise DamagedEntryError(f"the cache entry {path} is not a file; its data is fetched again") from problem
         raise
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or not HEADER <= found.st_size <= most:
-            raise DamagedEntryError(f"it has {found.st_size:,} bytes")
-        fits = into is not None and found.st_size == HEADER + len(into)
-        if fits or not mapped:
-            entry, head = _copied(fd, found.st_size, into if fits else None)
-        else:
-            entry, head = _mapped(fd, found.st_size)
+            raise DamagedEntryError(
+                f"the cache entry {path} must be a file of {HEADER:,} to {most:,} bytes, got {found.st_size:,} bytes; "
+                "its data is fetched again"
+            )
+        is_mapped = mapped and found.st_size >= MAPPED_BYTES
+        entry, head = _mapped(fd, found.st_size) if is_mapped else _copied(fd, found.st_size)
     finally:
         os.close(fd)
     magic, length, of_key, entry.slot, _ = _HEAD.unpack_from(head)
@@ -162,23 +200,25 @@ def map_entry(
     if is_meant and checksum(head[: _HEAD.size], entry.view) == head[_HEAD.size :]:
         return entry
     entry.close()
-    raise DamagedEntryError("it is not what was written under the key")
+    raise DamagedEntryError(
+        f"the content of the cache entry {path} is damaged or belongs to another key; its data is fetched again"
+    )
 
 
-def _mapped(fd: int, size: int) -> tuple[MappedEntry, bytes]:
+def _mapped(fd: int, size: int) -> tuple[Entry, bytes]:
     mapped = mmap.mmap(fd, size, _PAGES_AT_ONCE, mmap.PROT_READ)
-    return MappedEntry(memoryview(mapped)[HEADER:], mapped), mapped[:HEADER]
+    return Entry(memoryview(mapped)[HEADER:], mapped), mapped[:HEADER]
 
 
-def _copied(fd: int, size: int, into: memoryview | None) -> tuple[MappedEntry, bytes]:
-    head, payload = bytearray(HEADER), memoryview(bytearray(size - HEADER)) if into is None else into
+def _copied(fd: int, size: int) -> tuple[Entry, bytes]:
+    head, payload = bytearray(HEADER), memoryview(bytearray(size - HEADER))
     if os.preadv(fd, [head, payload], 0) != size:
-        raise DamagedEntryError(f"it had {size:,} bytes, and has fewer by now")
-    return MappedEntry(payload.toreadonly()), bytes(head)
+        raise DamagedEntryError(f"the cache entry must have {size:,} bytes, got fewer; its data is fetched again")
+    return Entry(payload.toreadonly()), bytes(head)
 
 
 def write_entry(fd: int, digest: bytes, slot: int, payload: memoryview) -> None:
-    """Writes header and payload from the begin of an open file.
+    """Write the header and the payload to the start of an open file.
 
     Raises:
         OSError: The disk is full, or cannot be written.
@@ -189,7 +229,7 @@ def write_entry(fd: int, digest: bytes, slot: int, payload: memoryview) -> None:
 
 
 def write_all(fd: int, data: bytes | memoryview, offset: int) -> None:
-    """Writes all of some bytes at a place of an open file, however many the system takes at a time."""
+    """Write all bytes at an offset of an open file, in several system calls if necessary."""
     left = memoryview(data)
     while left:
         written = os.pwrite(fd, left, offset)

@@ -1,50 +1,170 @@
-"""The folder of a cache: which files there are, and what they are to the ledger.
+"""Cache directory: its default location and limit, its file locks, and the kinds of its files.
 
 ```text
 petastore-cache-1/
-├─ lock          held while the table is changed; empty
+├─ lock          empty file; locked while the table is changed
 ├─ ledger        the table
-├─ entries/ab/   an entry each, by the digest of its key, which begins with ab
-├─ writing/      what is fetched or written now, locked by who does
-└─ futures/      a reader's future each, locked by the reader
+├─ entries/ab/   one file per entry, named by the digest of its key, which begins with ab
+├─ writing/      entries that are being fetched or written, each locked by its writer
+└─ futures/      order in which each open reader will use entries; locked by the reader
 ```
+
+The kernel releases the lock of a killed process. Each lock opens its file separately, so that a lock also excludes
+other threads of the same process. A forked child closes the inherited lock files; otherwise a lock would still be held
+after the parent ends.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import re
+import shutil
 import stat
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
-from petastore.cache.entry_file import BLOCK
-from petastore.cache.locks import locked
+from petastore.byte_sizes import ByteSize, byte_size
+from petastore.cache.entry_file import blocks
 from petastore.cache.table import FUTURE, KEPT, WRITING, Rows
+from petastore.errors import InvalidArgumentError
+from petastore.forks import made_anew_in_children
 
-__all__ = ["Folder", "blocks", "names_in"]
+__all__ = [
+    "LEAST_LIMIT",
+    "Folder",
+    "LockedFile",
+    "cache_location",
+    "limit_of_free_disk",
+    "locked",
+    "names_in",
+    "user_cache_directory",
+    "verified_limit",
+]
 
-_NAME = re.compile(r"[0-9a-f]{32}")
+_FIRST_WAIT_S = 0.00005
+_LONGEST_WAIT_S = 0.002
 
 
-def blocks(size: int) -> int:
-    """Bytes of whole blocks.
+class LockedFile:
+    """Open and locked file. Its lock ends with `close` or with the process, and is never inherited by a child."""
+
+    __slots__ = ("__weakref__", "fd", "path")
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self.path = path
+        self.fd = fd
+        made_anew_in_children(self)
+
+    def make_anew(self) -> None:
+        """Close without unlocking: the lock is the parent's."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Return whether the file is still at its path, and was not removed, renamed or replaced."""
+        try:
+            found = self.path.lstat()
+        except FileNotFoundError:
+            return False
+        mine = os.fstat(self.fd)
+        return (found.st_ino, found.st_dev) == (mine.st_ino, mine.st_dev)
+
+    def close(self) -> None:
+        """Unlock and close the file. May be called again."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            # Without an explicit unlock, the lock would stay while a child process has the file open.
+            fcntl.flock(fd, fcntl.LOCK_UN)
+            os.close(fd)
+
+    def __del__(self) -> None:
+        if hasattr(self, "fd"):
+            self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def locked(path: Path, *, patience: float | None) -> LockedFile | None:
+    """Return the locked file of a path; create the file if it is missing.
+
+    Args:
+        path: Path of the lock file.
+        patience: Seconds to wait for the lock; 0 tries once, None waits without limit.
+
+    Returns:
+        The locked file; None if another owner holds the lock for longer.
+
+    Raises:
+        OSError: The file cannot be opened or created.
 
     Example:
-        >>> blocks(1), blocks(8192)
-        (4096, 8192)
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with locked(Path(folder, "lock"), patience=None):
+        ...         print(locked(Path(folder, "lock"), patience=0))
+        None
     """
-    return -(-size // BLOCK) * BLOCK
+    deadline = None if patience is None else time.monotonic() + patience
+    while True:
+        file = LockedFile(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        try:
+            if not _lock(file.fd, deadline):
+                file.close()
+                return None
+            if file.is_in_place:
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # the file was removed during the wait; there may be another of that name
+
+
+def _lock(fd: int, deadline: float | None) -> bool:
+    if deadline is None:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        return True
+    wait = _FIRST_WAIT_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as problem:
+            if problem.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise
+        else:
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(wait)
+        wait = min(wait * 1.5, _LONGEST_WAIT_S)
+
+
+LEAST_LIMIT = 1 << 16
+"""Smallest allowed limit of a cache in bytes."""
+
+_SHARE = 4
+
+_NAME = re.compile(r"[0-9a-f]{32}")
 
 
 class Folder:
     """The files of one cache.
 
     Args:
-        root: The folder.
+        root: Path of the cache's folder.
     """
 
     def __init__(self, root: Path) -> None:
@@ -56,17 +176,17 @@ class Folder:
         self._entries = f"{root}/entries/"
 
     def make(self) -> None:
-        """Makes the folders, which nobody but the user may look into."""
+        """Create the directories, readable only by the user."""
         self.root.parent.mkdir(parents=True, exist_ok=True)
         for folder in (self.root, self.root / "entries", self.writing, self.futures):
             folder.mkdir(mode=0o700, exist_ok=True)
 
     def entry(self, name: str) -> str:
-        """The path of an entry, as text: this is asked for each hit."""
+        """Return the path of an entry; a string, because it is computed for every hit."""
         return f"{self._entries}{name[:2]}/{name}"
 
     def rename(self, path: Path, target: Path) -> None:
-        """Moves a file inside the folder, in one step; makes the folder that it is moved to."""
+        """Rename a file atomically inside the folder; create the target directory if it is missing."""
         try:
             path.rename(target)
         except FileNotFoundError:
@@ -74,15 +194,15 @@ class Folder:
             path.rename(target)
 
     def remove_entry(self, name: str) -> None:
-        """Removes an entry, if it is there."""
+        """Remove an entry file if it exists."""
         with contextlib.suppress(FileNotFoundError):
             Path(self.entry(name)).unlink()
 
     def files(self) -> Rows:
-        """All files that count. What is nobody's, or was left behind by the dead, is removed on the way.
+        """Return all files of the cache; remove foreign files and those of killed processes.
 
-        Files that are renamed meanwhile are found: those under `writing` are looked for first, which is where they come
-        from, and each name counts once.
+        Files that are renamed during the listing are not missed, because the directory `writing`, from which they are
+        renamed, is listed first.
         """
         found: dict[str, tuple[int, int, int]] = {}
         found.update(self._held(self.writing, WRITING))
@@ -98,7 +218,7 @@ class Folder:
                 Path(path).unlink()
                 continue
             for file in _scanned(path.path):
-                with contextlib.suppress(FileNotFoundError):  # it leaves just now
+                with contextlib.suppress(FileNotFoundError):  # the file is being removed
                     found = file.stat(follow_symlinks=False)
                     if _NAME.fullmatch(file.name) and file.name[:2] == path.name and stat.S_ISREG(found.st_mode):
                         yield file.name, (blocks(found.st_size), KEPT, found.st_mtime_ns)
@@ -113,17 +233,73 @@ class Folder:
                 with held:
                     Path(file).unlink()
             elif _NAME.fullmatch(file.name):
-                with contextlib.suppress(FileNotFoundError):  # its holder may be done with it
+                with contextlib.suppress(FileNotFoundError):  # the process that created the file may have removed it
                     size = blocks(file.stat(follow_symlinks=False).st_size)
                     if size:
                         yield file.name, (size, state, 0)
 
 
 def names_in(folder: Path) -> set[str]:
-    """The names of all files in a folder."""
+    """Return the names of all files in a folder."""
     return {file.name for file in _scanned(folder)}
 
 
 def _scanned(folder: Path | str) -> list[os.DirEntry[str]]:
     with os.scandir(folder) as entries:
         return list(entries)
+
+
+def user_cache_directory() -> Path:
+    """Return the directory of `PETASTORE_CACHE`, or else `petastore` in the user's cache directory.
+
+    Example:
+        >>> user_cache_directory().is_absolute()
+        True
+    """
+    named = os.environ.get("PETASTORE_CACHE")
+    if named:
+        return Path(named)
+    if sys.platform == "darwin":
+        return Path("~/Library/Caches/petastore").expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "petastore"
+
+
+def cache_location(asked: str | os.PathLike[str] | None) -> Path:
+    """Return the directory of a cache.
+
+    Args:
+        asked: Local directory; None means the user's cache directory.
+
+    Raises:
+        InvalidArgumentError: `asked` is not a local directory.
+
+    Example:
+        >>> cache_location("/scratch")
+        PosixPath('/scratch')
+    """
+    if asked is None:
+        return user_cache_directory()
+    if not isinstance(asked, (str, os.PathLike)) or not os.fspath(asked) or "://" in os.fspath(asked):
+        raise InvalidArgumentError(
+            f"cache_location must be a local directory, or None for the user's cache directory, got {asked!r}"
+        )
+    return Path(asked)
+
+
+def verified_limit(asked: ByteSize | None) -> int | None:
+    """Return the limit of a cache in bytes, or None if none was given.
+
+    Raises:
+        InvalidArgumentError: The limit is not a size in bytes, or is below the minimum.
+    """
+    return None if asked is None else byte_size(asked, name="cache_size_limit", least=LEAST_LIMIT)
+
+
+def limit_of_free_disk(directory: Path) -> int:
+    """Return a quarter of the free disk space at a directory, in bytes.
+
+    Example:
+        >>> limit_of_free_disk(Path("/")) >= LEAST_LIMIT
+        True
+    """
+    return max(shutil.disk_usage(directory).free // _SHARE, LEAST_LIMIT)

@@ -1,13 +1,15 @@
-"""The ledger: what each file of a cache counts, what may come in, and what has to go.
+"""Cache ledger: bytes counted for each file, admission of new entries, and eviction.
 
-All processes share its table. Who changes it holds the lock on the file `lock`, for well under a millisecond unless a
-batch of entries has to be found for eviction, and neither fetches, reads, writes nor removes entries meanwhile, but
-where the table is made anew. Bytes are counted before they are written and until they are removed:
+All processes share the table of the ledger. A process changes the table only while it holds the lock on the file
+`lock`, usually for much less than a millisecond; selecting entries to evict takes longer. While a process holds the
+lock, it does not fetch, read, write or remove entries, except when it rebuilds the table. Bytes are counted from before
+they are written until after they are removed:
 
-* A reservation is a row, and makes the file that it is for as long as it will be. So a table that has to be made anew,
-  from the files that are there, counts what others are about to write.
-* What goes is marked first, then removed without the lock, and then counts no more. Who is killed in between leaves a
-  mark, on which the next one to open the cache acts.
+* A reservation is a row of the table, and extends the reserved file to its final size. If the table is rebuilt from the
+  existing files, it therefore includes files that other processes are about to write.
+* An evicted entry is first marked in the table, then its file is removed without the lock, and then its bytes are
+  subtracted. If a process is killed in between, the mark stays, and the next process that opens the cache finishes the
+  removal.
 """
 
 from __future__ import annotations
@@ -24,54 +26,62 @@ from pathlib import Path
 
 import numpy as np
 
-from petastore.cache.folder import Folder, blocks, names_in
-from petastore.cache.location import limit_of_free_disk
-from petastore.cache.locks import LockedFile, locked
+from petastore.cache.entry_file import blocks
+from petastore.cache.folder import Folder, LockedFile, limit_of_free_disk, locked, names_in
+from petastore.cache.next_use import (
+    BATCHES,
+    LATEST,
+    FutureFile,
+    LastRejection,
+    eviction_order,
+    first_words,
+    open_futures,
+    victims,
+)
 from petastore.cache.table import FREE, FUTURE, KEPT, WRITING, DamagedTableError, Rows, Table, slots_for, table_bytes
-from petastore.cache.uses.futures import FutureFile, open_futures
-from petastore.cache.uses.next_use import BATCHES, LATEST, LastRejection, eviction_order, first_words, victims
 from petastore.forks import Lock, made_anew_in_children
 
-__all__ = ["LOCK_PATIENCE_S", "Ledger", "Totals"]
+__all__ = ["Ledger"]
 
 LOCK_PATIENCE_S = 5.0
-"""How long others may hold the lock before the cache is done without."""
+"""Seconds to wait for the lock before the cache is bypassed."""
 
 _ROUNDS = 8
-"""How often others may take the room that was made before one gives up."""
+"""Retries of an eviction when other processes take the freed space."""
 
 _NEEDED_NOW = -1
 
 
 @dataclasses.dataclass(frozen=True)
 class Totals:
-    """What a ledger counts."""
+    """Totals of a cache, as counted by its ledger."""
 
     limit: int
-    """Bytes that may be."""
+    """Maximum bytes of the cache."""
 
     ledger_bytes: int
-    """Bytes of its own file."""
+    """Bytes of the ledger file."""
 
     entries: int
-    """Entries that are kept."""
+    """Number of stored entries."""
 
     bytes: int
-    """Bytes of these."""
+    """Bytes of the stored entries."""
 
     readers: int
-    """Living readers."""
+    """Number of readers that run."""
 
 
 class Ledger:
-    """The bookkeeping of one cache. Thread-safe; a forked child opens the table anew.
+    """Counts the bytes of one cache, admits entries and evicts them. Thread-safe; a forked child reopens the table.
 
     Args:
-        folder: The files of the cache; made where there are none.
-        limit: Bytes that all of them may have together; None for what was asked last, else a share of the disk.
+        folder: Files of the cache; created if missing.
+        limit: Maximum total bytes of the files; None means the limit set last, or else a share of the free disk space.
 
     Raises:
-        OSError: There can be none: no permission, read-only, or others hold the lock for long.
+        OSError: The ledger cannot be used: missing permission, a read-only disk, or other processes hold the lock for
+            too long.
     """
 
     def __init__(self, folder: Folder, limit: int | None) -> None:
@@ -79,7 +89,7 @@ class Ledger:
         self._limit = limit
         self._threads = Lock()
         self.most = 0
-        """Bytes that one entry may have."""
+        """Maximum bytes of one entry."""
         folder.make()
         self.make_anew()
         made_anew_in_children(self)
@@ -89,33 +99,33 @@ class Ledger:
         self.settle()
 
     def make_anew(self) -> None:
-        """Knows nothing of the table yet."""
+        """Reset to the state before the table is opened, as in a forked child."""
         self._table: Table | None = None
         self._rejection = LastRejection()
         self._announced: list[str] = []
         self._futures: list[FutureFile] = []
 
     def close(self) -> None:
-        """Gives open files back; the next call opens them again."""
+        """Close the open files; the next call reopens them."""
         with self._threads:
             self.make_anew()
 
-    # Rows come and go
+    # Add and remove rows
 
     def reserve(self, file: LockedFile, size: int, *, has_to: bool = False) -> tuple[int | None, int]:
-        """Counts a file that is about to be written under `writing`, and makes it that long.
+        """Reserve the bytes of a file under `writing`, and extend the file to that size.
 
         Args:
-            file: Held by the caller: whatever rows its name had are of files that are gone.
-            size: Bytes that it will have.
-            has_to: It is needed sooner than any entry.
+            file: File locked by the caller; older rows of its name belong to removed files.
+            size: Final size of the file in bytes.
+            has_to: Whether the file must be stored, even if entries that are needed sooner are evicted.
 
         Returns:
-            Its slot, or None where it is not to come in: what is there is needed sooner, or cannot go. And how many
-            bytes went for it.
+            The slot of the file, and the number of evicted bytes. The slot is None if the file is not admitted, because
+            the stored entries are needed sooner or cannot be evicted.
 
         Raises:
-            OSError: The ledger cannot be used, or what has to go cannot be removed.
+            OSError: The ledger cannot be used, or an evicted file cannot be removed.
         """
         digest, counts = bytes.fromhex(file.path.name), blocks(size)
         leaving: dict[int, int] = {}
@@ -146,7 +156,7 @@ class Ledger:
             raise
 
     def _victims(self, table: Table, digest: bytes, size: int, *, has_to: bool) -> list[int] | None:
-        """The rows that go for another one; None where it is not to come in."""
+        """Return the rows to evict for a new one; None if the new one is not admitted."""
         need = table.counted + size - table.room
         rows = int(table.rows == table.slots and not (table.state == FREE).any())
         if need <= 0 and not rows:
@@ -179,20 +189,20 @@ class Ledger:
 
     @staticmethod
     def _marked(table: Table, slots: Iterable[int]) -> dict[int, int]:
-        """Marks rows as leaving; their marks by slot, which nobody else has."""
+        """Mark rows as being removed; return the marks by slot, which are unique."""
         marks = {slot: -1 - secrets.randbits(62) for slot in slots}
         for slot, mark in marks.items():
             table.set_state(slot, mark)
         return marks
 
     def _remove(self, table: Table, leaving: dict[int, int]) -> None:
-        """Removes the files of rows that are marked; the lock is not held."""
+        """Remove the files of marked rows, without the lock."""
         for slot in leaving:
             self._folder.remove_entry(table.name(slot))
 
     @staticmethod
     def _left(table: Table, leaving: dict[int, int]) -> int:
-        """Frees rows whose files were removed, unless somebody else did; the bytes that they counted."""
+        """Free the rows of removed files, unless another process has freed them; return their bytes."""
         size = 0
         for slot, mark in leaving.items():
             if slot < table.slots and table.state[slot] == mark:
@@ -202,10 +212,10 @@ class Ledger:
         return size
 
     def commit(self, digest: bytes, state: int = KEPT) -> bool:
-        """Notes that a file which was reserved is written, and has its place.
+        """Record that a reserved file is written and renamed to its final path.
 
         Returns:
-            False where nothing counts it: it has to be removed.
+            False if the table has no row for the file, which the caller must then remove.
         """
         with self._section() as table:
             slots = table.find(digest)
@@ -216,11 +226,11 @@ class Ledger:
             return any(table.state[slot] == state for slot in slots)
 
     def release(self, digest: bytes, *, is_there: bool = False) -> None:
-        """Counts a file no more that is gone; the caller holds the file of that name under `writing`, or of the future.
+        """Stop counting a removed file; the caller holds its lock, under `writing` or `futures`.
 
         Args:
-            digest: Whose.
-            is_there: There is an entry, after all: it goes on being counted.
+            digest: Digest of the file's key.
+            is_there: Whether the entry exists and must stay counted.
         """
         with self._section() as table:
             for slot in table.find(digest):
@@ -231,7 +241,7 @@ class Ledger:
                     table.free(slot)
 
     def note_use(self, slot: int, digest: bytes) -> None:
-        """Notes that an entry is used now; takes no lock."""
+        """Record the time of an entry's use, without the lock."""
         table = self._table
         if table is None:
             with self._section() as table:
@@ -239,16 +249,16 @@ class Ledger:
         if table.is_row_of(slot, digest):
             table.note_use(slot, time.time_ns())
             return
-        for found in table.find(digest):  # the table was made anew since the entry was written
+        for found in table.find(digest):  # the table was rebuilt since the entry was written
             table.note_use(found, time.time_ns())
 
-    # What killed processes left
+    # Leftovers of killed processes
 
     def settle(self) -> None:
-        """Cleans up what killed processes left, and touches nothing of those that live.
+        """Remove files and rows of killed processes.
 
         Raises:
-            OSError: It cannot be removed.
+            OSError: A file cannot be removed.
         """
         with self._section() as table:
             state = table.state[: table.rows]
@@ -269,24 +279,25 @@ class Ledger:
             return
         with held:
             if path.parent == self._folder.writing:
-                os.ftruncate(held.fd, 0)  # its bytes go before what counts them, and its name, which is held, last
+                # Truncate first, because all bytes on disk must be counted; delete the name last, because it is locked.
+                os.ftruncate(held.fd, 0)
             else:
-                path.unlink(missing_ok=True)  # never shorter: others may look at it in memory
-            with contextlib.suppress(ValueError):  # a name that is none of ours
+                path.unlink(missing_ok=True)  # not truncated, because other processes may have mapped the file
+            with contextlib.suppress(ValueError):  # the name has another format
                 self.release(bytes.fromhex(path.name), is_there=Path(self._folder.entry(path.name)).exists())
             path.unlink(missing_ok=True)
 
     # All rows
 
     def clear(self, *, but_bytes: int = 0, but_since: int = sys.maxsize) -> int:
-        """Removes entries; the bytes that they counted.
+        """Remove entries, and return their bytes.
 
         Args:
-            but_bytes: So many stay of those that were used last.
-            but_since: Of these, those stay that were used since then, in nanoseconds since 1970.
+            but_bytes: Maximum bytes of the entries that stay, which are the most recently used ones.
+            but_since: Time in nanoseconds since 1970; entries that were last used before it do not stay.
 
         Raises:
-            OSError: They cannot be removed.
+            OSError: An entry cannot be removed.
         """
         with self._section() as table:
             kept = np.flatnonzero(table.state[: table.rows] == KEPT)
@@ -298,7 +309,7 @@ class Ledger:
             return self._left(table, leaving)
 
     def rebuild(self) -> int:
-        """Makes the table anew of the files that are there; the bytes that count less than before.
+        """Rebuild the table from the existing files; return the number of freed bytes.
 
         Raises:
             OSError: Files cannot be read or removed.
@@ -309,22 +320,26 @@ class Ledger:
             return before - self._build(table.limit).counted
 
     def totals(self) -> Totals:
-        """What is counted now."""
+        """Current totals."""
         with self._section() as table:
             readers = self._living_readers(table)
             kept = table.state[: table.rows] == KEPT
             size = int(table.size[: table.rows][kept].sum())
             return Totals(table.limit, table_bytes(table.slots), int(kept.sum()), size, len(readers))
 
-    # The table, and how it is made
+    # Creation of the table
 
     @contextlib.contextmanager
     def _section(self) -> Iterator[Table]:
-        """Hold the lock of the table, so that no other thread or process changes it."""
+        """Context manager that holds the lock of the table."""
         with self._threads:
             lock = locked(self._folder.lock, patience=LOCK_PATIENCE_S)
             if lock is None:
-                raise TimeoutError(errno.ETIMEDOUT, "others hold its lock", str(self._folder.lock))
+                raise TimeoutError(
+                    errno.ETIMEDOUT,
+                    f"other processes have held the lock of the cache for {LOCK_PATIENCE_S:g} s",
+                    str(self._folder.lock),
+                )
             with lock:
                 yield self._current()
 
@@ -346,17 +361,18 @@ class Ledger:
         return table
 
     def _build(self, limit: int | None) -> Table:
-        """A new table of the files that are there, in the place of what there is."""
+        """Replace the table by a new one that counts the existing files."""
         files = self._folder.files()
         if self._table is not None:
             files = _with_last_uses(files, self._table)
         limit = limit_of_free_disk(self._folder.root) + int(files.size.sum()) if limit is None else limit
         files = self._without_oldest(files, limit)
-        self._folder.ledger.unlink(missing_ok=True)  # before there is another: both might be above the limit
+        # The old table is deleted before the new one is written, because both together might exceed the limit.
+        self._folder.ledger.unlink(missing_ok=True)
         return self._begin_with(Table.create(self._folder.ledger, limit, files))
 
     def _without_oldest(self, files: Rows, limit: int) -> Rows:
-        """Removes the entries that were used longest ago, until the rest is within the limit."""
+        """Remove least recently used entries until the rest is within the limit."""
         slots = slots_for(limit)
         order = np.lexsort((-files.used, files.state == KEPT))
         fits = np.cumsum(files.size[order]) <= limit - table_bytes(slots)
@@ -368,7 +384,7 @@ class Ledger:
 
 
 def _with_last_uses(files: Rows, table: Table) -> Rows:
-    """The same rows, with the last uses that a table knows."""
+    """Return the rows with the times of last use from a table."""
     rows = table.rows
     order = np.argsort(table.digest[:rows, 0])
     words = table.digest[:rows, 0][order]

@@ -1,19 +1,19 @@
-"""The ledger's table: a row for each entry, in one file of a size that is known before anything is kept.
+"""Ledger table of the cache: one row for each entry, in one memory-mapped file of fixed size.
 
-It is read through memory, which all processes share, and written by `pwrite`: a full disk is an error that way, and no
-signal. Columns lie one after the other, so that what concerns all entries is one operation on vectors. A row is one of:
+The table is read through a memory map and written by `pwrite`, so that a full disk raises an error instead of a signal.
+Each column is stored contiguously, so that operations on all entries are vectorized. A row has one of these states:
 
 ```text
-FREE     0   nothing, and counts nothing
+FREE     0   unused; counts no bytes
 KEPT     1   a file under `entries`
-WRITING  2   reserved by whoever holds the lock on the file of that name under `writing`
+WRITING  2   reserved by the process that holds the lock on the file of this name under `writing`
 FUTURE   3   a file under `futures`
-LEAVING  <0  about to be removed; the number tells who is at it
+LEAVING  <0  being removed; the number identifies the process that removes it
 ```
 
-Rows are written by who holds the ledger's lock. The last use alone is written by anybody at any time: it says what
-goes first, and nothing else follows from it. A row's size and state have a check, so that a table in which a byte is
-wrong is found out when it is opened, as is one whose writer was killed halfway through a row.
+A process may write rows only while it holds the ledger's lock. Any process may write the time of last use of an entry
+at any time, because this time only affects the eviction order. A checksum covers size and state of each row. When a
+process opens the table, the checksum detects damaged bytes, and rows that a killed process wrote only partly.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.cache.entry_file import BLOCK, write_all
+from petastore.cache.entry_file import BLOCK, blocks, write_all
 
 __all__ = ["FREE", "FUTURE", "KEPT", "WRITING", "DamagedTableError", "Rows", "Table", "slots_for", "table_bytes"]
 
 FREE, KEPT, WRITING, FUTURE = 0, 1, 2, 3
 
-_HEAD = struct.Struct("<8sQQ")  # magic, slots, limit
+_HEAD = struct.Struct("<8sQQ")  # header: magic, slots, limit
 _CHECK = struct.Struct("<I")
 _ROWS = struct.Struct("<Q")
 _ROWS_AT = 64
@@ -52,30 +52,30 @@ class Rows:
     """Rows of a table by columns, which have shape (rows,); `digest` has (rows, 2)."""
 
     digest: NDArray[np.uint64]
-    """Under which name."""
+    """Digest that names the file of each row."""
 
     size: NDArray[np.int64]
-    """Bytes that each counts."""
+    """Bytes counted for each row."""
 
     state: NDArray[np.int64]
-    """What each is."""
+    """State of each row."""
 
     used: NDArray[np.int64]
-    """Nanoseconds since 1970 of the last use."""
+    """Time of each entry's last use, in nanoseconds since 1970."""
 
     def __len__(self) -> int:
         return len(self.size)
 
     def __getitem__(self, which: NDArray[np.int64]) -> Rows:
-        """Some of them."""
+        """Return a subset of the rows."""
         return Rows(self.digest[which], self.size[which], self.state[which], self.used[which])
 
 
 class DamagedTableError(Exception):
-    """The table is none, or is damaged; it never leaves the cache.
+    """The file is not a table, or is damaged. Caught inside the cache.
 
     Attributes:
-        limit: The limit that it has, where its header is right.
+        limit: Limit of the cache, if the header is valid.
     """
 
     def __init__(self, problem: str, limit: int | None = None) -> None:
@@ -84,7 +84,7 @@ class DamagedTableError(Exception):
 
 
 def slots_for(limit: int) -> int:
-    """Entries that a cache of so many bytes may have: one for each 16 KiB, 64 at least and 1,048,576 at most.
+    """Return the maximum number of entries of a cache of this size: one per 16 KiB, from 64 to 1,048,576.
 
     Example:
         >>> slots_for(1 << 30), slots_for(1 << 60)
@@ -94,38 +94,38 @@ def slots_for(limit: int) -> int:
 
 
 def table_bytes(slots: int) -> int:
-    """The size of the table's file: 48 bytes a slot.
+    """Return the size of the table's file: 48 bytes per slot.
 
     Example:
         >>> table_bytes(65536)
         3149824
     """
-    return -(-(BLOCK + _ROW * slots) // BLOCK) * BLOCK
+    return blocks(BLOCK + _ROW * slots)
 
 
 class Table:
-    """A table that is open. Reading is safe from any thread; the ledger says who may write.
+    """Open table of the ledger. Any thread may read it; only a thread that holds the ledger's lock may write.
 
     Attributes:
-        slots: Rows at most.
-        limit: Bytes that all files of the cache may have.
-        identity: Device and number of its file.
+        slots: Maximum number of rows.
+        limit: Maximum total bytes of all cache files.
+        identity: Device and inode number of its file.
     """
 
     digest: NDArray[np.uint64]
-    """Shape (slots, 2), read-only and shared, as are the others of shape (slots,)."""
+    """Digest of each row, shape (slots, 2); the other columns have shape (slots,). All are read-only shared memory."""
 
     size: NDArray[np.int64]
-    """Bytes that each row counts."""
+    """Bytes counted for each row."""
 
     state: NDArray[np.int64]
-    """What each row is."""
+    """State of each row."""
 
     check: NDArray[np.uint64]
-    """Over digest, size and state."""
+    """Checksum of digest, size and state of each row."""
 
     used: NDArray[np.int64]
-    """Nanoseconds since 1970 of the last use."""
+    """Time of each entry's last use, in nanoseconds since 1970."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -135,10 +135,12 @@ class Table:
         if len(head) < _HEAD.size + _CHECK.size or _CHECK.unpack(head[_HEAD.size :])[0] != zlib.crc32(
             head[: _HEAD.size]
         ):
-            raise DamagedTableError("it has no header")
+            raise DamagedTableError("the ledger file of the cache has no valid header; petastore builds it again")
         magic, self.slots, self.limit = _HEAD.unpack(head[: _HEAD.size])
         if magic != _MAGIC or not 0 < self.slots <= _MOST or found.st_size != table_bytes(self.slots):
-            raise DamagedTableError("its header is another's")
+            raise DamagedTableError(
+                "the header of the cache's ledger file has another format; petastore builds the file again"
+            )
         self._mapped = mmap.mmap(fd, found.st_size, mmap.MAP_SHARED, mmap.PROT_READ)
         self._offsets: dict[str, int] = {}
         offset = BLOCK
@@ -152,26 +154,26 @@ class Table:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """The table of that name; the caller holds the ledger's lock.
+        """Open the table at a path; the caller holds the ledger's lock.
 
         Raises:
-            DamagedTableError: There is none that can be trusted.
-            OSError: It cannot be opened.
+            DamagedTableError: The file is missing, is not a table or is damaged.
+            OSError: The file cannot be opened.
         """
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError as problem:
-            raise DamagedTableError("there is none") from problem
+            raise DamagedTableError(f"the cache has no ledger file {path}; petastore creates it") from problem
         table = cls(fd)
         table._verify()
         return table
 
     @classmethod
     def create(cls, path: Path, limit: int, rows: Rows) -> Self:
-        """A table of some rows, in the place of none; its disk space is taken now.
+        """Create a table with these rows, and allocate its disk space.
 
         Raises:
-            OSError: It cannot be written; nothing is left of it.
+            OSError: The file cannot be written; it is removed again.
         """
         slots = slots_for(limit)
         head = _HEAD.pack(_MAGIC, slots, limit)
@@ -192,39 +194,39 @@ class Table:
         return cls(fd)
 
     def __del__(self) -> None:
-        # Never sooner: a thread may be about to note a use, and the number of a closed file is soon another file's.
+        # Not closed earlier, because a thread may still record a use, and another file may reuse the descriptor number.
         fd, self._fd = getattr(self, "_fd", -1), -1
         if fd >= 0:
             os.close(fd)
 
     @property
     def rows(self) -> int:
-        """All rows from here on are free."""
+        """Number of rows that were ever used; all later rows are free."""
         return min(int(self._rows[0]), self.slots)
 
     @property
     def room(self) -> int:
-        """Bytes that rows may count together."""
+        """Maximum total bytes that rows may count."""
         return self.limit - table_bytes(self.slots)
 
     @property
     def counted(self) -> int:
-        """Bytes that rows count together."""
+        """Total bytes counted by rows."""
         return int(self.size[: self.rows].sum())
 
     def find(self, digest: bytes) -> list[int]:
-        """The rows under a digest, free ones left out."""
+        """Return the rows of a digest, without free ones."""
         first, second = words_of(digest)
         rows = self.rows
         found = np.flatnonzero(self.digest[:rows, 0] == np.uint64(first)).tolist()
         return [slot for slot in found if int(self.digest[slot, 1]) == second and self.state[slot] != FREE]
 
     def name(self, slot: int) -> str:
-        """The name of a row's file."""
+        """Return the file name of a row."""
         return self.digest[slot].tobytes().hex()
 
     def take(self, digest: bytes, size: int, state: int, used: int) -> int | None:
-        """Makes a row of a free one; None where none is free."""
+        """Fill a free row and return its number; None if no row is free."""
         rows = self.rows
         free = self.state[:rows] == FREE
         slot = int(free.argmax()) if free.any() else rows
@@ -232,29 +234,30 @@ class Table:
             return None
         if slot == rows:
             write_all(self._fd, _ROWS.pack(rows + 1), _ROWS_AT)
-        self._put("size", slot, size)  # before all others: what is counted may be too much, and never too little
+        # Write the size first, so that a crash in between cannot make the number of counted bytes too small.
+        self._put("size", slot, size)
         write_all(self._fd, digest, self._offsets["digest"] + 16 * slot)
         self._put("used", slot, used)
         self.set_state(slot, state)
         return slot
 
     def set_state(self, slot: int, state: int) -> None:
-        """Makes another thing of a row."""
+        """Set the state of a row."""
         sign = check_of(self.digest[slot : slot + 1], self.size[slot : slot + 1], np.array([state]))
         write_all(self._fd, sign.tobytes(), self._offsets["check"] + 8 * slot)
         self._put("state", slot, state)
 
     def free(self, slot: int) -> None:
-        """Makes a row count nothing; its file is gone."""
+        """Free a row whose file was removed."""
         self._put("state", slot, FREE)
         self._put("size", slot, 0)
 
     def note_use(self, slot: int, used: int) -> None:
-        """Notes when an entry was last used; without the lock."""
+        """Record when an entry was last used, without the lock."""
         self._put("used", slot, used)
 
     def is_row_of(self, slot: int, digest: bytes) -> bool:
-        """Whether a row is, or was, that of a digest."""
+        """Return whether a row belongs, or belonged before it was freed, to a digest."""
         at = self._offsets["digest"] + 16 * slot
         return slot < self.slots and self._mapped[at : at + 16] == digest
 
@@ -264,20 +267,26 @@ class Table:
     def _verify(self) -> None:
         rows = int(self._rows[0])
         if rows > self.slots or self.state[rows:].any() or self.size[rows:].any():
-            raise DamagedTableError("it has more rows than it says", self.limit)
+            raise DamagedTableError(
+                "the ledger file of the cache has more rows than its header declares; petastore builds it again",
+                self.limit,
+            )
         size, state = self.size[:rows], self.state[:rows]
         wrong = (check_of(self.digest[:rows], size, state) != self.check[:rows]) & (state != FREE)
         if wrong.any() or size[state == FREE].any() or ((size < 0) | (size > self.limit)).any():
-            raise DamagedTableError("a row is wrong", self.limit)
+            raise DamagedTableError(
+                "the checksum of a row in the cache's ledger file does not match; petastore builds the file again",
+                self.limit,
+            )
 
 
 def words_of(digest: bytes) -> tuple[int, int]:
-    """A digest as two words."""
+    """Return a digest as two 64-bit words."""
     return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
 
 
 def check_of(digest: NDArray[np.uint64], size: NDArray[np.int64], state: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """The check of each row: any change of one of its words changes it."""
+    """Return the checksum of each row."""
     check = digest[:, 0] * np.uint64(_MIX[0]) + digest[:, 1] * np.uint64(_MIX[1])
     check += size.astype(np.uint64) * np.uint64(_MIX[2])
     check += state.astype(np.uint64) * np.uint64(_MIX[3])

@@ -1,1 +1,1 @@
-"""The command line: arguments in, text out. `petastore --help` lists what it can do."""
+"""Command line: parse arguments and print text. `petastore --help` lists the commands."""

@@ -3,29 +3,132 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.filesize import decimal as people_bytes
-from rich.progress import Progress
-from rich.table import Table
 from rich.text import Text
 
-from petastore.cli.arguments import Debug, StorageOptions, errors_in_one_line, json_options
-from petastore.cli.render import counted
+from petastore.cli.terminal import (
+    Debug,
+    StorageOptions,
+    counted,
+    errors_in_one_line,
+    facts_table,
+    json_filters,
+    json_options,
+    print_json,
+    print_line,
+)
 from petastore.errors import InvalidArgumentError
+from petastore.monitoring.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from petastore.cache.disk_cache import DiskCache
-    from petastore.cache.metrics import CacheContents
-    from petastore.cli.warm import Warmed
-    from petastore.plan.request import Reshuffle, Shard
+    from petastore.cache.entries import CacheContents
+    from petastore.dataset import Dataset
+    from petastore.plan.plan import Plan
+    from petastore.plan.request import Shard
 
-__all__ = ["app"]
+__all__ = ["Warmed", "app", "warm_cache"]
+
+
+_FUTURES = 64
+"""Divisor of the cache's limit: announcements take at most this fraction, 1/64."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Warmed:
+    """Result of warming a cache. Sizes are bytes."""
+
+    row_groups: int
+    """Row groups whose chunks are in the cache now."""
+    row_groups_without_room: int
+    """Row groups that were not fetched, because they do not fit into the cache: the last ones in reading order."""
+    entries_fetched: int
+    entries_there: int
+    """Entries that were in the cache already."""
+    entries_not_kept: int
+    """Number of fetched entries that the cache did not store."""
+    requests: int
+    """Number of storage requests for chunks, including failed ones."""
+    bytes_fetched: int
+    """Bytes of chunks that storage returned."""
+
+
+def warm_cache(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], None]) -> Warmed:
+    """Fetch the column chunks of a plan's first epoch into the cache of a dataset, in reading order.
+
+    Data that would not fit into the cache is not fetched.
+
+    Args:
+        dataset: Dataset with a cache.
+        plan: Plan of the dataset.
+        progress: Function called with the numbers of finished and of all row groups.
+
+    Raises:
+        InvalidArgumentError: The dataset is not cached.
+        DatasetChangedError: A file differs from the inventory.
+        StorageError: A file cannot be read, or the cache cannot be used.
+    """
+    from petastore.readers.fetches import fetches_of
+    from petastore.storage.requests.retries import at_once
+    from petastore.storage.row_groups.fetched_row_group import row_group_chunks
+    from petastore.storage.row_groups.open_files import OpenFiles
+
+    cache = dataset.kept.cache
+    if cache is None:
+        raise InvalidArgumentError(
+            f"the dataset must be remote, with files that petastore reads by byte ranges, got {dataset.url}. Local "
+            "files need no cache"
+        )
+    columns = tuple(name for name in plan.request.columns if name not in dataset.partition_names)
+    wanted = plan.row_groups(0)
+    fitting = wanted[: _that_fit(fetches_of(dataset, columns).kept_bytes[wanted], cache)]
+    files = OpenFiles()
+    before = cache.metrics
+    pinned = files.pinned(dataset.location, dataset.kept)
+    if pinned is None:
+        raise InvalidArgumentError(
+            f"the dataset must be remote, because the cache stores only remote data, got {dataset.url}"
+        )
+
+    def fetch(group: int) -> None:
+        file, ordinal = plan.inventory.place_of(group)
+        footer = dataset.footers.get(dataset.location, file)
+        chunks = row_group_chunks(footer, ordinal, (columns,))
+        pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
+
+    try:
+        progress(0, len(fitting))
+        for done, _ in enumerate(at_once(fetch, fitting.tolist()), 1):
+            progress(done, len(fitting))
+        counts = pinned.fetcher.counts
+    finally:
+        files.close()
+    now = cache.metrics
+    return Warmed(
+        row_groups=len(fitting),
+        row_groups_without_room=len(wanted) - len(fitting),
+        entries_fetched=now.misses - before.misses,
+        entries_there=now.hits - before.hits,
+        entries_not_kept=now.bypassed - before.bypassed,
+        requests=counts.requests,
+        bytes_fetched=counts.bytes,
+    )
+
+
+def _that_fit(sizes: NDArray[np.int64], cache: DiskCache) -> int:
+    """Return the number of leading row groups that fit into the cache."""
+    found = cache.info()
+    room = found.limit - found.limit // _FUTURES - found.ledger_bytes
+    return int(np.searchsorted(np.cumsum(sizes), room, side="right"))
+
 
 app = typer.Typer(
     help="Inspect, warm, prune and clear the local disk cache of column chunks.",
@@ -47,7 +150,7 @@ def info(location: _Location = None, as_json: _AsJson = False, debug: Debug = Fa
     with errors_in_one_line(debug=debug), _cache_there(location) as cache:
         found = cache.info()
         if as_json:
-            _print_json(dataclasses.asdict(found) | {"location": str(found.location)})
+            print_json(dataclasses.asdict(found) | {"location": str(found.location)})
         else:
             _show(_contents_rows(found), _contents_line(found))
 
@@ -62,21 +165,25 @@ def warm(
         bool, typer.Option("--shuffle-rows", help="Same shuffle_rows as the training reader.")
     ] = False,
     shuffle_row_groups: Annotated[bool, typer.Option(help="Same shuffle_row_groups as the training reader.")] = True,
-    reshuffle: Annotated[
-        str | None, typer.Option(metavar="static|epoch", help="Same reshuffle as the training reader; default: static.")
-    ] = None,
+    reshuffle_each_epoch: Annotated[
+        bool, typer.Option(help="Same reshuffle_each_epoch as the training reader.")
+    ] = False,
     shuffle_buffer_bytes: Annotated[
-        int | None, typer.Option(metavar="BYTES", help="Same shuffle_buffer_bytes as the training reader.")
+        str | None,
+        typer.Option(metavar="BYTES", help="Same shuffle_buffer_bytes as the training reader, such as 512MB."),
     ] = None,
-    lanes: Annotated[int | None, typer.Option(help="Same lanes as the training reader.")] = None,
-    block_rows: Annotated[int | None, typer.Option(help="Same block_rows as the training reader.")] = None,
+    interleave: Annotated[int | None, typer.Option(help="Same interleave as the training reader.")] = None,
+    shuffle_block_rows: Annotated[
+        int | None, typer.Option(help="Same shuffle_block_rows as the training reader.")
+    ] = None,
     filters: Annotated[
         str | None,
         typer.Option(metavar="JSON", help='Same filters as the training reader, as JSON: [["day", ">=", 3]].'),
     ] = None,
     location: _Location = None,
     limit: Annotated[
-        int | None, typer.Option("--cache-size-limit", metavar="BYTES", help="Maximum size of the cache.")
+        str | None,
+        typer.Option("--cache-size-limit", metavar="BYTES", help="Maximum size of the cache, such as 200GB."),
     ] = None,
     as_json: _AsJson = False,
     storage_options: StorageOptions = "{}",
@@ -84,31 +191,34 @@ def warm(
 ) -> None:
     """Prefetch the data of a training run into the cache, in reading order."""
     with errors_in_one_line(debug=debug):
-        from petastore.cli.warm import warm as warmed
         from petastore.plan.lanes import DEFAULT_SHUFFLE_BUFFER_BYTES
-        from petastore.readers.asked import LOCAL_DISK_CACHE, CacheAsk, DatasetAsk
+        from petastore.readers.options import LOCAL_DISK_CACHE, DatasetOptions
         from petastore.selecting.filter import select_rows
 
-        rank, asked, order = _shard(shard), _filters(filters), _reshuffle(reshuffle)
-        cache = CacheAsk(LOCAL_DISK_CACHE, location, limit)
-        dataset = DatasetAsk(url, json_options(storage_options), cache=cache).opened()
+        rank, asked = _shard(shard), json_filters(filters)
+        dataset = DatasetOptions(
+            url,
+            storage_options=json_options(storage_options),
+            cache_type=LOCAL_DISK_CACHE,
+            cache_location=location,
+            cache_size_limit=limit,
+        ).opened()
         plan = dataset.plan(
             columns=columns or None,
             seed=seed,
             shuffle_row_groups=shuffle_row_groups,
             shuffle_rows=shuffle_rows,
             shuffle_buffer_bytes=DEFAULT_SHUFFLE_BUFFER_BYTES if shuffle_buffer_bytes is None else shuffle_buffer_bytes,
-            lanes=lanes,
-            block_rows=block_rows,
-            reshuffle=order,
+            interleave=interleave,
+            shuffle_block_rows=shuffle_block_rows,
+            reshuffle_each_epoch=reshuffle_each_epoch,
             shard=rank,
             selection=select_rows(dataset, filters=asked),
         )
-        with Progress(console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("fetching", total=None)
-            found = warmed(dataset, plan, progress=lambda done, total: bar.update(task, completed=done, total=total))
+        with ProgressDisplay("fetching", "row groups") as display:
+            found = warm_cache(dataset, plan, progress=display.update)
         if as_json:
-            _print_json(dataclasses.asdict(found))
+            print_json(dataclasses.asdict(found))
         else:
             _show(_warmed_rows(found), _warmed_line(found))
 
@@ -116,7 +226,10 @@ def warm(
 @app.command()
 def prune(
     most_bytes: Annotated[
-        int | None, typer.Option("--max-size", metavar="BYTES", help="Evict least recently used entries down to BYTES.")
+        str | None,
+        typer.Option(
+            "--max-size", metavar="BYTES", help="Evict least recently used entries down to a size, such as 50GB."
+        ),
     ] = None,
     unused_days: Annotated[
         float | None, typer.Option("--older-than", metavar="DAYS", help="Evict entries not used for DAYS days.")
@@ -139,58 +252,36 @@ def clear(location: _Location = None, as_json: _AsJson = False, debug: Debug = F
 
 
 def _cache_there(location: Path | None) -> DiskCache:
-    """The cache at a location; none is made there."""
+    """Return the cache at a location, without creating one."""
     from petastore.cache.disk_cache import DiskCache, has_cache
-    from petastore.cache.location import cache_location
+    from petastore.cache.folder import cache_location
 
     if not has_cache(location):
         raise InvalidArgumentError(
-            f"there is no cache at {cache_location(location)}; name the one that readers have as cache_location with "
-            "--cache-dir"
+            f"--cache-dir must be the directory of an existing cache, got {cache_location(location)}. Pass the "
+            "cache_location of the readers"
         )
     return DiskCache(location)
 
 
 def _shard(text: str | None) -> Shard | None:
-    """The shard of `--shard I/N`."""
+    """Return the shard of `--shard I/N`."""
     from petastore.plan.request import Shard
 
     if text is None:
         return None
     index, found, count = text.partition("/")
     if not (found and index.isdecimal() and count.isdecimal()):
-        raise InvalidArgumentError(f"--shard {text}: it is written as I/N, such as 0/8 for the first of eight ranks")
+        raise InvalidArgumentError(
+            f"--shard must have the form I/N, such as 0/8 for the first of eight ranks, got {text!r}"
+        )
     return Shard(int(index), int(count))
-
-
-def _reshuffle(word: str | None) -> Reshuffle | None:
-    """The word of `--reshuffle`."""
-    if word in {None, "static", "epoch"}:
-        return word  # type: ignore[return-value]
-    raise InvalidArgumentError(f"--reshuffle {word}: it is static or epoch")
-
-
-def _filters(text: str | None) -> Any:
-    """What `filters=` of a reader is, of the JSON after `--filters`: conditions are lists there."""
-    if text is None:
-        return None
-    try:
-        asked = json.loads(text)
-    except ValueError as problem:
-        raise InvalidArgumentError(f"--filters takes JSON, but {text!r} is none: {problem}") from None
-
-    def condition(one: Any) -> Any:
-        if isinstance(one, list) and one and isinstance(one[0], str):
-            return tuple(one)
-        return [condition(each) for each in one] if isinstance(one, list) else one
-
-    return condition(asked)
 
 
 def _freed(size: int, cache: DiskCache, *, as_json: bool) -> None:
     left = cache.info()
     if as_json:
-        _print_json({"freed_bytes": size, "entries": left.entries, "entry_bytes": left.entry_bytes})
+        print_json({"freed_bytes": size, "entries": left.entries, "entry_bytes": left.entry_bytes})
     else:
         has = f"{_entries(left.entries)} of {people_bytes(left.entry_bytes)} are left"
         _show([], f"{people_bytes(size)} freed, {has}")
@@ -202,7 +293,7 @@ def _contents_rows(found: CacheContents) -> list[tuple[str, str]]:
         ("entries", f"{found.entries:,}, {people_bytes(found.entry_bytes)} ({found.entry_bytes:,} bytes)"),
         ("ledger", people_bytes(found.ledger_bytes)),
         ("limit", f"{people_bytes(found.limit)} ({found.limit:,} bytes)"),
-        ("readers", f"{found.readers:,} have announced what they will need"),
+        ("readers", f"{found.readers:,} have announced their future reads"),
     ]
 
 
@@ -220,7 +311,7 @@ def _warmed_rows(found: Warmed) -> list[tuple[str, str]]:
         ("storage", f"{counted(found.requests, 'request')}, {people_bytes(found.bytes_fetched)}"),
     ]
     if found.row_groups_without_room:
-        rows.append(("no room", f"for {counted(found.row_groups_without_room, 'row group')}, which are needed last"))
+        rows.append(("no room", f"for {counted(found.row_groups_without_room, 'row group')}, which are read last"))
     return rows
 
 
@@ -235,18 +326,10 @@ def _entries(number: int) -> str:
 
 
 def _show(rows: list[tuple[str, str]], line: str) -> None:
-    """Some facts, a line each, and one line that says it all."""
-    console = Console()
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
+    """Print one line per fact, and a summary line."""
+    table = facts_table()
     for name, value in rows:
         table.add_row(name, Text(value))
     if rows:
-        console.print(table)
-    console.print(Text(line, style="bold green"), soft_wrap=True)
-
-
-def _print_json(facts: dict[str, Any]) -> None:
-    json.dump(facts, sys.stdout, indent=2, ensure_ascii=False)
-    print()
+        Console().print(table)
+    print_line(line)

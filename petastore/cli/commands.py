@@ -1,9 +1,11 @@
-"""The commands and their arguments; each asks another module for the facts and another one for the text."""
+"""Commands of `petastore` and their arguments. Other modules compute and print the results."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
-import sys
+import webbrowser
 from typing import Annotated
 
 import typer
@@ -11,21 +13,22 @@ from rich.console import Console
 
 import petastore
 from petastore.cli import cache
-from petastore.cli.arguments import Debug, StorageOptions, errors_in_one_line, json_options
 from petastore.cli.copy import copy
-from petastore.cli.generate_metadata import generate_metadata
-from petastore.cli.head.command import head
+from petastore.cli.head import head
 from petastore.cli.inspect import dataset_facts
-from petastore.cli.measure import throughput
-from petastore.cli.migrate import export, migrate
+from petastore.cli.measure import throughput, tune
+from petastore.cli.migrate import export, generate_metadata, migrate
 from petastore.cli.render import render_facts
+from petastore.cli.terminal import Debug, StorageOptions, errors_in_one_line, json_options, print_json
+from petastore.cli.trace.command import trace
+from petastore.cli.verify import repair, verify
 
 __all__ = ["app"]
 
 app = typer.Typer(
     help="Train deep models directly from Parquet.\n\nExample: petastore inspect s3://bucket/train",
     no_args_is_help=True,
-    # A traceback is shown where it was asked for, and then Python's own.
+    # A traceback is shown only on request, in Python's own format.
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -63,56 +66,80 @@ def inspect(
 
         facts = dataset_facts(open_dataset(url, storage_options=json_options(storage_options)))
         if as_json:
-            json.dump(facts.as_json(), sys.stdout, indent=2, ensure_ascii=False)
-            print()
+            print_json(dataclasses.asdict(facts))
         else:
             console = Console()
-            # What is piped is searched, not looked at: nothing is left out there.
+            # Piped output is often searched, so it lists all fields.
             render_facts(facts, console, every_field=every_field or not console.is_terminal)
 
 
 @app.command(short_help="Show batches, order and cost of an epoch on several ranks.")
 def plan(
-    url: Annotated[str, typer.Argument(help="A dataset: a directory or a file, as a path or a URL.", metavar="URL")],
-    batch_size: Annotated[int, typer.Option("--batch-size", "-b", help="Rows of a batch on one rank.")],
-    ranks: Annotated[int, typer.Option("--ranks", "-r", help="Ranks that share an epoch.")] = 1,
-    rank: Annotated[int, typer.Option("--rank", help="The rank whose reads are shown, from 0.")] = 0,
-    field_regex: Annotated[
-        list[str] | None, typer.Option(help="Fields to read, by regular expressions; may be repeated.")
-    ] = None,
-    shuffle_rows: Annotated[bool, typer.Option("--shuffle-rows", help="Shuffle rows.")] = False,
-    seed: Annotated[int | None, typer.Option("--seed", help="The seed of the order.")] = None,
+    url: Annotated[str, typer.Argument(help="Dataset: path or URL of a directory or file.", metavar="URL")],
+    batch_size: Annotated[int, typer.Option("--batch-size", "-b", help="Rows per batch on each rank.")],
+    ranks: Annotated[int, typer.Option("--ranks", "-r", help="Number of ranks.")] = 1,
+    rank: Annotated[int, typer.Option("--rank", help="Rank to show, from 0.")] = 0,
+    columns: Annotated[list[str] | None, typer.Option(help="Column name or regular expression; repeatable.")] = None,
+    shuffle_rows: Annotated[bool, typer.Option("--shuffle-rows", help="Shuffle rows, as in training.")] = False,
+    seed: Annotated[int | None, typer.Option("--seed", help="Same seed as the training reader.")] = None,
     last_batch: Annotated[
-        str, typer.Option("--last-batch", help="even, drop, pad or wrap: the last batch of an epoch.")
+        str, typer.Option("--last-batch", help="Last batch of an epoch: even, drop, pad or wrap.")
     ] = "even",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; sizes are in bytes.")] = False,
     storage_options: StorageOptions = "{}",
     debug: Debug = False,
 ) -> None:
-    """Show what an epoch of training reads: steps of each rank, order, bytes and memory. No data is read for that."""
+    """Show the steps, order, bytes and memory of an epoch. Reads footers only."""
     with errors_in_one_line(debug=debug):
         from petastore.dataset import open_dataset
         from petastore.distributed import Shard
-        from petastore.plan import Tail
-        from petastore.readers.column_bytes import column_bytes
+        from petastore.plan import LastBatch
+        from petastore.readers.fetches import column_bytes
 
         dataset = open_dataset(url, storage_options=json_options(storage_options))
         planned = dataset.plan(
-            columns=field_regex or None,
+            columns=columns or None,
             seed=seed,
             shuffle_rows=shuffle_rows,
             shard=Shard(rank, ranks),
-            last_batch=Tail.parse(last_batch),
+            last_batch=LastBatch.parse(last_batch),
         )
         explanation = planned.explain(batch_size, column_bytes=column_bytes(dataset, planned.request.columns))
         print(json.dumps(explanation.as_dict(), indent=2) if as_json else explanation)
 
 
-# A line of 80 columns each in `petastore --help`.
+@app.command(short_help="Show a dataset on a local web page.")
+def view(
+    url: Annotated[str, typer.Argument(help="Dataset: path or URL of a directory or file.", metavar="URL")],
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    storage_options: StorageOptions = "{}",
+    debug: Debug = False,
+) -> None:
+    """Show samples, row groups, statistics and the order of a dataset on a local web page, until Ctrl-C.
+
+    Only this machine can open the page, and only with the token in its address.
+    """
+    with errors_in_one_line(debug=debug):
+        from petastore.view import serve
+
+        viewer = serve(url, port=port, storage_options=json_options(storage_options))
+        with viewer, contextlib.suppress(KeyboardInterrupt):
+            print(viewer.url, flush=True)
+            if not no_browser:
+                webbrowser.open(viewer.url)
+            viewer.wait()
+
+
+# One line of 80 columns for each command in `petastore --help`.
 app.command(short_help="Show the first rows, with images.")(head)
 app.command()(throughput)
+app.command(short_help="Find the fastest settings of a reader, by measuring.")(tune)
 app.command(short_help="Write a manifest and schema for existing Parquet files.")(generate_metadata)
 app.command()(migrate)
 app.command()(export)
+app.command(short_help="Check files, checksums, statistics and every cell.")(verify)
+app.command(short_help="Rebuild lost or damaged metadata.")(repair)
 app.command(short_help="Copy a dataset, or a part of it.")(copy)
+app.command(short_help="Show the rows of a step, or those behind loss spikes.")(trace)
 app.add_typer(cache.app, name="cache")

@@ -1,4 +1,4 @@
-"""`petastore copy`: some columns and rows of a dataset to another place, by Spark where files are not local."""
+"""`petastore copy`: copy columns and rows of a dataset to another directory, with Spark on request."""
 
 from __future__ import annotations
 
@@ -6,81 +6,61 @@ from typing import Annotated, Any
 
 import typer
 
-from petastore.cli.arguments import Debug, StorageOptions, errors_in_one_line, json_options, settings_of
+from petastore.cli.terminal import Debug, StorageOptions, errors_in_one_line, json_options, settings_of
 from petastore.errors import InvalidArgumentError
 
 __all__ = ["copy"]
 
 
 def copy(
-    source_url: Annotated[str, typer.Argument(help="A dataset of petastore or Petastorm.", metavar="SOURCE")],
-    target_url: Annotated[str, typer.Argument(help="The directory of the copy.", metavar="TARGET")],
-    overwrite_output: Annotated[bool, typer.Option("--overwrite-output", help="Replace what is in TARGET.")] = False,
-    field_regex: Annotated[
-        list[str] | None, typer.Option(help="Copy columns of this name, or that this expression matches; repeatable.")
+    source_url: Annotated[str, typer.Argument(help="Dataset of petastore or Petastorm.", metavar="SOURCE")],
+    target_url: Annotated[str, typer.Argument(help="Directory of the copy: path or URL.", metavar="TARGET")],
+    overwrite_output: Annotated[bool, typer.Option("--overwrite-output", help="Replace an existing TARGET.")] = False,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--columns", "--field-regex", help="Column name or regular expression; repeatable."),
     ] = None,
     not_null_fields: Annotated[
-        list[str] | None, typer.Option(help="Leave out rows in which this column is null; repeatable.")
+        list[str] | None, typer.Option(help="Skip rows in which this column is null; repeatable.")
     ] = None,
-    partition_count: Annotated[int | None, typer.Option(help="Files of the copy, at most.")] = None,
-    row_group_size_mb: Annotated[float | None, typer.Option(help="MiB of a row group, about.")] = None,
+    partition_count: Annotated[int | None, typer.Option(help="Maximum number of files of the copy.")] = None,
+    row_group_size_mb: Annotated[float | None, typer.Option(help="Approximate row-group size in MiB.")] = None,
     master: Annotated[
         str | None,
         typer.Option(
-            help="Copy with Spark: its master on this machine, or sc://host:port of a Connect server. Local files need "
-            "no Spark; others are copied with local[2] by default."
+            help="Copy with Spark: its master, such as local[4], or sc://host:port of a Connect server. Default: no "
+            "Spark."
         ),
     ] = None,
     spark_session_config: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark setting; repeatable.")
     ] = None,
     storage_options: StorageOptions = "{}",
     debug: Debug = False,
 ) -> None:
-    """Copy a dataset, or some of its columns and rows; cells are copied as they are stored."""
+    """Copy a dataset, or some of its columns and rows. Stored cells are copied unchanged."""
     with errors_in_one_line(debug=debug):
         options, settings = json_options(storage_options), settings_of(spark_session_config or ())
-        if master is None and not settings and _are_local(source_url, target_url, options):
-            from petastore.writers.copying.cells import copy_cells
+        options_of_copy: dict[str, Any] = {
+            "field_regex": columns or None,
+            "not_null_fields": not_null_fields or None,
+            "overwrite_output": overwrite_output,
+            "row_group_size_mb": row_group_size_mb,
+            "storage_options": options,
+            "progress": True,
+        }
+        if master is None and not settings:
+            from petastore.writers.copying import copy_cells
 
-            print(
-                copy_cells(
-                    source_url,
-                    target_url,
-                    field_regex or None,
-                    not_null_fields or None,
-                    overwrite_output=overwrite_output,
-                    files_count=partition_count,
-                    row_group_size_mb=row_group_size_mb,
-                    storage_options=options,
-                )
-            )
+            print(copy_cells(source_url, target_url, files_count=partition_count, **options_of_copy))
             return
         from petastore.spark import copy_dataset
 
         spark = _session(master or "local[2]", settings)
         try:
-            print(
-                copy_dataset(
-                    spark,
-                    source_url,
-                    target_url,
-                    field_regex or None,
-                    not_null_fields or None,
-                    overwrite_output,
-                    partition_count,
-                    row_group_size_mb,
-                    storage_options=options,
-                )
-            )
+            print(copy_dataset(spark, source_url, target_url, partitions_count=partition_count, **options_of_copy))
         finally:
             spark.stop()
-
-
-def _are_local(source_url: str, target_url: str, options: dict[str, Any]) -> bool:
-    from petastore.storage.files.location import open_location
-
-    return all(open_location(url, storage_options=options).is_local for url in (source_url, target_url))
 
 
 def _session(master: str, settings: dict[str, str]) -> Any:
@@ -91,6 +71,6 @@ def _session(master: str, settings: dict[str, str]) -> Any:
     if master.startswith("local"):
         return local_session("petastore copy", master, **settings)
     raise InvalidArgumentError(
-        f"--master {master}: this command starts Spark on this machine (local[cores]) or connects to a server "
-        "(sc://host:port); with a session of another cluster call petastore.spark.copy_dataset"
+        f"--master must be local[cores] or sc://host:port, got {master!r}. For a session of another cluster call "
+        "petastore.spark.copy_dataset"
     )

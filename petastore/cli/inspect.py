@@ -1,6 +1,6 @@
-"""What there is to say about a dataset, as a value.
+"""The result of `petastore inspect` as Python objects.
 
-Opening it has read everything but at most one footer, and its row-group indexes.
+The result is computed from the open dataset, at most one footer, and the row-group indexes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from petastore.dataset import Dataset
     from petastore.inventory import Inventory
     from petastore.schema import UnischemaField
+    from petastore.schema.file_schemas import ColumnDifference
 
 __all__ = ["DatasetFacts", "FieldFacts", "IndexFacts", "PartitionFacts", "Spread", "dataset_facts"]
 
@@ -25,49 +26,49 @@ HISTOGRAM_BUCKETS = 16
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FieldFacts:
-    """One field."""
+    """Facts about one field of the dataset."""
 
     name: str
     dtype: str
-    """As the schema document spells it: `"uint8"`, `"str"`, `"datetime64[us]"`, …"""
+    """Name of the dtype, such as `"uint8"`, `"str"` or `"datetime64[us]"`."""
     shape: tuple[int | None, ...]
-    """Shape of one value; None is a free dimension."""
+    """Shape of one value; None means a variable dimension."""
     nullable: bool
     codec: dict[str, Any] | None
-    """The codec's id and configuration; None where a value is stored as the Parquet type of the same meaning."""
+    """Id and configuration of the codec; None without a codec."""
     codec_text: str | None
-    """The codec as one writes it in Python."""
+    """The codec as a Python expression."""
     stored: str | None
-    """Arrow type of the column in the files; None for a partition key, whose values are in the paths."""
+    """Arrow type of the column in the files; None for a hive partition key."""
     stored_nullable: bool
     """Whether the column is OPTIONAL in the files; False means REQUIRED, which decodes faster."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """One hive partition key."""
+    """Facts about one hive partition key."""
 
     name: str
     values: tuple[str | None, ...]
-    """Its distinct values, sorted; None is Hive's null."""
+    """Distinct values, sorted; None stands for Hive's null."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IndexFacts:
-    """One row-group index."""
+    """Facts about one row-group index."""
 
     name: str
     fields: tuple[str, ...]
-    """Names of the fields that it is about; none where it cannot be used."""
+    """Names of the indexed fields; empty if the index cannot be used."""
     values: int | None
-    """How many values it knows; None where it knows one thing alone, such as which row groups have any value."""
+    """Number of distinct indexed values; None for an index of non-null values (`FieldNotNullIndexer`)."""
     problem: str | None
-    """Why it cannot be used: it is stale, or damaged; else None."""
+    """Why the index cannot be used (stale or damaged); None if it can."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Spread:
-    """Smallest, middle and largest of some numbers; all 0 when there are none.
+    """Minimum, median and maximum of numbers; all 0 for an empty list.
 
     Example:
         >>> Spread.of(np.array([5, 1, 3, 4]))
@@ -76,12 +77,12 @@ class Spread:
 
     smallest: int
     median: int
-    """The lower of the two middle ones where their number is even."""
+    """Median; the lower of the two middle numbers if their count is even."""
     largest: int
 
     @classmethod
     def of(cls, numbers: NDArray[np.int64]) -> Spread:
-        """The spread of an array of shape `(n,)`."""
+        """Return minimum, median and maximum of an array of shape `(n,)`."""
         if not len(numbers):
             return cls(0, 0, 0)
         ordered = np.sort(numbers)
@@ -90,41 +91,38 @@ class Spread:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DatasetFacts:
-    """Everything that `petastore inspect` shows. Sizes are bytes."""
+    """All facts that `petastore inspect` shows. Sizes are bytes."""
 
     url: str
     writer: str
-    """Who wrote it: the manifest's word, or Parquet's `created_by`."""
+    """Program that wrote the dataset: from the manifest, or Parquet's `created_by`."""
     schema: str | None
-    """Name of the stored Unischema; None where the schema was inferred from plain Parquet."""
+    """Name of the stored Unischema; None if the schema was inferred from plain Parquet."""
     fields: tuple[FieldFacts, ...]
+    differences: tuple[ColumnDifference, ...]
+    """Columns that some files lack or store as another type."""
     partitions: tuple[PartitionFacts, ...]
     indexes: tuple[IndexFacts, ...]
     files: int
     row_groups: int
     rows: int
     stored_bytes: int
-    """Bytes of all row groups in the files, compressed."""
+    """Compressed bytes of all row groups."""
     page_bytes: int
-    """The same once decompressed."""
+    """Decompressed bytes of all row groups."""
     decoded_bytes: int
-    """Bytes of all rows as arrays, of the fields whose values have one size."""
+    """Bytes of all rows after decoding, for fields whose values have a fixed size."""
     fields_of_varying_size: tuple[str, ...]
-    """Fields that `decoded_bytes` leaves out: free shapes, text, bytes, decimals."""
+    """Names of fields that are not counted in `decoded_bytes`: variable shapes, text, bytes, decimals."""
     rows_of_row_groups: Spread
     bytes_of_row_groups: Spread
-    """Stored bytes."""
+    """Stored bytes per row group."""
     histogram: tuple[int, ...]
-    """Row groups in each of 16 equally wide ranges of rows, from the smallest to the largest row group; empty where
-    all are of one size."""
-
-    def as_json(self) -> dict[str, Any]:
-        """The same as JSON: dicts, lists, numbers, text, booleans and None."""
-        return dataclasses.asdict(self)
+    """Number of row groups in each of 16 equally wide ranges of row counts; empty if all row groups have one size."""
 
 
 def dataset_facts(dataset: Dataset) -> DatasetFacts:
-    """The facts of an opened dataset."""
+    """Return the facts of an open dataset."""
     inventory = dataset.inventory
     rows = inventory.rows
     return DatasetFacts(
@@ -132,6 +130,7 @@ def dataset_facts(dataset: Dataset) -> DatasetFacts:
         writer=dataset.writer,
         schema=dataset.schema.name if dataset.has_schema_document else None,
         fields=tuple(_field_facts(field, dataset.arrow_schema) for field in dataset.schema),
+        differences=dataset.differences,
         partitions=tuple(_partition_facts(name, inventory) for name in dataset.partition_names),
         indexes=_indexes_facts(dataset),
         files=len(inventory.files),
@@ -168,8 +167,8 @@ def _partition_facts(name: str, inventory: Inventory) -> PartitionFacts:
 
 
 def _indexes_facts(dataset: Dataset) -> tuple[IndexFacts, ...]:
-    """Each row-group index by itself: one that is stale does not hide the others."""
-    from petastore.storage.metadata.find_index import find_indexes, index_names
+    """Return the facts of each row-group index; a stale index does not hide the others."""
+    from petastore.storage.metadata.row_group_index import find_indexes, index_names
 
     if dataset.location.paths is not None:
         return ()

@@ -1,4 +1,4 @@
-"""Where the command `petastore` starts: it first makes sure that what the command line needs is installed."""
+"""Entry point of the `petastore` command: checks that the packages of the command line are installed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line on `sys.argv` and leave with its exit code.
+    """Run the command line with `sys.argv`, and exit with its exit code.
 
-    0: done. 1: a bug of ours, with a traceback. 2: something was asked or found that cannot be, in one line on stderr.
+    Exit codes: 0 means success; 1 a bug of petastore, with a traceback; 2 an invalid argument or dataset, with one line
+    on stderr.
     """
     for package in ("typer", "rich"):
         if importlib.util.find_spec(package) is None:

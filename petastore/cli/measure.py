@@ -1,92 +1,140 @@
-"""`petastore throughput`: `petastore.cli.throughput` measures, and this shows it."""
+"""`petastore throughput` and `petastore tune`: print the rates that `petastore.tuning` measures."""
 
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
-from rich.text import Text
 
-from petastore.cli.arguments import Debug, StorageOptions, errors_in_one_line, json_options
 from petastore.cli.render import throughput_line, throughput_table
+from petastore.cli.terminal import Debug, StorageOptions, errors_in_one_line, json_options, print_json, print_line
 from petastore.errors import InvalidArgumentError
+from petastore.monitoring.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from petastore.codecs import ImageDecode
-    from petastore.readers.arguments import ReaderArguments
+    from petastore.readers.options import PassedKwargs
     from petastore.transforming.transform import TransformSpec
 
-__all__ = ["throughput"]
+__all__ = ["throughput", "tune"]
+
+_Url = Annotated[str, typer.Argument(help="Dataset: path or URL of a directory or file.", metavar="URL")]
+_BatchSize = Annotated[int | None, typer.Option("--batch-size", "-b", help="Rows per batch; default: read row by row.")]
+_ShuffleRows = Annotated[bool, typer.Option("--shuffle-rows", help="Shuffle rows, as in training.")]
+_Decode = Annotated[
+    str, typer.Option(metavar="JSON", help='ImageDecode options, such as {"image": {"size": [224, 224]}}.')
+]
+_Transform = Annotated[
+    str | None, typer.Option(metavar="MODULE.NAME", help="A TransformSpec, or a function of a row, to apply.")
+]
 
 
 def throughput(
-    url: Annotated[str, typer.Argument(help="A dataset: a directory or a file, as a path or a URL.", metavar="URL")],
-    field_regex: Annotated[
-        list[str] | None, typer.Option(help="Fields to read, by regular expressions; may be repeated.")
+    url: _Url,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--columns", "--field-regex", help="Column name or regular expression; repeatable."),
     ] = None,
-    warmup: Annotated[int, typer.Option("--warmup", "-m", help="Rows read before the measure.")] = 200,
-    measure: Annotated[int, typer.Option("--measure", "-n", help="Rows that are measured.")] = 1000,
-    seconds: Annotated[float, typer.Option("--seconds", help="Measure at least so long.")] = 2,
+    warmup: Annotated[int, typer.Option("--warmup", "-m", help="Rows to read before measuring.")] = 200,
+    measure: Annotated[int, typer.Option("--measure", "-n", help="Minimum rows to measure.")] = 1000,
+    seconds: Annotated[float, typer.Option("--seconds", help="Minimum seconds to measure.")] = 2,
     pool_type: Annotated[str, typer.Option("--pool-type", "-p", help="thread, process or dummy.")] = "thread",
-    workers: Annotated[
-        int | None, typer.Option("--workers", "-w", help="Workers; one for each CPU by default.")
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option("--batch-size", "-b", help="Read batches of so many rows, not row by row.")
-    ] = None,
-    shuffle_rows: Annotated[bool, typer.Option("--shuffle-rows", help="Shuffle rows, as training does.")] = False,
-    decode: Annotated[
-        str, typer.Option(metavar="JSON", help='Hints for images, such as {"image": {"size": [224, 224]}}.')
-    ] = "{}",
-    transform: Annotated[
-        str | None, typer.Option(metavar="MODULE.NAME", help="A TransformSpec, or a function of a row, to run.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON, units in the names.")] = False,
+    workers: Annotated[int | None, typer.Option("--workers", "-w", help="Workers; default: one per CPU.")] = None,
+    batch_size: _BatchSize = None,
+    shuffle_rows: _ShuffleRows = False,
+    decode: _Decode = "{}",
+    transform: _Transform = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; units are in the names.")] = False,
     storage_options: StorageOptions = "{}",
     debug: Debug = False,
 ) -> None:
     """Measure how fast a dataset is read on this machine.
 
-    Epochs follow each other without end until enough rows were read. Files that the system has in memory already are
-    read from there.
+    Reads epoch after epoch until enough rows are measured. Files in the page cache are read from memory.
     """
     with errors_in_one_line(debug=debug):
-        from petastore.cli.throughput import reader_throughput
+        from petastore.tuning import reader_throughput
 
-        more: ReaderArguments = {"shuffle_rows": shuffle_rows, "storage_options": json_options(storage_options)}
-        hints = _decode_hints(json_options(decode, option="--decode"))
-        screen = Console(stderr=True)
-        # Drawn when it is told something, between the parts of the measure, and by no thread beside them.
-        with Progress(console=screen, transient=True, auto_refresh=False, disable=not screen.is_terminal) as bar:
-            task = bar.add_task("reading", total=None)
+        given = _arguments_of(columns, decode, transform, storage_options, shuffle_rows=shuffle_rows)
+        with ProgressDisplay("reading", "rows", bar_s=0.0) as display:
             found = reader_throughput(
                 url,
-                field_regex or None,
+                None,
                 warmup,
                 measure,
                 pool_type,
                 workers,
-                reader_extra_args=more,
-                spawn_new_process=False,  # this one does nothing else
+                reader_extra_args=given,
+                spawn_new_process=False,  # not needed: the memory of this process is that of the reader
                 batch_size=batch_size,
                 seconds=seconds,
-                decode=hints or None,
-                transform_spec=None if transform is None else _transform_of(transform),
-                progress=lambda done, total: bar.update(task, completed=done, total=total, refresh=True),
+                progress=display.update,
             )
         if as_json:
-            json.dump(found.as_json(), sys.stdout, indent=2)
-            print()
+            print_json(found.as_json())
             return
-        console = Console()
-        console.print(throughput_table(found))
-        console.print(Text(throughput_line(found), style="bold green"), soft_wrap=True)
+        Console().print(throughput_table(found))
+        print_line(throughput_line(found))
+
+
+def tune(
+    url: _Url,
+    batch_size: _BatchSize = None,
+    seconds: Annotated[float, typer.Option("--seconds", help="Seconds for all measurements.")] = 60,
+    columns: Annotated[list[str] | None, typer.Option(help="Column name or regular expression; repeatable.")] = None,
+    shuffle_rows: _ShuffleRows = False,
+    dummy: Annotated[bool, typer.Option("--dummy", help="Also try the pool that prefetches nothing.")] = False,
+    mixing: Annotated[bool, typer.Option("--mixing", help="Also try interleave and shuffle_buffer_bytes.")] = False,
+    decode: _Decode = "{}",
+    transform: _Transform = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; rates are in rows per second.")] = False,
+    storage_options: StorageOptions = "{}",
+    debug: Debug = False,
+) -> None:
+    """Find the settings with which this machine reads a dataset fastest, and print the code to copy.
+
+    Reads a sample of the row groups again and again, with other workers, pools and caches, for about a minute.
+    """
+    with errors_in_one_line(debug=debug):
+        from petastore import tuning
+
+        given = _arguments_of(columns, decode, transform, storage_options, shuffle_rows=shuffle_rows)
+        with ProgressDisplay("tuning", "measurements", bar_s=0.0) as display:
+            found = tuning.tune(
+                url,
+                batch_size=batch_size,
+                seconds=seconds,
+                dummy=dummy,
+                mixing=mixing,
+                on_progress=display.update,
+                **given,
+            )
+        if as_json:
+            print_json(found.as_json())
+        else:
+            print(found)
+
+
+def _arguments_of(
+    columns: list[str] | None, decode: str, transform: str | None, storage_options: str, *, shuffle_rows: bool
+) -> PassedKwargs:
+    """Return the arguments of `make_reader` that these options set."""
+    given: PassedKwargs = {"schema_fields": columns} if columns else {}
+    if shuffle_rows:
+        given["shuffle_rows"] = True
+    storage = json_options(storage_options)
+    if storage:
+        given["storage_options"] = storage
+    hints = _decode_hints(json_options(decode, option="--decode", example='{"image": {"size": [224, 224]}}'))
+    if hints:
+        given["decode"] = hints
+    if transform is not None:
+        given["transform_spec"] = _transform_of(transform)
+    return given
 
 
 def _decode_hints(options: dict[str, Any]) -> dict[str, ImageDecode]:
@@ -105,7 +153,7 @@ def _transform_of(name: str) -> TransformSpec:
     from petastore.transforming.transform import TransformSpec
 
     module, _, attribute = name.rpartition(".")
-    sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
+    sys.path.insert(0, str(Path.cwd()))  # `python -m` does the same
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as problem:

@@ -1,4 +1,4 @@
-"""The facts of a dataset, and of how fast it is read, as text."""
+"""Text output of `petastore inspect` and `petastore throughput`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from petastore.cli.inspect import DatasetFacts, FieldFacts, IndexFacts, PartitionFacts, Spread
-from petastore.cli.printable import printable
+from petastore.cli.terminal import counted, facts_table, print_line
+from petastore.decoding.display import printable
 
 if TYPE_CHECKING:
-    from petastore.cli.throughput import Throughput
+    from petastore.tuning import Throughput
 
-__all__ = ["counted", "render_facts", "throughput_line", "throughput_table"]
+__all__ = ["render_facts", "throughput_line", "throughput_table"]
 
 _BARS = "▁▂▃▄▅▆▇█"
 # Parquet's `created_by` ends in the 40 digits of a commit.
@@ -28,22 +29,24 @@ _FEWEST_FIELDS = 4
 
 
 def render_facts(facts: DatasetFacts, console: Console, *, every_field: bool = False) -> None:
-    """Print what is known of a dataset.
+    """Print the facts about a dataset.
 
     Args:
-        facts: What is known.
-        console: Where to; its height decides how many fields are listed.
-        every_field: List all fields, also where they do not fit one screen.
+        facts: Facts to print.
+        console: Console to print on; its height decides how many fields are listed.
+        every_field: Whether to list all fields, even if they do not fit on one screen.
     """
-    room = max(_FEWEST_FIELDS, console.height - _LINES_BESIDE_THE_FIELDS - len(facts.indexes))
+    differing = len(facts.differences) if every_field else _FEWEST_FIELDS
+    more = len(facts.indexes) + min(len(facts.differences), differing + 1)
+    room = max(_FEWEST_FIELDS, console.height - _LINES_BESIDE_THE_FIELDS - more)
     shown = facts.fields if every_field or len(facts.fields) <= room else facts.fields[: room - 1]
     console.print(Text.assemble(("dataset  ", "dim"), (printable(facts.url), "bold")), soft_wrap=True)
     console.print(Text.assemble(("schema   ", "dim"), _schema_words(facts)))
     console.print()
     console.print(_fields_table(shown, hidden=len(facts.fields) - len(shown)))
     console.print()
-    console.print(_sizes_table(facts))
-    console.print(Text(printable(_closing_line(facts)), style="bold green"), soft_wrap=True)
+    console.print(_sizes_table(facts, differing=differing))
+    print_line(_closing_line(facts), console=console)
 
 
 def _schema_words(facts: DatasetFacts) -> str:
@@ -81,14 +84,12 @@ def _fields_table(fields: Sequence[FieldFacts], *, hidden: int) -> Table:
 def _stored_words(field: FieldFacts) -> str:
     if field.stored is None:
         return "the path"
-    # Pages of an OPTIONAL column decode slower; worth a word where the schema promises that nothing is missing.
+    # Pages of an OPTIONAL column decode more slowly, so such a column is marked if its field is not nullable.
     return f"{field.stored}, optional" if field.stored_nullable and not field.nullable else field.stored
 
 
-def _sizes_table(facts: DatasetFacts) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
+def _sizes_table(facts: DatasetFacts, *, differing: int) -> Table:
+    table = facts_table()
     table.add_row(
         "rows", f"{facts.rows:,} in {counted(facts.row_groups, 'row group')} of {counted(facts.files, 'file')}"
     )
@@ -96,7 +97,13 @@ def _sizes_table(facts: DatasetFacts) -> Table:
     table.add_row("decoded", Text(printable(_decoded_words(facts))))
     table.add_row("row group", _spread_words(facts.rows_of_row_groups, facts.bytes_of_row_groups))
     if facts.histogram:
-        table.add_row("", f"{_bars(facts.histogram)}  row groups by rows, least to most")
+        table.add_row("", f"{_bars(facts.histogram)}  row groups, smallest to largest")
+    readable = {field.name for field in facts.fields}
+    for difference in facts.differences[:differing]:
+        words = f"{difference.name}: {difference}{'' if difference.name in readable else '; not readable'}"
+        table.add_row("differs", Text(printable(words)))
+    if len(facts.differences) > differing:
+        table.add_row("", f"… and {counted(len(facts.differences) - differing, 'more column')}: --all lists them")
     for partition in facts.partitions:
         table.add_row("partition", Text(printable(_partition_words(partition))))
     for index in facts.indexes:
@@ -111,7 +118,7 @@ def _decoded_words(facts: DatasetFacts) -> str:
     if not varying:
         return f"{size} as arrays"
     if len(varying) == len(facts.fields):
-        return "not known beforehand: rows differ in size"
+        return "not known in advance: rows differ in size"
     named = ", ".join(varying) if len(varying) <= _FEWEST_FIELDS else counted(len(varying), "field")
     return f"{size} as arrays, and {named}, where rows differ in size"
 
@@ -126,7 +133,7 @@ def _spread_words(rows: Spread, stored: Spread) -> str:
 
 
 def _bars(counts: Sequence[int]) -> str:
-    """One bar a bucket; an empty bucket is a gap, the fullest one a full bar."""
+    """Return one bar per bucket; an empty bucket is a gap, the fullest one a full bar."""
     most = max(counts)
     return "".join(" " if not count else _BARS[(count * (len(_BARS) - 1)) // most] for count in counts)
 
@@ -157,10 +164,8 @@ def _shape_text(shape: tuple[int | None, ...]) -> str:
 
 
 def throughput_table(found: Throughput) -> Table:
-    """What was measured, a line each."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
+    """Return the measurements as a table, one per line."""
+    table = facts_table()
     spread = f"{_rate(found.slowest)} / {_rate(found.median)} / {_rate(found.fastest)}"
     table.add_row("rate", f"{_rate(found.rows_per_second)} rows/s")
     table.add_row("parts", f"{spread} rows/s (least / median / most)")
@@ -174,7 +179,7 @@ def throughput_table(found: Throughput) -> Table:
 
 
 def throughput_line(found: Throughput) -> str:
-    """The same in one line."""
+    """Return the most important measurements in one line: rates, CPU and memory."""
     peak = found.memory_info.rss
     memory = "" if peak is None else f", {people_bytes(peak)} of memory"
     per_second = f"{people_bytes(round(found.bytes_per_second))}/s"
@@ -183,13 +188,3 @@ def throughput_line(found: Throughput) -> str:
 
 def _rate(rows: float) -> str:
     return f"{rows:,.0f}" if rows >= 100 else f"{rows:.3g}"
-
-
-def counted(number: int, thing: str) -> str:
-    """`"1 row"`, `"1,200 rows"`.
-
-    Example:
-        >>> counted(1, "row"), counted(1200, "row")
-        ('1 row', '1,200 rows')
-    """
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -1,19 +1,19 @@
-"""How values are stored: one value ⇄ one stored cell, and whole columns at once.
+"""Codecs: encode values (arrays, images, scalars) as cells of a Parquet column, and decode them.
 
-| codec | stores | cell |
+| codec | values | stored cell |
 |---|---|---|
-| none (`PlainCodec`) | scalars, lists | the Parquet type of the same meaning |
-| `ScalarCodec(spark_type)` | a scalar | the Spark type that was chosen |
-| `NdarrayCodec()` | an array | `.npy` bytes |
-| `CompressedNdarrayCodec()` | an array | `.npz` bytes (deflate) |
-| `CompressedImageCodec("png" or "jpeg", quality)` | an image, (H, W) or (H, W, 3) RGB | the image file |
-| `ArrowCodec(arrow_type)` | dicts, maps, lists with missing values | the Arrow type |
-| `VectorCodec()` | a vector of Spark ML, as an array (n,) | the struct of Spark's own files |
+| none (`PlainCodec`) | scalars, lists | the matching Parquet type |
+| `ScalarCodec(spark_type)` | scalars | the given Spark type |
+| `NdarrayCodec()` | arrays | `.npy` bytes |
+| `CompressedNdarrayCodec()` | arrays | `.npz` bytes (deflate) |
+| `CompressedImageCodec("png" or "jpeg", quality)` | images, (H, W) or (H, W, 3) RGB | PNG or JPEG bytes |
+| `ArrowCodec(arrow_type)` | dicts, maps, nested lists | the given Arrow type |
+| `VectorCodec()` | Spark ML vectors, as arrays (n,) | the struct that Spark writes |
 
-`ImageDecode` says which part of images is wanted when they are read, and at what size.
+`ImageDecode` crops and resizes images while decoding.
 
-`petastore.schema.codec.Codec` is the promise that all of them keep; `register` makes one of your own known.
-`DataframeColumnCodec` makes one of what a single cell is, as Petastorm's users write them.
+All codecs implement `petastore.schema.field.Codec`; `register` adds your own. Codecs written for Petastorm, which
+encode one cell at a time, derive from `DataframeColumnCodec`.
 """
 
 from typing import TYPE_CHECKING
@@ -22,12 +22,12 @@ from petastore.codecs.arrays.compressed import CompressedNdarrayCodec
 from petastore.codecs.arrays.ndarray import NdarrayCodec
 from petastore.codecs.by_cell import DataframeColumnCodec
 from petastore.codecs.images.image import CompressedImageCodec
-from petastore.codecs.images.image_hint import ImageDecode
+from petastore.codecs.images.image_decode import ImageDecode
 from petastore.codecs.plain import PlainCodec
 from petastore.codecs.registry import register
 from petastore.codecs.scalar import ScalarCodec
 from petastore.codecs.vector import VectorCodec
-from petastore.late_names import late_names
+from petastore.lazy import late_names
 
 if TYPE_CHECKING:
     from petastore.codecs.arrow_codec import ArrowCodec

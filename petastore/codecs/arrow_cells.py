@@ -1,9 +1,9 @@
-"""Arrow columns of raw values → columns of stored cells.
+"""Encode Arrow columns of raw values as columns of cells.
 
-A scalar comes as Arrow's value of the same meaning, a vector of Spark ML as its struct, an image as the bytes of its
-file. Any tensor comes as nested arrays, as one flat array in C order, or as the bytes of its elements in C order,
-little-endian. Flat and binary values say nothing of their shape, so it must be fixed, or have one free dimension, which
-follows from the size.
+A raw scalar is the equivalent Arrow value, a Spark ML vector is its struct, and an image is the bytes of its file. A
+tensor may be nested arrays, one flat array in C order, or the little-endian bytes of its elements in C order. Flat
+arrays and bytes do not contain their shape, so at most one dimension may be variable; its length is computed from the
+size.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.arrow import compute as pc
+from petastore.codecs.arrow.arrow_lists import decode_lists
 from petastore.codecs.arrow.arrow_views import byte_cells
 from petastore.codecs.plain import PlainCodec
 from petastore.codecs.registry import codec_of
 from petastore.errors import DecodeError, EncodeError
 from petastore.schema.arrow import is_bytes, is_list
-from petastore.schema.codec import ArrowCellsCodec
-from petastore.schema.field import UnischemaField
+from petastore.schema.field import ArrowCellsCodec, UnischemaField
 
 __all__ = ["encode_cells"]
 
 _IN_BYTES = "iufcmM"
-_READING_ADVICE = "; leave the column out"
-"""Where advice for readers begins, which is of no use to writers."""
+_READING_ADVICE = ". Leave the column out"
+"""Beginning of the advice in errors for readers; errors for writers omit the text from here on."""
 
-_LIST_ADVICE = "; a field of dtype object with ArrowCodec keeps lists that are not arrays"
+_LIST_ADVICE = ". A field of dtype object with ArrowCodec keeps lists that are not arrays"
 
 
 def encode_cells(values: pa.Array, field: UnischemaField) -> pa.Array:
-    """Encode one column; nulls stay where they are.
+    """Encode one column; nulls stay nulls.
 
     Raises:
-        EncodeError: A value does not fit, or is missing though the field is not nullable; `row` is set.
+        EncodeError: A value does not fit the field, or is missing and the field is not nullable; `row` is set.
 
     Example:
         >>> field = UnischemaField("grid", "uint8", (2, 2), nullable=True)
@@ -52,7 +52,10 @@ def encode_cells(values: pa.Array, field: UnischemaField) -> pa.Array:
     if field.nullable and values.null_count == len(values):
         return pa.nulls(len(values), codec_of(field).storage_type(field))
     if not field.nullable:
-        raise EncodeError("the value is null, but the field is not nullable", row=pc.index(known, False).as_py())
+        raise EncodeError(
+            "the value must not be null, because the field is not nullable. Declare nullable=True",
+            row=pc.index(known, False).as_py(),
+        )
     try:
         cells = _encode_present(values.drop_null(), field)
     except EncodeError as problem:
@@ -81,7 +84,7 @@ def _encode_present(values: pa.Array, field: UnischemaField) -> pa.Array:
 
 
 def _raw_values(values: pa.Array, field: UnischemaField) -> Any:
-    """The values as the codec takes them: one array `(rows, *shape)` where the shape is fixed, else an array each."""
+    """Convert raw values for the codec: one array `(rows, *shape)` for a fixed shape, otherwise one array per row."""
     depth = _list_depth(values.type)
     if field.is_scalar or depth == len(field.shape):
         return _decoded(values, field)
@@ -90,14 +93,14 @@ def _raw_values(values: pa.Array, field: UnischemaField) -> Any:
     if is_bytes(values.type):
         return _shaped_bytes(values, field)
     raise EncodeError(
-        f"the column is {values.type}, but the field declares shape {field.shape}: give nested arrays of "
-        f"{len(field.shape)} levels, one flat array, or bytes",
+        f"the column must have arrays nested {len(field.shape)} levels deep, flat arrays or bytes for shape "
+        f"{field.shape}, which the field declares, got {values.type}",
         column=field.name,
     )
 
 
 def _list_depth(arrow_type: pa.DataType) -> int:
-    """Levels of lists around the leaves of a type."""
+    """Return the number of list levels around the leaves of a type."""
     if isinstance(arrow_type, pa.FixedShapeTensorType):
         return len(arrow_type.shape) + _list_depth(arrow_type.value_type)
     return 1 + _list_depth(arrow_type.value_type) if is_list(arrow_type) else 0
@@ -107,7 +110,10 @@ def _decoded(values: pa.Array, field: UnischemaField) -> NDArray[Any]:
     plain = dataclasses.replace(field, codec=None)
     fixed = [size for size in field.shape if size is not None] if field.is_fixed else []
     out = np.empty((len(values), *fixed), field.dtype if field.is_fixed else object)
-    PlainCodec().decode_column(values, plain, out)
+    if field.shape:
+        decode_lists(values, plain, out, only_arrays=True)
+    else:
+        PlainCodec().decode_column(values, plain, out)
     return out
 
 
@@ -123,7 +129,7 @@ def _shaped_bytes(values: pa.Array, field: UnischemaField) -> Any:
     cells = byte_cells(values, field)
     dtype = field.dtype.newbyteorder("<")
     if dtype.kind not in _IN_BYTES:
-        raise EncodeError(f"bytes hold no array of {field.dtype_name}; give nested arrays", column=field.name)
+        raise EncodeError(f"values must be nested arrays for dtype {field.dtype_name}, got bytes", column=field.name)
     even = cells.even_size
     if even is not None and field.is_fixed and even == field.decoded_bytes:
         start = int(cells.starts[0])
@@ -144,20 +150,20 @@ def _shaped_bytes(values: pa.Array, field: UnischemaField) -> Any:
 
 
 def _in_shape(value: NDArray[Any], field: UnischemaField, row: int) -> NDArray[Any]:
-    """A flat value in its declared shape; the one free dimension follows from the size."""
+    """Reshape a flat value to its declared shape; the size of a variable dimension is computed."""
     known = _size(field.shape)
     free = field.shape.count(None)
     if free > 1:
         raise EncodeError(
-            f"flat values say nothing of the shape {field.shape}, which has more than one free dimension; give nested "
-            "arrays, or the bytes of a file where the field holds images",
+            f"values must be nested arrays for shape {field.shape}, because flat ones do not determine two or more "
+            "variable dimensions, got a flat array. For images, the bytes of a file are also possible",
             column=field.name,
             row=row,
         )
     fits = value.size == known if free == 0 else known > 0 and value.size % known == 0
     if not fits:
         raise EncodeError(
-            f"{value.size:,} elements came, and they fill no {field.dtype_name} of shape {field.shape}",
+            f"the value must have as many elements as an array of shape {field.shape}, got {value.size:,} elements",
             column=field.name,
             row=row,
         )

@@ -1,4 +1,4 @@
-"""DataframeColumnCodec: the base of codecs that users write for Petastorm, which say what one cell is and no more."""
+"""DataframeColumnCodec: base class of custom codecs written for Petastorm, which encode and decode one cell."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.codecs.registry import register
-from petastore.codecs.spark_types import arrow_type_of, simple_type_name
+from petastore.codecs.scalar import arrow_type_of, simple_type_name
 from petastore.errors import DecodeError, EncodeError, SchemaError
-from petastore.schema.codec import JsonValue
-from petastore.schema.field import UnischemaField
+from petastore.schema.field import JsonValue, UnischemaField
 
 __all__ = ["DataframeColumnCodec"]
 
 
 class DataframeColumnCodec(abc.ABC):
-    """Derive from it for a codec of your own: what one cell is, and its Spark type. The rest follows.
+    """Base class for your own codec: define `encode`, `decode` and `spark_dtype` for one cell.
 
-    Subclasses are registered as they are defined, by module and name, so import them before you open datasets that have
-    them. Attributes that an instance has are its configuration: the constructor takes them by name (without leading
-    underscores), and they are JSON; else define `config`. Cells are encoded and decoded one by one, in Python:
-    `petastore.schema.codec.Codec` says how to do better.
+    A subclass is registered under its module and name when it is defined, so import it before you open datasets that
+    use it. Its instance attributes are its configuration, stored in the schema: they must be JSON values, and the
+    constructor must accept them by name (without leading underscores). Otherwise define `config`. Cells are encoded one
+    by one in Python; `petastore.schema.field.Codec` is the faster interface for whole columns.
 
     Example:
         >>> class RunLengthCodec(DataframeColumnCodec):
@@ -53,49 +52,49 @@ class DataframeColumnCodec(abc.ABC):
 
     @abc.abstractmethod
     def encode(self, unischema_field: UnischemaField, value: Any) -> Any:
-        """One value, never None, to what Spark has in one cell of `spark_dtype()`."""
+        """Encode one value, never None, as one Spark cell of type `spark_dtype()`."""
 
     @abc.abstractmethod
     def decode(self, unischema_field: UnischemaField, value: Any) -> Any:
-        """One cell, never None, to one value of the dtype and shape of the field."""
+        """Decode one cell, never None, to a value with the field's dtype and shape."""
 
     @abc.abstractmethod
     def spark_dtype(self) -> Any:
-        """The Spark type of the column, as an object, a class or a name: `BinaryType()`, `"binary"`."""
+        """Return the Spark type of the column, as an object, a class or a name: `BinaryType()`, `"binary"`."""
 
     def config(self) -> Mapping[str, JsonValue]:
-        """The attributes of the instance, by name without leading underscores."""
+        """Return the instance attributes as a dict, by name without leading underscores."""
         return {name.lstrip("_"): value for name, value in vars(self).items()}
 
     def check_field(self, field: UnischemaField) -> None:
-        """Any field, if the codec can be made anew of its configuration.
+        """Check that the codec can be rebuilt from its configuration. Any field is accepted.
 
         Raises:
-            SchemaError: It cannot, or `spark_dtype()` is no scalar type.
+            SchemaError: The codec cannot be rebuilt, or `spark_dtype()` is not a scalar type.
         """
         self.storage_type(field)
         try:
             again = type(self)(**json.loads(json.dumps(self.config())))
         except (TypeError, ValueError) as problem:
             raise SchemaError(
-                f"field {field.name!r}: {type(self).__name__} cannot be made of its configuration, {problem}; define "
-                "config() to return the arguments of its constructor as JSON"
+                f"field {field.name!r}: {type(self).__name__} cannot be rebuilt from its configuration: {problem}. "
+                "Define config() to return the arguments of its constructor as JSON"
             ) from None
         if again != self:
             raise SchemaError(
-                f"field {field.name!r}: {type(self).__name__} made of its configuration {dict(self.config())!r} is "
-                "another one; define config() to return the arguments of its constructor"
+                f"field {field.name!r}: {type(self).__name__}(**config()) must equal the codec, got a different codec "
+                f"from {dict(self.config())!r}. Define config() to return the arguments of the constructor"
             )
 
     def storage_type(self, field: UnischemaField) -> pa.DataType:  # noqa: ARG002 - the same for all fields
-        """The Arrow type of `spark_dtype()`."""
+        """Return the Arrow type of `spark_dtype()`."""
         return arrow_type_of(simple_type_name(self.spark_dtype()))
 
     def encode_column(self, values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> pa.Array:
-        """Each value by `encode`; None becomes null.
+        """Encode each value with `encode`; None becomes null.
 
         Raises:
-            EncodeError: `encode` raised, or gave what is no cell of the storage type.
+            EncodeError: `encode` raised, or its result does not fit the storage type.
         """
         cells = []
         for row, value in enumerate(values):
@@ -105,19 +104,21 @@ class DataframeColumnCodec(abc.ABC):
             except EncodeError as problem:
                 raise problem.at(row=row) from problem.__cause__
             except Exception as problem:
-                raise EncodeError(f"{type(self).__name__}.encode raised {problem!r}", row=row) from problem
+                raise EncodeError(
+                    f"{type(self).__name__}.encode raised {problem!r}. Correct the codec or the value", row=row
+                ) from problem
         try:
             return pa.array(cells, self.storage_type(field))
         except (pa.ArrowException, TypeError, ValueError) as problem:
             raise EncodeError(
-                f"{type(self).__name__}.encode gave what is no {self.storage_type(field)}: {problem}"
+                f"{type(self).__name__}.encode must return values of Arrow type {self.storage_type(field)}: {problem}"
             ) from None
 
     def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
-        """Each cell by `decode`, into `out`.
+        """Decode each cell with `decode`, into `out`.
 
         Raises:
-            DecodeError: `decode` raised, or gave another shape than the field declares.
+            DecodeError: `decode` raised, or the shape of its result does not match the field.
         """
         for row, cell in enumerate(cells.to_pylist()):
             try:
@@ -125,10 +126,16 @@ class DataframeColumnCodec(abc.ABC):
             except DecodeError as problem:
                 raise problem.at(row=row) from problem.__cause__
             except Exception as problem:
-                raise DecodeError(f"{type(self).__name__}.decode raised {problem!r}", row=row) from problem
+                raise DecodeError(
+                    f"{type(self).__name__}.decode raised {problem!r}. Correct the codec, or skip bad rows with "
+                    "on_error='skip'",
+                    row=row,
+                ) from problem
             if not field.fits(np.shape(value)):
                 raise DecodeError(
-                    f"the codec gave the shape {np.shape(value)}, and the field declares {field.shape}", row=row
+                    f"{type(self).__name__}.decode must return shape {field.shape}, as the field declares, got "
+                    f"{np.shape(value)}",
+                    row=row,
                 )
             out[row] = value
 

@@ -1,4 +1,4 @@
-"""Is an array what its field declares? Checked before anything is written, and after anything is read."""
+"""Check that an array has the dtype and shape of its field, before it is written and after it is read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def shape_below_empty(shape: tuple[int, ...], declared: tuple[int | None, ...]) -> tuple[int, ...]:
-    """The shape with the declared sizes below an empty list, where nothing else says them."""
+    """Return the shape with the declared sizes for dimensions inside an empty list, whose sizes are unknown."""
     if 0 not in shape:
         return shape
     end = shape.index(0) + 1
@@ -30,7 +30,7 @@ def shape_below_empty(shape: tuple[int, ...], declared: tuple[int | None, ...]) 
 
 
 def same_dtype(dtype: np.dtype[Any], field: UnischemaField) -> bool:
-    """Whether an array of `dtype` holds values of the field: byte order, text width and time unit do not matter."""
+    """Return whether `dtype` can hold the field's values, regardless of byte order, text width and time unit."""
     declared = field.dtype
     if declared == dtype:
         return declared.kind != "O"
@@ -40,41 +40,49 @@ def same_dtype(dtype: np.dtype[Any], field: UnischemaField) -> bool:
 
 
 def check_array_field(field: UnischemaField, codec: str) -> None:
-    """Refuse the dtypes that arrays of bytes cannot have.
+    """Raise an error for dtypes that array codecs do not support.
 
     Raises:
-        SchemaError: `Decimal` or `object`.
+        SchemaError: The dtype is `Decimal` or `object`.
     """
     if field.numpy_dtype is Decimal or field.numpy_dtype is np.object_:
         raise SchemaError(
-            f"field {field.name!r}: {codec} stores arrays of numbers, booleans, times, text and bytes, but the field "
-            f"declares {field.dtype_name}; use ScalarCodec('decimal(38,18)') for one Decimal a row"
+            f"field {field.name!r}: {codec} needs numbers, booleans, times, text or bytes, got {field.dtype_name}. "
+            "Use ScalarCodec('decimal(38,18)') for one Decimal per row"
         )
 
 
 def array_to_write(field: UnischemaField, value: Any) -> NDArray[Any]:
-    """The array that is to be written, once it is what the field declares.
+    """Return the array to write; raise an error unless its dtype and shape match the field.
 
     Raises:
-        EncodeError: It is None, no array, or of another dtype or shape.
+        EncodeError: The value is None, is not an array, or has another dtype or shape.
     """
     if value is None:
-        raise EncodeError("None was given to encode; a null is written by leaving the cell out", column=field.name)
+        raise EncodeError(
+            "the value must not be None, because a codec encodes only values that exist. For a missing value, store a "
+            "null without calling encode",
+            column=field.name,
+        )
     if isinstance(value, np.generic) and field.is_scalar:
         value = np.asarray(value)
     if not isinstance(value, np.ndarray) or isinstance(value, np.ma.MaskedArray):
-        problem = f"{type(value).__name__} came; give a numpy.ndarray"
+        found = type(value).__name__
     elif not same_dtype(value.dtype, field):
-        problem = f"an array of {value.dtype} came; convert it with value.astype({field.dtype_name!r}) if you mean that"
+        found = f"dtype {value.dtype}. If a conversion is intended, write value.astype({field.dtype_name!r})"
     elif not field.fits(value.shape):
-        problem = f"an array of shape {value.shape} came"
+        found = f"shape {value.shape}"
     else:
         return value
-    raise EncodeError(f"the field declares {field.dtype_name} of shape {field.shape}, but {problem}", column=field.name)
+    raise EncodeError(
+        f"the value must be a numpy.ndarray of {field.dtype_name} and shape {field.shape}, as the field declares, got "
+        f"{found}",
+        column=field.name,
+    )
 
 
 def arrays_alike(values: Sequence[Any] | NDArray[Any]) -> bool:
-    """Whether all values are C-contiguous arrays of one dtype and shape: what holds for one then holds for all."""
+    """Return whether all values are C-contiguous arrays of one dtype and shape."""
     first = values[0] if len(values) else None
     if type(first) is not np.ndarray:
         return False

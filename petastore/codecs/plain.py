@@ -1,7 +1,8 @@
-"""PlainCodec: values stored as the Parquet type of the same meaning; what a field without a codec has.
+"""PlainCodec: values stored as the matching Parquet type. It is the default codec of a field.
 
-Spark has no unsigned integers and no halves, so these lie in the next wider type (`petastore.schema.arrow`), and are
-checked on the way back. Columns of plain Parquet may be stored in any type that holds the declared values exactly.
+Spark has no unsigned integers and no float16, so these are stored as the next wider type (`petastore.schema.arrow`),
+and checked when they are read. Columns of plain Parquet may be stored in any type that holds the declared values
+exactly.
 """
 
 from __future__ import annotations
@@ -14,28 +15,112 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.codecs.arrow.arrow_lists import decode_lists
+from petastore.arrow import compute as pc
+from petastore.arrow import flags_of, numbers_of
+from petastore.codecs.arrow.arrow_lists import decode_lists, nothing_of
 from petastore.codecs.arrow.arrow_objects import decode_objects
-from petastore.codecs.arrow.arrow_to_numpy import decode_scalars
-from petastore.codecs.arrow.arrow_views import lists_viewer, scalars_viewer
-from petastore.codecs.arrow.lists_to_arrow import encode_lists
-from petastore.codecs.arrow.numpy_to_arrow import encode_scalars
+from petastore.codecs.arrow.arrow_to_numpy import decode_scalars, plain_layout
+from petastore.codecs.arrow.arrow_views import lengths_of, lists_viewer, scalars_viewer
+from petastore.codecs.arrow.numpy_to_arrow import encode_lists, encode_scalars
 from petastore.codecs.arrow.scalars import InexactError, decode_scalar, describe, encode_scalar, nested_values
 from petastore.codecs.declared import shape_below_empty
-from petastore.codecs.plain_sizes import plain_sizes
 from petastore.errors import DecodeError, EncodeError, SchemaError
-from petastore.schema.arrow import natural_storage_type
-from petastore.schema.codec import JsonValue, Viewer
-from petastore.schema.field import UnischemaField
+from petastore.schema.arrow import is_list, is_text, natural_storage_type
+from petastore.schema.field import JsonValue, UnischemaField, Viewer
+from petastore.schema.values import with_missing
 
-__all__ = ["PlainCodec"]
+__all__ = ["PlainCodec", "plain_sizes"]
+
+
+_OBJECT_BYTES = 64
+"""Bytes of a Python object without its content, including the reference to the object."""
+
+_BYTES_OF_TEXT = 2
+"""Usual maximum bytes of a Python string per byte of its UTF-8 text.
+
+A rare character outside the Unicode BMP makes Python store each character of the string in four bytes.
+"""
+
+
+def plain_sizes(cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
+    """Return the decoded bytes of each value, shape (rows,); None if all values of the field have the same size.
+
+    Args:
+        cells: A column without nulls.
+        field: Declared field.
+
+    Example:
+        >>> plain_sizes(pa.array([[1, 2], [], [3]]), UnischemaField("x", "int64", (None,)))
+        array([16,  0,  8])
+        >>> plain_sizes(pa.array(["a", "abc"]), UnischemaField("x", str))
+        array([66, 70])
+    """
+    if field.decoded_bytes is not None:
+        return None
+    itemsize = None if field.dtype.hasobject else field.dtype.itemsize
+    return _sizes(plain_layout(cells), itemsize)
+
+
+def _sizes(cells: pa.Array, itemsize: int | None) -> NDArray[np.int64]:
+    """Return the decoded bytes of each cell, shape (rows,).
+
+    Args:
+        cells: The column.
+        itemsize: Bytes of one number or time; None if values become Python objects.
+    """
+    stored = cells.type
+    if isinstance(cells, pa.DictionaryArray):
+        return _of_missing(_sizes(plain_layout(cells.dictionary), itemsize), cells.indices)
+    if is_list(stored):
+        borders = np.zeros(len(cells) + 1, np.int64)
+        np.cumsum(_numbers_or_0(pc.list_value_length(cells)), out=borders[1:])
+        inner = plain_layout(cells.flatten())
+        if itemsize is not None and not pa.types.is_nested(inner.type):
+            return np.diff(borders) * itemsize
+        ends = np.zeros(len(inner) + 1, np.int64)
+        np.cumsum(_sizes(inner, itemsize), out=ends[1:])
+        return np.diff(ends[borders])
+    if _has_lengths(stored):
+        each = _BYTES_OF_TEXT if is_text(stored) else 1
+        return _or_0(lengths_of(cells), cells) * each + _OBJECT_BYTES
+    if pa.types.is_nested(stored):
+        # The size of structs and maps is only estimated, because they become dicts and lists of Python objects.
+        return np.full(len(cells), _OBJECT_BYTES + _OBJECT_BYTES * cells.nbytes // max(len(cells), 1), np.int64)
+    return np.full(len(cells), _OBJECT_BYTES if itemsize is None else itemsize, np.int64)
+
+
+def _has_lengths(stored: pa.DataType) -> bool:
+    """Return whether a type is text or bytes with offsets."""
+    types = pa.types
+    is_string = types.is_string(stored) or types.is_large_string(stored)
+    return bool(is_string or types.is_binary(stored) or types.is_large_binary(stored))
+
+
+def _of_missing(distinct: NDArray[np.int64], indices: Any) -> NDArray[np.int64]:
+    """Return the size of each value of a dictionary column, given the sizes of distinct values; 0 if missing."""
+    if len(distinct) == 0:
+        return np.zeros(len(indices), np.int64)
+    return distinct[_numbers_or_0(indices)]
+
+
+def _numbers_or_0(numbers: Any) -> NDArray[np.int64]:
+    """Return the numbers of a column, with 0 for missing values, without importing pandas."""
+    return _or_0(numbers_of(numbers).astype(np.int64), numbers)
+
+
+def _or_0(found: NDArray[np.int64], cells: Any) -> NDArray[np.int64]:
+    """Set the numbers of missing cells to 0, in place."""
+    if cells.null_count:
+        found[flags_of(cells.is_null())] = 0
+    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlainCodec:
-    """How a field without a codec is stored; never named in a schema document.
+    """The codec of fields without a codec: values are stored as the matching Parquet type.
 
-    Thread-safe. Numbers, booleans and times cross without a Python object a row.
+    Thread-safe. Numbers, booleans and times are converted without a Python object per row. Schema documents do not
+    contain this codec.
 
     Example:
         >>> import numpy as np, pyarrow as pa
@@ -52,30 +137,32 @@ class PlainCodec:
     codec_id: ClassVar[str] = "plain"
 
     def config(self) -> Mapping[str, JsonValue]:
-        """Nothing to configure."""
+        """Return an empty configuration."""
         return {}
 
     def check_field(self, field: UnischemaField) -> None:
-        """A plain field says so by having no codec.
+        """Raise `SchemaError` for every field: `PlainCodec` cannot be declared. Use `codec=None`.
 
         Raises:
             SchemaError: Always.
         """
-        raise SchemaError(f"field {field.name!r}: leave the codec out (None) to store values as they are")
+        raise SchemaError(
+            f"field {field.name!r}: codec must be None to store values in their natural type, got PlainCodec"
+        )
 
     def storage_type(self, field: UnischemaField) -> pa.DataType:
-        """The natural Arrow type of the field.
+        """Return the Arrow type that matches the field's dtype and shape.
 
         Raises:
-            SchemaError: There is none; the field needs a codec.
+            SchemaError: No Arrow type matches the field, so it needs a codec.
         """
         return natural_storage_type(field)
 
     def encode(self, field: UnischemaField, value: Any) -> Any:
-        """One value to one cell; with dimensions, to lists inside lists.
+        """Encode one value as one cell; arrays become nested lists.
 
         Raises:
-            EncodeError: Wrong dtype, shape or range.
+            EncodeError: The value has another dtype or shape, or is out of range.
         """
         stored = natural_storage_type(field)
         if field.is_scalar:
@@ -84,31 +171,60 @@ class PlainCodec:
         return cell
 
     def decode(self, field: UnischemaField, cell: Any) -> Any:
-        """One cell to a NumPy scalar or array, or to `str`, `bytes`, `Decimal` or a Python object.
+        """Decode one cell to a NumPy scalar or array, `str`, `bytes`, `Decimal` or a Python object.
 
         Raises:
-            DecodeError: The cell is not what the field declares.
+            DecodeError: The cell does not match the field.
         """
         if field.is_scalar:
             return decode_scalar(field, cell)
         try:
             leaves, shape = nested_values(cell, len(field.shape))
         except InexactError as problem:
+            if not field.is_fixed and len(field.shape) > 1 and isinstance(cell, list):
+                return self._inner_lists(field, cell)
             raise DecodeError(f"the cell {describe(cell)} cannot be read: {problem}", column=field.name) from None
         shape = shape_below_empty(shape, field.shape)
         if not field.fits(shape):
-            raise DecodeError(f"the cell has shape {shape}, but {field.shape} is declared", column=field.name)
+            raise DecodeError(
+                f"the cell must have shape {field.shape}, as the field declares, got {shape}", column=field.name
+            )
         value: NDArray[Any] = np.empty(len(leaves), field.dtype)
-        for position, leaf in enumerate(leaves):
-            value[position] = decode_scalar(field, leaf)
-        return value.reshape(shape)
+        is_null = np.array([leaf is None for leaf in leaves], np.bool_)
+        if field.is_fixed and is_null.any():
+            raise DecodeError(
+                "the cell must not contain null values, because an array of a fixed shape cannot store them. Leave the "
+                "column out with schema_fields",
+                column=field.name,
+            )
+        value[is_null] = nothing_of(field.dtype)
+        for position in np.flatnonzero(~is_null).tolist():
+            value[position] = decode_scalar(field, leaves[position])
+        return with_missing(value.reshape(shape), None if value.dtype.hasobject else is_null.reshape(shape))
+
+    def _inner_lists(self, field: UnischemaField, cell: list[Any]) -> NDArray[Any]:
+        """Decode nested lists that are not rectangular, list by list."""
+        if field.shape[0] not in (None, len(cell)):
+            raise DecodeError(
+                f"the cell must have {field.shape[0]:,} lists for shape {field.shape}, which the field declares, got "
+                f"{len(cell):,}",
+                column=field.name,
+            )
+        inner = dataclasses.replace(field, shape=field.shape[1:])
+        lists = np.empty(len(cell), object)
+        for place, value in enumerate(cell):
+            if value is not None and len(inner.shape) > 1:
+                lists[place] = self._inner_lists(inner, value)
+            elif value is not None:
+                lists[place] = self.decode(inner, value)
+        return lists
 
     def encode_column(self, values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> pa.Array:
-        """Many values to a column of the natural type.
+        """Encode many values as a column of `storage_type(field)`.
 
         Args:
-            values: An array `(rows, *shape)` of the declared dtype, or a list of values; None becomes null.
-            field: What was declared.
+            values: An array `(rows, *shape)` of the field's dtype, or a list of values; None becomes null.
+            field: The field of the column.
 
         Raises:
             EncodeError: As `encode`, with `row` set.
@@ -119,9 +235,10 @@ class PlainCodec:
         return encode_lists(values, field, stored)
 
     def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
-        """A column of any type that holds the declared values into `out`.
+        """Decode a column of any compatible type into `out`.
 
-        Values with free dimensions are parts of one array, which lives as long as any of them.
+        Values of a field with variable dimensions are views of one array. Lists with nulls become masked arrays. Lists
+        of unequal lengths, and lists with null inner lists, become object arrays of the inner lists.
 
         Raises:
             DecodeError: As `decode`, with `row` set.
@@ -134,15 +251,19 @@ class PlainCodec:
             decode_lists(cells, field, out)
 
     def viewer(self, field: UnischemaField) -> Viewer:
-        """Numbers, times and lists of them that are stored just as they are declared; None for all other columns."""
+        """Return a function from column to zero-copy view; its result is None if the column must be converted."""
         return scalars_viewer(field) if field.is_scalar else lists_viewer(field)
 
     def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
-        """What text, bytes and lists take by their lengths; None for numbers and times."""
+        """Return the sizes of text, bytes and lists from their lengths; None for numbers and times."""
         return plain_sizes(cells, field)
 
 
 def _refuse_none(value: Any, field: UnischemaField) -> Any:
     if value is None:
-        raise EncodeError("None was given to encode; a null is written by leaving the cell out", column=field.name)
+        raise EncodeError(
+            "the value must not be None, because a codec encodes only values that exist. For a missing value, store a "
+            "null without calling encode",
+            column=field.name,
+        )
     return value

@@ -1,4 +1,4 @@
-"""Which codec a field has and what it can do, and which codec an id in a schema document means."""
+"""Codec registry: find the codec of a field or of an id in a schema document, and register your own codec."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from typing import Any, Self, TypeVar, cast
 from petastore import forks
 from petastore.codecs.arrays.compressed import CompressedNdarrayCodec
 from petastore.codecs.arrays.ndarray import NdarrayCodec
-from petastore.codecs.images.image import CompressedImageCodec
-from petastore.codecs.images.image_reversed import ReversedImageCodec
+from petastore.codecs.images.image import CompressedImageCodec, ReversedImageCodec
 from petastore.codecs.plain import PlainCodec
 from petastore.codecs.scalar import ScalarCodec
 from petastore.codecs.vector import VectorCodec
 from petastore.errors import MetadataError, SchemaError
-from petastore.schema.codec import AlikeCodec, Codec, Viewer, ViewingCodec
-from petastore.schema.field import UnischemaField
+from petastore.schema.field import AlikeCodec, Codec, UnischemaField, Viewer, ViewingCodec
 
 __all__ = ["BoundCodec", "codec_from_json", "codec_of", "register"]
 
@@ -42,7 +40,7 @@ _HOMES: dict[str, str] = {"arrow": "petastore.codecs.arrow_codec"}
 
 
 def codec_of(field: UnischemaField) -> Codec:
-    """The codec that a field declares, or `PlainCodec()` where it declares none.
+    """Return the codec that a field declares, or `PlainCodec()` if it declares none.
 
     Example:
         >>> codec_of(UnischemaField("id", "int64"))
@@ -53,9 +51,9 @@ def codec_of(field: UnischemaField) -> Codec:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class BoundCodec:
-    """The codec of a field with its faces: what is the same for all columns of the field, found out once a reader.
+    """A field's codec together with its optional fast methods, looked up once per reader.
 
-    Thread-safe, as the codec is.
+    Thread-safe, like the codec.
 
     Example:
         >>> bound = BoundCodec.of(UnischemaField("x", "float32", (2,), NdarrayCodec()))
@@ -67,17 +65,17 @@ class BoundCodec:
     codec: Codec
 
     view: Viewer | None
-    """Gives columns that need no decoding; None where the codec has no such face, or values are Python objects."""
+    """Function that views a column without copying; None if the codec has none, or values are Python objects."""
 
     takes_bytes: bool
-    """Whether it is a `petastore.schema.codec.BytesCodec`."""
+    """Whether the codec is a `petastore.schema.field.BytesCodec`, which decodes raw bytes."""
 
     view_alike: Viewer | None = None
-    """Gives columns of a free shape whose values all have one; None where the codec has no such face."""
+    """Function that views columns of a variable shape if all values have the same shape; None if the codec has none."""
 
     @classmethod
     def of(cls, field: UnischemaField) -> Self:
-        """That of a field."""
+        """Return a field's codec with its optional fast methods."""
         codec = codec_of(field)
         view = view_alike = None
         if not field.dtype.hasobject:
@@ -89,17 +87,17 @@ class BoundCodec:
 
 
 def register(codec_class: _CodecClass) -> _CodecClass:
-    """Make a codec of one's own known to schema documents; also a class decorator.
+    """Register your own codec, so that schema documents can name it. Also works as a class decorator.
 
-    Register it in every process that opens datasets with it, before it opens them: a document names the id and never
-    imports anything. Thread-safe.
+    Register it in every process before opening a dataset that uses it: schema documents contain only the codec's id,
+    and opening a dataset imports no code. Thread-safe.
 
     Args:
-        codec_class: A class that keeps the promise of `petastore.schema.codec.Codec`, and that can be called with its
-            `config()` as keyword arguments. `petastore.testing.codec_laws` tests that.
+        codec_class: A class that implements `petastore.schema.field.Codec`. Its constructor must accept the items of
+            `config()` as keyword arguments. `petastore.testing.codec_laws` has tests for it.
 
     Raises:
-        SchemaError: It is no codec class, or another class has its id.
+        SchemaError: `codec_class` is not a codec class, or another class has its id.
 
     Example:
         >>> import dataclasses
@@ -112,15 +110,19 @@ def register(codec_class: _CodecClass) -> _CodecClass:
     """
     codec_id = getattr(codec_class, "codec_id", None)
     if not isinstance(codec_class, type) or not isinstance(codec_id, str) or not codec_id:
-        raise SchemaError(f"{codec_class!r} cannot be registered: a codec class has a text `codec_id`")
+        raise SchemaError(f"codec_class must have a str `codec_id`, got {codec_class!r}")
     missing = [name for name in _PROMISED if not callable(getattr(codec_class, name, None))]
     if missing:
-        raise SchemaError(f"{codec_class.__name__} cannot be registered: it lacks {', '.join(missing)}")
+        raise SchemaError(
+            f"codec_class must implement {', '.join(missing)}, got {codec_class.__name__} without "
+            f"{'it' if len(missing) == 1 else 'them'}"
+        )
     with _lock:
         known = _classes.setdefault(codec_id, codec_class)
         if known is not codec_class and _full_name(known) != _full_name(codec_class):
             raise SchemaError(
-                f"{_full_name(codec_class)} cannot be registered: the id {codec_id!r} belongs to {_full_name(known)}"
+                f"codec_id must be unique, got {codec_id!r} for {_full_name(codec_class)}, but {_full_name(known)} "
+                "already has this id. Choose another one"
             )
         _classes[codec_id] = codec_class
     return codec_class
@@ -132,31 +134,34 @@ _PROMISED = (
 
 
 def codec_from_json(mapping: Mapping[str, Any]) -> Codec:
-    """The codec that a schema document describes: `{"id": …, **configuration}`.
+    """Return the codec that a schema document describes: `{"id": …, **configuration}`.
 
     Raises:
-        MetadataError: The id is unknown, or the configuration is not one that this codec takes.
+        MetadataError: The id is unknown, or the codec does not accept the configuration.
 
     Example:
         >>> codec_from_json({"id": "scalar", "spark_type": "int"})
         ScalarCodec(spark_type='int')
     """
     if not isinstance(mapping, Mapping) or not isinstance(mapping.get("id"), str):
-        raise MetadataError(f"a codec is described by an object with an id, not by {mapping!r}")
+        raise MetadataError(f"a codec must be described by an object with an id, got {mapping!r}")
     if mapping["id"] in _HOMES:
         importlib.import_module(_HOMES[mapping["id"]])
     codec_class = _classes.get(mapping["id"])
     if codec_class is None:
         known = ", ".join(sorted({*_classes, *_HOMES}))
         raise MetadataError(
-            f"no codec has the id {mapping['id']!r}; known are {known}. Import the module that registers it "
+            f"codec id must be one of {known}, got {mapping['id']!r}. Import the module that registers it "
             "(petastore.codecs.register), or install a newer release of petastore"
         )
     configuration = {key: value for key, value in mapping.items() if key != "id"}
     try:
         codec: Codec = codec_class(**configuration)
     except (TypeError, ValueError) as problem:
-        raise MetadataError(f"the codec {mapping['id']!r} cannot be built from {configuration!r}: {problem}") from None
+        raise MetadataError(
+            f"the constructor of codec {mapping['id']!r} must accept {configuration!r}, got {type(problem).__name__}: "
+            f"{problem}"
+        ) from None
     return codec
 
 

@@ -1,4 +1,8 @@
-"""VectorCodec: a vector of Spark ML, dense or sparse, stored as Spark stores it and read as a dense array."""
+"""VectorCodec: a vector of Spark ML, dense or sparse, stored as Spark stores it and read as a dense array.
+
+Spark stores a vector as a struct. A dense vector has `type` 1 and all numbers as `values`. A sparse vector has `type`
+0, its length as `size`, the nonzero numbers as `values`, and their positions as ascending `indices`.
+"""
 
 from __future__ import annotations
 
@@ -10,29 +14,202 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow.memory import arrow_numbers
+from petastore.arrow import arrow_numbers, flags_of, numbers_of
+from petastore.codecs.arrow.arrow_to_numpy import plain_layout, refuse_nulls
 from petastore.codecs.arrow.numpy_to_arrow import encode_each
 from petastore.codecs.declared import array_to_write, arrays_alike
-from petastore.codecs.vector_cells import DENSE, SPARSE, STORED, VectorCells, sizes_of_vectors, vector_cells
 from petastore.errors import DecodeError, EncodeError, SchemaError
-from petastore.schema.codec import JsonValue
-from petastore.schema.field import UnischemaField
+from petastore.schema.field import JsonValue, UnischemaField
 
-__all__ = ["VectorCodec"]
+__all__ = ["DENSE", "MAX_ELEMENTS", "SPARSE", "STORED", "VectorCodec", "sizes_of_vectors", "vector_cells"]
+
+
+DENSE, SPARSE = 1, 0
+
+MAX_ELEMENTS = 1 << 27
+"""Maximum elements of one vector, 1 GiB of doubles.
+
+The size of a sparse vector is only a number in its cell, so a damaged cell could declare any size.
+"""
+
+STORED = pa.struct(
+    [
+        pa.field("type", pa.int8(), nullable=False),
+        pa.field("size", pa.int32()),
+        pa.field("indices", pa.list_(pa.field("element", pa.int32(), nullable=False))),
+        pa.field("values", pa.list_(pa.field("element", pa.float64(), nullable=False))),
+    ]
+)
+"""The Arrow type of the column, as Spark's own `VectorUDT` has it in Parquet."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VectorCells:
+    """Vectors of a column; every index was checked to be inside its vector."""
+
+    sizes: NDArray[np.int64]
+    """Number of elements of each vector, shape (rows,)."""
+
+    lengths: NDArray[np.int64]
+    """Number of stored values of each vector, shape (rows,); a sparse vector stores fewer values than elements."""
+
+    values: NDArray[np.float64]
+    """The stored values, row after row; shape (numbers,)."""
+
+    place: NDArray[np.int64] | None
+    """Index of each stored value in its vector, shape (numbers,).
+
+    None if all vectors are dense: then `values` has all elements of the vectors, one vector after the other."""
+
+    def row(self) -> NDArray[np.int64]:
+        """Return the row of each stored value, shape (numbers,)."""
+        return _rows(self.lengths)
+
+
+def vector_cells(cells: pa.Array, field: UnischemaField) -> VectorCells:
+    """Parse and check the vectors in stored cells.
+
+    Args:
+        cells: A struct column without nulls.
+        field: Field of shape `(n,)` or `(None,)`.
+
+    Raises:
+        DecodeError: A cell is not a vector, or has another size than declared; `row` is set.
+    """
+    refuse_nulls(cells, field)
+    parts = _parts(cells, field)
+    kind, lengths = numbers_of(parts["type"]), _lengths(parts["values"])
+    dense = kind == DENSE
+    _refuse(~dense & (kind != SPARSE), field, "the type of the vector must be 1 (dense) or 0 (sparse)")
+    _refuse(flags_of(parts["values"].is_null()), field, "the vector has no values")
+    values = parts["values"].flatten()
+    if values.null_count:
+        row = int(_rows(lengths)[flags_of(values.is_null())][0])
+        raise DecodeError("the values of a vector must not be null, got a null", column=field.name, row=row)
+    sizes, place = (lengths, None) if dense.all() else _sizes_and_places(parts, dense, lengths, field)
+    _check_sizes(sizes, field)
+    return VectorCells(sizes, lengths, numbers_of(values), place)
+
+
+def sizes_of_vectors(cells: pa.Array, field: UnischemaField) -> NDArray[np.int64]:
+    """Return the number of elements that each cell declares, without checking it; shape (rows,).
+
+    Raises:
+        DecodeError: The column does not contain vectors.
+    """
+    parts = _members(cells, field)
+    dense = numbers_of(parts["type"]) == DENSE
+    sizes = np.where(flags_of(parts["size"].is_null()), 0, numbers_of(parts["size"]).astype(np.int64))
+    return np.where(dense, _lengths(parts["values"]), np.maximum(sizes, 0))
+
+
+def _rows(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+
+
+def _parts(cells: pa.Array, field: UnischemaField) -> dict[str, pa.Array]:
+    """Return the columns of the struct with the types of `STORED`; raise an error for an unknown kind of vector."""
+    parts = _members(cells, field)
+    _refuse(flags_of(parts["type"].is_null()), field, "the cell lacks the type of the vector, dense or sparse")
+    return parts
+
+
+def _members(cells: pa.Array, field: UnischemaField) -> dict[str, pa.Array]:
+    """Return the columns of the struct, each with its type in `STORED`."""
+    cells = plain_layout(cells)
+    if not pa.types.is_struct(cells.type) or {part.name for part in cells.type} != {part.name for part in STORED}:
+        raise DecodeError(
+            f"the column must be stored as Spark ML vectors, {STORED}, for VectorCodec, got {cells.type}. For arrays, "
+            "declare the field without a codec",
+            column=field.name,
+        )
+    try:
+        return {part.name: plain_layout(cells.field(part.name)).cast(part.type) for part in STORED}
+    except pa.ArrowInvalid as problem:
+        raise DecodeError(f"the column does not contain vectors: {problem}", column=field.name) from None
+
+
+def _lengths(lists: pa.Array) -> NDArray[np.int64]:
+    """Return the length of each list; 0 for a missing list."""
+    lengths = numbers_of(lists.value_lengths()).astype(np.int64)
+    lengths[flags_of(lists.is_null())] = 0
+    return lengths
+
+
+def _sizes_and_places(
+    parts: dict[str, pa.Array], dense: NDArray[np.bool_], lengths: NDArray[np.int64], field: UnischemaField
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the size of each vector, and the index of each number; raise an error for invalid sparse vectors."""
+    size = numbers_of(parts["size"]).astype(np.int64)
+    missing = flags_of(parts["size"].is_null()) | (size < 0)
+    _refuse(~dense & missing, field, "the sparse vector lacks its size")
+    _refuse(~dense & (_lengths(parts["indices"]) != lengths), field, "the sparse vector must have one index per value")
+    sizes, row = np.where(dense, lengths, size), _rows(lengths)
+    place = np.arange(len(row), dtype=np.int64) - (np.cumsum(lengths) - lengths)[row]
+    sparse = ~dense[row]
+    place[sparse] = _sparse_places(parts["indices"], row[sparse], sizes, field)
+    return sizes, place
+
+
+def _sparse_places(
+    indices: pa.Array, row: NDArray[np.int64], sizes: NDArray[np.int64], field: UnischemaField
+) -> NDArray[np.int64]:
+    """Return the positions, in their vectors, of the numbers of sparse vectors."""
+    # A dense vector may have indices, which are ignored.
+    sparse = np.zeros(len(indices), np.bool_)
+    sparse[row] = True
+    flat = indices.filter(pa.array(sparse)).flatten()
+    place = numbers_of(flat).astype(np.int64)
+    outside = (place < 0) | (place >= sizes[row]) | flags_of(flat.is_null())
+    falls = np.zeros(len(place), np.bool_)
+    falls[1:] = (np.diff(place) <= 0) & (np.diff(row) == 0)
+    for bad, problem in (
+        (outside, "indices of a sparse vector must be below its size"),
+        (falls, "indices of a sparse vector must ascend"),
+    ):
+        if bad.any():
+            raise DecodeError(problem, column=field.name, row=int(row[bad][0]))
+    return place
+
+
+def _check_sizes(sizes: NDArray[np.int64], field: UnischemaField) -> None:
+    (declared,) = field.shape
+    if declared is not None:
+        wrong = sizes != declared
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise DecodeError(
+                f"the vector must have shape {field.shape}, got {sizes[row]:,} elements", column=field.name, row=row
+            )
+    too_long = sizes > MAX_ELEMENTS
+    if too_long.any():
+        row = int(np.argmax(too_long))
+        raise DecodeError(
+            f"the vector must have at most {MAX_ELEMENTS:,} elements, got {sizes[row]:,}, which take "
+            f"{sizes[row] * 8 / 2**30:.0f} GiB of memory. Hash or select its features, or leave the column out",
+            column=field.name,
+            row=row,
+        )
+
+
+def _refuse(bad: NDArray[np.bool_], field: UnischemaField, problem: str) -> None:
+    if bad.any():
+        raise DecodeError(problem, column=field.name, row=int(np.argmax(bad)))
+
 
 _DTYPES = (np.float32, np.float64)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VectorCodec:
-    """A vector of `pyspark.ml.linalg` in the struct that Spark's own Parquet files have; a dense array once read.
+    """A codec for Spark ML vectors (`pyspark.ml.linalg`), stored in Spark's format and decoded to dense arrays.
 
-    Takes float arrays, which are stored dense, and `DenseVector` and `SparseVector` themselves; sparse ones stay sparse
-    in storage. Spark stores doubles: a field of float32 rounds them when they are read. Thread-safe; whole columns are
-    read without a Python object a cell.
+    Encodes float arrays (as dense vectors), `DenseVector` and `SparseVector`; sparse vectors stay sparse in storage.
+    Spark stores float64: a float32 field rounds them when decoding. Thread-safe. Columns are decoded without a Python
+    object per cell.
 
-    A column of arrays (`pyspark.ml.functions.vector_to_array`) needs no codec, and is stored in less; this one is for
-    files that Spark has written, and for those that Spark is to read as it knows them.
+    Use it for files that Spark wrote, or that Spark must read as vectors. Otherwise prefer a column of arrays
+    (`pyspark.ml.functions.vector_to_array`), which needs no codec and takes less space.
 
     Example:
         >>> import numpy as np
@@ -47,34 +224,34 @@ class VectorCodec:
     codec_id: ClassVar[str] = "vector"
 
     def config(self) -> Mapping[str, JsonValue]:
-        """Nothing to configure."""
+        """Return an empty configuration."""
         return {}
 
     def check_field(self, field: UnischemaField) -> None:
-        """One dimension of float32 or float64.
+        """Check that the field is one-dimensional, with dtype float32 or float64.
 
         Raises:
-            SchemaError: Another dtype or shape.
+            SchemaError: The field has another dtype or shape.
         """
         if field.numpy_dtype not in _DTYPES or len(field.shape) != 1:
             raise SchemaError(
-                f"field {field.name!r}: VectorCodec stores vectors, float32 or float64 of shape (n,) or (None,), but "
-                f"the field declares {field.dtype_name} of shape {field.shape}; use NdarrayCodec()"
+                f"field {field.name!r}: VectorCodec needs float32 or float64 of shape (n,) or (None,), got "
+                f"{field.dtype_name} of shape {field.shape}. Use NdarrayCodec()"
             )
 
-    def storage_type(self, field: UnischemaField) -> pa.DataType:  # noqa: ARG002 - always that struct
-        """The struct of Spark's `VectorUDT`."""
+    def storage_type(self, field: UnischemaField) -> pa.DataType:  # noqa: ARG002 - the same for all fields
+        """Return the struct type of Spark's `VectorUDT`."""
         return STORED
 
     def encode(self, field: UnischemaField, value: Any) -> dict[str, Any]:
-        """One vector to the members of its struct.
+        """Encode one vector as a dict of the members of Spark's struct.
 
         Args:
-            field: What was declared.
-            value: An array of the declared dtype, or a `DenseVector` or `SparseVector` of pyspark.
+            field: The field of the column.
+            value: An array of the field's dtype, or a pyspark `DenseVector` or `SparseVector`.
 
         Raises:
-            EncodeError: Another dtype or size than declared.
+            EncodeError: The vector has another dtype or size than the field.
         """
         if not hasattr(value, "toArray"):
             return _dense(array_to_write(field, value))
@@ -89,26 +266,26 @@ class VectorCodec:
         return cell
 
     def decode(self, field: UnischemaField, cell: Any) -> Any:
-        """The members of a struct to a dense array.
+        """Decode the members of a struct to a dense array.
 
         Raises:
-            DecodeError: They are no vector, or one of another size than declared.
+            DecodeError: The members are not a vector, or the vector has another size than the field.
         """
         try:
             column = pa.array([cell], STORED)
         except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError) as problem:
-            raise DecodeError(f"the cell is no vector: {problem}", column=field.name) from None
+            raise DecodeError(f"the cell is not a vector: {problem}", column=field.name) from None
         found = vector_cells(column, field)
         out = np.zeros(int(found.sizes[0]), field.dtype)
         _put(found, out, found.place, field)
         return out
 
     def encode_column(self, values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> pa.Array:
-        """Many vectors to a struct column.
+        """Encode many vectors as a struct column.
 
         Args:
-            values: An array `(rows, n)`, or a sequence of vectors as `encode` takes them; None becomes null.
-            field: What was declared.
+            values: An array `(rows, n)`, or a sequence of vectors as in `encode`; None becomes null.
+            field: The field of the column.
 
         Raises:
             EncodeError: As `encode`, with `row` set.
@@ -121,10 +298,10 @@ class VectorCodec:
         return encode_each(values, self.encode, STORED, field)
 
     def encode_arrow(self, values: pa.Array, field: UnischemaField) -> pa.Array | None:
-        """The cells that Spark has made already; None for lists of numbers.
+        """Return a column of Spark's vectors unchanged; None for lists of numbers.
 
         Raises:
-            EncodeError: A cell is not a vector as declared; `row` is set.
+            EncodeError: A cell does not match the field; `row` is set.
         """
         if not pa.types.is_struct(values.type):
             return None
@@ -136,7 +313,7 @@ class VectorCodec:
         return values.cast(STORED)
 
     def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
-        """A column of vectors into `out`; where the size is free they are parts of one array.
+        """Decode a column of vectors into `out`; with a variable size, values are views of one array.
 
         Raises:
             DecodeError: As `decode`, with `row` set.
@@ -155,7 +332,7 @@ class VectorCodec:
             out[row] = flat[start:end]
 
     def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
-        """By the sizes that the structs say; None where the field declares it."""
+        """Return the sizes that the structs declare; None if the field has a fixed size."""
         return None if field.is_fixed else sizes_of_vectors(cells, field) * field.dtype.itemsize
 
 
@@ -178,7 +355,7 @@ def _dense_column(values: NDArray[np.float64]) -> pa.Array:
 
 
 def _put(found: VectorCells, out: NDArray[Any], places: Any, field: UnischemaField) -> None:
-    """Numbers to their places in `out`, all of which are known to be inside; None is one after the other."""
+    """Write numbers to the given indices of `out`, which must be in range; None means consecutive indices."""
     try:
         with np.errstate(over="raise"):
             if places is None:
@@ -189,7 +366,8 @@ def _put(found: VectorCells, out: NDArray[Any], places: Any, field: UnischemaFie
         largest = np.finfo(field.dtype).max
         bad = np.isfinite(found.values) & (np.abs(found.values) > largest)
         raise DecodeError(
-            f"{found.values[bad][0]} is too large for the {field.dtype_name} that the field declares; declare float64",
+            f"values must fit into {field.dtype_name}, which the field declares, got {found.values[bad][0]}. Declare "
+            "float64",
             column=field.name,
             row=int(found.row()[bad][0]),
         ) from None

@@ -1,4 +1,4 @@
-"""Datasets: what lies at a URL, read once when it is opened, as a value that knows the way to its row groups."""
+"""Datasets: the schema and row groups at a URL, read once when the dataset is opened."""
 
 from __future__ import annotations
 

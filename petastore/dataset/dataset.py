@@ -1,4 +1,4 @@
-"""A dataset: one version of what lies at a URL, as a value, and the way to its row groups."""
+"""Dataset: one version of the data at a URL, with its schema, row groups and readers."""
 
 from __future__ import annotations
 
@@ -6,117 +6,119 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from decimal import Decimal
+from typing import Any, TypeAlias, Unpack
 
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow.memory import arrow_numbers
-from petastore.codecs.images.image_hint import ImageDecode
-from petastore.codecs.images.image_hinted import hinted_field
+from petastore.arrow import arrow_numbers
+from petastore.byte_sizes import ByteSize
+from petastore.codecs.images.image import hinted_field
+from petastore.codecs.images.image_decode import ImageDecode
 from petastore.codecs.registry import codec_of
-from petastore.dataset.stored_keys import StoredKey, held_against_directory
+from petastore.dataset.stored_cells import StoredKey, first_columns, first_rows, held_against_directory
 from petastore.errors import InvalidArgumentError, SchemaError
 from petastore.inventory import DataFile, Inventory
-from petastore.once import once
-from petastore.plan.lanes import DEFAULT_SHUFFLE_BUFFER_BYTES, in_memory, shuffled_lanes
+from petastore.lazy import once
+from petastore.plan.lanes import in_memory, shuffled_lanes
 from petastore.plan.plan import Plan
 from petastore.plan.request import (
     SHARDED_DEFAULT_SEED,
     Fields,
+    LastBatch,
+    LastBatchWord,
     Order,
-    OrderAsk,
-    PlanAsk,
+    OrderKwargs,
+    OrderOptions,
+    PlanOptions,
     ReadRequest,
-    Reshuffle,
     Shard,
-    Tail,
-    TailWord,
     whole_number,
 )
 from petastore.plan.selection import Selection
 from petastore.plan.unit import ReadUnit
 from petastore.schema.field import UnischemaField
-from petastore.schema.row import Row
+from petastore.schema.file_schemas import ColumnDifference
 from petastore.schema.select import select_fields
-from petastore.schema.unischema import Unischema
+from petastore.schema.unischema import Row, Unischema
+from petastore.storage.files.listing import partition_value
 from petastore.storage.files.location import Location
-from petastore.storage.files.partitions import partition_value
+from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footer_cache import FooterCache
-from petastore.storage.footers.footers import Footer
-from petastore.storage.ranges.kept_files import KeptFiles, cache_for
-from petastore.storage.row_groups.asked_columns import Part
-from petastore.storage.row_groups.fetched_ahead import KeptIn
+from petastore.storage.ranges.pinned_files import KeptFiles, cache_for
+from petastore.storage.row_groups.asked_columns import Part, in_one
 from petastore.storage.row_groups.open_files import OpenFiles
-from petastore.storage.row_groups.row_group import (
-    fetch_ahead,
-    read_row_group,
-    read_row_group_in_parts,
-    read_row_groups_together,
-)
-from petastore.storage.row_groups.small.small_files import in_one, joined
+from petastore.storage.row_groups.read_together import joined, read_row_groups_together
+from petastore.storage.row_groups.row_group import fetch_ahead, read_row_group, read_row_group_in_parts
 
 __all__ = ["Dataset", "ReadInParts"]
 
 ReadInParts: TypeAlias = Callable[[DataFile, int, Sequence[Part]], Iterator[pa.Table]]
-"""Reads parts of a row group: of a file, its number there, and the parts."""
+"""Function that reads a row group part by part: from file, number in the file, and parts to an iterator of tables."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Dataset:
-    """One version of a dataset: its schema and its inventory, and the way to its row groups.
+    """An open dataset: one version of its schema and its files, with methods to read row groups.
 
-    Frozen, picklable and thread-safe. Nothing is read but by `read`, `head`, `to_pandas`, `to_arrow`,
-    `arrow_schema` and `time_zones`.
+    `open_dataset` returns it. Immutable, picklable and thread-safe. Only `read`, `head`, `to_pandas`, `to_arrow`,
+    `arrow_schema` and `time_zones` read from storage.
     """
 
     location: Location
-    """Where it lies."""
+    """Location of the dataset: URL, paths and filesystem."""
 
     schema: Unischema
-    """What a row is: as the writer declared it, or as plain Parquet says."""
+    """Schema of the rows, stored by the writer or inferred from plain Parquet."""
 
     inventory: Inventory
-    """What exists."""
+    """Files and row groups."""
 
     partition_names: tuple[str, ...]
-    """Columns that come from directory names alone, outermost first."""
+    """Names of the hive partition columns, outermost directory first."""
 
     writer: str
-    """Who wrote it, for people."""
+    """Name and version of the program that wrote the dataset, for display."""
 
     has_schema_document: bool
-    """Whether the schema was declared by the writer, or else inferred from plain Parquet."""
+    """Whether the dataset has a stored schema; otherwise the schema is inferred from plain Parquet."""
 
     unreadable: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Columns that are not in the schema because nobody reads them, each with the reason."""
+    """Columns of unsupported types, which are not in the schema: dict from name to reason."""
 
     stored_keys: tuple[str, ...] = ()
-    """Partition keys that the files store, too: read from the files, and held against the directories."""
+    """Partition keys that are also columns of the files; their values are checked against the directory names."""
+
+    unified: pa.Schema | None = None
+    """Arrow schema to which all files are cast, if their schemas differ; None means no cast."""
+
+    differences: tuple[ColumnDifference, ...] = ()
+    """Columns that some files lack or store as another type."""
 
     footers: FooterCache = dataclasses.field(default_factory=FooterCache, compare=False)
-    """Footers that were read already, each held against the inventory when it was."""
+    """Footers read so far, each verified against the inventory."""
 
     kept: KeptFiles = dataclasses.field(default_factory=KeptFiles, compare=False)
-    """What is kept of files that are read by ranges: which version of each it is, and their column chunks."""
+    """File versions and cached column chunks of remote files."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "footers", self.footers.holding_against(self.inventory))
+        object.__setattr__(self, "footers", self.footers.holding_against(self.inventory, self.unified))
 
     @property
     def url(self) -> str:
-        """The URL for people, without credentials."""
+        """The URL without credentials, for display."""
         return self.location.url
 
     def fields_of(self, columns: Fields | None) -> tuple[UnischemaField, ...]:
-        """The fields that are asked for, in schema order.
+        """Return the selected fields, in schema order.
 
         Args:
-            columns: Names, regular expressions over whole names, or fields; None is all.
+            columns: Names, regular expressions over whole names, or fields; None means all.
 
         Raises:
-            InvalidArgumentError: Something that was asked for matches no field.
-            SchemaError: A column that was asked for cannot be read, and why.
+            InvalidArgumentError: A name or expression matches no field.
+            SchemaError: A selected column cannot be read; the message has the reason.
         """
         wanted = columns if columns is None or isinstance(columns, (str, UnischemaField)) else list(columns)
         names: Iterable[Any] = self.unreadable
@@ -126,8 +128,7 @@ class Dataset:
             if name in self.unreadable:
                 known = ", ".join(map(repr, self.schema.fields)) or "none"
                 raise SchemaError(
-                    f"{self.unreadable[name]}; choose other columns with schema_fields: those that can be read are "
-                    f"{known}"
+                    f"{self.unreadable[name]}. Or read other columns: set schema_fields to names among {known}"
                 )
         return tuple(self.schema) if wanted is None else select_fields(self.schema, wanted, among=self.url)
 
@@ -138,82 +139,68 @@ class Dataset:
 
     @once
     def arrow_schema(self) -> pa.Schema:
-        """The Arrow schema of the data files, without partition columns; reads one footer if none was read yet."""
+        """Arrow schema of the data files, without partition columns; reads one footer if none was read yet."""
+        if self.unified is not None:
+            return self.unified
         if not self.inventory.files:
             return pa.schema([])
         return self.first_footer.arrow_schema
 
     @property
     def first_footer(self) -> Footer:
-        """What the first file says about itself; there is one. Read if it was not yet."""
+        """Footer of the first file; reads it if necessary."""
         return self.footers.get(self.location, self.inventory.files[0])
 
     @once
     def time_zones(self) -> dict[str, str]:
-        """Time zones of the columns that are stored with one, by name; reads one footer if none was read yet."""
+        """Time zones of timestamp columns, by name; reads one footer if none was read yet."""
         return {field.name: field.type.tz for field in self.arrow_schema if getattr(field.type, "tz", None)}
 
     def plan(
         self,
         *,
         columns: Fields | None = None,
-        seed: int | None = None,
-        shuffle_row_groups: bool = True,
-        shuffle_rows: bool = False,
-        shuffle_buffer_bytes: int = DEFAULT_SHUFFLE_BUFFER_BYTES,
-        lanes: int | None = None,
-        block_rows: int | None = None,
-        reshuffle: Reshuffle | None = None,
         shard: Shard | None = None,
         epochs: int | None = 1,
-        last_batch: TailWord | Tail = Tail.EVEN,
+        last_batch: LastBatchWord | LastBatch = LastBatch.EVEN,
         selection: Selection | None = None,
+        **order: Unpack[OrderKwargs],
     ) -> Plan:
-        """What is to be read, by whom and in what order. Pure: touches no storage.
+        """Return a plan: which rows each rank reads, and in which order. No I/O.
 
         Args:
-            columns: Names, regular expressions over whole names, or fields; None is all.
-            seed: Any integer. None is a fresh one, visible in the plan, for an unsharded plan that shuffles; for a
-                sharded one it is `SHARDED_DEFAULT_SEED`, since ranks must agree without asking.
-            shuffle_row_groups: Permute row groups, anew in each epoch.
-            shuffle_rows: Permute rows, anew in each epoch.
-            shuffle_buffer_bytes: Bytes of stored cells that all ranks together keep for `shuffle_rows`; more mixes
-                better.
-            lanes: Row groups that are read side by side; None lets `shuffle_buffer_bytes` choose, and is one a shard
-                where rows are not shuffled.
-            block_rows: Rows of a lane that are permuted together; None lets `shuffle_buffer_bytes` choose.
-            reshuffle: `"epoch"` permutes row groups anew in each epoch. `"static"` lets a rank keep its row groups,
-                most of them also when the number of ranks changes. None is `"static"` where column chunks are kept on
-                the local disk, else `"epoch"`.
-            shard: Which part is wanted; None is all.
-            epochs: How often; None is without end.
-            last_batch: What becomes of the last global batch: see `petastore.plan.Tail`.
-            selection: Which rows are wanted, from `petastore.select_rows`; None is all.
+            columns: Names, regular expressions over whole names, or fields; None means all.
+            shard: Shard of this rank; None reads all rows.
+            epochs: Number of epochs; None means endless.
+            last_batch: Policy for the rows that do not fill a batch on every rank; see `petastore.plan.LastBatch`.
+            selection: Selected rows, from `petastore.select_rows`; None means all.
+            **order: `seed`, `shuffle_rows`, `shuffle_row_groups`, `shuffle_buffer_bytes`, `interleave`,
+                `shuffle_block_rows` and `reshuffle_each_epoch`, as in `petastore.make_reader`.
 
         Raises:
-            InvalidArgumentError: Something that was asked for cannot be.
-            SchemaError: A column that was asked for cannot be read, and why.
+            InvalidArgumentError: An argument is invalid; the message names it.
+            SchemaError: A selected column cannot be read; the message has the reason.
         """
-        order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_buffer_bytes, lanes, block_rows, reshuffle)
-        return self.planned(PlanAsk(columns, order, shard or Shard(), epochs, Tail.parse(last_batch)), selection)
+        asked = PlanOptions(columns, OrderOptions(**order), shard or Shard(), epochs, LastBatch.parse(last_batch))
+        return self.planned(asked, selection)
 
-    def planned(self, ask: PlanAsk, selection: Selection | None = None) -> Plan:
-        """`plan`, of what is asked as one value.
+    def planned(self, ask: PlanOptions, selection: Selection | None = None) -> Plan:
+        """Return a plan from one object with all plan options. No I/O.
 
         Raises:
-            InvalidArgumentError: Something that was asked for cannot be.
-            SchemaError: A column that was asked for cannot be read, and why.
+            InvalidArgumentError: An option is invalid; the message names it.
+            SchemaError: A selected column cannot be read; the message has the reason.
         """
         fields, asked = self.fields_of(ask.columns), ask.order
-        lanes, block_rows = asked.lanes, asked.block_rows
+        lanes, block_rows = asked.interleave, asked.shuffle_block_rows
         if asked.shuffle_rows:
             lanes, block_rows = shuffled_lanes(
                 _selected(self.inventory, selection),
-                shuffle_buffer_bytes=asked.shuffle_buffer_bytes,
+                shuffle_buffer_bytes=asked.buffer_bytes,
                 lanes=lanes,
                 block_rows=block_rows,
             )
-        reshuffle: Reshuffle = asked.reshuffle or ("epoch" if self.kept.cache is None else "static")
+        reshuffle = asked.reshuffle or ("epoch" if self.kept.cache is None else "static")
         order = Order(
             seed=_seed(asked.seed, ask.shard, shuffles=asked.shuffle_row_groups or asked.shuffle_rows),
             shuffle_row_groups=asked.shuffle_row_groups,
@@ -228,18 +215,18 @@ class Dataset:
         return Plan(self.inventory, request, _fitting(selection, self.inventory))
 
     def head(self, n: int = 5, columns: Fields | None = None) -> list[Row]:
-        """The first rows, as an unshuffled reader gives them; little more is read than these.
+        """Return the first rows, in the order of an unshuffled reader, without reading the rest.
 
         Args:
-            n: How many rows, if there are so many.
-            columns: Names, regular expressions over whole names, or fields; None is all.
+            n: Maximum number of rows.
+            columns: Names, regular expressions over whole names, or fields; None means all.
 
         Returns:
             A list of named tuples.
 
         Raises:
-            InvalidArgumentError: `n` is not a whole number, or `columns` matches no field.
-            DecodeError: A cell is not what its field declares.
+            InvalidArgumentError: `n` is not an int, or `columns` matches no field.
+            DecodeError: A cell cannot be decoded.
             StorageError: A file cannot be read.
 
         Example:
@@ -254,57 +241,72 @@ class Dataset:
             >>> dataset.to_pandas(columns=["id"])["id"].tolist()
             [1, 2, 3]
         """
-        from petastore.dataset.first_rows import first_rows  # with what readers do without
-
         fields = self.fields_of(columns)
         of_row = Unischema(self.schema.name, fields).row_type
-        return [of_row(**row) for row in first_rows(self, fields, whole_number(n, name="n", least=0))]
+        return [
+            of_row._make(row[field.name] for field in fields)
+            for row in first_rows(self, fields, whole_number(n, name="n", least=0))
+        ]
 
     def to_pandas(self, n: int | None = None, columns: Fields | None = None) -> Any:
-        """The decoded rows as a `pandas.DataFrame`, in the order of an unshuffled reader; arrays become objects.
+        """Return the decoded rows as a `pandas.DataFrame`, in unshuffled order; arrays are objects.
 
         Args:
-            n: How many rows from the first; None is all, which memory must hold.
+            n: Number of rows, from the first; None means all, which must fit in memory.
             columns: As in `head`.
 
         Raises:
             MissingExtraError: pandas is not installed.
-            InvalidArgumentError: As `head`, as are DecodeError and StorageError.
+            InvalidArgumentError, DecodeError, StorageError: As in `head`.
         """
         from petastore.decoding.frame import frame_of
 
         return frame_of(self._first(n, columns), self.time_zones, needed_by="Dataset.to_pandas")
 
     def to_arrow(self, n: int | None = None, columns: Fields | None = None) -> pa.Table:
-        """The decoded rows as a `pyarrow.Table`, in the order of an unshuffled reader; arrays become nested lists.
+        """Return the decoded rows as a `pyarrow.Table`, in unshuffled order; arrays become nested lists.
 
         Args:
-            n: How many rows from the first; None is all, which memory must hold.
+            n: Number of rows, from the first; None means all, which must fit in memory.
             columns: As in `head`.
 
         Raises:
             SchemaError: Arrow has no type for a field, such as complex numbers.
-            InvalidArgumentError: As `head`, as are DecodeError and StorageError.
+            InvalidArgumentError, DecodeError, StorageError: As in `head`.
         """
-        from petastore.codecs.arrow.decoded_to_arrow import decoded_to_arrow
+        from petastore.codecs.arrow.numpy_to_arrow import decoded_to_arrow
 
         found = self._first(n, columns)
-        return pa.table({name: decoded_to_arrow(values, self.schema[name]) for name, values in found.items()})
+        fields = {field.name: field for field in self.fields_of(columns)}
+        return pa.table(
+            {
+                name: decoded_to_arrow(values, fields[name], self._decimal_of(fields[name]))
+                for name, values in found.items()
+            }
+        )
+
+    def _decimal_of(self, field: UnischemaField) -> pa.DataType | None:
+        """Return the stored type of the decimals in a column of plain Parquet, whose field has no precision."""
+        if field.numpy_dtype is not Decimal or field.codec is not None or field.name in self.partition_names:
+            return None
+        stored = self.first_footer.columns.read_as(field.name).type
+        while hasattr(stored, "value_type"):
+            stored = stored.value_type
+        return stored if pa.types.is_decimal(stored) else None
 
     def _first(self, n: int | None, columns: Fields | None) -> dict[str, NDArray[Any]]:
-        from petastore.dataset.first_rows import first_columns
-
         count = None if n is None else whole_number(n, name="n", least=0)
         return first_columns(self, self.fields_of(columns), count)
 
     def with_decode(self, decode: Mapping[str, ImageDecode] | None) -> Dataset:
-        """The same dataset, some of whose images are read in part, smaller, or gray; its schema says what comes out.
+        """Return this dataset with `ImageDecode` options for some image fields; the schema has the resulting shapes.
 
         Args:
-            decode: Field name to hint; None is none. A hint replaces one that the field had.
+            decode: Dict from field name to `ImageDecode`; None adds none. An option replaces an earlier option of the
+                same field.
 
         Raises:
-            InvalidArgumentError: No such field, or no hint that it can have.
+            InvalidArgumentError: A field is unknown, is not an image, or does not accept the option.
 
         Example:
             >>> import tempfile
@@ -320,46 +322,46 @@ class Dataset:
         if decode is None:
             return self
         if not isinstance(decode, Mapping):
-            raise InvalidArgumentError(f"decode= is a dict from field name to ImageDecode, not {decode!r:.200}")
+            raise InvalidArgumentError(f"decode must be a dict from field name to ImageDecode, got {decode!r:.200}")
         for name in decode:
             if name not in self.schema:
                 known = ", ".join(map(repr, self.schema.fields))
-                raise InvalidArgumentError(f"decode= names the field {name!r}, but {self.url} has {known}")
+                raise InvalidArgumentError(f"decode must name fields of {self.url} ({known}), got {name!r}")
         fields = [hinted_field(field, decode[field.name]) if field.name in decode else field for field in self.schema]
         return dataclasses.replace(self, schema=Unischema(self.schema.name, fields))
 
-    def with_cache(self, location: str | os.PathLike[str] | None = None, *, limit: int | None = None) -> Dataset:
-        """The same dataset, the column chunks of whose files are kept on the local disk, by whoever reads it.
+    def with_cache(self, location: str | os.PathLike[str] | None = None, *, limit: ByteSize | None = None) -> Dataset:
+        """Return this dataset with a local disk cache for the column chunks of remote files.
 
-        Numbers and times are kept decoded where that takes little room, all else as it is stored; of the version that
-        is read, and shared by all processes of the host: see `petastore.cache.DiskCache`. Files of the local file
-        system are where they are read already: nothing is kept of them.
+        Column chunks are cached as stored (encoded and compressed), per file version. All processes of the host share
+        the cache; see `petastore.cache.DiskCache`. Local files are not cached.
 
         Args:
-            location: A local directory; None for the user's cache directory.
-            limit: Bytes that the cache may have there; None is what was asked last, or else a quarter of the free disk.
+            location: Local directory of the cache; None means the user's cache directory.
+            limit: Maximum size of the cache in bytes; None keeps the limit that was set last, or else means a quarter
+                of the free disk space.
 
         Raises:
-            InvalidArgumentError: Location or limit cannot be.
+            InvalidArgumentError: `location` or `limit` is invalid.
 
         Warns:
-            CacheBypassWarning: The location cannot be written: nothing is kept.
+            CacheBypassWarning: The location is not writable, so nothing is cached.
         """
         cache = cache_for(self.location, location, limit)
         return self if cache is None else dataclasses.replace(self, kept=KeptFiles(cache, self.kept.versions))
 
     @property
     def is_fetched(self) -> bool:
-        """Whether ranges of its files are fetched, since they are far away, rather than files opened."""
+        """Whether files are remote, so that column chunks are fetched as byte ranges."""
         return not self.location.is_local
 
     def read(self, unit: ReadUnit) -> pa.Table:
-        """The stored cells of a work item, one chunk a column; partition columns are not in it.
+        """Read the stored cells of a work item, one chunk per column, without partition columns.
 
         Raises:
-            DatasetChangedError: The file is not the one that the inventory describes.
-            DecodeError: Its pages are damaged, or a partition key that the file stores contradicts its directory.
-            StorageError: It cannot be read.
+            DatasetChangedError: The file differs from the inventory.
+            DecodeError: Pages are damaged, or a stored partition key contradicts its directory.
+            StorageError: The file cannot be read.
         """
         columns = [name for name in unit.columns if name not in self.partition_names]
         if not columns:
@@ -374,21 +376,21 @@ class Dataset:
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
-        """Itself, the only one: what is made of several has them here."""
+        """A tuple that contains only this dataset; a mixture has one per source."""
         return (self,)
 
     def reading(self, files: OpenFiles | None = None) -> ReadInParts:
-        """What reads the stored cells of row groups, part after part; bound once for many of them.
+        """Return a function that reads the stored cells of a row group, one part at a time.
 
         Args:
-            files: Keeps files open from call to call, and knows which checksums of pages were found right; None closes
-                each file after the last part, and verifies all.
+            files: Store of open files and verified page checksums, which later calls reuse; None closes each file after
+                its last part, and verifies all pages.
 
         Returns:
-            A function of a file, the number of a row group in it, and the parts that are read, none of them of
-            partition columns. It gives their tables, one chunk a column, and raises DatasetChangedError where the file
-            is not the one that the inventory describes, DecodeError where its pages are damaged or a partition key that
-            it stores contradicts its directory, and StorageError where it cannot be read.
+            A function that takes a file, the number of a row group in the file, and the parts to read (without
+            partition columns). It yields the tables of the parts, with one chunk per column. It raises
+            DatasetChangedError if the file differs from the inventory, DecodeError if pages are damaged or a stored
+            partition key contradicts its directory, and StorageError if the file cannot be read.
         """
         read = functools.partial(
             read_row_group_in_parts, self.location, footers=self.footers, files=files, kept=self.kept
@@ -396,45 +398,37 @@ class Dataset:
         return functools.partial(self._held, read) if self.stored_keys else read
 
     def fetch_ahead(
-        self, file: DataFile, ordinal: int, columns: Sequence[str], files: OpenFiles, kept_in: KeptIn = KeptIn.MEMORY
+        self, file: DataFile, ordinal: int, columns: Sequence[str], files: OpenFiles, *, by_cache: bool = False
     ) -> None:
-        """Has the stored cells of a row group fetched, which somebody is going to read soon; does not wait.
+        """Start to prefetch the stored cells of a row group, without waiting.
 
         Args:
             file: The file.
-            ordinal: The row group's number in it.
-            columns: All columns that are going to be read, none of them a partition column.
-            files: Keep what is fetched, and are given to `reading` as well.
-            kept_in: Where it is kept until it is read.
+            ordinal: Number of the row group in the file.
+            columns: All columns that will be read, without partition columns.
+            files: Store of the prefetched data; pass it to `reading` too.
+            by_cache: Whether the disk cache stores the data when it arrives, or only when it is read.
         """
-        fetch_ahead(
-            self.location,
-            file,
-            ordinal,
-            columns,
-            footers=self.footers,
-            files=files,
-            kept=self.kept,
-            kept_in=kept_in,
-        )
+        asked = (file, ordinal, columns)
+        fetch_ahead(self.location, *asked, footers=self.footers, files=files, kept=self.kept, by_cache=by_cache)
 
     def _held(self, read: ReadInParts, file: DataFile, ordinal: int, parts: Sequence[Part]) -> Iterator[pa.Table]:
-        """The tables; refused where a stored partition key contradicts the directory."""
+        """Check that stored partition keys of the tables agree with the directory."""
         return held_against_directory(read(file, ordinal, parts), self._stored_keys, file, ordinal)
 
     def read_together(
         self, asked: Sequence[tuple[DataFile, int]], parts: Sequence[Part], files: OpenFiles | None = None
     ) -> Iterator[pa.Table]:
-        """Several small row groups: of each part one table, with the rows of all.
+        """Read the same columns of several small row groups at once; each table has the rows of all row groups.
 
         Args:
-            asked: Of each row group: its file, and its ordinal there.
-            parts: What is read of each, whole.
-            files: As for `reading`.
+            asked: File of each row group, and its number in the file.
+            parts: Parts to read of each row group.
+            files: As in `reading`.
 
         Raises:
-            pa.ArrowInvalid: They do not have the same types.
-            PetastoreError: One of them cannot be read; as `reading`.
+            pa.ArrowInvalid: The row groups have different types.
+            PetastoreError: A row group cannot be read; as in `reading`.
         """
         if not parts:
             return iter(())
@@ -444,30 +438,45 @@ class Dataset:
         return read_row_groups_together(self.location, asked, parts, footers=self.footers, files=files, kept=self.kept)
 
     def partition_values(self, columns: Sequence[str]) -> dict[str, pa.Array]:
-        """Of each partition column among `columns`: its stored cell for each row group, as one Arrow array."""
+        """Return the values of partition columns: dict from name to Arrow array, one value per row group."""
         return {name: self.directory_values(name) for name in self.partition_names if name in columns}
 
     def directory_values(self, key: str) -> pa.Array:
-        """What the directories say of a partition key: its cell for each row group, as one Arrow array.
+        """Return the values of a partition key as an Arrow array, one per row group, parsed from directory names.
 
         Raises:
-            SchemaError: A directory has a name that is no value of the key's field.
+            SchemaError: A directory name is not a valid value of the key's field.
         """
         field = self.schema[key]
-        of_files = [partition_value(dict(file.partitions)[key], field) for file in self.inventory.files]
+        of_files = [partition_value(dict(file.partitions).get(key), field) for file in self.inventory.files]
         return codec_of(field).encode_column(of_files, field).take(arrow_numbers(self.inventory.file))
+
+    def _repr_html_(self) -> str:
+        from petastore.notebook import html_table
+
+        inventory = self.inventory
+        facts = [
+            ("rows", f"{inventory.num_rows:,}"),
+            ("row groups", f"{inventory.num_row_groups:,}"),
+            ("files", f"{len(inventory.files):,}"),
+            ("stored bytes", f"{inventory.stored_bytes.sum():,}"),
+            ("partition keys", ", ".join(self.partition_names)),
+            ("written by", self.writer),
+        ]
+        return html_table(self.url, [], facts, count=len(facts)) + self.schema._repr_html_()
 
     def __repr__(self) -> str:
         return f"Dataset({self.url!r}, {len(self.schema)} fields, {self.inventory!r})"
 
 
 def _fitting(selection: Selection | None, inventory: Inventory) -> Selection | None:
-    """The selection, refused where it cannot be one of this inventory."""
+    """Return the selection; raise if it does not fit this inventory."""
     if selection is not None and (
         len(selection.counts) != inventory.num_row_groups or (selection.counts > inventory.rows).any()
     ):
         raise InvalidArgumentError(
-            f"{selection!r} does not fit {inventory!r}: select rows of this version of the dataset"
+            f"selection must be made from this version of the dataset, got {selection!r} for {inventory!r}. Call "
+            "select_rows again"
         )
     return selection
 

@@ -1,4 +1,4 @@
-"""How a dataset is opened: by its manifest, or by the footers of its files."""
+"""Open a dataset: read its manifest or the footers of its files, and determine the schema."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ import pyarrow as pa
 from petastore.codecs.registry import codec_from_json
 from petastore.dataset.dataset import Dataset
 from petastore.errors import SchemaError
-from petastore.inventory import Inventory
+from petastore.inventory import DataFile, Inventory
 from petastore.schema.arrow import field_from_arrow
 from petastore.schema.document import parse_document
 from petastore.schema.field import UnischemaField
-from petastore.schema.stored import check_stored_schema
+from petastore.schema.file_schemas import ColumnDifference, FileSchemas, SchemaOption, check_stored_schema
 from petastore.schema.unischema import Unischema
-from petastore.storage.files.listing import list_etags
+from petastore.storage.files.listing import list_etags, parse_partitions, partition_fields
 from petastore.storage.files.location import Location, open_location
-from petastore.storage.files.partitions import parse_partitions, partition_fields
-from petastore.storage.footers.agreed_schema import agreed_arrow_schema
+from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footer_cache import FooterCache
-from petastore.storage.footers.footers import Footer, inventory_of, read_footers
+from petastore.storage.footers.footers import inventory_of, read_footers
+from petastore.storage.footers.tails import KeptTails
 from petastore.storage.metadata.manifest import (
     Manifest,
     dubious_files,
@@ -34,15 +34,157 @@ from petastore.storage.metadata.manifest import (
     read_manifest,
     read_schema_document,
 )
-from petastore.storage.ranges.kept_files import KeptFiles
-from petastore.storage.requests.client import FileVersion
-from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S, checked_timeout
+from petastore.storage.ranges.pinned_files import KeptFiles
+from petastore.storage.requests.retries import DEFAULT_STORAGE_TIMEOUT_S, checked_timeout
+from petastore.storage.stores.store import FileVersion
 
 if TYPE_CHECKING:
     from petastore.cache import DiskCache
-    from petastore.storage.footers.kept_tails import KeptTails
 
-__all__ = ["dataset_at", "located", "open_dataset"]
+__all__ = ["dataset_at", "dataset_of_footers", "find_document", "located", "open_dataset"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReadSchema:
+    """Fields of a dataset, and the casts that each file needs."""
+
+    schema: Unischema
+    """Schema of a row."""
+
+    partition_names: tuple[str, ...] = ()
+    """Names of the columns from directory names, outermost first."""
+
+    stored_keys: tuple[str, ...] = ()
+    """Partition keys that the files also store."""
+
+    unified: pa.Schema | None = None
+    """Arrow schema to which all files are cast; None means no cast."""
+
+    differences: tuple[ColumnDifference, ...] = ()
+    """Columns that some files lack or store as another type."""
+
+    @classmethod
+    def of(
+        cls,
+        schemas: FileSchemas | None,
+        files: Sequence[DataFile],
+        declared: Unischema | None,
+        option: SchemaOption,
+        unreadable: dict[str, str],
+        *,
+        above: Collection[str] = (),
+    ) -> ReadSchema:
+        """Return the read schema for these files.
+
+        Args:
+            schemas: Arrow schemas of the files; None if the schema document describes each of them.
+            files: The files.
+            declared: Schema of the schema document; None if there is none.
+            option: Value of the parameter `schema`.
+            unreadable: Reason for each column that cannot be read; columns whose types do not unify are added.
+            above: Partition keys of directories above the root, which the dataset does not have.
+
+        Raises:
+            SchemaError: A declared field cannot be read from the files.
+        """
+        partitions = partition_fields(files)
+        keys = tuple(field.name for field in partitions)
+        if schemas is None:
+            assert declared is not None  # noqa: S101 - without a declared schema, `schemas` is given
+            return cls(_with_partitions(declared, partitions), keys)
+        differences = schemas.differences()
+        # Directory names have the value of the key even for files without the column.
+        schemas = schemas.without(schemas.missing_somewhere.intersection(keys))
+        stored = frozenset(name for schema in schemas.schemas for name in schema.names)
+        needs_casts = not schemas.are_equal
+        if isinstance(option, Unischema):
+            declared, needs_casts = _without(option, unreadable), True
+        elif declared is not None:
+            absent = {*above, *unreadable}.difference(stored, keys)
+            declared = _without(declared, absent.union(schemas.left_out(option)))
+            _check_stored(declared, schemas, stored, keys)
+        if declared is not None:
+            unified = schemas.unified(declared, keys=keys).arrow if needs_casts else None
+            schema = _with_partitions(declared, partitions)
+        else:
+            found = schemas.unified(option)
+            unreadable.update(found.conflicts)
+            unified = found.arrow if needs_casts else None
+            schema = _inferred(found.arrow, partitions, unreadable)
+        partition_names = tuple(key for key in keys if key not in stored)
+        stored_keys = tuple(key for key in keys if key in stored and key in schema)
+        return cls(schema, partition_names, stored_keys, unified, differences)
+
+    def dataset(
+        self,
+        location: Location,
+        inventory: Inventory,
+        writer: str,
+        *,
+        has_schema_document: bool,
+        unreadable: Mapping[str, str],
+        kept: KeptFiles,
+        footers: FooterCache,
+    ) -> Dataset:
+        """Return the dataset of these fields; the arguments are those of `Dataset`."""
+        return Dataset(
+            location,
+            self.schema,
+            inventory,
+            self.partition_names,
+            writer,
+            has_schema_document,
+            unreadable,
+            self.stored_keys,
+            self.unified,
+            self.differences,
+            footers,
+            kept,
+        )
+
+
+def _check_stored(declared: Unischema, schemas: FileSchemas, stored: Collection[str], keys: Collection[str]) -> None:
+    """Raise for fields of a schema document that no file has, or that files store as something else."""
+    fields = [field for field in declared if schemas.are_equal or field.name not in stored]
+    check_stored_schema(
+        Unischema(declared.name, fields),
+        schemas.schemas[0],
+        source=schemas.paths[0],
+        partition_names={key for key in keys if key not in stored},
+    )
+
+
+def _without(schema: Unischema, names: Collection[str]) -> Unischema:
+    """Return the schema without these columns: partition columns above the path, or unreadable columns."""
+    return Unischema(schema.name, [field for field in schema if field.name not in names]) if names else schema
+
+
+def _with_partitions(declared: Unischema, partitions: Sequence[UnischemaField]) -> Unischema:
+    """Return the declared schema, followed by the partition columns that it does not declare."""
+    missing = [field for field in partitions if field.name not in declared]
+    return Unischema(declared.name, [*declared, *missing]) if missing else declared
+
+
+def _inferred(stored: pa.Schema, partitions: Sequence[UnischemaField], unreadable: dict[str, str]) -> Unischema:
+    """Infer the schema of plain Parquet; unsupported columns are added to `unreadable`."""
+    inside = {}
+    for field in stored:
+        try:
+            inside[field.name] = _writable(field_from_arrow(field), field.type)
+        except SchemaError as problem:
+            unreadable[field.name] = str(problem)
+    # A partition key that is also stored has the type of the files; the other keys come last.
+    keys = [inside.pop(field.name, field) for field in partitions if field.name not in unreadable]
+    return Unischema("inferred_schema", [*inside.values(), *keys])
+
+
+def _writable(field: UnischemaField, stored: pa.DataType) -> UnischemaField:
+    """Return the field with a codec that can write its values, if they are Python objects."""
+    if field.numpy_dtype is not np.object_:
+        return field
+    from petastore.codecs.arrow_codec import with_arrow_type  # lazy import: rarely needed
+
+    return with_arrow_type(field, stored)
 
 
 def open_dataset(
@@ -51,28 +193,31 @@ def open_dataset(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
     storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
+    schema: SchemaOption = "union",
 ) -> Dataset:
-    """Opens a dataset: petastore's own, one that Petastorm wrote, or plain Parquet.
+    """Open a dataset of petastore or Petastorm, or plain Parquet.
 
-    The schema that Petastorm pickled is read as data: nothing that it names is imported or run.
+    Petastorm's pickled schema is parsed as data: nothing in it is imported or executed.
 
     Args:
-        url_or_urls: A directory, one Parquet file, a pattern such as `day=*/part-*.parquet`, or a list of these with
-            one scheme and host. Plain local paths work. Files and patterns that a list names several times are read as
-            often in each epoch.
-        storage_options: Passed to the fsspec filesystem of the URL's scheme.
-        filesystem: A pyarrow or fsspec filesystem to use instead.
-        storage_timeout: Seconds that storage may take to answer each request, now and while the dataset is read; None
-            waits without end.
+        url_or_urls: Local path or URL of a directory or of one Parquet file, a glob pattern such as
+            `day=*/part-*.parquet`, or a list of these with the same scheme and host. A file that is listed twice is
+            read twice in each epoch.
+        storage_options: Keyword arguments for the fsspec filesystem that the URL selects, such as S3 credentials.
+        filesystem: A pyarrow or fsspec filesystem, used instead of the one that the URL selects.
+        storage_timeout: Timeout in seconds for each storage request, now and while reading; None means no timeout.
+        schema: How to read files whose schemas differ. `"union"` has the columns of all files, null where a file lacks
+            one, in the narrowest types that hold all values exactly. `"common"` has the columns that all files have.
+            `"first"` has columns and types of the first file. A `Unischema` declares fields and types.
 
     Raises:
-        DatasetNotFoundError: There is no dataset there.
+        DatasetNotFoundError: No dataset exists at the URL.
         StorageTimeoutError: Storage did not answer in time.
-        MetadataError: Schema document, inventory or a footer is damaged or newer than this release; or a pickled
-            schema names what Petastorm's own schemas do not, such as a codec of somebody's own.
-        SchemaError: Files disagree with each other, or with the schema.
-        DatasetChangedError: Files are not those that the inventory describes.
-        InvalidArgumentError: The URL is none.
+        MetadataError: The schema document, manifest or a footer is damaged or newer than this release; or a pickled
+            schema names a class that is not Petastorm's, such as a custom codec.
+        SchemaError: A file does not match the stored schema. Types that cannot be unified raise when they are read.
+        DatasetChangedError: Files differ from the manifest.
+        InvalidArgumentError: The URL is invalid.
 
     Example:
         >>> import tempfile, petastore
@@ -89,7 +234,8 @@ def open_dataset(
             storage_options=storage_options,
             filesystem=filesystem,
             storage_timeout=storage_timeout,
-        )
+        ),
+        schema=schema,
     )
 
 
@@ -100,10 +246,10 @@ def located(
     filesystem: Any,
     storage_timeout: float | None,
 ) -> Location:
-    """Where a dataset lies that is to be opened; all as for `open_dataset`.
+    """Return the location of a dataset to open; arguments as for `open_dataset`.
 
     Raises:
-        InvalidArgumentError: The URL is none, or something else that was asked for cannot be.
+        InvalidArgumentError: The URL or an option is invalid; the message names it.
     """
     return open_location(
         url_or_urls,
@@ -114,13 +260,14 @@ def located(
     )
 
 
-def dataset_at(location: Location, cache: DiskCache | None = None) -> Dataset:
-    """The dataset that lies somewhere.
+def dataset_at(location: Location, cache: DiskCache | None = None, *, schema: SchemaOption = "union") -> Dataset:
+    """Open the dataset at a location.
 
     Args:
-        location: Where.
-        cache: Keeps its column chunks, as `Dataset.with_cache` says, and footers, so that whoever opens it later asks
-            the storage for none of them; None keeps nothing.
+        location: Location of the dataset.
+        cache: Disk cache of column chunks, as in `Dataset.with_cache`, and of footers, so that the next open requests
+            none of them from storage; None caches nothing.
+        schema: Schema of files that differ, as in `open_dataset`.
 
     Raises:
         StorageError: As `open_dataset`.
@@ -128,106 +275,121 @@ def dataset_at(location: Location, cache: DiskCache | None = None) -> Dataset:
     """
     kept = KeptFiles(cache)
     manifest = read_manifest(location) if location.paths is None else None
-    return _from_footers(location, kept) if manifest is None else _from_manifest(location, manifest, kept)
+    if manifest is None:
+        return _from_footers(location, kept, schema)
+    return _from_manifest(location, manifest, kept, schema)
 
 
-def _from_manifest(location: Location, manifest: Manifest, kept: KeptFiles) -> Dataset:
+def _from_manifest(location: Location, manifest: Manifest, kept: KeptFiles, option: SchemaOption) -> Dataset:
     strangers, settled = looked_around(location, manifest)
     kept.versions.update(settled)
     if strangers:
         warnings.warn(
-            f"{location.url} holds {len(strangers):,} data file(s) that its inventory does not list and that are not "
+            f"{location.url} holds {len(strangers):,} data file(s) that its inventory does not list, which are not "
             f"read: {', '.join(strangers[:3])}{' …' if len(strangers) > 3 else ''}. If an interrupted "
-            "write left them, delete them; if they belong to the dataset, `petastore generate-metadata` takes them in, "
-            "or `petastore migrate` where Petastorm wrote them",
+            "write left them, delete them; if they belong to the dataset, add them with `petastore "
+            "generate-metadata`, or with `petastore migrate` if Petastorm wrote them",
             UserWarning,
             stacklevel=3,
         )
-    partitions = partition_fields(manifest.inventory.files)
+    files = manifest.inventory.files
     unreadable: dict[str, str] = {}
+    declared = None
+    if manifest.schema_document is not None:
+        declared = _declared(manifest.schema_document, location.url, unreadable)
     footers = FooterCache(inventory=manifest.inventory, beside=manifest.beside)
-    stored = pa.schema([])
-    if manifest.inventory.files and (partitions or manifest.schema_document is None):
-        first = footers.get(location, manifest.inventory.files[0])
-        stored = first.arrow_schema
-        unreadable.update(first.unreadable if manifest.schema_document is None else {})
-    if manifest.schema_document is None:
-        schema = _inferred(stored, partitions, unreadable)
-    else:
-        schema = _with_partitions(_declared(manifest.schema_document, location.url, unreadable), partitions)
-    dataset = Dataset(
+    schemas = manifest.schemas
+    is_told = declared is not None and isinstance(option, str) and not any(file.partitions for file in files)
+    if schemas is None and files and not is_told:
+        first = footers.get(location, files[0])
+        schemas = FileSchemas.of((file.path, first.arrow_schema) for file in files)
+        unreadable.update(first.unreadable if declared is None else {})
+    dataset = ReadSchema.of(schemas, files, declared, option, unreadable).dataset(
         location=location,
-        schema=schema,
         inventory=manifest.inventory,
-        partition_names=tuple(field.name for field in partitions if field.name not in stored.names),
         writer=manifest.writer,
-        has_schema_document=manifest.schema_document is not None,
+        has_schema_document=declared is not None,
         unreadable=unreadable,
-        stored_keys=_stored_keys(schema, stored, partitions),
-        footers=footers,
         kept=kept,
+        footers=footers,
     )
     dataset.footers.check(location, dubious_files(manifest))
     return dataset
 
 
-def _stored_keys(schema: Unischema, stored: pa.Schema, partitions: Sequence[UnischemaField]) -> tuple[str, ...]:
-    return tuple(field.name for field in partitions if field.name in stored.names and field.name in schema)
-
-
 def _kept_tails(location: Location, listed: Mapping[str, tuple[int | None, str]], footers: DiskCache) -> KeptTails:
-    from petastore.storage.footers.kept_tails import KeptTails  # with what keeps ends of far files
-
     told = {path: FileVersion(size, etag) for path, (size, etag) in listed.items() if size is not None and etag}
     return KeptTails(footers, location, told)
 
 
-def _from_footers(location: Location, kept: KeptFiles) -> Dataset:
+def _from_footers(location: Location, kept: KeptFiles, option: SchemaOption) -> Dataset:
     listed = list_etags(location)
     footers = read_footers(
         location, listed, None if kept.footers is None else _kept_tails(location, listed, kept.footers)
     )
-    stored = agreed_arrow_schema(footers)
-    partitions = partition_fields([footer.file for footer in footers])
-    names = tuple(field.name for field in partitions if field.name not in stored.names)
-    document, above = _find_document(location, footers)
+    return dataset_of_footers(location, footers, *find_document(location, footers), kept=kept, option=option)
+
+
+def dataset_of_footers(
+    location: Location,
+    footers: Sequence[Footer],
+    document: str | None,
+    above: Sequence[str] = (),
+    *,
+    kept: KeptFiles | None = None,
+    option: SchemaOption = "union",
+) -> Dataset:
+    """Return the dataset of some files.
+
+    Args:
+        location: The dataset's directory, or its files.
+        footers: Footers of the files, at least one, sorted by path.
+        document: Schema document; None infers the schema from the files.
+        above: Partition columns that come from directories above the root.
+        kept: Cached parts of the files.
+        option: Schema of files that differ, as in `open_dataset`.
+
+    Raises:
+        MetadataError: The schema document is damaged.
+        SchemaError: A file does not match the schema document.
+    """
     unreadable = {name: why for footer in reversed(footers) for name, why in footer.unreadable.items()}
-    if document is None:
-        schema = _inferred(stored, partitions, unreadable)
-    else:
-        odd: dict[str, str] = {}
-        declared = _without(_declared(document, location.url, odd), set(above).difference(stored.names, names))
+    schemas = FileSchemas.of(((footer.file.path, footer.arrow_schema) for footer in footers), without=unreadable)
+    declared, odd = None, dict[str, str]()
+    if document is not None:
+        declared = _declared(document, location.url, odd)
         unreadable = {name: why for name, why in unreadable.items() if name in declared}
-        schema = _with_partitions(_without(declared, unreadable), partitions)
-        unreadable |= odd
-        check_stored_schema(schema, stored, source=footers[0].file.path, partition_names=names)
-    dataset = Dataset(
+    files = [footer.file for footer in footers]
+    read = ReadSchema.of(schemas, files, declared, option, unreadable, above=above)
+    dataset = read.dataset(
         location=location,
-        schema=schema,
         inventory=_named_times(inventory_of(footers), location),
-        partition_names=names,
         writer=footers[0].written_by,
         has_schema_document=document is not None,
-        unreadable=unreadable,
-        stored_keys=_stored_keys(schema, stored, partitions),
-        kept=kept,
+        unreadable=unreadable | odd,
+        kept=kept or KeptFiles(),
+        footers=FooterCache(),
     )
     dataset.footers.know(location, footers)
     return dataset
 
 
 def _named_times(inventory: Inventory, location: Location) -> Inventory:
-    """The row groups of each file as often as it was named."""
+    """Return the row groups of each file, repeated as often as the file is listed."""
     return (
         inventory.repeated([location.times_of(file.path) for file in inventory.files]) if location.times else inventory
     )
 
 
-def _find_document(location: Location, footers: Sequence[Footer]) -> tuple[str | None, list[str]]:
-    """The schema document of the dataset, or of the dataset that these files or this partition are a part of.
+def find_document(location: Location, footers: Sequence[Footer]) -> tuple[str | None, list[str]]:
+    """Return the schema document of the dataset, or of the dataset that contains these files or this partition.
 
     Returns:
-        The document, and the partition columns that come from directories above the root.
+        The document, and the partition columns of directories above the root.
+
+    Raises:
+        MetadataError: `_common_metadata` is damaged.
+        StorageError: A storage operation failed.
     """
     found = read_schema_document(location) or footers[0].schema_document
     above: list[str] = []
@@ -238,39 +400,6 @@ def _find_document(location: Location, footers: Sequence[Footer]) -> tuple[str |
     return found, above
 
 
-def _without(schema: Unischema, names: Collection[str]) -> Unischema:
-    """The schema without some columns: their values lie in directories above what is read, or cannot be read."""
-    return Unischema(schema.name, [field for field in schema if field.name not in names]) if names else schema
-
-
 def _declared(document: str, source: str, odd: dict[str, str]) -> Unischema:
-    """The schema of a document; fields that cannot be are noted in `odd`."""
+    """Return the schema of a document; fields that cannot be read are added to `odd`."""
     return Unischema(*parse_document(document, codec_from_json=codec_from_json, source=source, odd=odd))
-
-
-def _with_partitions(declared: Unischema, partitions: Sequence[UnischemaField]) -> Unischema:
-    """The declared schema, and after it the partition columns that it does not declare."""
-    missing = [field for field in partitions if field.name not in declared]
-    return Unischema(declared.name, [*declared, *missing]) if missing else declared
-
-
-def _inferred(stored: pa.Schema, partitions: Sequence[UnischemaField], unreadable: dict[str, str]) -> Unischema:
-    """The schema of plain Parquet; columns without values of ours are noted in `unreadable`."""
-    inside = {}
-    for field in stored:
-        try:
-            inside[field.name] = _writable(field_from_arrow(field), field.type)
-        except SchemaError as problem:
-            unreadable[field.name] = str(problem)
-    # Of a partition key that the files store, too, theirs is the type; keys come last.
-    keys = [inside.pop(field.name, field) for field in partitions if field.name not in unreadable]
-    return Unischema("inferred_schema", [*inside.values(), *keys])
-
-
-def _writable(field: UnischemaField, stored: pa.DataType) -> UnischemaField:
-    """The field with a codec that writes its values again, where they are objects."""
-    if field.numpy_dtype is not np.object_:
-        return field
-    from petastore.codecs.arrow_codec import with_arrow_type  # with what few files need
-
-    return with_arrow_type(field, stored)

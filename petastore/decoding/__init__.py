@@ -1,1 +1,1 @@
-"""Decoding: the stored cells of a column become arrays, in memory that is bounded and used again."""
+"""Decoding: convert stored cells of a column to arrays, in bounded memory that is reused."""

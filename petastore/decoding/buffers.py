@@ -1,10 +1,11 @@
-"""Buffers: memory for batches and row groups that is used again when nobody can see it any more.
+"""Buffers: memory for batches and row groups, reused once nothing references it.
 
-Fresh memory is slow: the system hands it out page by page, zeroed, at the first touch, which costs as much as decoding
-what is put there. So what a reader gives back to itself is kept, and given out again.
+New memory is slow: at the first access, the operating system provides it page by page and zeroes it, which takes as
+long as decoding the data. Memory that a reader no longer needs is therefore kept and reused.
 
-An array from `Buffers.empty` is an ordinary array. It, its views, and tensors over its memory keep the memory alive;
-only when the last of them is gone does it return here, by reference count, with no promise asked of the user.
+An array from `Buffers.empty` is an ordinary array. The array, its views, and tensors over its memory keep the memory
+alive. When the last of them is deleted, reference counting returns the memory to the buffers; the user need not release
+anything.
 """
 
 from __future__ import annotations
@@ -23,24 +24,26 @@ from petastore.forks import made_anew_in_children
 __all__ = ["Buffers", "untouched"]
 
 _SMALLEST = 16 * 1024
-"""Bytes below which the allocator's own lists are as good."""
+"""Minimum bytes of an array whose memory is reused; for smaller arrays, NumPy's allocator is as fast."""
 
 _OWN_PAGES = 64 * 1024
-"""Bytes from which memory is asked for from the system itself, past an allocator that might keep it. No huge pages are
-asked for: used again they are no faster here, and a machine that is a guest of another one waits long for the first."""
+"""Minimum bytes that are allocated with `mmap` instead of `malloc`, which might not return them to the system.
+
+Huge pages are not requested: reused memory is not faster with them, and a virtual machine waits long for the first one.
+"""
 
 _STEPS = 4
-"""Sizes between two powers of two: what is given is at most a quarter larger than what was asked for."""
+"""Number of size classes per power of two: an allocation is at most a quarter larger than the requested size."""
 
 
 class Buffers:
-    """Gives out arrays, and takes their memory back when they are gone.
+    """Allocate arrays, and reuse their memory once they are garbage.
 
-    Thread-safe: memory may come back at any point of any thread, the collector's runs included.
+    Thread-safe. Memory may be returned at any time in any thread, also by the garbage collector.
 
     Args:
-        limit: Bytes that arrays and what is kept may have together; what is kept goes first. None is no limit. What is
-            asked for is given in any case.
+        limit: Maximum bytes of arrays and of kept memory together; kept memory is freed first. None means no limit. A
+            requested array is returned even above the limit.
 
     Example:
         >>> buffers = Buffers()
@@ -57,29 +60,29 @@ class Buffers:
         self.make_anew()
         self._kept: dict[int, list[NDArray[np.uint8]]] = collections.defaultdict(list)
         self.limit = limit
-        """Bytes that arrays and what is kept may have together."""
+        """Maximum bytes of arrays and of kept memory together; None means no limit."""
         self._closed = False
         self.kept_bytes = 0
-        """Bytes that wait to be used again."""
+        """Bytes of kept memory, which no array uses now and which can be reused."""
         self.given_bytes = 0
-        """Bytes of arrays that are alive."""
+        """Bytes of arrays that are still referenced, and of memory added by `count`."""
         self.most_bytes = 0
-        """Most bytes of both that there were at a time."""
+        """Peak of `kept_bytes` and `given_bytes` together."""
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """No thread is at it."""
-        # Reentrant: the collector may run inside, and give back what it finds.
+        """Reset the lock in a forked child."""
+        # Reentrant: garbage collection may run inside, and return memory.
         self._lock = threading.RLock()
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike, *, room: int = 0) -> NDArray[Any]:
-        """An array whose values are arbitrary, C-contiguous.
+        """Return a C-contiguous array with arbitrary values.
 
         Args:
             shape: Any shape.
             dtype: Any dtype without Python objects.
-            room: Bytes that its memory has at least, so that a larger array can have it later; what is not written to
-                takes no memory.
+            room: Minimum bytes of its memory, so that a larger array can reuse it later; bytes that are not written
+                take no memory.
         """
         dtype = np.dtype(dtype)
         size = math.prod(shape) * dtype.itemsize
@@ -101,7 +104,7 @@ class Buffers:
         return _fresh(size) if memory is None else memory
 
     def _let_go(self, size: int) -> None:
-        """Frees so many bytes of what is kept, or all of it."""
+        """Free this many bytes of idle memory, or all of it."""
         for kept_size, kept in self._kept.items():
             while kept and size > 0:
                 kept.pop()
@@ -109,7 +112,7 @@ class Buffers:
                 size -= kept_size
 
     def count(self, size: int) -> None:
-        """Reckons with so many bytes more, or less, that are alive elsewhere."""
+        """Add to `given_bytes` the size of memory that was not allocated here; it counts towards the limit."""
         with self._lock:
             self.given_bytes += size
             if self.limit is not None:
@@ -117,7 +120,7 @@ class Buffers:
             self.most_bytes = max(self.most_bytes, self.given_bytes + self.kept_bytes)
 
     def take_back(self, memory: NDArray[np.uint8]) -> None:
-        """Keeps memory that nobody sees any more; called by whoever saw it last."""
+        """Take back memory that is no longer referenced."""
         with self._lock:
             self.given_bytes -= len(memory)
             if not self._closed:
@@ -125,7 +128,7 @@ class Buffers:
                 self.kept_bytes += len(memory)
 
     def close(self) -> None:
-        """Lets go of what is kept, and from now on of what comes back. May be called again."""
+        """Free idle memory now, and memory that is returned later. May be called again."""
         with self._lock:
             self._closed = True
             self._kept.clear()
@@ -133,17 +136,17 @@ class Buffers:
 
 
 def _fresh(size: int) -> NDArray[np.uint8]:
-    """New memory, of which the system is given all back when it is let go of."""
+    """Allocate memory that is returned to the system as a whole when freed."""
     if size < _OWN_PAGES or not hasattr(mmap, "MAP_ANONYMOUS"):
         return np.empty(size, np.uint8)
     return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
 
 
 def untouched(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """An array of zeros, C-contiguous, that takes memory only where it is written to; given back when it is gone.
+    """Allocate a C-contiguous array of zeros that uses memory only when it is written to, and is not reused.
 
     Raises:
-        OSError: The system does not give so many addresses.
+        OSError: The address space is exhausted.
     """
     dtype = np.dtype(dtype)
     size = math.prod(shape) * dtype.itemsize
@@ -154,7 +157,7 @@ def untouched(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
 
 
 class _Lease:
-    """What arrays over the memory have as their base; NumPy keeps it as long as any of them lives."""
+    """Owner of an array's memory: NumPy deletes it with the last view of the array, which returns the memory."""
 
     __slots__ = ("__array_interface__", "_home", "_memory")
 

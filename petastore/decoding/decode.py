@@ -1,72 +1,304 @@
-"""Decode: stored cells of one column to an array, with the missing ones set apart.
+"""Decode stored cells of one column to an array and a mask of missing values, in memory whose size is checked first.
 
-Codecs never see nulls. A decode error leaves here with the column and the position among the cells; the assembler,
-which knows where each cell came from, adds file, row group and row.
+If a codec can compute decoded sizes in advance (`petastore.schema.field.MeasuringCodec`), these are checked before
+decoding, and a decoded value of another size raises an error. With other codecs, sizes are checked after decoding.
+Memory for the first values is then already used, but an error stops decoding before the next values.
+
+Codecs never receive nulls. A `DecodeError` of this module has the column and the position of the cell in its input. The
+assembler, which knows the origin of each cell, adds file, row group and row.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.arrow.memory import flags_of
-from petastore.decoding.cell_sizes import decoded_sizes, measuring_face, refuse_large_cells, refuse_large_values
-from petastore.decoding.decoded import Decoded, empty_column
-from petastore.errors import DecodeError
-from petastore.schema.codec import Codec
-from petastore.schema.field import UnischemaField
+from petastore.decoding.buffers import Buffers
+from petastore.errors import DecodeError, InvalidArgumentError
+from petastore.schema.field import Codec, MeasuringCodec, UnischemaField
+from petastore.schema.unischema import Unischema
 
-__all__ = ["Decoded", "decode_cells", "decode_into", "empty_column"]
+__all__ = [
+    "DEFAULT_MAX_CELL_BYTES",
+    "Decoded",
+    "decode_cells",
+    "decode_into",
+    "decoded_sizes",
+    "empty_column",
+    "empty_missing",
+    "mask_of_shape",
+    "masks_of",
+    "may_hold_nulls",
+    "measuring_face",
+    "refuse_large_cells",
+    "refuse_large_fields",
+    "refuse_large_values",
+]
 
 
-def decode_cells(cells: Any, field: UnischemaField, codec: Codec, *, max_cell_bytes: int | None) -> Decoded:
-    """The values of stored cells.
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Decoded:
+    """The values of one column."""
+
+    values: NDArray[Any]
+    """Shape (rows, *shape) for fields of fixed shape, else (rows,) of dtype object."""
+
+    missing: NDArray[np.bool_] | None
+    """Mask of missing values: shape (rows,), or (rows, length) for windows.
+
+    If lists of a fixed size contain nulls, the mask has the shape of `values`. None if no value is missing, and for all
+    object columns."""
+
+    def rows(self, first: int, stop: int) -> NDArray[Any]:
+        """Return the rows [first, stop) as a view; a masked array if some of them are missing."""
+        values = self.values[first:stop]
+        if self.missing is None or not self.missing[first:stop].any():
+            return values
+        missing = mask_of_shape(self.missing[first:stop], values.ndim)
+        return np.ma.MaskedArray(values, mask=np.broadcast_to(missing, values.shape))
+
+    def mask(self, dimensions: int) -> NDArray[np.bool_]:
+        """Return `missing`, broadcast to the first `dimensions` dimensions of `values`; all False if it is None."""
+        if self.missing is not None and self.missing.ndim == dimensions:
+            return self.missing
+        mask = np.zeros(self.values.shape[:dimensions], np.bool_)
+        if self.missing is not None:
+            mask |= mask_of_shape(self.missing, dimensions)
+        return mask
+
+    def value(self, row: int) -> Any:
+        """Return the value of a row: None if it is missing, a masked array if only a part is missing."""
+        missing = None if self.missing is None else self.missing[row]
+        if missing is None or not missing.any():
+            return self.values[row]
+        return None if missing.all() else np.ma.MaskedArray(self.values[row], missing)
+
+    def each(self, first: int, stop: int) -> Sequence[Any] | NDArray[Any]:
+        """Return the values of the rows [first, stop) one by one, as `value` does."""
+        values = self.values[first:stop]
+        if self.missing is None:
+            return values
+        if self.missing.ndim > 1:
+            return [self.value(row) for row in range(first, stop)]
+        missing = self.missing[first:stop].tolist()
+        return [None if is_missing else value for is_missing, value in zip(missing, values, strict=True)]
+
+    def without_idle_mask(self) -> Decoded:
+        """Return the column, with the mask replaced by None if no value is missing."""
+        return self if self.missing is None or self.missing.any() else Decoded(self.values, None)
+
+
+def masks_of(parts: Sequence[Decoded]) -> list[NDArray[np.bool_]] | None:
+    """Return the masks of the parts of a column, with equal numbers of dimensions; None if no value is missing."""
+    dimensions = max((part.missing.ndim for part in parts if part.missing is not None), default=0)
+    return [part.mask(dimensions) for part in parts] if dimensions else None
+
+
+def empty_missing(field: UnischemaField, rows: int, *, inside: bool = False) -> NDArray[np.bool_] | None:
+    """Return an all-False mask for values of a field; None for object columns, which need no mask.
+
+    Args:
+        field: The field.
+        rows: Number of values.
+        inside: Whether values of fixed size may contain nulls, so that the mask needs the shape of the values.
+    """
+    if not field.is_fixed or field.dtype.hasobject:
+        return None
+    shape: tuple[Any, ...] = (rows, *field.shape) if inside else (rows,)
+    return np.zeros(shape, np.bool_)
+
+
+def mask_of_shape(missing: NDArray[np.bool_], dimensions: int) -> NDArray[np.bool_]:
+    """Return a mask with dimensions of size 1 appended, so that it broadcasts against the values."""
+    return missing.reshape(missing.shape + (1,) * (dimensions - missing.ndim))
+
+
+def empty_column(
+    field: UnischemaField, rows: int, buffers: Buffers | None = None, *, most_rows: int = 0
+) -> NDArray[Any]:
+    """Return an uninitialized array for values of a field.
+
+    Args:
+        field: The field.
+        rows: Number of values.
+        buffers: Allocator of the array; None allocates with NumPy.
+        most_rows: Number of rows for which `buffers` reserves memory, so that larger arrays can reuse it later.
+    """
+    if not field.is_fixed or field.dtype.hasobject:
+        return np.empty(rows, dtype=object)
+    shape: tuple[Any, ...] = (rows, *field.shape)
+    if buffers is None:
+        return np.empty(shape, field.dtype)
+    return buffers.empty(shape, field.dtype, room=most_rows * math.prod(shape[1:]) * field.dtype.itemsize)
+
+
+DEFAULT_MAX_CELL_BYTES = 256 * 1024 * 1024
+"""Default maximum bytes of one decoded cell.
+
+This is enough for a volume of 512 × 512 × 512 numbers of 16 bits, or a photograph of 89 megapixels. Larger cells are
+rare in training data, and each worker may have one in memory.
+"""
+
+
+def measuring_face(codec: Codec) -> MeasuringCodec | None:
+    """Return the codec if it can compute decoded sizes (`MeasuringCodec`), otherwise None."""
+    return cast("MeasuringCodec", codec) if _has_the_face(type(codec)) else None
+
+
+@functools.cache
+def _has_the_face(codec_class: type) -> bool:
+    return hasattr(codec_class, "decoded_sizes")
+
+
+def decoded_sizes(cells: Any, field: UnischemaField, codec: Codec) -> NDArray[np.int64] | None:
+    """Return the decoded bytes of each value, shape (rows,), 0 if missing, without allocating memory for values.
+
+    Return None if all values have the size that the field declares, or if the codec cannot compute sizes.
 
     Args:
         cells: A `pyarrow.Array`, possibly with nulls.
-        field: What was declared.
+        field: Declared field.
         codec: The field's codec.
-        max_cell_bytes: Bytes that a cell may take once it is decoded; None is no limit.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from petastore.codecs import VectorCodec
+        >>> field = UnischemaField("v", "float32", (None,), VectorCodec(), nullable=True)
+        >>> cells = field.codec.encode_column([np.zeros(2, "f4"), None, np.zeros(5, "f4")], field)
+        >>> decoded_sizes(cells, field, field.codec)
+        array([ 8,  0, 20])
+    """
+    measuring = measuring_face(codec)
+    if measuring is None:
+        return None
+    if cells.null_count == 0:
+        return measuring.decoded_sizes(cells, field)
+    of_present = measuring.decoded_sizes(cells.drop_null(), field)
+    if of_present is None:
+        return None
+    # Imported here, because it imports pyarrow, which worker processes do not need.
+    from petastore.arrow import flags_of
+
+    sizes = np.zeros(len(cells), np.int64)
+    sizes[flags_of(cells.is_valid())] = of_present
+    return sizes
+
+
+def refuse_large_cells(sizes: NDArray[np.int64] | None, field: UnischemaField, most: int | None) -> None:
+    """Raise an error for cells whose decoded size exceeds the limit.
+
+    Args:
+        sizes: Decoded bytes of each cell, shape (rows,); None if unknown.
+        field: Declared field.
+        most: `max_cell_bytes`; None is no limit.
 
     Raises:
-        DecodeError: A cell is not what the field declares, or too large; `row` is its position in `cells`.
+        DecodeError: Names the first one; `row` is its position.
     """
+    if sizes is None or most is None or int(sizes.max(initial=0)) <= most:
+        return
+    row = int(np.argmax(sizes > most))
+    raise DecodeError(
+        f"the decoded cell must take at most max_cell_bytes={most:,}, got {int(sizes[row]):,} bytes. If you trust "
+        "the data, pass a larger max_cell_bytes=, or None for no limit",
+        column=field.name,
+        row=row,
+    )
+
+
+def refuse_large_values(values: NDArray[Any], field: UnischemaField, most: int | None) -> None:
+    """Raise an error for decoded values above the limit, for codecs without `decoded_sizes`.
+
+    Args:
+        values: Decoded values, shape (rows,), of dtype object.
+        field: Declared field.
+        most: `max_cell_bytes`; None is no limit.
+
+    Raises:
+        DecodeError: Names the first one; `row` is its position.
+    """
+    if most is not None:
+        sizes = (getattr(value, "nbytes", 0) for value in values)
+        refuse_large_cells(np.fromiter(sizes, np.int64, count=len(values)), field, most)
+
+
+def refuse_large_fields(view: Unischema, most: int | None) -> None:
+    """Raise an error for fields whose declared values exceed the limit.
+
+    Raises:
+        InvalidArgumentError: A field exceeds the limit; the message names the first one.
+    """
+    for field in view:
+        if most is None or field.decoded_bytes is None:
+            continue
+        # NumPy computes the size of an array as if dimensions of 0 were 1.
+        size = math.prod(max(length or 0, 1) for length in field.shape) * field.dtype.itemsize
+        if size > most:
+            raise InvalidArgumentError(
+                f"max_cell_bytes must be at least {size:,} for field {field.name!r} ({field.dtype_name} of shape "
+                f"{field.shape}), got {most:,}. Leave the field out with schema_fields, or, if you trust the data, "
+                "pass a larger max_cell_bytes=, or None for no limit"
+            )
+
+
+def decode_cells(cells: Any, field: UnischemaField, codec: Codec, *, max_cell_bytes: int | None) -> Decoded:
+    """Return the decoded values of stored cells.
+
+    Args:
+        cells: A `pyarrow.Array`, possibly with nulls.
+        field: Declared field.
+        codec: The field's codec.
+        max_cell_bytes: Maximum decoded bytes of a cell; None means no limit.
+
+    Raises:
+        DecodeError: A cell does not match the field, or is too large; `row` is its position in `cells`.
+    """
+    from petastore.arrow import has_nulls_inside
+
     refuse_large_cells(None if max_cell_bytes is None else decoded_sizes(cells, field, codec), field, max_cell_bytes)
     out = empty_column(field, len(cells))
-    missing = np.zeros(len(cells), np.bool_) if cells.null_count and out.dtype != np.dtype(object) else None
+    inside = may_hold_nulls(field) and has_nulls_inside(cells)
+    missing = empty_missing(field, len(cells), inside=inside) if cells.null_count or inside else None
     decode_into(cells, field, codec, Decoded(out, missing), max_cell_bytes=max_cell_bytes)
     return Decoded(out, missing)
 
 
 def decode_into(cells: Any, field: UnischemaField, codec: Codec, out: Decoded, *, max_cell_bytes: int | None) -> None:
-    """The values of stored cells, of which the size is known to be fine, into arrays that are there.
+    """Decode stored cells, whose size was checked, into existing arrays.
 
     Args:
         cells: A `pyarrow.Array`, possibly with nulls.
-        field: What was declared.
+        field: Declared field.
         codec: The field's codec.
-        max_cell_bytes: Bytes that a value may have whose codec could not tell its size before; None is no limit.
-        out: Is written: `values`, and True in `missing` where a value is; what is missing is zero, or None in object
-            columns, which need no `missing`.
+        max_cell_bytes: Maximum bytes of a value whose codec cannot measure it before decoding; None means no limit.
+        out: Output column. A missing value is 0 in `values` and True in `missing`. In an object column it is None in
+            `values`, and `missing` may be None. Nulls inside lists of fixed size need a mask of the shape of `values`.
 
     Raises:
         DecodeError: A cell is not what the field declares; `row` is its position in `cells`.
     """
     if cells.null_count == 0:
-        _decode(cells, field, codec, out.values, max_cell_bytes)
+        _decode(cells, field, codec, out, max_cell_bytes)
         return
+    from petastore.arrow import flags_of
+
     missing = flags_of(cells.is_null())
     present = np.flatnonzero(~missing)
     if not field.nullable:
         row = int(np.flatnonzero(missing)[0])
         raise DecodeError(
-            "the value is missing, but the schema says nullable=False; declare the field nullable=True",
+            "the value must not be null, because the schema says nullable=False. Declare the field nullable=True",
             column=field.name,
             row=row,
         )
-    values = empty_column(field, len(present))
+    mask = None if out.missing is None else np.zeros((len(present), *out.missing.shape[1:]), np.bool_)
+    values = Decoded(empty_column(field, len(present)), mask)
     try:
         _decode(cells.drop_null(), field, codec, values, max_cell_bytes)
     except DecodeError as problem:
@@ -74,15 +306,23 @@ def decode_into(cells: Any, field: UnischemaField, codec: Codec, out: Decoded, *
         raise
     is_object = out.values.dtype == np.dtype(object)
     out.values.fill(None if is_object else np.zeros((), out.values.dtype)[()])
-    out.values[present] = values
+    out.values[present] = values.values
     if out.missing is not None:
-        out.missing[:] = missing
+        out.missing[:] = True
+        out.missing[present] = mask
 
 
-def _decode(cells: Any, field: UnischemaField, codec: Codec, out: NDArray[Any], max_cell_bytes: int | None) -> None:
+def may_hold_nulls(field: UnischemaField) -> bool:
+    """Return whether values of a fixed size may contain nulls, such as plain lists of numbers."""
+    return bool(field.codec is None and field.shape and field.is_fixed)
+
+
+def _decode(cells: Any, field: UnischemaField, codec: Codec, out: Decoded, max_cell_bytes: int | None) -> None:
+    is_masked = out.missing is not None and out.missing.ndim > 1
+    values: Any = np.ma.MaskedArray(out.values, cast("Any", out.missing)) if is_masked else out.values
     try:
-        codec.decode_column(cells, field, out)
-        if out.dtype.hasobject and measuring_face(codec) is None:
-            refuse_large_values(out, field, max_cell_bytes)
+        codec.decode_column(cells, field, values)
+        if values.dtype.hasobject and measuring_face(codec) is None:
+            refuse_large_values(values, field, max_cell_bytes)
     except DecodeError as problem:
         raise problem.at(column=field.name) from problem.__cause__

@@ -1,7 +1,7 @@
 """Frames: columns as a pandas DataFrame, for predicates that were written for Petastorm's batch reader.
 
-Values stay what they are: integers and booleans with missing values become pandas' nullable types, not floats; instants
-keep their time zone. pandas is imported here when a predicate needs it, and not before.
+No value changes: integers and booleans with missing values become pandas' nullable types instead of floats, and
+timestamps keep their time zone. pandas is imported only when a predicate needs it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def frame_of(
     *,
     needed_by: str = "a predicate with do_include in a batch reader",
 ) -> Any:
-    """A DataFrame of columns.
+    """Return a DataFrame of columns.
 
     Args:
         columns: Arrays of shape (rows, …), masked where values are missing; arrays in rows become objects.
-        zones: Time zone of each column of instants that has one; where no such zone is known here, they are in UTC.
-        needed_by: What needs pandas, for the message.
+        zones: Dict from timestamp column to time zone; if this machine does not know the zone, timestamps are in UTC.
+        needed_by: Name of the feature that needs pandas, for the message.
 
     Raises:
         MissingExtraError: pandas is not installed.
@@ -50,7 +50,7 @@ def frame_of(
 
 
 def _in_zone(instants: Any, zone: str) -> Any:
-    """The same instants, told in a zone; in UTC where nobody here knows it, as files name zones of all kinds."""
+    """Return the same instants in a time zone; in UTC if the zone is unknown here."""
     try:
         return instants.dt.tz_convert(zone)
     except (KeyError, ValueError):
@@ -73,7 +73,7 @@ def _values(column: NDArray[Any], pandas: Any) -> Any:
 
 
 def frame_answers(answer: Any) -> Any:
-    """A Series of booleans as an array, False where it is missing; anything else as it is."""
+    """Return a Series of booleans as an array, False where missing; anything else unchanged."""
     dtype = getattr(answer, "dtype", None)
     if not hasattr(answer, "iloc") or (str(dtype) not in ("bool", "boolean") and dtype != np.dtype(object)):
         return answer

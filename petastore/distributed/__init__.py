@@ -1,8 +1,8 @@
-"""Which rank this process is, as a `Shard`: asked of whoever can tell, or of one engine by name.
+"""Detect the rank and world size of this process (DDP, Horovod, JAX, Ray, Spark) as a `Shard`.
 
-`make_reader(url, cur_shard="auto")` asks `current_shard`. Each `from_…` asks one engine or launcher, or an object that
-an engine gives: `make_reader(url, cur_shard=petastore.distributed.from_torch(mesh=mesh, mesh_dim="dp"))`. No engine is
-imported by asking, and none is started but by `from_jax`.
+`make_reader(url, cur_shard="auto")` calls `current_shard`. Each `from_…` function reads the rank from one framework or
+launcher: `make_reader(url, cur_shard=petastore.distributed.from_torch(mesh=mesh, mesh_dim="dp"))`. None of these
+functions imports a framework, and only `from_jax` may initialize its framework.
 
 Example:
     >>> from petastore.distributed import from_environment
@@ -14,12 +14,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from petastore.late_names import late_names
+from petastore.lazy import late_names
 
 if TYPE_CHECKING:
-    from petastore.distributed.contexts import from_barrier, from_input_context, from_orca_config, from_tfos
     from petastore.distributed.current import current_shard
-    from petastore.distributed.engines import from_horovod, from_jax, from_ray, from_torch
+    from petastore.distributed.engines import (
+        from_barrier,
+        from_horovod,
+        from_input_context,
+        from_jax,
+        from_orca_config,
+        from_ray,
+        from_tfos,
+        from_torch,
+    )
     from petastore.distributed.environment import from_environment, from_tf_config
     from petastore.distributed.gathering import (
         all_gather,
@@ -57,15 +65,15 @@ _HOMES = {
     "all_gather": "petastore.distributed.gathering",
     "barrier_all_gather": "petastore.distributed.gathering",
     "current_shard": "petastore.distributed.current",
-    "from_barrier": "petastore.distributed.contexts",
+    "from_barrier": "petastore.distributed.engines",
     "from_environment": "petastore.distributed.environment",
     "from_horovod": "petastore.distributed.engines",
-    "from_input_context": "petastore.distributed.contexts",
+    "from_input_context": "petastore.distributed.engines",
     "from_jax": "petastore.distributed.engines",
-    "from_orca_config": "petastore.distributed.contexts",
+    "from_orca_config": "petastore.distributed.engines",
     "from_ray": "petastore.distributed.engines",
     "from_tf_config": "petastore.distributed.environment",
-    "from_tfos": "petastore.distributed.contexts",
+    "from_tfos": "petastore.distributed.engines",
     "from_torch": "petastore.distributed.engines",
     "horovod_all_gather": "petastore.distributed.gathering",
     "jax_all_gather": "petastore.distributed.gathering",

@@ -1,4 +1,4 @@
-"""What somebody says about which rank this process is, and that all who say so agree. Pure."""
+"""Ranks that launchers and frameworks report for this process, and the check that these ranks agree. No I/O."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ __all__ = ["Claim", "agreed"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """One answer to who this process is."""
+    """Rank of this process, as a launcher or framework reports it."""
 
     shard: Shard
     """The rank, and how many there are."""
 
     by: str
-    """Who says so, for people: an engine, or variables of the environment."""
+    """Source of the claim, for messages: an engine, or environment variables."""
 
     overrules: frozenset[str] = frozenset()
-    """Launchers whose variables mean nothing beside this: they are older than it, or say who started something else."""
+    """Launchers whose variables are ignored if this one is present, because they describe another process."""
 
     def __str__(self) -> str:
         return f"{self.by} says {self.shard.index} of {self.shard.count}"
 
     def allows(self, shard: Shard) -> bool:
-        """Whether this rank's place in some division of all ranks is this shard's.
+        """Return whether this rank may have this shard in a division of all ranks.
 
-        That is its own place; or one along a dimension of a mesh, where those that differ in other dimensions read the
-        same rows: ranks count through the shards in runs of equal length, again and again.
+        The shard may be the rank itself, or the rank's coordinate along a dimension of a device mesh, where ranks that
+        differ only in other dimensions read the same rows.
 
         Example:
             >>> rank = Claim(Shard(2, 4), "torch.distributed")  # of a mesh of 2 × 2, in its second row
@@ -47,25 +47,24 @@ class Claim:
 
 
 def agreed(claims: Sequence[Claim], around: Claim | None = None) -> Shard | None:
-    """The shard that all claims name; None where nobody claims anything.
+    """Return the shard that all sources report; None if no source reports one.
 
     Args:
-        claims: Whose numbers must be the same.
-        around: Who may have started the one that started this process, such as `srun` a `torchrun` on each node. Its
-            numbers count where there are no others; but several tasks, in each of which somebody is alone, are a job
-            whose ranks do not know each other.
+        claims: Claims that must have the same numbers.
+        around: Claim of a launcher that may have started the launcher of this process, such as `srun` for a `torchrun`
+            on each node. This claim is used only if there are no other claims.
 
     Raises:
-        InvalidArgumentError: Two of them disagree; both are named.
+        InvalidArgumentError: Two sources disagree; the message names both.
 
     Example:
         >>> agreed([Claim(Shard(1, 2), "RANK with WORLD_SIZE"), Claim(Shard(1, 2), "torch.distributed")])
         Shard(index=1, count=2)
         >>> agreed([Claim(Shard(0, 1), "Horovod"), Claim(Shard(1, 2), "torch.distributed")])
         Traceback (most recent call last):
-        petastore.errors.InvalidArgumentError: which rank is this process? Horovod says 0 of 1, but torch.distributed
-        says 1 of 2; unset what is left over, or give the one that trains as a value, such as
-        cur_shard=petastore.distributed.from_torch(), or numbers as cur_shard=… and shard_count=…
+        petastore.errors.InvalidArgumentError: all frameworks and variables must agree on the rank of this process, got
+            Horovod says 0 of 1, but torch.distributed says 1 of 2. Unset the stale variables, or pass the rank that
+            trains, such as cur_shard=petastore.distributed.from_torch(), or numbers as cur_shard=… and shard_count=…
     """
     if not claims:
         return None if around is None else around.shard
@@ -75,8 +74,8 @@ def agreed(claims: Sequence[Claim], around: Claim | None = None) -> Shard | None
         others.append(around)
     if others:
         raise InvalidArgumentError(
-            f"which rank is this process? {first}, but {others[0]}; unset what is left over, or give the one that "
-            "trains as a value, such as cur_shard=petastore.distributed.from_torch(), or numbers as cur_shard=… and "
-            "shard_count=…"
+            f"all frameworks and variables must agree on the rank of this process, got {first}, but {others[0]}. Unset "
+            "the stale variables, or pass the rank that trains, such as cur_shard=petastore.distributed.from_torch(), "
+            "or numbers as cur_shard=… and shard_count=…"
         )
     return first.shard

@@ -1,30 +1,34 @@
-"""Which rank this process is, asked of whoever can tell."""
+"""Shard of this process: detected for `cur_shard="auto"`, or from `cur_shard` and `shard_count`."""
 
 from __future__ import annotations
 
+import logging
 import os
+import warnings
+from typing import get_args
 
+from petastore.callers import frames_inside_petastore
 from petastore.distributed.claim import Claim, agreed
 from petastore.distributed.engines import live_claims
 from petastore.distributed.environment import launcher_claims, plain_claims, slurm_claim
-from petastore.errors import InvalidArgumentError
-from petastore.plan.request import Shard
+from petastore.errors import InvalidArgumentError, UnshardedReaderWarning
+from petastore.plan.request import Shard, ShardWord, known_word
 
-__all__ = ["current_shard", "launched_as"]
+__all__ = ["asked_shard", "current_shard", "launched_as", "warn_of_other_shard"]
 
 
 def current_shard() -> Shard:
-    """The shard of this process; what `cur_shard="auto"` reads.
+    """Return the shard of this process; `cur_shard="auto"` calls it.
 
-    It asks engines that the program has imported and initialised: Horovod, torch.distributed, JAX, Ray Train and
-    Spark's barrier tasks. Then it asks launchers, by their variables, as `from_environment` does. All that is said must
-    be the same; but Horovod and torch.distributed overrule their own variables, which are as old as the process, and
-    Ray and Spark those that their daemons were started with.
+    It first queries the frameworks that the program has imported and initialized: Horovod, torch.distributed, JAX, Ray
+    Train and Spark barrier tasks. Then it reads the environment variables of launchers, as `from_environment` does. All
+    sources must report the same rank and world size. One exception: a running framework takes precedence over
+    environment variables, which can be stale (elastic Horovod, or variables of a Ray or Spark daemon).
 
-    Imports nothing, starts nothing, and talks to no other process.
+    This function does not import frameworks, start backends or communicate with other ranks.
 
     Raises:
-        InvalidArgumentError: Nobody can tell; or two of them disagree, who are named.
+        InvalidArgumentError: No source reports a rank, or two sources report different ranks; the message names them.
 
     Example:
         >>> from unittest import mock
@@ -38,17 +42,103 @@ def current_shard() -> Shard:
     shard = agreed([*live, *launcher_claims(os.environ, overruled)], around)
     if shard is None:
         raise InvalidArgumentError(
-            "nobody can tell which rank this process is: no Horovod, torch.distributed, JAX, Ray Train or barrier task "
-            "of Spark is initialised here, and no launcher has set RANK and WORLD_SIZE or the like; initialise the "
-            "engine before the reader, or give cur_shard=…, shard_count=… (0 and 1 for one process alone)"
+            "the rank of this process is unknown: Horovod, torch.distributed, JAX, Ray Train and Spark barrier "
+            "tasks are not initialized here, and RANK and WORLD_SIZE or similar variables are not set. Initialize "
+            "the framework before the reader, or pass cur_shard=…, shard_count=… (0 and 1 for a single process)"
         )
     return shard
 
 
 def launched_as() -> Claim | None:
-    """What is plainly said of this process, as one of several ranks; None for one alone, and where there is doubt.
+    """Return this process's rank if it is clearly one of several; None for a single process or if in doubt.
 
-    It is for warnings: never raises, imports nothing, and takes some microseconds.
+    It is used for warnings: it never raises an error, imports nothing, and takes a few microseconds.
     """
     claims = live_claims() or plain_claims(os.environ)
     return next((claim for claim in claims if claim.shard.count > 1), None)
+
+
+_log = logging.getLogger(__name__)
+
+
+def asked_shard(cur_shard: int | Shard | ShardWord | None, shard_count: int | None) -> Shard:
+    """Return the shard for a reader's parameters `cur_shard` and `shard_count`.
+
+    Args:
+        cur_shard: A rank, from 0; a shard; `"auto"` to call `current_shard`; or None.
+        shard_count: Number of ranks; None unless `cur_shard` is a number.
+
+    Raises:
+        InvalidArgumentError: `cur_shard` and `shard_count` are invalid, or no framework or launcher reports a rank.
+
+    Warns:
+        UnshardedReaderWarning: No shard was passed on one of several ranks.
+        UserWarning: The numbers do not fit the rank that the running framework reports. A `Shard` is not checked.
+
+    Example:
+        >>> asked_shard(1, 2), asked_shard(Shard(1, 2), None), asked_shard(None, None)
+        (Shard(index=1, count=2), Shard(index=1, count=2), Shard(index=0, count=1))
+    """
+    if cur_shard is None and shard_count is None:
+        _warn_on_one_of_several()
+    if not isinstance(cur_shard, str):
+        shard = Shard.parse(cur_shard, shard_count)
+        if shard_count is not None:
+            _warn_of_another_rank(shard)
+        return shard
+    known_word(cur_shard, ShardWord, name="cur_shard")
+    if shard_count is not None:
+        raise InvalidArgumentError(
+            f"shard_count must be left out with cur_shard={cur_shard!r}, which detects it, got {shard_count!r}"
+        )
+    shard = current_shard()
+    _log.info("cur_shard=%r is %d of %d", *get_args(ShardWord), shard.index, shard.count)
+    return shard
+
+
+def _warn_on_one_of_several() -> None:
+    launched = launched_as()
+    if launched is None:
+        return
+    rank, ranks = launched.shard.index, launched.shard.count
+    warnings.warn(
+        f"this process is rank {rank} of {ranks} ({launched.by}), but the reader has no shard, so each rank reads all "
+        'rows. Pass cur_shard="auto" to divide the rows, or cur_shard=0, shard_count=1 if each rank should read all '
+        "rows",
+        UnshardedReaderWarning,
+        stacklevel=frames_inside_petastore() + 1,
+    )
+
+
+def _warn_of_another_rank(shard: Shard) -> None:
+    claims = live_claims()
+    if not claims or any(claim.allows(shard) for claim in claims):
+        return
+    index, count = shard.index, shard.count
+    warnings.warn(
+        f"cur_shard={index}, shard_count={count} were given, but {', and '.join(map(str, claims))}: some rows may be "
+        'read by several ranks, and others by none. Pass cur_shard="auto", or the global rank, such as hvd.rank() '
+        "instead of hvd.local_rank(). If this is intended, pass "
+        f"cur_shard=petastore.distributed.Shard({index}, {count}), which is not checked",
+        UserWarning,
+        stacklevel=frames_inside_petastore() + 1,
+    )
+
+
+def warn_of_other_shard(shard: Shard, *, stacklevel: int = 3) -> None:
+    """Warn if the requested shard is not this process's rank; this is allowed.
+
+    Args:
+        shard: Requested shard.
+        stacklevel: As in `warnings.warn`: the frame whose line is shown.
+    """
+    launched = launched_as()
+    if launched is None or shard.count == 1 or shard == launched.shard:
+        return
+    warnings.warn(
+        f"this process is rank {launched.shard.index} of {launched.shard.count} ({launched.by}), but "
+        f"cur_shard={shard.index} and shard_count={shard.count} were passed, so rows may be read twice or not at all. "
+        'Pass cur_shard="auto"',
+        UserWarning,
+        stacklevel=stacklevel,
+    )

@@ -1,52 +1,72 @@
-"""Which rank this process is in an engine that runs in it: Horovod, torch.distributed, JAX, Ray Train, Spark.
+"""Detect the rank of this process from Horovod, torch.distributed, JAX, Ray Train, Spark or TensorFlow.
 
-An engine is asked only where the program has imported it: nothing is imported here, and no backend is started.
+`from_input_context`, `from_barrier`, `from_tfos` and `from_orca_config` read the rank from the object that the
+framework passes to the user's function.
+
+A framework is used only if the program has imported it. This module does not import frameworks, and only `from_jax`
+may start a backend.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from petastore.distributed.claim import Claim, agreed
+from petastore.distributed.environment import rank_in_cluster
 from petastore.errors import InvalidArgumentError
-from petastore.plan.request import Shard
+from petastore.plan.request import Shard, whole_number
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
 
-__all__ = ["barrier_context", "from_horovod", "from_jax", "from_ray", "from_torch", "horovod_modules", "live_claims"]
+__all__ = [
+    "barrier_context",
+    "from_barrier",
+    "from_horovod",
+    "from_input_context",
+    "from_jax",
+    "from_orca_config",
+    "from_ray",
+    "from_tfos",
+    "from_torch",
+    "horovod_modules",
+    "live_claims",
+]
 
-# Their tasks are started by daemons, in the environment of whatever had started those.
+
+# Launchers whose variables are ignored in tasks of Ray and Spark: a daemon starts these tasks and passes on its own
+# environment.
 _OF_DAEMONS: Final = frozenset({"openmpi", "mpich", "slurm"})
 
 
 def from_horovod(process_set: Any = None) -> Shard:
-    """The shard of this rank of Horovod, by its API: right also after a reset of elastic Horovod.
+    """Return the shard of this Horovod rank, from Horovod's API; correct also after a reset of elastic Horovod.
 
     Args:
-        process_set: An `hvd.ProcessSet` of ranks that divide the rows among them; None is all ranks.
+        process_set: `hvd.ProcessSet` whose ranks share the rows; None means all ranks.
 
     Raises:
-        InvalidArgumentError: Horovod is not imported or not initialised, or this rank is not in the set.
+        InvalidArgumentError: Horovod is not imported or not initialised, or this rank is not in the process set.
     """
     shard = agreed(list(_horovod()))
     if shard is None:
         raise InvalidArgumentError(
-            "Horovod is not initialised; import horovod.torch as hvd (or horovod.tensorflow), then hvd.init()"
+            "Horovod is not initialized. Import horovod.torch as hvd (or horovod.tensorflow), then call hvd.init()"
         )
     if process_set is None:
         return shard
     if process_set.process_set_id is None:
         raise InvalidArgumentError(
-            "Horovod does not know this process set; give it to hvd.init() or hvd.add_process_set() first"
+            "process_set must be registered with Horovod, got an unknown one. Pass it to hvd.init() or "
+            "hvd.add_process_set() first"
         )
     if not process_set.included():
         raise InvalidArgumentError(
-            f"rank {shard.index} is not in the process set of ranks {list(process_set.ranks)}, so it reads "
-            "none of its rows; open the reader on those ranks alone"
+            f"process_set must include this rank, got rank {shard.index} and the ranks {list(process_set.ranks)}. "
+            "Open the reader on those ranks only"
         )
     return Shard(process_set.rank(), process_set.size())
 
@@ -57,41 +77,46 @@ def from_torch(
     mesh: DeviceMesh | None = None,
     mesh_dim: str | int | Sequence[str | int] | None = None,
 ) -> Shard:
-    """The shard of this rank of torch.distributed, or of its place in a device mesh.
+    """Return the shard of this torch.distributed rank, or of its coordinate in a device mesh (FSDP).
 
-    Ranks of a mesh that differ only in other dimensions, such as tensor-parallel peers, get the same shard and so the
-    same batches.
+    Ranks that differ only in other mesh dimensions, such as tensor-parallel peers, get the same shard and the same
+    batches.
 
     Args:
-        group: A process group whose ranks divide the rows; None is the default one.
-        mesh: A device mesh; not together with `group`.
-        mesh_dim: The dimension of the mesh that divides the rows, by name or number; or several, outermost first, such
-            as `("dp_replicate", "dp_shard")`. A mesh of one dimension needs none.
+        group: Process group whose ranks share the rows; None means the default group.
+        mesh: A device mesh, instead of `group`.
+        mesh_dim: Name or number of the mesh dimension along which the rows are divided; or several, outermost first,
+            such as `("dp_replicate", "dp_shard")`. Optional for a mesh of one dimension.
 
     Raises:
-        InvalidArgumentError: There is no process group, this rank is not in it, or the mesh has no such dimension.
+        InvalidArgumentError: No process group is initialized, this rank is not in the group, or the mesh does not have
+            the dimension.
     """
     distributed = _torch_distributed()
     if distributed is None:
-        raise InvalidArgumentError("torch.distributed has no process group yet; call init_process_group first")
+        raise InvalidArgumentError("torch.distributed is not initialized. Call init_process_group first")
     if mesh is not None:
         if group is not None:
-            raise InvalidArgumentError("group= and mesh= were both given; give the one whose ranks divide the rows")
+            raise InvalidArgumentError(
+                "group and mesh must not both be given. Pass the one whose ranks divide the rows"
+            )
         return _in_mesh(mesh, mesh_dim)
     if mesh_dim is not None:
-        raise InvalidArgumentError(f"mesh_dim={mesh_dim!r} needs mesh=…, the device mesh that has it")
+        raise InvalidArgumentError(
+            f"mesh must be given with mesh_dim={mesh_dim!r}. Pass the device mesh that has this dimension"
+        )
     rank = distributed.get_rank(group)
     if rank < 0:
         raise InvalidArgumentError(
-            "this rank is not in the process group, so it reads none of its rows; open no reader on it"
+            "group must include this rank, got a group without it. Open the reader on the ranks of the group only"
         )
     return Shard(rank, distributed.get_world_size(group))
 
 
 def from_jax() -> Shard:
-    """The shard of this process of JAX.
+    """Return the shard of this JAX process.
 
-    Before `jax.distributed.initialize` it asks `jax.process_index()`, which starts JAX's backend.
+    If `jax.distributed.initialize` was not called, it calls `jax.process_index()`, which starts JAX's backend.
 
     Raises:
         InvalidArgumentError: JAX is not imported.
@@ -102,39 +127,39 @@ def from_jax() -> Shard:
     jax = sys.modules.get("jax")
     if jax is None:
         raise InvalidArgumentError(
-            "JAX is not imported; import jax, and call jax.distributed.initialize() where it is needed"
+            "JAX is not imported. Import jax, and call jax.distributed.initialize() with several processes"
         )
     return Shard(jax.process_index(), jax.process_count())
 
 
 def from_ray() -> Shard:
-    """The shard of this worker of Ray Train: for the function that a trainer runs.
+    """Return the shard of this Ray Train worker, in the function that a trainer runs.
 
     Raises:
-        InvalidArgumentError: This process is no such worker.
+        InvalidArgumentError: This process is not a Ray Train worker.
     """
     claim = next(_ray(), None)
     if claim is None:
         raise InvalidArgumentError(
-            "this is no worker of Ray Train; open the reader inside the function that is given to the trainer"
+            "this process is not a Ray Train worker. Open the reader inside the function that the trainer runs"
         )
     return claim.shard
 
 
 def live_claims() -> list[Claim]:
-    """What engines that run in this process say of its rank; takes microseconds."""
+    """Return the ranks that engines running in this process report; takes microseconds."""
     return [claim for ask in (_horovod, _torch, _jax, _ray, _barrier) for claim in ask()]
 
 
 def horovod_modules() -> list[Any]:
-    """Horovod's modules in which it is initialised: each framework's has ranks of its own."""
+    """Return Horovod's initialized modules: each framework's module has its own ranks."""
     names = ("horovod.torch", "horovod.tensorflow", "horovod.mxnet")
     modules = [module for name in names if (module := sys.modules.get(name)) is not None]
     return [module for module in modules if hasattr(module, "is_initialized") and module.is_initialized()]
 
 
 def barrier_context() -> Any:
-    """The context of the barrier task of Spark that this process runs; None elsewhere."""
+    """Return the context of the barrier task of Spark that this process runs; None elsewhere."""
     module = sys.modules.get("pyspark.taskcontext")
     if module is None or not isinstance(module.TaskContext.get(), module.BarrierTaskContext):
         return None
@@ -143,13 +168,13 @@ def barrier_context() -> Any:
 
 def _horovod() -> Iterator[Claim]:
     for hvd in horovod_modules():
-        # Its variables are of the time before the last reset.
+        # Horovod's environment variables have the old rank after an elastic reset.
         yield Claim(Shard(hvd.rank(), hvd.size()), hvd.__name__, frozenset({"horovod"}))
 
 
 def _torch_distributed() -> Any:
     distributed = sys.modules.get("torch.distributed")
-    is_initialized = getattr(distributed, "is_initialized", None)  # not there in builds without it
+    is_initialized = getattr(distributed, "is_initialized", None)  # missing in torch builds without distributed
     return distributed if is_initialized is not None and is_initialized() else None
 
 
@@ -173,10 +198,10 @@ def _ray() -> Iterator[Claim]:
         return
     try:
         context = train.get_context()
-    except (RuntimeError, DeprecationWarning):  # on the driver, and inside Ray Tune
+    except (RuntimeError, DeprecationWarning):  # Ray raises this on the driver, and inside Ray Tune
         return
     if not type(context).__module__.startswith("ray.train.v2"):
-        # Its first version, which some still switch on, says 0 of 1 to whoever is no worker.
+        # Ray Train v1, which some programs still enable, reports rank 0 of 1 outside of workers.
         session = sys.modules.get("ray.train._internal.session")
         if session is None or session.get_session() is None:
             return
@@ -196,7 +221,7 @@ def _in_mesh(mesh: DeviceMesh, mesh_dim: str | int | Sequence[str | int] | None)
     place = mesh.get_coordinate()
     if place is None:
         raise InvalidArgumentError(
-            "this rank is not in the device mesh, so it reads none of its rows; open no reader on it"
+            "mesh must include this rank, got a mesh without it. Open the reader on the ranks of the mesh only"
         )
     index, count = 0, 1
     for dimension in _dimensions(mesh, mesh_dim):
@@ -205,18 +230,115 @@ def _in_mesh(mesh: DeviceMesh, mesh_dim: str | int | Sequence[str | int] | None)
 
 
 def _dimensions(mesh: DeviceMesh, mesh_dim: str | int | Sequence[str | int] | None) -> list[int]:
-    """Numbers of the dimensions that are asked for, in that order."""
+    """Return the numbers of the requested dimensions, in that order."""
     names = list(mesh.mesh_dim_names or ())
     known = f"its dimensions are {names or list(range(mesh.ndim))}"
     if mesh_dim is None:
         if mesh.ndim != 1:
-            raise InvalidArgumentError(f"which dimension of the device mesh divides the rows? Give mesh_dim=…; {known}")
+            raise InvalidArgumentError(
+                f"mesh_dim must name the dimensions that divide the rows of a {mesh.ndim}-dimensional mesh, got None; "
+                f"{known}"
+            )
         return [0]
     asked = [mesh_dim] if isinstance(mesh_dim, (str, int)) else list(mesh_dim)
     found = [names.index(name) if isinstance(name, str) and name in names else name for name in asked]
     for name, number in zip(asked, found, strict=True):
         if isinstance(number, (str, bool)) or not isinstance(number, int) or not 0 <= number < mesh.ndim:
-            raise InvalidArgumentError(f"mesh_dim={name!r}: the device mesh has no such dimension; {known}")
+            raise InvalidArgumentError(f"mesh_dim must be a dimension of the device mesh, got {name!r}; {known}")
     if not found or len(set(found)) != len(found):
-        raise InvalidArgumentError(f"mesh_dim={mesh_dim!r} must name dimensions of the device mesh, each once; {known}")
+        raise InvalidArgumentError(
+            f"mesh_dim must name dimensions of the device mesh, each once, got {mesh_dim!r}; {known}"
+        )
     return [int(number) for number in found]
+
+
+def from_input_context(context: Any) -> Shard:
+    """Return the shard of a TensorFlow input pipeline, in a function for `distribute_datasets_from_function`.
+
+    Args:
+        context: The `tf.distribute.InputContext` that TensorFlow passes to the function.
+
+    Raises:
+        InvalidArgumentError: `context` is not an `InputContext`.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> from_input_context(SimpleNamespace(input_pipeline_id=1, num_input_pipelines=4))
+        Shard(index=1, count=4)
+    """
+    if not hasattr(context, "input_pipeline_id") or not hasattr(context, "num_input_pipelines"):
+        raise InvalidArgumentError(f"context must be a tf.distribute.InputContext, got {type(context).__name__}")
+    return Shard(context.input_pipeline_id, context.num_input_pipelines)
+
+
+def from_barrier(context: Any = None) -> Shard:
+    """Return the shard of a Spark barrier task: its partition is its rank.
+
+    Args:
+        context: The `pyspark.BarrierTaskContext`; None calls `BarrierTaskContext.get()`.
+
+    Raises:
+        InvalidArgumentError: This process does not run a barrier task.
+    """
+    context = barrier_context() if context is None else context
+    if context is None:
+        raise InvalidArgumentError(
+            "this process does not run a Spark barrier task. Start the tasks with rdd.barrier().mapPartitions(…) or "
+            "df.mapInArrow(…, barrier=True), and open the reader inside"
+        )
+    if not hasattr(context, "getTaskInfos"):
+        raise InvalidArgumentError(
+            f"context must be a BarrierTaskContext, got {type(context).__name__}: other tasks do not know their "
+            "number. Start "
+            "the tasks with rdd.barrier().mapPartitions(…)"
+        )
+    return Shard(context.partitionId(), len(context.getTaskInfos()))
+
+
+def from_tfos(context: Any) -> Shard:
+    """Return the shard of a TensorFlowOnSpark node, in the function that `TFCluster.run` or `TFParallel.run` calls.
+
+    Do not use `ctx.worker_num` as the rank: it also counts parameter servers and evaluators.
+
+    Args:
+        context: The `ctx` argument of the function.
+
+    Raises:
+        InvalidArgumentError: The node is a parameter server, which reads no data.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> cluster = {"ps": ["a:1"], "chief": ["b:1"], "worker": ["c:1"]}
+        >>> from_tfos(SimpleNamespace(worker_num=2, job_name="worker", task_index=0, cluster_spec=cluster))
+        Shard(index=1, count=2)
+    """
+    if not hasattr(context, "job_name") or not hasattr(context, "cluster_spec"):
+        raise InvalidArgumentError(f"context must be the ctx of TensorFlowOnSpark, got {type(context).__name__}")
+    if not context.cluster_spec:  # independent workers of TFParallel have a number, but no cluster
+        return Shard(context.worker_num, context.num_workers)
+    return rank_in_cluster(context.cluster_spec, context.job_name, context.task_index, said_by="the TFoS ctx")
+
+
+def from_orca_config(config: Mapping[str, Any]) -> Shard:
+    """Return the shard of a BigDL Orca worker, in a data creator that receives `config`.
+
+    Args:
+        config: The `config` of Orca's `data_creator(config, batch_size)`, with `rank`, and `size` or `num_shards`.
+
+    Raises:
+        InvalidArgumentError: `config` has no rank, as in Orca's torch backends.
+
+    Example:
+        >>> from_orca_config({"rank": 1, "size": 2, "lr": 0.1})
+        Shard(index=1, count=2)
+    """
+    sizes = {name: config[name] for name in ("size", "num_shards") if name in config}
+    if "rank" not in config or not sizes:
+        raise InvalidArgumentError(
+            "config must have rank and size, as with Orca's TensorFlow backends, got the keys "
+            f"{sorted(map(str, config))}. With torch use petastore.distributed.from_torch()"
+        )
+    counts = {whole_number(size, name=f"config[{name!r}]", least=1) for name, size in sizes.items()}
+    if len(counts) > 1:
+        raise InvalidArgumentError(f"config of Orca must have the same number of ranks everywhere, got {sizes}")
+    return Shard(whole_number(config["rank"], name="config['rank']", least=0), counts.pop())

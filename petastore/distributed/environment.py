@@ -1,7 +1,8 @@
-"""Which rank launchers say that this process is, in variables of its environment. Pure but for the default.
+"""Rank of this process from environment variables of launchers such as torchrun and mpirun.
 
-Launchers run inside each other: `srun` starts a `torchrun` on each node, which starts the ranks. So Slurm's numbers
-count only where nobody else says anything. All others are about this process, and must agree.
+Launchers can be nested: `srun` starts a `torchrun` on each node, which starts the ranks. The variables of Slurm then
+describe `torchrun`, so they are used only if no other launcher has set variables. The variables of all other launchers
+describe this process, and must give the same rank.
 """
 
 from __future__ import annotations
@@ -14,11 +15,69 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from petastore.distributed.claim import Claim, agreed
-from petastore.distributed.cluster import rank_in_cluster
 from petastore.errors import InvalidArgumentError
-from petastore.plan.request import Shard
+from petastore.plan.request import Shard, whole_number
 
-__all__ = ["LAUNCHERS", "from_environment", "from_tf_config", "launcher_claims", "plain_claims", "slurm_claim"]
+__all__ = [
+    "LAUNCHERS",
+    "from_environment",
+    "from_tf_config",
+    "launcher_claims",
+    "plain_claims",
+    "rank_in_cluster",
+    "slurm_claim",
+]
+
+_TRAINING: Final = ("chief", "master", "worker")
+
+
+def rank_in_cluster(cluster: Mapping[str, Any], job: str, task: int, *, said_by: str) -> Shard:
+    """Return the shard of a task: the chief (or master) is rank 0, and workers follow it.
+
+    An evaluator, which does not train, has all rows.
+
+    Args:
+        cluster: Dict from job name to the addresses of its tasks.
+        job: Job of the task.
+        task: Number of the task in its job, from 0.
+        said_by: Name of the source, for messages.
+
+    Raises:
+        InvalidArgumentError: The task is a parameter server, or is not in the cluster.
+
+    Example:
+        >>> cluster = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}
+        >>> rank_in_cluster(cluster, "worker", 1, said_by="TF_CONFIG")
+        Shard(index=2, count=3)
+    """
+    if job == "ps":
+        raise InvalidArgumentError(
+            f"{said_by} names a parameter server (ps), which reads no data. Do not open a reader here"
+        )
+    if job == "evaluator":
+        return Shard()
+    if job not in _TRAINING:
+        raise InvalidArgumentError(
+            f"the task type in {said_by} must be 'chief', 'master', 'worker', 'evaluator' or 'ps', got {job!r:.80}"
+        )
+    sizes = {name: _tasks(cluster.get(name, []), name, said_by) for name in _TRAINING}
+    if sizes["chief"] and sizes["master"]:
+        raise InvalidArgumentError(
+            f"{said_by} must have a chief or a master, got both, which are names of the same job"
+        )
+    task = whole_number(task, name=f"the task's index in {said_by}", least=0)
+    if task >= sizes[job]:
+        raise InvalidArgumentError(
+            f"{said_by} must have a task below {sizes[job]}, the number of tasks of job {job}, got {task}"
+        )
+    before = sizes["chief"] + sizes["master"] if job == "worker" else 0
+    return Shard(before + task, sum(sizes.values()))
+
+
+def _tasks(addresses: Any, job: str, said_by: str) -> int:
+    if not isinstance(addresses, (list, tuple)):
+        raise InvalidArgumentError(f"{said_by} must list the addresses of job {job}, got {type(addresses).__name__}")
+    return len(addresses)
 
 
 class _Launcher(NamedTuple):
@@ -30,7 +89,7 @@ class _Launcher(NamedTuple):
 LAUNCHERS: Final = (
     _Launcher("horovod", "HOROVOD_RANK", "HOROVOD_SIZE"),
     _Launcher("openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    _Launcher("mpich", "PMI_RANK", "PMI_SIZE"),  # Intel MPI and Cray, too
+    _Launcher("mpich", "PMI_RANK", "PMI_SIZE"),  # also set by Intel MPI and Cray
     _Launcher("torchrun", "RANK", "WORLD_SIZE"),
 )
 """Launchers that give each rank two variables, in the order in which Horovod looks at them."""
@@ -42,48 +101,50 @@ _NUMBER: Final = re.compile("[0-9]{1,9}")
 
 
 def from_environment(environ: Mapping[str, str] | None = None) -> Shard:
-    """The shard of the rank that a launcher's variables name.
+    """Return the shard from the environment variables of a launcher.
 
-    It looks for those of Horovod, Open MPI, MPICH (and Intel MPI), torchrun, TensorFlow (`TF_CONFIG`) and, where there
-    are no others, Slurm. In Python they are what they were when the process started: after a reset of elastic Horovod
-    ask `from_horovod`.
+    It reads the variables of Horovod, Open MPI, MPICH (and Intel MPI), torchrun, TensorFlow (`TF_CONFIG`) and, if none
+    of these is set, Slurm. Variables are set when the process starts and never change: after a reset of elastic
+    Horovod, use `from_horovod`.
 
     Args:
-        environ: Names to values; None is `os.environ`.
+        environ: Mapping of variables; None means `os.environ`.
 
     Raises:
-        InvalidArgumentError: No launcher says anything, two disagree, or a value is no such number.
+        InvalidArgumentError: No launcher's variables are set, two launchers report different ranks, or a value is not a
+            valid number.
 
     Example:
         >>> from_environment({"RANK": "1", "WORLD_SIZE": "4"})
         Shard(index=1, count=4)
         >>> from_environment({"RANK": "1"})
         Traceback (most recent call last):
-        petastore.errors.InvalidArgumentError: RANK is set and WORLD_SIZE is not, so nobody knows which of how many
-        ranks this is; make the reader after the engine is initialised, set both or neither, or give cur_shard=… and
-        shard_count=…
+        petastore.errors.InvalidArgumentError: WORLD_SIZE must be set with RANK, because both are needed for the rank.
+            Open the reader after the framework is initialized, set both or neither, or pass cur_shard=… and
+            shard_count=…
     """
     environ = os.environ if environ is None else environ
     shard = agreed(list(launcher_claims(environ)), slurm_claim(environ))
     if shard is None:
         names = ", ".join(f"{rank} and {size}" for _, rank, size in (*LAUNCHERS, _SLURM))
         raise InvalidArgumentError(
-            f"no launcher says which rank this process is: none of {names} or {_TF_CONFIG} is set; start it with "
-            "torchrun, horovodrun, mpirun or srun, or give numbers as cur_shard=… and shard_count=…"
+            f"the rank of this process is unknown: none of {names} or {_TF_CONFIG} is set. Start it with torchrun, "
+            "horovodrun, mpirun or srun, or pass numbers as cur_shard=… and shard_count=…"
         )
     return shard
 
 
 def from_tf_config(config: str | Mapping[str, Any] | None = None) -> Shard:
-    """The shard of a task of TensorFlow: the chief (or master) is rank 0, and workers follow it.
+    """Return the shard of a TensorFlow task: the chief (or master) is rank 0, then the workers.
 
-    An evaluator has all rows.
+    An evaluator reads all rows.
 
     Args:
-        config: What `TF_CONFIG` is: JSON, or what it says. None is the variable.
+        config: The value of `TF_CONFIG`, as JSON or as a dict; None reads the variable.
 
     Raises:
-        InvalidArgumentError: It is a parameter server's, which has no reader; or it says no task of a cluster.
+        InvalidArgumentError: The task is a parameter server, which reads no data; or `config` names no task of a
+            cluster.
 
     Example:
         >>> from_tf_config('{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}')
@@ -92,21 +153,21 @@ def from_tf_config(config: str | Mapping[str, Any] | None = None) -> Shard:
     shard = _tf_config_shard(os.environ.get(_TF_CONFIG, "") if config is None else config)
     if shard is None:
         raise InvalidArgumentError(
-            'TF_CONFIG names no cluster; it is JSON such as {"cluster": {"worker": ["host:port", …]}, "task": {"type": '
-            '"worker", "index": 0}}'
+            'TF_CONFIG must name a cluster. It is JSON such as {"cluster": {"worker": ["host:port", …]}, "task": '
+            '{"type": "worker", "index": 0}}'
         )
     return shard
 
 
 def launcher_claims(environ: Mapping[str, str], overruled: Collection[str] = ()) -> Iterator[Claim]:
-    """What launchers say, in order; Slurm is no such launcher.
+    """Return the claims of launchers, in order, without Slurm.
 
     Args:
-        environ: Names to values.
-        overruled: Names of launchers that are not asked.
+        environ: Environment variables.
+        overruled: Names of launchers to ignore.
 
     Raises:
-        InvalidArgumentError: While iterating: what one of them says cannot be.
+        InvalidArgumentError: While iterating: variables of a launcher are invalid.
     """
     for launcher in LAUNCHERS:
         if launcher.name not in overruled:
@@ -119,12 +180,12 @@ def launcher_claims(environ: Mapping[str, str], overruled: Collection[str] = ())
 
 
 def slurm_claim(environ: Mapping[str, str]) -> Claim | None:
-    """What Slurm says of a task that `srun` started; None elsewhere.
+    """Return Slurm's claim for a task that `srun` started; None elsewhere.
 
-    The batch script itself is given `SLURM_PROCID=0` and the number of tasks that it may start, and is no task.
+    A batch script also has `SLURM_PROCID=0` and a number of tasks, but is not a task.
 
     Raises:
-        InvalidArgumentError: What it says cannot be.
+        InvalidArgumentError: The variables contradict each other, or are out of range.
 
     Example:
         >>> slurm_claim({"SLURM_JOB_ID": "77", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"}) is None
@@ -134,15 +195,16 @@ def slurm_claim(environ: Mapping[str, str]) -> Claim | None:
         return None
     if not environ.get(_SLURM.rank):
         return None
-    in_step = "SLURM_STEP_NUM_TASKS"  # `SLURM_NTASKS` may be the allocation's, in an interactive step
+    # In an interactive step, `SLURM_NTASKS` may be the number of tasks of the whole allocation.
+    in_step = "SLURM_STEP_NUM_TASKS"
     size = in_step if environ.get(in_step) else _SLURM.size
     return _claim(_SLURM._replace(size=size), environ) if environ.get(size) else None
 
 
 def plain_claims(environ: Mapping[str, str]) -> list[Claim]:
-    """What is said without any doubt by launchers, or else by Slurm; what cannot be is nothing."""
+    """Return the unambiguous claims of launchers, or else of Slurm, without invalid ones."""
     claims: list[Claim] = []
-    # Each reader of a program that nobody launched comes here: a look at a variable takes a microsecond.
+    # Checked first, because this function runs for each reader, and reading a variable takes a microsecond.
     if not any(name in environ for name in _TELLING):
         return claims
     with contextlib.suppress(InvalidArgumentError):
@@ -159,27 +221,29 @@ def _claim(launcher: _Launcher, environ: Mapping[str, str]) -> Claim | None:
     if not rank and not size:
         return None
     if not rank and size == "1":
-        rank = "0"  # some job runners set the size for every program: alone, it is the one rank there can be
+        rank = "0"  # some job runners set WORLD_SIZE for every program; if it is 1, the rank is 0
     if not rank or not size:
         there, missing = (rank_name, size_name) if rank else (size_name, rank_name)
         raise InvalidArgumentError(
-            f"{there} is set and {missing} is not, so nobody knows which of how many ranks this is; make the reader "
-            "after the engine is initialised, set both or neither, or give cur_shard=… and shard_count=…"
+            f"{missing} must be set with {there}, because both are needed for the rank. Open the reader after the "
+            "framework is initialized, set both or neither, or pass cur_shard=… and shard_count=…"
         )
     shard_index, shard_count = _number(rank, rank_name), _number(size, size_name)
     if shard_index >= shard_count:
-        raise InvalidArgumentError(f"{rank_name}={rank} and {size_name}={size} cannot be: ranks are numbered from 0")
+        raise InvalidArgumentError(
+            f"{rank_name} must be from 0 to {size_name} - 1, got {rank_name}={rank} and {size_name}={size}"
+        )
     return Claim(Shard(shard_index, shard_count), f"{rank_name} with {size_name}")
 
 
 def _number(text: str, name: str) -> int:
     if _NUMBER.fullmatch(text) is None:
-        raise InvalidArgumentError(f"{name}={text!r:.80}, but it must be a whole number of at least 0")
+        raise InvalidArgumentError(f"{name} must be an int of at least 0, got {text!r:.80}")
     return int(text)
 
 
 def _tf_config_shard(config: str | Mapping[str, Any]) -> Shard | None:
-    """The task's shard; None where there is no cluster, which TensorFlow takes for one process alone."""
+    """Return the task's shard; None without a cluster, which TensorFlow treats as one process."""
     said = _parsed(config) if isinstance(config, str) else config
     cluster = said.get("cluster") or {}
     if not cluster:
@@ -187,11 +251,11 @@ def _tf_config_shard(config: str | Mapping[str, Any]) -> Shard | None:
     task = said.get("task")
     if not isinstance(cluster, Mapping) or not isinstance(task, Mapping) or not {"type", "index"} <= task.keys():
         raise InvalidArgumentError(
-            "TF_CONFIG has a cluster, but does not say which task of it this process is; it needs "
-            '"task": {"type": "worker", "index": 0}'
+            'TF_CONFIG must have a cluster and the task of this process, such as {"cluster": {"worker": ["host:port", '
+            f'…]}}, "task": {{"type": "worker", "index": 0}}}}, got {dict(said)!r:.200}'
         )
     index = task["index"]
-    if isinstance(index, str):  # TensorFlow takes the text of a number, too
+    if isinstance(index, str):  # TensorFlow accepts a number as text, too
         index = _number(index, "the task's index in TF_CONFIG")
     return rank_in_cluster(cluster, task["type"], index, said_by=_TF_CONFIG)
 
@@ -201,8 +265,8 @@ def _parsed(text: str) -> Mapping[str, Any]:
         return {}
     try:
         said = json.loads(text)
-    except (ValueError, RecursionError) as problem:  # the latter where it is nested without end
-        raise InvalidArgumentError(f"TF_CONFIG is no JSON: {problem}") from None
+    except (ValueError, RecursionError) as problem:  # RecursionError: nested too deeply
+        raise InvalidArgumentError(f"TF_CONFIG must be JSON: {problem}") from None
     if not isinstance(said, dict):
-        raise InvalidArgumentError(f"TF_CONFIG must be a JSON object, but is a {type(said).__name__}")
+        raise InvalidArgumentError(f"TF_CONFIG must be a JSON object, got {type(said).__name__}")
     return said

@@ -1,4 +1,4 @@
-"""Ready-made `all_gather`s, with which ranks find out that they planned the same data."""
+"""`all_gather` functions of frameworks, which ranks use to check that their plans agree."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["all_gather", "barrier_all_gather", "horovod_all_gather", "jax_all_ga
 
 
 def all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What every rank passed, in the order of ranks, by the engine that is initialised in this process.
+    """Gather a JSON value from every rank, in the order of ranks, with the framework that is initialized.
 
-    Use it as `reader.plan.assert_agreed(petastore.distributed.all_gather)`, on every rank. Of several engines the first
-    counts: Horovod, torch.distributed, JAX, Spark's barrier tasks.
+    Pass it to `reader.plan.assert_agreed(petastore.distributed.all_gather)` on every rank. If several frameworks are
+    initialized, the first of Horovod, torch.distributed, JAX and Spark barrier tasks is used.
 
     Args:
-        facts: Names to JSON values.
+        facts: Dict of JSON values from this rank.
 
     Raises:
-        InvalidArgumentError: No such engine is initialised.
+        InvalidArgumentError: No such framework is initialized.
     """
     by = {claim.by for claim in live_claims()}
     if horovod_modules():
@@ -36,35 +36,35 @@ def all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if barrier_context() is not None:
         return barrier_all_gather(facts)
     raise InvalidArgumentError(
-        "no engine is initialised here that could ask the other ranks: hvd.init(), "
-        "torch.distributed.init_process_group() or jax.distributed.initialize() comes first"
+        "no framework is initialized to gather from all ranks. Call hvd.init(), "
+        "torch.distributed.init_process_group() or jax.distributed.initialize() first"
     )
 
 
 def torch_all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What every rank of the default process group of torch.distributed passed, in the order of ranks.
+    """Gather a JSON value from every rank of the default torch.distributed process group, in the order of ranks.
 
-    Use it as `reader.plan.assert_agreed(torch_all_gather)`, on every rank.
+    Pass it to `reader.plan.assert_agreed(torch_all_gather)` on every rank.
 
     Raises:
         MissingExtraError: torch is not installed.
-        InvalidArgumentError: No process group was initialised.
+        InvalidArgumentError: The process group is not initialized.
     """
     try:
         import torch.distributed
     except ImportError:
         raise MissingExtraError("torch_all_gather", package="torch", extra="torch") from None
     if not torch.distributed.is_available() or not torch.distributed.is_initialized():
-        raise InvalidArgumentError("torch.distributed has no process group yet; call init_process_group first")
+        raise InvalidArgumentError("torch.distributed is not initialized. Call init_process_group first")
     gathered: list[Any] = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(gathered, dict(facts))
     return gathered
 
 
 def horovod_all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What every rank of Horovod passed, in the order of ranks.
+    """Gather a JSON value from every Horovod rank, in the order of ranks.
 
-    Use it as `reader.plan.assert_agreed(horovod_all_gather)`, on every rank, after `hvd.init()` of its torch or
+    Pass it to `reader.plan.assert_agreed(horovod_all_gather)` on every rank, after `hvd.init()` of Horovod's torch or
     TensorFlow module.
 
     Raises:
@@ -73,15 +73,15 @@ def horovod_all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     modules = [module for module in horovod_modules() if hasattr(module, "allgather_object")]
     if not modules:
         raise InvalidArgumentError(
-            "Horovod is not initialised here; import horovod.torch as hvd (or horovod.tensorflow), then call hvd.init()"
+            "Horovod is not initialized. Import horovod.torch as hvd (or horovod.tensorflow), then call hvd.init()"
         )
     return list(modules[0].allgather_object(dict(facts)))
 
 
 def jax_all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What every process of JAX passed, in the order of processes; facts are JSON values.
+    """All-gather a JSON-serializable dict from all JAX processes, in process order.
 
-    Use it as `reader.plan.assert_agreed(jax_all_gather)`, on every process, after `jax.distributed.initialize()`.
+    Pass it to `reader.plan.assert_agreed(jax_all_gather)` on every process, after `jax.distributed.initialize()`.
 
     Raises:
         MissingExtraError: JAX is not installed.
@@ -99,14 +99,17 @@ def jax_all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def barrier_all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What every barrier task of Spark passed, in the order of partitions; facts are JSON values.
+    """Gather a JSON value from every Spark barrier task, in the order of partitions.
 
-    Use it as `reader.plan.assert_agreed(barrier_all_gather)`, in every task of the stage.
+    Pass it to `reader.plan.assert_agreed(barrier_all_gather)` in every task of the stage.
 
     Raises:
-        InvalidArgumentError: This process runs no barrier task.
+        InvalidArgumentError: This process does not run a barrier task.
     """
     context = barrier_context()
     if context is None:
-        raise InvalidArgumentError("this process runs no barrier task of Spark; see petastore.distributed.from_barrier")
+        raise InvalidArgumentError(
+            "this process must run a Spark barrier task, got another process. Start the tasks with "
+            "rdd.barrier().mapPartitions(…), and call barrier_all_gather inside"
+        )
     return [json.loads(text) for text in context.allGather(json.dumps(dict(facts)))]

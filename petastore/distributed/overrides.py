@@ -1,4 +1,4 @@
-"""Arguments of a reader that the environment overrides, so that one program reads other data on each host."""
+"""Environment variables that override reader arguments, so that each host can read different data."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _shard(value: str) -> int | str:
 def _json_object(value: str) -> object:
     said = json.loads(value)
     if not isinstance(said, dict):
-        raise ValueError  # noqa: TRY004 - JSON of another form
+        raise ValueError  # noqa: TRY004 - the caller catches ValueError
     return said
 
 
@@ -62,7 +62,7 @@ def _hidden(_value: str) -> str:
 
 _OVERRIDES: Final[Mapping[str, _Override]] = {
     "PETASTORE_URL": _Override("dataset_url", _text, "a URL", shown_url),
-    "PETASTORE_CUR_SHARD": _Override("cur_shard", _shard, "a whole number from 0, or auto"),
+    "PETASTORE_CUR_SHARD": _Override("cur_shard", _shard, "an int of at least 0, or auto"),
     "PETASTORE_SHARD_COUNT": _Override("shard_count", _whole, "a whole number"),
     "PETASTORE_STORAGE_OPTIONS": _Override("storage_options", _json_object, "a JSON object", _hidden),
     "PETASTORE_CACHE_TYPE": _Override("cache_type", _text, "null or local-disk"),
@@ -71,10 +71,10 @@ _OVERRIDES: Final[Mapping[str, _Override]] = {
     "PETASTORE_MEMORY_BUDGET": _Override("memory_budget", _whole, "a number of bytes"),
     "PETASTORE_WORKERS_COUNT": _Override("workers_count", _whole, "a whole number"),
 }
-"""What may differ from host to host. What decides the order and the rows may not: ranks must agree on it."""
+"""Arguments that may differ between hosts. Those that decide rows and order may not: ranks must agree."""
 
 _OF_OTHERS: Final = frozenset(
-    # The user's cache directory; and what tests and `make` of this project read.
+    # The user's cache directory, and variables of this project's tests and `make`.
     {
         "PETASTORE_CACHE",
         "PETASTORE_ENDURANCE",
@@ -87,17 +87,17 @@ _OF_OTHERS: Final = frozenset(
 
 
 def with_environment(reads: Callable[_Asked, _Given]) -> Callable[_Asked, _Given]:
-    """A function that opens readers, of which variables of the environment override some arguments.
+    """Wrap a function that opens readers, so that environment variables override some of its arguments.
 
-    Programs that do not ask for this are not changed by any variable. Each override is logged (`petastore.distributed`,
-    level INFO). What decides which rows are read and in what order has no variable: ranks must agree on it.
+    Only wrapped functions read these variables. Each override is logged (logger `petastore.distributed`, level INFO).
+    Parameters that select rows or their order have no variable, because they must be equal on all ranks.
 
     | variable | argument |
     |---|---|
     | `PETASTORE_URL` | the URL of the dataset |
-    | `PETASTORE_CUR_SHARD` | `cur_shard`: a number, or `auto`, which needs no count |
+    | `PETASTORE_CUR_SHARD` | `cur_shard`: a number, or `auto`, without `PETASTORE_SHARD_COUNT` |
     | `PETASTORE_SHARD_COUNT` | `shard_count` |
-    | `PETASTORE_STORAGE_OPTIONS` | `storage_options`, as a JSON object; never shown |
+    | `PETASTORE_STORAGE_OPTIONS` | `storage_options`, as a JSON object; never logged |
     | `PETASTORE_CACHE_TYPE` | `cache_type` |
     | `PETASTORE_CACHE_LOCATION` | `cache_location` |
     | `PETASTORE_CACHE_SIZE_LIMIT` | `cache_size_limit`, in bytes |
@@ -105,12 +105,11 @@ def with_environment(reads: Callable[_Asked, _Given]) -> Callable[_Asked, _Given
     | `PETASTORE_WORKERS_COUNT` | `workers_count` |
 
     Args:
-        reads: `petastore.make_reader`, `make_batch_reader`, `ReaderDataset`, or a function with such parameters.
+        reads: `petastore.make_reader`, `make_batch_reader`, `ReaderDataset`, or another function with such parameters.
 
     Returns:
-        A function of the same parameters. It looks at the environment when it is called, and raises
-        InvalidArgumentError for a variable that begins with `PETASTORE_` and is not known, or is not for this function,
-        or has a value that cannot be.
+        A function with the same parameters. It reads the environment at each call. It raises `InvalidArgumentError` for
+        a variable `PETASTORE_…` that is unknown, does not apply to the function, or has an invalid value.
 
     Example:
         >>> import os, petastore
@@ -118,13 +117,13 @@ def with_environment(reads: Callable[_Asked, _Given]) -> Callable[_Asked, _Given
         >>> os.environ["PETASTORE_CURSHARD"] = "1"
         >>> make_reader("s3://bucket/train")
         Traceback (most recent call last):
-        petastore.errors.InvalidArgumentError: PETASTORE_CURSHARD is set, and is no argument of a reader; did you mean
-        PETASTORE_CUR_SHARD? Unset it otherwise
+        petastore.errors.InvalidArgumentError: PETASTORE_CURSHARD must be unset: it is not an argument of a reader. Did
+            you mean PETASTORE_CUR_SHARD?
         >>> del os.environ["PETASTORE_CURSHARD"]
     """
     parameters = list(inspect.signature(reads).parameters)
 
-    @functools.wraps(reads, updated=())  # a class has much that is not its function's
+    @functools.wraps(reads, updated=())  # `updated=()`, because attributes of a class must not be copied to a function
     def reading(*args: _Asked.args, **kwargs: _Asked.kwargs) -> _Given:
         given: list[Any] = list(args)
         for name, value in _overriding(os.environ, parameters, reads.__name__):
@@ -139,23 +138,27 @@ def with_environment(reads: Callable[_Asked, _Given]) -> Callable[_Asked, _Given
 
 
 def _overriding(environ: Mapping[str, str], parameters: list[str], function: str) -> list[tuple[str, Any]]:
-    """Parameters, and what they are to be."""
+    """Return the parameters to override, with their values."""
     found: list[tuple[str, Any]] = []
     for variable in sorted(name for name in environ if name.startswith(_PREFIX) and name not in _OF_OTHERS):
         override = _OVERRIDES.get(variable)
         if override is None:
             known = [name.removeprefix(_PREFIX) for name in _OVERRIDES]
             near = difflib.get_close_matches(variable.removeprefix(_PREFIX).upper(), known, n=1)
-            meant = f"did you mean {_PREFIX}{near[0]}?" if near else f"there are {', '.join(_OVERRIDES)}."
-            raise InvalidArgumentError(f"{variable} is set, and is no argument of a reader; {meant} Unset it otherwise")
+            meant = f"Did you mean {_PREFIX}{near[0]}?" if near else f"The variables are {', '.join(_OVERRIDES)}"
+            raise InvalidArgumentError(f"{variable} must be unset: it is not an argument of a reader. {meant}")
         parameter = parameters[0] if variable == "PETASTORE_URL" else override.parameter
         if parameter not in parameters or (variable == "PETASTORE_URL" and parameter not in _URL_PARAMETERS):
-            raise InvalidArgumentError(f"{variable} is set, but {function} has no such argument; unset it there")
+            raise InvalidArgumentError(
+                f"{variable} must be unset, because {function} has no parameter {override.parameter!r}"
+            )
         found.append((parameter, _parsed(variable, override, environ[variable])))
         _log.info("%s of %s is overridden by %s=%s", parameter, function, variable, override.shown(environ[variable]))
     if ("cur_shard", "auto") in found:
         if "PETASTORE_SHARD_COUNT" in environ:
-            raise InvalidArgumentError("PETASTORE_CUR_SHARD=auto finds the count, too; unset PETASTORE_SHARD_COUNT")
+            raise InvalidArgumentError(
+                "PETASTORE_SHARD_COUNT must be unset with PETASTORE_CUR_SHARD=auto, which detects the number of ranks"
+            )
         found.append(("shard_count", None))
     return found
 
@@ -164,5 +167,5 @@ def _parsed(variable: str, override: _Override, text: str) -> Any:
     try:
         return override.parse(text)
     except (ValueError, RecursionError):
-        # The value is not shown: it may be a secret.
-        raise InvalidArgumentError(f"{variable} is set, but is not {override.form}") from None
+        # The value is not shown, because it may be a secret.
+        raise InvalidArgumentError(f"{variable} must be {override.form}. Correct or unset the variable") from None

@@ -1,4 +1,4 @@
-"""Filters as values: `col("split") == "train"`, pyarrow's nested lists, and what they mean for a schema. Pure."""
+"""Filter expressions: `col("split") == "train"` and pyarrow's nested lists, bound to a schema. No I/O."""
 
 from petastore.expressions.bind import Test, bind
 from petastore.expressions.dnf import parse_filters

@@ -1,8 +1,8 @@
-"""Bind: an expression meets the fields of a schema, and becomes tests on the values that the columns really have. Pure.
+"""Bind a filter expression to a schema: type-check literals and compile tests on stored values. No I/O.
 
-Comparisons are exact. A literal that the column cannot hold is never rounded towards a match: over integers `x < 2.5`
-becomes `x <= 2` and `x == 2.5` is never true; `x < 300` over `uint8` is always true, and nothing overflows. What is
-bound is therefore in the column's own *domain*, and can be tested by plain comparisons:
+Comparisons are exact: a literal that the column's type cannot represent is never rounded. For integers, `x < 2.5`
+becomes `x <= 2`, and `x == 2.5` is never true; for `uint8`, `x < 300` is always true. Literals are converted to the
+*domain* of the column, a Python type in which comparisons are exact:
 
 | field                     | domain                                                                  |
 |---------------------------|-------------------------------------------------------------------------|
@@ -30,6 +30,8 @@ from petastore.errors import InvalidArgumentError
 from petastore.expressions.expression import Comparison, Expression, Membership, Not, NullTest, fold
 from petastore.expressions.literal import Literal
 from petastore.schema.field import UnischemaField
+from petastore.schema.select import similar_name_advice
+from petastore.schema.values import date_or_bool
 
 __all__ = ["Neighbours", "Test", "bind", "decimal_test"]
 
@@ -43,9 +45,9 @@ _SCALAR_CODEC = "scalar"
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Test(Expression):
-    """One test of one column, in the column's domain. Null where the value is missing, but for `null`."""
+    """Test of one column, in the column's domain; null for missing values, except for the operator `null`."""
 
-    __test__ = False  # pytest: no test class
+    __test__ = False  # tell pytest that this is not a test class
 
     column: str
     """Name of the column."""
@@ -57,7 +59,7 @@ class Test(Expression):
     """A value of the domain; for `in` a sorted tuple of them; for `constant` the answer; for `null` None."""
 
     def describe(self) -> list[Any]:
-        """`["test", column, operator, operand]`, for people."""
+        """Return `["test", column, operator, operand]`, for display."""
         return ["test", self.column, self.operator, repr(self.operand)]
 
     def __repr__(self) -> str:
@@ -66,7 +68,7 @@ class Test(Expression):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Where a number stands among the values of a domain; both are the number where the domain has it."""
+    """Nearest values below and above a number in a domain; both equal the number if the domain contains it."""
 
     below: Any
     """The largest value that is not above the number; None where all are."""
@@ -78,7 +80,7 @@ class Neighbours:
     """Whether the domain has the number itself."""
 
     def test(self, column: str, operator: str) -> Test:
-        """The test on values of the domain that means the comparison with the number."""
+        """Return the test on values of the domain that is equivalent to the comparison with the number."""
         if self.exact:
             return Test(column, operator, self.below)
         if operator == "==":
@@ -94,15 +96,15 @@ class Neighbours:
 
 
 def bind(expression: Expression, fields: Mapping[str, UnischemaField], *, among: str) -> Expression:
-    """The expression with `Test` in place of each comparison.
+    """Return the expression with `Test` instead of each comparison.
 
     Args:
-        expression: What was asked.
-        fields: The fields that there are, by name.
-        among: What has these fields, for messages.
+        expression: Expression to bind.
+        fields: Fields by name.
+        among: Name of the source of the fields, for messages.
 
     Raises:
-        InvalidArgumentError: There is no such column, its values cannot be compared, or a literal is of another kind.
+        InvalidArgumentError: The column is unknown, its values cannot be compared, or a literal has another type.
 
     Example:
         >>> from petastore.expressions import col
@@ -110,21 +112,30 @@ def bind(expression: Expression, fields: Mapping[str, UnischemaField], *, among:
         >>> bind((col("age") > 17.5) & (col("age") < 300), {"age": age}, among="the dataset")
         (test('age' >= 18)) & (test('age' constant True))
     """
-    return fold(expression, lambda leaf: _bound(leaf, _field(leaf.column, fields, among)))
+    return fold(expression, lambda leaf: _bound(leaf, _field(leaf, fields, among)))
 
 
-def _field(name: str, fields: Mapping[str, UnischemaField], among: str) -> UnischemaField:
+def _field(leaf: Any, fields: Mapping[str, UnischemaField], among: str) -> UnischemaField:
+    name = leaf.column
     if name not in fields:
         raise InvalidArgumentError(
-            f"the filter names the column {name!r}, but {among} has {', '.join(map(repr, fields))}"
+            f"filters must name columns of {among} ({', '.join(map(repr, fields))}), got {name!r}"
+            f"{similar_name_advice(name, fields)}"
         )
     field = fields[name]
+    if isinstance(leaf, NullTest):
+        return field  # null checks work for columns without an order or with a codec, too
     if field.codec is not None and field.codec.codec_id != _SCALAR_CODEC:
-        raise InvalidArgumentError(f"filters= compares stored values, but {field!r} is encoded; use predicate= for it")
+        raise InvalidArgumentError(
+            f"filters must name columns without a codec, got {field!r}. Use predicate= for this column"
+        )
     if field.shape:
-        raise InvalidArgumentError(f"filters= compares scalars, but {field!r} has a shape; use predicate= for it")
+        raise InvalidArgumentError(f"filters must name scalar columns, got {field!r}. Use predicate= for this column")
     if field.numpy_dtype not in (np.str_, np.bytes_, Decimal) and field.dtype.kind not in "biufmM":
-        raise InvalidArgumentError(f"filters= has no order for {field.dtype_name} of {field!r}; use predicate= for it")
+        raise InvalidArgumentError(
+            f"filters must name columns whose values have an order, got {field!r} of {field.dtype_name}. Use "
+            "predicate= for this column"
+        )
     return field
 
 
@@ -135,25 +146,27 @@ def _bound(leaf: Expression, field: UnischemaField) -> Expression:
         places = [_place(literal, field) for literal in leaf.literals]
         return Test(leaf.column, "in", tuple(sorted({place.below for place in places if place and place.exact})))
     if not isinstance(leaf, Comparison):
-        raise InvalidArgumentError(f"{leaf!r} is no comparison")
+        raise InvalidArgumentError(f"filters must be made of comparisons such as col('x') > 1, got {leaf!r}")
     place = _place(leaf.literal, field)
-    # IEEE: every comparison with NaN is false, and so != is true.
+    # As in IEEE 754, every comparison with NaN is false, except `!=`, which is true.
     operator = "==" if leaf.operator == "!=" else leaf.operator
     test = Test(leaf.column, "constant", False) if place is None else place.test(leaf.column, operator)
     return Not(test) if leaf.operator == "!=" else test
 
 
 def _place(literal: Literal, field: UnischemaField) -> Neighbours | None:
-    """Where a literal stands among the values of a field; None for NaN.
+    """Return the neighbors of a literal among the values of a field; None for NaN.
 
     Raises:
-        InvalidArgumentError: They are of different kinds.
+        InvalidArgumentError: The literal's type does not match the field.
     """
     kind, takes = _kind(field)
+    if isinstance(literal, str) and kind == "M" and field.dtype == _DATE:
+        literal = literal if (date := date_or_bool(literal)) is None else date
     if not isinstance(literal, takes) or (isinstance(literal, bool) and kind != "b"):
         raise InvalidArgumentError(
-            f"column {field.name!r} is {field.dtype_name}, and the filter compares it with the {_type(literal)} "
-            f"{literal!r:.80}; {_WHAT_TO_GIVE[kind]}"
+            f"filters must compare {field.name!r} ({field.dtype_name}) with a value of its kind, got the "
+            f"{_type(literal)} {literal!r:.80}. {_WHAT_TO_GIVE[kind]}"
         )
     if kind in ("b", "bytes", "decimal"):
         return Neighbours(literal, literal, exact=True)
@@ -164,27 +177,28 @@ def _place(literal: Literal, field: UnischemaField) -> Neighbours | None:
     if kind == "f":
         return _place_float(literal, field.dtype)
     if kind in "mM":
-        limit = np.iinfo(np.int64).max  # the smallest integer is NaT
+        limit = np.iinfo(np.int64).max  # the limit is symmetric, because the smallest integer means NaT
         return _place_whole(_count(literal, field.dtype), -limit, limit)
     limits = np.iinfo(field.dtype)
     return _place_whole(literal, int(limits.min), int(limits.max))
 
 
+_DATE = np.dtype("datetime64[D]")
 _NUMBERS = (int, float, Decimal)
 _WHAT_TO_GIVE = {
-    "b": "give True or False",
-    "bytes": "give bytes, such as b'…'",
-    "text": "give text, such as '…'",
-    "decimal": "give a Decimal or an int: Decimal('0.1') where that is what you mean",
-    "f": "give a number",
-    "i": "give a number",
-    "M": "give a date, a datetime or a numpy.datetime64",
-    "m": "give a timedelta, a time or a numpy.timedelta64",
+    "b": "Give True or False",
+    "bytes": "Give bytes, such as b'…'",
+    "text": "Give text, such as '…'",
+    "decimal": "Give a Decimal or an int, such as Decimal('0.1')",
+    "f": "Give a number",
+    "i": "Give a number",
+    "M": "Give a date, a datetime or a numpy.datetime64",
+    "m": "Give a timedelta, a time or a numpy.timedelta64",
 }
 
 
 def _kind(field: UnischemaField) -> tuple[str, tuple[type, ...]]:
-    """The kind of a field's values, and the literals that it takes."""
+    """Return the kind of a field's values, and the types of literals that can be compared with them."""
     kinds: dict[Any, tuple[str, tuple[type, ...]]] = {
         np.str_: ("text", (str,)),
         np.bytes_: ("bytes", (bytes,)),
@@ -206,13 +220,14 @@ def _place_text(literal: str, field: UnischemaField) -> Neighbours:
         encoded = literal.encode()
     except UnicodeEncodeError:
         raise InvalidArgumentError(
-            f"column {field.name!r} is text, and {literal!r:.80} is none: it has a lone surrogate"
+            f"filters must compare text column {field.name!r} with valid text, got {literal!r:.80}, which has a lone "
+            "surrogate"
         ) from None
     return Neighbours(encoded, encoded, exact=True)
 
 
 def _fraction(number: Any) -> Fraction:
-    """A finite number, exactly; decimals beyond all domains are cut to what is still beyond them."""
+    """Return a finite number exactly; decimals beyond the range of every dtype are clipped to a value beyond it."""
     if isinstance(number, Decimal) and number:
         digits = number.adjusted()
         if abs(digits) > _LARGEST_DIGITS:
@@ -234,7 +249,7 @@ def _place_whole(number: Any, least: int, most: int) -> Neighbours:
 
 
 def _place_float(number: Any, dtype: np.dtype[Any]) -> Neighbours:
-    """Infinities are values of a float, so it has neighbours for every number."""
+    """Return the neighbors of a number among floats; infinities are floats, so both exist."""
     if isinstance(number, float) and math.isinf(number):
         return Neighbours(number, number, exact=True)
     wanted = _fraction(number)
@@ -253,16 +268,19 @@ def _place_float(number: Any, dtype: np.dtype[Any]) -> Neighbours:
 
 
 def _count(literal: Any, dtype: np.dtype[Any]) -> Fraction:
-    """A time as a number of units of a dtype."""
+    """Return a time as a multiple of the unit of a dtype."""
     unit, step = np.datetime_data(dtype)
     seconds = int(literal.astype(np.int64)) * _SECONDS[np.datetime_data(literal.dtype)[0]]
     if unit not in _SECONDS:
-        raise InvalidArgumentError(f"a filter cannot compare with columns of {dtype}: its unit has no fixed length")
+        raise InvalidArgumentError(
+            f"filters must name time columns with a unit of days or less, got a column of {dtype}. Use predicate= "
+            "instead"
+        )
     return seconds / (_SECONDS[unit] * step)
 
 
 def decimal_test(test: Test, precision: int, scale: int) -> Test:
-    """A test on decimals as a test on decimals of one precision and scale, with an operand that is one of them.
+    """Return a test on decimals with an equivalent operand of one precision and scale.
 
     Example:
         >>> decimal_test(Test("price", "<", Decimal("1.255")), precision=5, scale=2)

@@ -1,6 +1,7 @@
-"""Filters in pyarrow's form, nested lists of tuples, as expressions. Pure.
+"""Convert filters in pyarrow's form (nested lists of tuples) to expressions. No I/O.
 
-`[("split", "=", "train"), ("label", "in", [1, 2])]` joins by AND; `[[…], […]]` joins such lists by OR.
+The tuples of one list, `[("split", "=", "train"), ("label", "in", [1, 2])]`, are joined by AND; several lists, `[[…],
+[…]]`, are joined by OR.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from petastore.expressions.expression import Column, Expression, col
 __all__ = ["parse_filters"]
 
 _FORM = (
-    "filters= takes an expression such as col('a') == 1, or pyarrow's form: a list of (column, operator, value) tuples "
-    "that are joined by AND, or a list of such lists that are joined by OR"
+    "Pass an expression such as col('a') == 1, or pyarrow's form: a list of (column, operator, value) tuples joined "
+    "by AND, or a list of such lists joined by OR"
 )
 
 
 def _is(column: Column, value: Any) -> Expression:
     if value is not None:
-        raise InvalidArgumentError(f"'is' asks for a missing value, but {value!r:.80} was given; use '=' for values")
+        raise InvalidArgumentError(f"filters must have None after 'is', got {value!r:.80}. Use '=' for values")
     return column.is_null()
 
 
@@ -43,14 +44,14 @@ _OPERATORS: dict[str, Callable[[Column, Any], Any]] = {
 
 
 def parse_filters(filters: Any) -> Expression:
-    """The expression that `filters=` means.
+    """Return the expression for `filters=`.
 
     Args:
         filters: An `Expression`, or pyarrow's nested lists of `(column, operator, value)`. Operators are `=`, `==`,
             `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, and, with None, `is` and `is not`.
 
     Raises:
-        InvalidArgumentError: It is neither; the part that is wrong is named.
+        InvalidArgumentError: `filters` is neither of these; the message names the invalid part.
 
     Example:
         >>> parse_filters([("split", "=", "train"), ("label", "not in", [1, 2])])
@@ -62,15 +63,17 @@ def parse_filters(filters: Any) -> Expression:
         return filters
     if isinstance(filters, Column):
         raise InvalidArgumentError(
-            f"{filters!r} is a column and no filter yet; compare it, for instance {filters!r} == True"
+            f"filters must be an expression, got the column {filters!r}. Compare it, such as {filters!r} == True"
         )
     if not isinstance(filters, list) or not filters:
-        raise InvalidArgumentError(f"{filters!r:.200} is no filter. {_FORM}")
+        raise InvalidArgumentError(f"filters must be an expression or lists of tuples, got {filters!r:.200}. {_FORM}")
     if all(isinstance(item, tuple) for item in filters):
         return _conjunction(filters)
     if all(isinstance(item, list) and item for item in filters):
         return functools.reduce(operator.or_, [_conjunction(item) for item in filters])
-    raise InvalidArgumentError(f"{filters!r:.200} mixes lists and tuples, or holds an empty list. {_FORM}")
+    raise InvalidArgumentError(
+        f"filters must not mix lists and tuples, or contain an empty list, got {filters!r:.200}. {_FORM}"
+    )
 
 
 def _conjunction(items: list[Any]) -> Expression:
@@ -79,13 +82,13 @@ def _conjunction(items: list[Any]) -> Expression:
 
 def _comparison(item: Any) -> Expression:
     if not isinstance(item, tuple) or len(item) != 3:
-        raise InvalidArgumentError(f"{item!r:.200} is no (column, operator, value). {_FORM}")
+        raise InvalidArgumentError(f"filters must have items (column, operator, value), got {item!r:.200}. {_FORM}")
     name, symbol, value = item
     compare = _OPERATORS.get(symbol) if isinstance(symbol, str) else None
     if compare is None:
         known = ", ".join(_OPERATORS)
         raise InvalidArgumentError(
-            f"{item!r:.200} has the operator {symbol!r:.40}, which is not known; known are {known}"
+            f"filters must use one of the operators {known}, got {symbol!r:.40} in {item!r:.200}"
         )
     found: Expression = compare(col(name), value)
     return found

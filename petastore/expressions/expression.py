@@ -1,11 +1,12 @@
-"""Expressions: a filter over columns, as a frozen value that is written like Python. Pure.
+"""Expressions: filters over columns as immutable objects, built with Python operators. No I/O.
 
 ```python
 (col("split") == "train") & (col("score") >= 0.5) & ~col("label").isin([3, 7])
 ```
 
-A comparison is *true*, *false*, or, where the value is missing, *null*. `&`, `|` and `~` are those of SQL: null unless
-the other side decides. Rows are kept where the whole is true. `docs/reference/filters.md` has the tables.
+A comparison is *true*, *false*, or, if the value is missing, *null*. `&`, `|` and `~` have SQL's meaning: with a null
+operand, the result is null unless the other operand determines it. A row is selected if the whole expression is true.
+`docs/reference/filters.md` has the truth tables.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import hashlib
 import json
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from petastore.errors import InvalidArgumentError
 from petastore.expressions.literal import Literal, as_literal, literal_json
@@ -26,15 +27,16 @@ __all__ = ["And", "Column", "Comparison", "Expression", "Membership", "Not", "Nu
 _Result = TypeVar("_Result")
 
 _NO_TRUTH = (
-    "a filter has no truth of its own, so `and`, `or`, `not`, `if` and `1 < col(…) < 3` do not work on it: write &, | "
-    "and ~ with each comparison in parentheses, for instance (1 < col('x')) & (col('x') < 3)"
+    "a filter cannot be converted to a bool, so `and`, `or`, `not`, `if` and `1 < col(…) < 3` do not work. Use &, | "
+    "and ~ with each comparison in parentheses, such as (1 < col('x')) & (col('x') < 3)"
 )
 
 
 class Expression:
-    """What a row must be like. Frozen, hashable and thread-safe.
+    """A filter expression over columns, for `filters=`; combine expressions with `&`, `|` and `~`.
 
-    Two expressions are equal when they are written alike: same columns, operators and literals, in the same order.
+    Immutable, hashable and thread-safe. Two expressions are equal if they have the same columns, operators and
+    literals in the same order.
 
     Example:
         >>> wanted = (col("split") == "train") & ~col("label").isin([3, 7])
@@ -46,16 +48,16 @@ class Expression:
         True
         >>> if col("label") > 3: pass
         Traceback (most recent call last):
-        petastore.errors.InvalidArgumentError: a filter has no truth of its own, so `and`, `or`, `not`, `if` and `1 <
-        col(…) < 3` do not work on it: write &, | and ~ with each comparison in parentheses, for instance (1 < col('x'))
-        & (col('x') < 3)
+        petastore.errors.InvalidArgumentError: a filter cannot be converted to a bool, so `and`, `or`, `not`, `if` and
+        `1 < col(…) < 3` do not work. Use &, | and ~ with each comparison in parentheses, such as (1 < col('x')) &
+        (col('x') < 3)
     """
 
     __slots__ = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it looks at, in the order in which they are first named."""
+        """The columns of the expression, in order of first use."""
         found: dict[str, None] = {}
         pending: list[Any] = [self]
         while pending:
@@ -69,16 +71,16 @@ class Expression:
         return tuple(found)
 
     def describe(self) -> list[Any]:
-        """The expression as JSON values; other expressions have other descriptions, on every platform and release."""
+        """Return the expression as JSON values: the same on every platform, and unique to the expression."""
         raise NotImplementedError
 
     @property
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that equal expressions share."""
+        """32 hexadecimal digits, equal for equal expressions."""
         return hashlib.sha256(_text(self).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def equals(self, other: object) -> bool:
-        """Whether another expression is written alike."""
+        """Return whether another expression has the same columns, operators and literals in the same order."""
         return isinstance(other, Expression) and _text(self) == _text(other)
 
     def __eq__(self, other: object) -> bool:
@@ -121,7 +123,7 @@ def _expression(value: object, symbol: str) -> Expression:
 def _not_yet(value: object, symbol: str) -> str:
     what = f"{value!r}; compare it: {value!r} == True" if isinstance(value, Column) else f"{value!r:.80}"
     return (
-        f"{symbol} takes comparisons, but here is {what}. & and | bind tighter than == and <, so put each "
+        f"{symbol} must combine comparisons, got {what}. & and | bind tighter than == and <, so put each "
         "comparison in parentheses"
     )
 
@@ -131,44 +133,46 @@ def _parts(kind: type[And | Or], expression: Expression) -> tuple[Expression, ..
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
-class And(Expression):
-    """True where all parts are, false where one is false."""
+class _Joined(Expression):
+    """Several expressions joined by one operator."""
 
     parts: tuple[Expression, ...]
     """At least one."""
 
-    def describe(self) -> list[Any]:
-        """`["and", part, …]`."""
-        return ["and", *(part.describe() for part in self.parts)]
-
-    def __repr__(self) -> str:
-        return " & ".join(_in_parentheses(part) for part in self.parts)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Or(Expression):
-    """True where one part is, false where all are false."""
-
-    parts: tuple[Expression, ...]
-    """At least one."""
+    word: ClassVar[str]
+    symbol: ClassVar[str]
 
     def describe(self) -> list[Any]:
-        """`["or", part, …]`."""
-        return ["or", *(part.describe() for part in self.parts)]
+        """Return the operator and the parts: `["and", part, …]`."""
+        return [self.word, *(part.describe() for part in self.parts)]
 
     def __repr__(self) -> str:
-        return " | ".join(_in_parentheses(part) for part in self.parts)
+        return f" {self.symbol} ".join(_in_parentheses(part) for part in self.parts)
+
+
+class And(_Joined):
+    """AND: true if all parts are true, false if one part is false."""
+
+    __slots__ = ()
+    word, symbol = "and", "&"
+
+
+class Or(_Joined):
+    """OR: true if one part is true, false if all parts are false."""
+
+    __slots__ = ()
+    word, symbol = "or", "|"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Not(Expression):
-    """True where the part is false, false where it is true, null where it is null."""
+    """NOT: true if the part is false, false if it is true, null if it is null."""
 
     part: Expression
-    """What is not to be."""
+    """Negated expression."""
 
     def describe(self) -> list[Any]:
-        """`["not", part]`."""
+        """Return `["not", part]`."""
         return ["not", self.part.describe()]
 
     def __repr__(self) -> str:
@@ -184,7 +188,7 @@ def _in_parentheses(part: Expression) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Comparison(Expression):
-    """A column against a literal; null where the value is missing."""
+    """Comparison of a column with a literal; null if the value is missing."""
 
     column: str
     """Name of the column."""
@@ -193,10 +197,10 @@ class Comparison(Expression):
     """One of `==`, `!=`, `<`, `<=`, `>`, `>=`."""
 
     literal: Literal
-    """What it is compared with."""
+    """Literal to compare with."""
 
     def describe(self) -> list[Any]:
-        """`["<=", column, literal]`."""
+        """Return `["<=", column, literal]`."""
         return [self.operator, self.column, literal_json(self.literal)]
 
     def __repr__(self) -> str:
@@ -205,16 +209,16 @@ class Comparison(Expression):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Membership(Expression):
-    """A column among literals: as if compared with each by `==`, joined by `|`. Null where the value is missing."""
+    """A column is one of several literals: the same as `==` with each, joined by `|`; null if the value is missing."""
 
     column: str
     """Name of the column."""
 
     literals: tuple[Literal, ...]
-    """What it may be, in the order given; may be empty."""
+    """Allowed values in the given order; may be empty."""
 
     def describe(self) -> list[Any]:
-        """`["in", column, [literal, …]]`."""
+        """Return `["in", column, [literal, …]]`."""
         return ["in", self.column, [literal_json(literal) for literal in self.literals]]
 
     def __repr__(self) -> str:
@@ -223,13 +227,13 @@ class Membership(Expression):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class NullTest(Expression):
-    """True where the value is missing, else false; never null."""
+    """Test that is true if the value is missing, otherwise false; never null."""
 
     column: str
     """Name of the column."""
 
     def describe(self) -> list[Any]:
-        """`["null", column]`."""
+        """Return `["null", column]`."""
         return ["null", self.column]
 
     def __repr__(self) -> str:
@@ -238,7 +242,7 @@ class NullTest(Expression):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Column:
-    """A column by name: compare it with a value to make an `Expression`.
+    """A column of a filter; a comparison such as `col("age") > 3` returns an `Expression`.
 
     Example:
         >>> col("score") >= 0.5
@@ -250,7 +254,7 @@ class Column:
     """
 
     name: str
-    """The column's name, taken literally."""
+    """The column's name; not a pattern."""
 
     def __eq__(self, other: object) -> Expression:  # type: ignore[override]
         return Comparison(self.name, "==", as_literal(other))
@@ -271,14 +275,14 @@ class Column:
         return Comparison(self.name, ">=", as_literal(other))
 
     def isin(self, values: Iterable[Any]) -> Expression:
-        """Whether the value is one of some: as `==` with each of them; None among them asks for missing values too.
+        """Return an expression that is true if the value is one of `values`; include None to match missing values.
 
         Raises:
-            InvalidArgumentError: `values` is no collection, or holds what no column can be compared with.
+            InvalidArgumentError: `values` is not a collection, or contains a value that no column can be compared with.
         """
         if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
             raise InvalidArgumentError(
-                f"isin takes a list of values, but {values!r:.80} was given: put it into brackets"
+                f"values must be a list or another collection, got {values!r:.80}. Pass [{values!r:.80}] for one value"
             )
         given = list(values)
         if isinstance(values, (set, frozenset)):
@@ -287,15 +291,15 @@ class Column:
         return found | self.is_null() if len(found.literals) < len(given) else found
 
     def is_null(self) -> Expression:
-        """Whether the value is missing. NaN is a value."""
+        """Return an expression that is true if the value is missing (null). NaN is not missing."""
         return NullTest(self.name)
 
     def is_valid(self) -> Expression:
-        """Whether the value is there. NaN is a value."""
+        """Return an expression that is true if the value is present (not null). NaN is present."""
         return Not(NullTest(self.name))
 
     def equals(self, other: object) -> bool:
-        """Whether another column has the same name; `==` makes an expression."""
+        """Return whether another column has the same name; `==` would return an expression."""
         return isinstance(other, Column) and self.name == other.name
 
     def __hash__(self) -> int:
@@ -318,18 +322,18 @@ class Column:
 
 
 def col(name: str) -> Column:
-    """A column, to be compared with values: `make_reader(url, filters=col("split") == "train")`.
+    """Return a column for filter expressions: `make_reader(url, filters=col("split") == "train")`.
 
     Raises:
-        InvalidArgumentError: The name is no text.
+        InvalidArgumentError: The name is not a str.
     """
     if not isinstance(name, str):
-        raise InvalidArgumentError(f"col takes the name of a column, but {name!r} was given")
+        raise InvalidArgumentError(f"name must be a str, got {name!r}")
     return Column(name)
 
 
 def fold(expression: Expression, leaf: Callable[[Any], _Result]) -> _Result:
-    """An expression worked out: `leaf` of each comparison, joined by the `&`, `|` and `~` of what it returns.
+    """Evaluate an expression: apply `leaf` to each comparison, and combine the results by `&`, `|` and `~`.
 
     Example:
         >>> sorted(fold((col("a") == 1) | (col("b") == 2), lambda leaf: {leaf.column}))

@@ -1,7 +1,7 @@
-"""What is known of a column before it is read, row group by row group. Pure.
+"""Statistics of row groups, and results of a filter (true, false or null) for row groups and rows. No I/O.
 
-Partition values and the statistics in footers both come down to this; `petastore.plan.prune` decides by it. Values are
-in the column's domain (`petastore.expressions.bind`).
+Partition values and the statistics in footers are both represented as `ColumnStatistics`, which `petastore.plan.prune`
+uses to skip row groups. Values are in the column's domain (`petastore.expressions.bind`).
 """
 
 from __future__ import annotations
@@ -14,15 +14,41 @@ from numpy.typing import NDArray
 
 from petastore.errors import InvalidArgumentError
 
-__all__ = ["ColumnStatistics"]
+__all__ = ["ColumnStatistics", "Outcomes"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Outcomes:
+    """Possible results of a filter (true, false, null): exactly one per row, perhaps several per row group.
+
+    Example:
+        >>> yes, no = np.array([True]), np.array([False])
+        >>> true, null = Outcomes(yes, no, no), Outcomes(no, no, yes)
+        >>> (true & null).be_null.tolist(), (true | null).be_true.tolist(), (~true).be_false.tolist()
+        ([True], [True], [True])
+    """
+
+    be_true: NDArray[np.bool_]
+    be_false: NDArray[np.bool_]
+    be_null: NDArray[np.bool_]
+
+    def __and__(self, other: Outcomes) -> Outcomes:
+        null = self.be_null & (other.be_null | other.be_true) | other.be_null & self.be_true
+        return Outcomes(self.be_true & other.be_true, self.be_false | other.be_false, null)
+
+    def __or__(self, other: Outcomes) -> Outcomes:
+        return ~(~self & ~other)
+
+    def __invert__(self) -> Outcomes:
+        return Outcomes(self.be_false, self.be_true, self.be_null)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ColumnStatistics:
     """Bounds of one column in each row group; all arrays have shape (groups,).
 
-    Bounds enclose the values that are there and not NaN; they need not be taken on. Where nothing is known the arrays
-    hold anything at all, and the masks say so.
+    Bounds enclose all values that are not missing and not NaN; no value needs to equal a bound. If a bound is unknown,
+    its array has an arbitrary value, and a mask marks it.
 
     Example:
         >>> ColumnStatistics.unknown(2).nulls.tolist()
@@ -30,7 +56,7 @@ class ColumnStatistics:
     """
 
     minimum: NDArray[Any]
-    """No value lies below; of a number's dtype, or of dtype object."""
+    """Lower bound of all values; of a number's dtype, or of dtype object."""
 
     maximum: NDArray[Any]
     """No value lies above."""
@@ -50,22 +76,24 @@ class ColumnStatistics:
     def __post_init__(self) -> None:
         shapes = {getattr(self, field.name).shape for field in dataclasses.fields(self)}
         if len(shapes) != 1:
-            raise InvalidArgumentError(f"arrays of one ColumnStatistics have the shapes {sorted(shapes)}")
+            raise InvalidArgumentError(
+                f"the arrays of a ColumnStatistics must have the same shape, got {sorted(shapes)}"
+            )
 
     @classmethod
     def unknown(cls, groups: int) -> ColumnStatistics:
-        """Nothing is known of any row group."""
+        """Return statistics without information about any row group."""
         nothing = np.zeros(groups, dtype=object)
         no = np.zeros(groups, dtype=np.bool_)
         return cls(nothing, nothing, no, no, np.full(groups, -1), ~no)
 
     @classmethod
     def of_values(cls, values: NDArray[Any], missing: NDArray[np.bool_], rows: NDArray[np.int64]) -> ColumnStatistics:
-        """A column that has one value in all rows of a row group.
+        """Return a column that has one value in all rows of a row group.
 
         Args:
-            values: The value of each row group; anything where it is missing.
-            missing: Where the value is missing.
+            values: Value of each row group; arbitrary if missing.
+            missing: Mask of missing values.
             rows: Rows of each row group.
         """
         nan = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""What petastore does for code and data that were made for other libraries."""
+"""Interoperability: adapters for code and data of Petastorm, Horovod, Orca and TensorFlowOnSpark."""
 
 from petastore.interop.migration import Migration, migrate
 from petastore.interop.petastorm_export import Export, export

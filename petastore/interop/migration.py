@@ -1,4 +1,4 @@
-"""`migrate`: a dataset that Petastorm wrote gets our metadata beside its own, and keeps being Petastorm's too."""
+"""Migrate a Petastorm dataset: add petastore's metadata next to Petastorm's, which stays valid."""
 
 from __future__ import annotations
 
@@ -16,20 +16,18 @@ from petastore.indexers import RowGroupIndex
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.schema.document import dump_document, parse_document
-from petastore.schema.stored import check_stored_schema
-from petastore.storage.files.listing import list_data_files
+from petastore.schema.file_schemas import check_stored_schema
+from petastore.storage.files.listing import list_data_files, partition_fields
 from petastore.storage.files.location import Location, open_location
-from petastore.storage.files.partitions import partition_fields
-from petastore.storage.footers.agreed_schema import agreed_arrow_schema
+from petastore.storage.footers.footer import Footer, document_in
 from petastore.storage.footers.footers import (
-    Footer,
-    document_in,
+    differing_schemas,
     encoded_footers,
     footer_if_there,
     inventory_of,
     read_footers,
+    schemas_of,
 )
-from petastore.storage.metadata.legacy_index import check_petastorm_counts, read_petastorm_indexes
 from petastore.storage.metadata.manifest import (
     COMMON_METADATA,
     MANIFEST,
@@ -39,9 +37,15 @@ from petastore.storage.metadata.manifest import (
     write_common_metadata,
     write_manifest,
 )
-from petastore.storage.metadata.row_group_index import INDEXES, read_index, write_indexes
-from petastore.storage.petastorm.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
-from petastore.writers.commit_lock import committing
+from petastore.storage.metadata.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
+from petastore.storage.metadata.row_group_index import (
+    INDEXES,
+    check_petastorm_counts,
+    read_index,
+    read_petastorm_indexes,
+    write_indexes,
+)
+from petastore.writers.commit import committing
 
 __all__ = ["Migration", "migrate"]
 
@@ -50,28 +54,28 @@ _WRITER = "petastore migrate"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Migration:
-    """What `migrate` did, or would do."""
+    """The result of `migrate`: a report of what was written, or would be written."""
 
     url: str
-    """The dataset."""
+    """URL of the dataset."""
 
     schema: Unischema = dataclasses.field(repr=False)
-    """What its rows are."""
+    """Schema of the rows."""
 
     inventory: Inventory
-    """Its files and row groups."""
+    """Files and row groups of the dataset."""
 
     written: tuple[str, ...]
-    """Files that were written, relative to the dataset, in that order; empty where all was there already."""
+    """Files written, relative to the dataset, in order; empty if all existed."""
 
     indexes: tuple[str, ...]
-    """Names of the row-group indexes that became ours."""
+    """Names of the row-group indexes that were converted."""
 
     left: Mapping[str, str]
-    """Row-group indexes that stay Petastorm's, by name, and why."""
+    """Row-group indexes that were not converted: dict from name to reason."""
 
     dry_run: bool
-    """True: nothing was written."""
+    """True if nothing was written."""
 
 
 def migrate(
@@ -81,30 +85,29 @@ def migrate(
     filesystem: Any = None,
     dry_run: bool = False,
 ) -> Migration:
-    """Write our schema document, manifest and row-group indexes beside what Petastorm wrote.
+    """Write petastore's schema document, manifest and row-group indexes next to Petastorm's metadata.
 
-    The pickled schema and indexes are read as data; nothing in them is imported or run, and after this they are not
-    looked at any more. Data files are not touched, and Petastorm's own keys stay, so Petastorm still reads the dataset.
-    Each file is written aside and renamed, the manifest last: until then the dataset is what it was. May be called
-    again; what is there already is not written again, and of a dataset of ours nothing is. When Petastorm has added
-    files since, call it again: until then petastore refuses or leaves out what the manifest does not know.
+    The pickled schema and indexes are parsed as data, once: nothing in them is imported or executed. Data files and
+    Petastorm's metadata do not change, so Petastorm can still read the dataset. The change is atomic: each file is
+    written to a temporary name and renamed, the manifest last. A repeated call writes only what is missing. Call it
+    again after Petastorm has added files, because petastore does not read files that the manifest does not list.
 
     Args:
         url: The dataset's directory.
         storage_options: Keyword arguments of the fsspec filesystem of the URL.
         filesystem: A pyarrow or fsspec filesystem to use instead.
-        dry_run: Write nothing; say what would be written.
+        dry_run: Whether to report what would be written, without writing.
 
     Returns:
-        What was written, or would be.
+        A report of what was written, or would be written.
 
     Raises:
-        InvalidArgumentError: It is a file or a list of them, or Petastorm did not write it.
-        DatasetNotFoundError: There are no data files.
-        MetadataError: The pickle is damaged, or names what no schema of Petastorm's does.
-        SchemaError: The files do not hold what the schema says.
-        DatasetChangedError: Somebody else wrote a manifest meanwhile.
-        StorageError: The storage refused; the dataset is what it was.
+        InvalidArgumentError: The URL is a file or a list, or Petastorm did not write the dataset.
+        DatasetNotFoundError: The directory has no data files.
+        MetadataError: The pickle is damaged, or names classes that Petastorm's schemas never contain.
+        SchemaError: The files do not match the schema.
+        DatasetChangedError: Another process wrote a manifest during the call.
+        StorageError: A storage operation failed; the dataset is unchanged.
 
     Example:
         >>> import tempfile, petastore
@@ -122,8 +125,10 @@ def migrate(
     """
     location = open_location(url, storage_options=storage_options, filesystem=filesystem)
     if location.paths is not None:
-        raise InvalidArgumentError(f"{location.url} is a file; Petastorm's metadata lies in a directory, so name that")
-    if _petastorm_footer(location) is None:  # or it is refused, before there is a lock file
+        raise InvalidArgumentError(
+            f"url must be a directory, which has Petastorm's metadata, got the file {location.url}"
+        )
+    if _petastorm_footer(location) is None:  # read before `committing` creates a lock file
         return _nothing_to_do(location, dry_run=dry_run)
     if dry_run:
         return _told(_planned(location), location, dry_run=True)
@@ -131,14 +136,14 @@ def migrate(
         before = manifest_token(location)
         steps = _planned(location)
         if manifest_token(location) != before:
-            raise DatasetChangedError(f"{location.url}: another writer committed meanwhile; migrate it again")
+            raise DatasetChangedError(f"{location.url}: another writer committed during the migration. Run it again")
         _carry_out(steps, location)
     return _told(steps, location, dry_run=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Steps:
-    """All that there is to do."""
+    """The files and indexes that `migrate` has to write."""
 
     schema: Unischema
     manifest: Manifest
@@ -151,25 +156,25 @@ class _Steps:
 
 
 def _petastorm_footer(location: Location) -> Footer | None:
-    """The footer that holds Petastorm's keys; None where Petastorm did not write the dataset."""
+    """Return the footer with Petastorm's keys; None if Petastorm did not write the dataset."""
     footer = footer_if_there(location, COMMON_METADATA)
     return footer if footer is not None and PETASTORM_SCHEMA_KEY in (footer.metadata.metadata or {}) else None
 
 
 def _nothing_to_do(location: Location, *, dry_run: bool) -> Migration:
-    """What is told of a dataset of ours.
+    """Return the report for a dataset that has petastore's metadata already.
 
     Raises:
-        InvalidArgumentError: It is none.
-        DatasetNotFoundError: Nothing is there.
+        InvalidArgumentError: Neither petastore nor Petastorm wrote the dataset.
+        DatasetNotFoundError: The directory does not exist or is empty.
     """
     manifest = read_manifest(location)
     if manifest is None:
-        list_data_files(location)  # says so where there is nothing
+        list_data_files(location)  # raises an error if the directory does not exist or is empty
     if manifest is None or manifest.schema_document is None:
         raise InvalidArgumentError(
-            f"{location.url} is no dataset that Petastorm wrote: there is no {PETASTORM_SCHEMA_KEY.decode()!r} in "
-            f"{COMMON_METADATA}. `petastore generate-metadata` makes a dataset of any Parquet"
+            f"url must be a dataset that Petastorm wrote, got {location.url}, whose {COMMON_METADATA} lacks "
+            f"{PETASTORM_SCHEMA_KEY.decode()!r}. `petastore generate-metadata` makes a dataset of any Parquet"
         )
     declared = Unischema(
         *parse_document(manifest.schema_document, codec_from_json=codec_from_json, source=location.url)
@@ -180,20 +185,23 @@ def _nothing_to_do(location: Location, *, dry_run: bool) -> Migration:
 def _planned(location: Location) -> _Steps:
     common = _petastorm_footer(location)
     if common is None:
-        raise DatasetChangedError(f"{location.url}: somebody took Petastorm's metadata away meanwhile")
+        raise DatasetChangedError(
+            f"{location.url}: another program deleted Petastorm's metadata during the migration. Run it again"
+        )
     source = f"{location.url}/{COMMON_METADATA}"
     old = read_manifest(location)
     if old is None or old.schema_document is None or old.writer == _WRITER:
         pickled = (common.metadata.metadata or {})[PETASTORM_SCHEMA_KEY]
         writer, document = _WRITER, petastorm_document(pickled, common.arrow_schema, source=source)
     else:
-        # The dataset is ours, and was exported: our schema says more than Petastorm's can.
+        # A petastore dataset that was exported: its own schema has more information than Petastorm's.
         writer, document = old.writer, old.schema_document
     declared = Unischema(*parse_document(document, codec_from_json=codec_from_json, source=source))
     document = dump_document(declared.name, declared)
     footers = read_footers(location, list_data_files(location))
     schema = _checked(declared, footers)
-    manifest = Manifest(inventory_of(footers), document, writer, footers=encoded_footers(footers))
+    schemas = differing_schemas(footers)
+    manifest = Manifest(inventory_of(footers), document, writer, schemas, footers=encoded_footers(footers))
     indexes, left = _indexes(location, manifest.inventory)
     return _Steps(
         schema=schema,
@@ -207,17 +215,18 @@ def _planned(location: Location) -> _Steps:
 
 
 def _checked(declared: Unischema, footers: list[Footer]) -> Unischema:
-    """The schema with the partition columns that it does not declare, after a look at every file."""
+    """Return the schema with undeclared partition columns, after checking every file."""
     partitions = partition_fields([footer.file for footer in footers])
     names = tuple(field.name for field in partitions)
     schema = Unischema(declared.name, [*declared, *(field for field in partitions if field.name not in declared)])
-    stored = agreed_arrow_schema(footers)
+    schemas = schemas_of(footers)
+    stored = schemas.schemas[0] if schemas.are_equal else schemas.unified(schema, keys=names).arrow
     check_stored_schema(schema, stored, source=footers[0].file.path, partition_names=names)
     return schema
 
 
 def _indexes(location: Location, inventory: Inventory) -> tuple[list[RowGroupIndex], dict[str, str]]:
-    """Indexes of Petastorm that we do not have, and those that cannot be taken over, with the reason."""
+    """Return Petastorm's indexes that must be migrated, and those that cannot be migrated, with the reason."""
     try:
         found = read_petastorm_indexes(location, inventory)
     except MetadataError as problem:
@@ -228,7 +237,8 @@ def _indexes(location: Location, inventory: Inventory) -> tuple[list[RowGroupInd
             if read_index(location, inventory, name) is None:
                 missing.append(index)
         except (DatasetChangedError, MetadataError) as problem:
-            # Ours knows that files were rewritten; Petastorm's cannot, so it does not take the place of ours.
+            # petastore's index detects rewritten files, but Petastorm's does not. Therefore an existing petastore index
+            # stays.
             left[name] = str(problem)
     try:
         if missing:
@@ -240,7 +250,7 @@ def _indexes(location: Location, inventory: Inventory) -> tuple[list[RowGroupInd
 
 def _carry_out(steps: _Steps, location: Location) -> None:
     document = steps.manifest.schema_document
-    assert document is not None  # noqa: S101 - it was made from one
+    assert document is not None  # noqa: S101 - the manifest was created with a document
     if steps.document_is_new:
         write_common_metadata(location, steps.stored, document)
     for index in list(steps.indexes):

@@ -1,9 +1,9 @@
-"""Datasets that BigDL Orca's `ParquetDataset.write` wrote: what their rows are, and how they become ours.
+"""BigDL Orca datasets (written by `ParquetDataset.write`): read them in place, or convert them.
 
-Such a dataset is a directory `chunk=0`, `chunk=1`, … of Parquet files, and `_orca_metadata`, JSON that says of each
-field whether it is an image, an array or a scalar. Images are the bytes of image files, arrays those of
-`numpy.savez_compressed`. Declared dtypes and shapes were never held against values, so those of arrays are taken from
-the first row here, and rows that differ from it are errors when they are read.
+An Orca dataset has directories `chunk=0`, `chunk=1`, … of Parquet files, and `_orca_metadata`, a JSON file that
+declares each field as an image, an array or a scalar. Images are stored as bytes of image files, arrays as bytes from
+`numpy.savez_compressed`. Orca does not check declared dtypes and shapes against values. petastore therefore infers
+dtype and shape of arrays from the first row, and raises an error for a row that differs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from petastore.inventory import Inventory
 from petastore.plan.unit import ReadUnit
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
-from petastore.schema.stored import check_stored_schema
+from petastore.schema.file_schemas import check_stored_schema
 from petastore.storage.files.location import open_location
 from petastore.storage.files.whole_files import read_whole
 from petastore.writers.layout import Layout
@@ -49,13 +49,14 @@ def open_orca(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
 ) -> Dataset:
-    """A dataset of Orca's where it is, of which nothing is changed and beside which nothing is written.
+    """Open an Orca dataset in place, without writing anything.
 
-    `make_reader` and loaders take it in place of a URL. `chunk` is one more column, and ranks share row groups instead
-    of chunks. Each process that opens it reads the footers of all files; `orca_schema` says how to spare them that.
+    Pass the result to `make_reader` and loaders instead of a URL. `chunk` becomes a column. Rows, not chunks, are
+    divided among ranks. Each process that opens the dataset reads the footers of all files; see `orca_schema` for how
+    to avoid that.
 
     Args:
-        url: The directory that holds `_orca_metadata`.
+        url: Directory with `_orca_metadata`.
         fields: As in `orca_schema`.
         storage_options: Keyword arguments of the fsspec filesystem.
         filesystem: A pyarrow or fsspec filesystem to use instead.
@@ -79,24 +80,24 @@ def orca_schema(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
 ) -> Unischema:
-    """The schema of a dataset of Orca's, as its files hold it.
+    """Infer the schema of an Orca dataset.
 
-    `petastore.writers.generate.generate_metadata(url, orca_schema(url))` writes it beside Orca's files, with what
-    their footers say: whoever opens the directory by its URL then reads it so, and opens it quickly.
+    To store the schema and a manifest next to Orca's files, call `petastore.writers.generate.generate_metadata(url,
+    orca_schema(url))`. `make_reader(url)` then opens the directory without reading all footers.
 
     Args:
-        url: The directory that holds `_orca_metadata`.
-        fields: Take the place of fields of that name, which are nullable, as Spark stores all. Images are bytes unless
-            one says how they are decoded: `UnischemaField("image", "uint8", (None, None, 3),
-            CompressedImageCodec("jpeg"), nullable=True)`, which takes PNG files as well.
+        url: Directory with `_orca_metadata`.
+        fields: Fields that replace inferred fields of the same name. Make them nullable, since Spark stores all columns
+            as nullable. Images are read as bytes, unless a field declares an image codec: `UnischemaField("image",
+            "uint8", (None, None, 3), CompressedImageCodec("jpeg"), nullable=True)`, which also reads PNG files.
         storage_options: Keyword arguments of the fsspec filesystem.
         filesystem: A pyarrow or fsspec filesystem to use instead.
 
     Raises:
-        InvalidArgumentError: Orca did not write it, or it has no such field.
+        InvalidArgumentError: The directory is not an Orca dataset, or a field is unknown.
         MetadataError: `_orca_metadata` or the first array is damaged.
-        SchemaError: A field cannot be one of ours.
-        StorageError: It cannot be read.
+        SchemaError: A field's type is not supported.
+        StorageError: The dataset cannot be read.
     """
     dataset = open_dataset(url, storage_options=storage_options, filesystem=filesystem)
     return _schema(dataset, {field.name: field for field in fields})
@@ -114,24 +115,24 @@ def convert_orca(
     target_options: Mapping[str, Any] | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Inventory:
-    """Writes a dataset of Orca's as one of ours, in row groups of a size for training; chunks are gone.
+    """Convert an Orca dataset to a petastore dataset without chunks, and with row groups of a good size for training.
 
-    Cells are copied as they are: images lose nothing.
+    Cells are copied unchanged, so images lose no quality.
 
     Args:
         url: As in `orca_schema`.
-        target: Where the dataset is written.
+        target: Directory of the new dataset.
         fields: As in `orca_schema`.
         mode: As in `write_dataset`.
         rows_per_row_group: As in `write_dataset`.
         row_group_size_mb: As in `write_dataset`.
         storage_options: Keyword arguments of the fsspec filesystem of `url`.
-        target_options: Those of `target`.
+        target_options: Keyword arguments of the fsspec filesystem of `target`.
         progress: As in `write_dataset`.
 
     Raises:
         InvalidArgumentError, MetadataError, SchemaError, StorageError: As `orca_schema`.
-        DatasetExistsError: Something is at `target`, and the mode is `"error"`.
+        DatasetExistsError: `target` exists, and `mode` is `"error"`.
     """
     dataset = open_dataset(url, storage_options=storage_options)
     schema = _schema(dataset, {field.name: field for field in fields})
@@ -146,27 +147,35 @@ def _schema(dataset: Dataset, asked: Mapping[str, UnischemaField]) -> Unischema:
     kinds = _kinds(dataset)
     unknown = sorted(asked.keys() - kinds.keys())
     if unknown:
-        raise InvalidArgumentError(f"{dataset.url} has the fields {', '.join(map(repr, kinds))}, and not {unknown}")
+        raise InvalidArgumentError(
+            f"fields must name fields of {dataset.url} ({', '.join(map(repr, kinds))}), got {unknown}"
+        )
     first = _first_row(dataset, [name for name, kind in kinds.items() if kind == "NDARRAY"])
     return Unischema("orca", [asked.get(name) or _field(dataset, name, kind, first) for name, kind in kinds.items()])
 
 
 def _kinds(dataset: Dataset) -> dict[str, str]:
-    """Field name to `IMAGE`, `NDARRAY` or `SCALAR`, as Orca's JSON says."""
+    """Return `IMAGE`, `NDARRAY` or `SCALAR` for each field, from Orca's JSON."""
     data = read_whole(dataset.location, _METADATA, max_bytes=_MOST_BYTES)
     if data is None:
-        raise InvalidArgumentError(f"{dataset.url} has no {_METADATA}: Orca's ParquetDataset did not write it")
+        raise InvalidArgumentError(
+            f"url must be a dataset of Orca's ParquetDataset, got {dataset.url}, which has no {_METADATA}"
+        )
     try:
         said = json.loads(data)
         kinds = {str(name): str(one["feature_type"][_ENUM]).removeprefix("FeatureType.") for name, one in said.items()}
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as problem:
-        raise MetadataError(f"{dataset.url}/{_METADATA} is damaged: {problem!r}") from None
+        raise MetadataError(
+            f"{dataset.url}/{_METADATA} must be the JSON that Orca writes, got damaged content: {problem!r}. Write the "
+            "dataset again"
+        ) from None
     odd = [f"{name} ({kind})" for name, kind in kinds.items() if kind not in ("IMAGE", "NDARRAY", "SCALAR")]
     missing = sorted(kinds.keys() - dataset.schema.fields.keys())
     if odd or missing:
         raise MetadataError(
-            f"{dataset.url}/{_METADATA} names what is not there: kinds {odd}, columns {missing} of "
-            f"{', '.join(map(repr, dataset.schema.fields))}"
+            f"{dataset.url}/{_METADATA} must have known kinds for columns of the dataset "
+            f"({', '.join(map(repr, dataset.schema.fields))}), got unknown kinds {odd} and unknown columns {missing}. "
+            "Write the dataset again with Orca"
         )
     return kinds
 
@@ -179,8 +188,8 @@ def _field(dataset: Dataset, name: str, kind: str, first: Mapping[str, Any]) -> 
     cell = first.get(name)
     if not isinstance(cell, bytes):
         raise SchemaError(
-            f"{dataset.url}: nothing says what the arrays of {name!r} are, for its first row has none; give a field "
-            "for it in fields="
+            f"{dataset.url}: the first row must have an array in {name!r}, from which petastore takes the dtype, got "
+            "none. Declare the field in fields="
         )
     shape, dtype = _header(cell, f"{dataset.url}, column {name!r}, row 0")
     return UnischemaField(name, dtype, (None,) * len(shape), CompressedNdarrayCodec(), nullable=True)
@@ -199,16 +208,21 @@ def _row_group(dataset: Dataset, group: int, columns: Iterable[str]) -> pa.Table
 
 
 def _header(cell: bytes, where: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and dtype of an archive's array; nothing of the array is unpacked."""
+    """Return shape and dtype of the array in an archive, without decompressing it."""
     try:
         with zipfile.ZipFile(io.BytesIO(cell)) as archive, archive.open(_MEMBER) as member:
             version = np.lib.format.read_magic(member)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, _, dtype = read(member)
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError, NotImplementedError, RuntimeError) as problem:
-        raise MetadataError(f"{where}: the cell is no array that numpy.savez_compressed stored: {problem}") from None
+        raise MetadataError(
+            f"{where}: the cell must be an array from numpy.savez_compressed: {problem}. Write the dataset again"
+        ) from None
     if dtype.hasobject or len(shape) > _MOST_DIMENSIONS:
-        raise SchemaError(f"{where}: the array is of {dtype} with {len(shape)} dimensions, which no field can be")
+        raise SchemaError(
+            f"{where}: the array must have a dtype and shape that a field can declare, got {len(shape)} dimensions of "
+            f"{dtype}"
+        )
     return tuple(shape), dtype
 
 

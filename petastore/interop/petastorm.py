@@ -1,4 +1,8 @@
-"""The switch: `import petastorm` gives petastore, for code that cannot be changed.
+"""Import switch: makes `import petastorm` import petastore, for code that cannot be changed. Modules load lazily.
+
+One import finder class serves two root packages. For `petastorm` it is the first finder, installed only by
+`petastore.interop.petastorm.install`. For `petastore` it is the last finder, for modules that have other names in
+petastore: `petastore.unischema`, `petastore.etl.dataset_metadata`, …
 
 ```bash
 python -m petastore.interop.petastorm train.py --epochs 3
@@ -13,27 +17,153 @@ from petastore.interop import petastorm
 petastorm.install()
 ```
 
-Modules and names are those of one table, `petastore.interop.petastorm_names`. Nothing is changed in Petastorm itself,
-which need not be installed. Code that can be changed needs no switch: write `petastore` for `petastorm` in its imports.
+The table `petastore.interop.petastorm_names` defines all modules and names. Petastorm itself is not changed and need
+not be installed. Partition keys that are dates or booleans stay text, as in Petastorm. If you can change the code,
+replace `petastorm` with `petastore` in its imports instead.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.machinery
 import os
 import runpy
 import sys
+import types
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from petastore.interop.petastorm_modules import FINDER, LegacyModule, switch_on
+from petastore.errors import InvalidArgumentError, LegacyNameError
+from petastore.interop.petastorm_names import NAMES, Instead
+from petastore.storage.files import text_keys
 
-__all__ = ["install", "is_installed", "main", "uninstall"]
+__all__ = ["STANDS_FOR", "LegacyModule", "LegacyModules", "install", "is_installed", "main", "uninstall"]
+
+
+STANDS_FOR = "0.13.1"
+"""Version of Petastorm whose names are provided, as `petastorm.__version__`, for code that compares it."""
+
+
+class LegacyModule(types.ModuleType):
+    """Module with Petastorm's names for petastore's objects, each loaded on first use.
+
+    Objects keep their names in petastore, so that unpickling them does not need the import switch.
+    """
+
+    @property
+    def _inside(self) -> str:
+        """Module name without its root package: `etl.dataset_metadata`."""
+        return self.__name__.partition(".")[2]
+
+    def __getattr__(self, name: str) -> Any:
+        entry = NAMES[self._inside].get(name)
+        if isinstance(entry, Instead):
+            raise LegacyNameError(f"petastore has no {self.__name__}.{name}: {entry.advice}", name=self.__name__)
+        if entry is not None:
+            home, _, attribute = entry.partition(":")
+            value = getattr(importlib.import_module(home), attribute)
+            setattr(self, name, value)
+            return value
+        # Petastorm's modules import each other, so that `import petastorm` also provides `petastorm.reader`.
+        if f"{self._inside}.{name}".lstrip(".") in NAMES:
+            return importlib.import_module(f"{self.__name__}.{name}")
+        raise AttributeError(
+            f"module {self.__name__!r} has no attribute {name!r}, neither in petastore nor in Petastorm"
+        )
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *_names_at_home(self._inside)})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _module, (self.__name__,)
+
+
+class LegacyModules:
+    """Finder and loader of legacy modules under one root, for `sys.meta_path`.
+
+    Example:
+        >>> LegacyModules("petastore").find_spec("petastore.ngram").name
+        'petastore.ngram'
+        >>> LegacyModules("petastore").find_spec("petastore.n_gram") is None
+        True
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        """Root package of the modules."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,  # noqa: ARG002 - the import system passes it
+        target: Any = None,  # noqa: ARG002
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Return the spec of a module in the table, otherwise None."""
+        root, _, inside = fullname.partition(".")
+        if root != self.root or inside not in NAMES:
+            return None
+        is_package = not inside or any(name.startswith(f"{inside}.") for name in NAMES)
+        return importlib.machinery.ModuleSpec(
+            fullname,
+            self,  # type: ignore[arg-type]  # this class has the methods of a loader
+            origin="petastore.interop.petastorm_names",
+            is_package=is_package,
+        )
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> LegacyModule:
+        """Return an empty module."""
+        return LegacyModule(spec.name)
+
+    def exec_module(self, module: LegacyModule) -> None:
+        """Define the names of the module; nothing is loaded yet."""
+        inside = module.__name__.partition(".")[2]
+        module.__doc__ = (
+            f"Petastorm's names, for what petastore has; see petastore.interop.petastorm_names, {inside!r}."
+        )
+        module.__all__ = _names_at_home(inside)  # type: ignore[attr-defined]
+        if not inside:
+            module.__version__ = STANDS_FOR  # type: ignore[attr-defined]
+
+
+def _names_at_home(inside: str) -> list[str]:
+    return sorted(name for name, entry in NAMES[inside].items() if isinstance(entry, str))
+
+
+FINDER = LegacyModules("petastorm")
+"""Import finder of petastore's objects under Petastorm's names, for `sys.meta_path`."""
+
+
+def switch_on() -> None:
+    """Make `import petastorm` import petastore, in this process. May be called again.
+
+    Raises:
+        InvalidArgumentError: The real Petastorm was imported already.
+    """
+    imported = sys.modules.get("petastorm")
+    if imported is not None and not isinstance(imported, LegacyModule):
+        where = getattr(imported, "__file__", None) or "an unknown place"
+        raise InvalidArgumentError(
+            f"the original petastorm is already imported, from {where}, and its objects may be in use. Call "
+            "petastore.interop.petastorm.install() before the first `import petastorm`"
+        )
+    if FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, FINDER)
+    text_keys.is_on = True
+
+
+def _module(name: str) -> types.ModuleType:
+    """Return a legacy module in a process that may lack the import switch, such as a Spark worker."""
+    if name.partition(".")[0] == FINDER.root and name not in sys.modules:
+        switch_on()
+    return importlib.import_module(name)
+
 
 _USAGE = "usage: python -m petastore.interop.petastorm SCRIPT [ARGUMENT …]\n       … -m MODULE [ARGUMENT …]"
 
 
 def install() -> None:
-    """Make `import petastorm` give petastore, in this process, until `uninstall`. May be called again.
+    """Make `import petastorm` import petastore, in this process, until `uninstall`. May be called again.
 
     Raises:
         InvalidArgumentError: The real Petastorm was imported already; its objects would mix with ours.
@@ -46,19 +176,20 @@ def install() -> None:
         >>> from petastorm.reader_impl.shuffling_buffer import RandomShufflingBuffer
         Traceback (most recent call last):
         petastore.errors.LegacyNameError: petastore has no petastorm.reader_impl.shuffling_buffer.RandomShufflingBuffer:
-        readers shuffle by themselves: make_reader(shuffle_rows=True, shuffle_buffer_bytes=…)
+        readers shuffle; use make_reader(shuffle_rows=True, shuffle_buffer_bytes=…)
         >>> uninstall()
     """
     switch_on()
 
 
 def is_installed() -> bool:
-    """Whether `import petastorm` gives petastore."""
+    """Return whether `import petastorm` imports petastore."""
     return FINDER in sys.meta_path
 
 
 def uninstall() -> None:
-    """Undo `install`: a later `import petastorm` finds what is installed under that name. May be called again."""
+    """Undo `install`: a later `import petastorm` imports the real package. May be called repeatedly."""
+    text_keys.is_on = False
     if FINDER in sys.meta_path:
         sys.meta_path.remove(FINDER)
     for name in [name for name in sys.modules if name.partition(".")[0] == "petastorm"]:
@@ -67,7 +198,7 @@ def uninstall() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a script or module as `python` would, with the switch on, here and in the processes that it starts.
+    """Run a script or module as `python` would; `import petastorm` gives petastore in it and in its child processes.
 
     Args:
         arguments: `SCRIPT [ARGUMENT …]` or `-m MODULE [ARGUMENT …]`; None takes the command line's.
@@ -79,12 +210,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(_USAGE)
     if is_module and given[0].partition(".")[0] == "petastorm":
         raise SystemExit(
-            f"{given[0]}: Petastorm's own programs are commands of petastore's: inspect in place of etl.metadata_util, "
-            "generate-metadata, copy, throughput; see petastore --help"
+            f"{given[0]}: use petastore's commands instead of Petastorm's programs: inspect (for etl.metadata_util), "
+            "generate-metadata, copy and throughput. See petastore --help"
         )
     install()
     sys.argv = given
-    # Python's own `-m` has put the working directory first; a script has its own folder there.
+    # Python's `-m` puts the working directory first in `sys.path`, but for a script its own directory must be first.
     if not is_module:
         sys.path[0] = str(Path(given[0]).resolve().parent)
     _switch_on_in_children()
@@ -95,9 +226,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _switch_on_in_children() -> None:
-    """Child processes begin without the switch: there the first `import petastorm` finds a file that turns it on.
+    """Install the switch in child processes: the first `import petastorm` there activates it.
 
-    Those of multiprocessing take this process's path, others what the environment says.
+    Child processes of multiprocessing inherit `sys.path`, other child processes the environment variable.
     """
     folder = str(Path(__file__).parent / "_path")
     sys.path.insert(1, folder)
@@ -105,7 +236,7 @@ def _switch_on_in_children() -> None:
 
 
 if __name__ == "__main__":
-    # This very file, under the name by which others import it: there is one finder in a process.
+    # Import this file under its real name, so that a process has only one import finder.
     from petastore.interop.petastorm import main as run
 
     run()

@@ -1,13 +1,18 @@
-"""Petastorm's functions whose calls differ from ours: each hands over to what does the job here."""
+"""Petastorm functions whose signatures differ from petastore's: each calls the equivalent petastore function."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import argparse
+import enum
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
+from urllib.parse import ParseResult, urlparse
 
 import numpy as np
 from numpy.typing import NDArray
+from pyarrow import fs
 
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset, open_dataset
@@ -15,29 +20,140 @@ from petastore.errors import CodecError, InvalidArgumentError
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.selecting.retired import HdfsDriver, Retired, tell_retired
+from petastore.storage.files.file_systems import filesystem_and_path
 
 __all__ = [
+    "FilesystemResolver",
+    "ReadMethod",
+    "WorkerPoolType",
+    "add_configure_spark_arguments",
+    "configure_spark",
     "decode_row",
     "generate_datapoint",
+    "get_filesystem_and_path_or_paths",
     "get_schema",
     "get_schema_from_dataset_url",
     "make_petastorm_dataset",
     "tf_tensors",
 ]
 
+
+class FilesystemResolver:
+    """The fsspec filesystem of a URL, with the methods of Petastorm's filesystems, such as `exists`, `open` and `ls`.
+
+    Args:
+        dataset_url: A URL or a local path, or a result of `urlparse`.
+        hadoop_configuration: Ignored: Hadoop's own configuration files are read.
+        connector: Ignored, because pyarrow's HDFS filesystem finds the name nodes.
+        hdfs_driver: Ignored.
+        user: HDFS user; None means the current user.
+        storage_options: Keyword arguments of the fsspec filesystem.
+
+    Raises:
+        InvalidArgumentError: The URL cannot be understood.
+        StorageError: The storage cannot be reached.
+        MissingExtraError: The scheme needs a package that is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> resolver = FilesystemResolver(f"file://{tempfile.mkdtemp()}")
+        >>> resolver.filesystem().exists(resolver.get_dataset_path())
+        True
+    """
+
+    def __init__(
+        self,
+        dataset_url: str | ParseResult,
+        hadoop_configuration: Any = None,  # noqa: ARG002 - parameters of Petastorm
+        connector: Any = None,  # noqa: ARG002
+        hdfs_driver: HdfsDriver | None = None,
+        user: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        tell_retired(Retired(hdfs_driver=hdfs_driver))
+        self._url = dataset_url if isinstance(dataset_url, str) else dataset_url.geturl()
+        self._options = {**({} if user is None else {"user": user}), **(storage_options or {})}
+        self._opened, self._path = filesystem_and_path(self._url, self._options, None)
+
+    def filesystem(self) -> Any:
+        """Return the fsspec filesystem."""
+        return _fsspec_of(self._opened)
+
+    def filesystem_factory(self) -> Callable[[], Any]:
+        """Return a picklable function that recreates the filesystem, with the given storage options."""
+        return functools.partial(_filesystem_of, self._url, self._options)
+
+    def get_dataset_path(self) -> str:
+        """Return the path of the URL in the filesystem; on object stores it begins with the bucket."""
+        return self._path
+
+    def parsed_dataset_url(self) -> ParseResult:
+        """Result of `urlparse` for the URL."""
+        return urlparse(self._url)
+
+
+def get_filesystem_and_path_or_paths(
+    url_or_urls: str | Sequence[str],
+    hdfs_driver: HdfsDriver | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    filesystem: Any = None,
+) -> tuple[Any, str | list[str]]:
+    """Return the fsspec filesystem of a URL and the path in it; for a list of URLs, a list of paths.
+
+    Args:
+        url_or_urls: One URL, or several with the same scheme and host.
+        hdfs_driver: Ignored.
+        storage_options: Keyword arguments of the fsspec filesystem.
+        filesystem: Filesystem that is returned unchanged.
+
+    Raises:
+        InvalidArgumentError: The URLs are of several schemes or hosts.
+
+    Example:
+        >>> get_filesystem_and_path_or_paths("memory://bucket/frames")[1]
+        '/bucket/frames'
+    """
+    tell_retired(Retired(hdfs_driver=hdfs_driver))
+    urls = [url_or_urls] if isinstance(url_or_urls, str) else list(url_or_urls)
+    places = {(parsed.scheme or "file", parsed.netloc) for parsed in map(urlparse, urls)}
+    if len(places) != 1:
+        schemes = ", ".join(sorted(f"{scheme}://" for scheme, _ in places)) or "none"
+        raise InvalidArgumentError(
+            f"url_or_urls must be URLs of the same scheme and host, got {schemes}. Call once for each filesystem"
+        )
+    found = [filesystem_and_path(url, storage_options, filesystem) for url in urls]
+    paths = [path for _, path in found]
+    return filesystem or _fsspec_of(found[0][0]), paths[0] if isinstance(url_or_urls, str) else paths
+
+
+def _filesystem_of(url: str, options: Mapping[str, Any]) -> Any:
+    return _fsspec_of(filesystem_and_path(url, options, None)[0])
+
+
+def _fsspec_of(opened: Any) -> Any:
+    """Return an fsspec filesystem, because Arrow's lack the methods that Petastorm programs call."""
+    from fsspec.implementations.arrow import ArrowFSWrapper
+    from fsspec.implementations.local import LocalFileSystem
+
+    if isinstance(opened, fs.LocalFileSystem):
+        return LocalFileSystem()
+    store = getattr(getattr(opened, "handler", opened), "fs", None)
+    return ArrowFSWrapper(opened) if store is None else store
+
+
 _FREE_SIZE = 10
-"""A dimension that differs from row to row has up to this many places in made-up values."""
+"""Maximum size of a variable dimension in generated values."""
 
 
 def get_schema(dataset: Dataset) -> Unischema:
-    """The schema of a dataset that `petastore.open_dataset` opened.
+    """Return the schema of a dataset that `petastore.open_dataset` returned.
 
     Raises:
-        InvalidArgumentError: It is something else, such as a `pyarrow.parquet.ParquetDataset`.
+        InvalidArgumentError: The argument is another object, such as a `pyarrow.parquet.ParquetDataset`.
     """
     if not isinstance(dataset, Dataset):
         raise InvalidArgumentError(
-            f"get_schema takes what petastore.open_dataset gave, but a {type(dataset).__name__} was given; "
+            f"dataset must come from petastore.open_dataset, got {type(dataset).__name__}. "
             "get_schema_from_dataset_url takes a URL"
         )
     return dataset.schema
@@ -49,10 +165,10 @@ def get_schema_from_dataset_url(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
 ) -> Unischema:
-    """The schema of the dataset at a URL: as it was declared, or as plain Parquet says.
+    """Return the schema of the dataset at a URL: declared, or inferred from plain Parquet.
 
     Raises:
-        DatasetNotFoundError: There is no dataset there.
+        DatasetNotFoundError: The dataset does not exist.
 
     Example:
         >>> import petastore, tempfile
@@ -67,10 +183,10 @@ def get_schema_from_dataset_url(
 
 
 def decode_row(row: Mapping[str, Any], schema: Unischema) -> dict[str, Any]:
-    """The values of one row, given its stored cells; cells that the schema does not know are left out.
+    """Decode the stored cells of one row; cells that are not in the schema are left out.
 
     Raises:
-        DecodeError: A cell is not what its field declares.
+        DecodeError: A cell does not match its field.
 
     Example:
         >>> decode_row({"id": 7, "other": 8}, Unischema("user", [UnischemaField("id", "int64")]))
@@ -89,11 +205,11 @@ def decode_row(row: Mapping[str, Any], schema: Unischema) -> dict[str, Any]:
 
 
 def generate_datapoint(schema: Unischema, rng: np.random.Generator | None = None) -> dict[str, Any]:
-    """One made-up row, for tests of code that takes rows.
+    """Return a random row, for tests of code that processes rows.
 
     Args:
-        schema: What the row is. Nullable fields have values, too; free dimensions have 1 to 10 places.
-        rng: Where the values come from; None is another row each time.
+        schema: Schema of the row. Nullable fields also get values; variable dimensions get sizes from 1 to 10.
+        rng: Random generator of the values; None returns another row at each call.
 
     Example:
         >>> row = generate_datapoint(Unischema("point", [UnischemaField("xy", "float32", (None, 2))]))
@@ -128,24 +244,24 @@ def _scalar(field: UnischemaField, dice: np.random.Generator) -> Any:
 def _numbers(dtype: np.dtype[Any], shape: tuple[int, ...], dice: np.random.Generator) -> NDArray[Any]:
     if dtype.kind in "fc":
         return np.asarray(dice.random(shape), dtype=dtype)
-    # Of a byte, so that each dtype has room; as for times, the first moments of 1970.
+    # Values below 100 fit every dtype; as times, they are shortly after 1970-01-01.
     return np.asarray(dice.integers(0, 2 if dtype.kind == "b" else 100, shape)).astype(dtype)
 
 
 def make_petastorm_dataset(reader: Any) -> Any:
-    """A `tf.data.Dataset` of named tuples of tensors: rows, or of a batched reader batches as long as its row groups.
+    """Return a `tf.data.Dataset` of rows, or, for a batch reader, of batches; elements are named tuples of tensors.
 
-    A reader of windows gives dicts from offset to named tuple; a batched one stacked columns, as `make_batch_reader`.
-    `uint16` and `uint32` are `int32` and `int64`, as they were. It is one of TensorFlow 1, as it was
-    (`make_one_shot_iterator`, `output_shapes`), and one of TensorFlow 2 as well. Structs and maps of plain Parquet are
-    left out, with one warning. Lists of plain Parquet are dense in batches, and refused in one where they differ in
-    length, with what to do instead.
+    The batches of a batch reader have row-group size. For a reader of windows, elements are dicts from offset to named
+    tuple; for a batch reader of windows, stacked columns. As in Petastorm, `uint16` and `uint32` become `int32` and
+    `int64`, and the dataset has the methods of TensorFlow 1 (`make_one_shot_iterator`, `output_shapes`) and TensorFlow
+    2. Structs and maps of plain Parquet are omitted, with one warning. Lists of plain Parquet are dense in batches; a
+    batch with lists of different lengths raises an error that names the alternative.
 
-    `petastore.adapters.tensorflow.make_tf_dataset` is what does it, and what batches of n rows are asked of: there it
-    costs much less than `batch(n)` of rows here.
+    For batches of n rows, use `petastore.adapters.tensorflow.make_tf_dataset`, which is much faster than `batch(n)` of
+    rows.
 
     Raises:
-        InvalidArgumentError: A column is of a type that TensorFlow does not have.
+        InvalidArgumentError: TensorFlow does not have the type of a column.
         MissingExtraError: TensorFlow is not installed.
     """
     from petastore.adapters.tensorflow import with_signed_integers
@@ -175,30 +291,93 @@ def _is_list_of_numbers(field: UnischemaField) -> bool:
 def tf_tensors(
     reader: Any,
     shuffling_queue_capacity: int = 0,
-    min_after_dequeue: int = 0,  # noqa: ARG001 - a name of Petastorm's
+    min_after_dequeue: int = 0,  # noqa: ARG001 - a parameter of Petastorm
 ) -> Any:
-    """The tensors of a graph that are the next row, each time that a session runs them: a named tuple of them.
+    """Return a named tuple of graph tensors that yield the next row each time a session runs them.
 
-    What they are is what `make_petastorm_dataset` gives. After the last row of the last epoch, running them raises
-    `tf.errors.OutOfRangeError`. For programs with sessions; others iterate the dataset.
+    The tensors have the types of `make_petastorm_dataset`. After the last row of the last epoch, running them raises
+    `tf.errors.OutOfRangeError`. Use it only in programs with sessions; otherwise iterate over the dataset.
 
     Args:
-        reader: What `make_reader` or `make_batch_reader` gave.
-        shuffling_queue_capacity: Rows that tf.data keeps to choose from at random; 0 keeps the reader's order.
-            `shuffle_rows=True` of the reader mixes better, and the same way each time.
-        min_after_dequeue: Accepted, and of no effect: tf.data chooses from all rows that it keeps.
+        reader: Reader from `make_reader` or `make_batch_reader`.
+        shuffling_queue_capacity: Number of rows in the shuffle buffer of tf.data; 0 keeps the reader's order.
+            `shuffle_rows=True` of the reader mixes better and is reproducible.
+        min_after_dequeue: No effect, because tf.data chooses from all rows in its buffer.
 
     Raises:
-        InvalidArgumentError: TensorFlow runs eagerly; or batches of a batch reader would be shuffled; or a column is of
-            a type that TensorFlow does not have.
+        InvalidArgumentError: TensorFlow runs eagerly, batches of a batch reader would be shuffled, or TensorFlow does
+            not have the type of a column.
         MissingExtraError: TensorFlow is not installed.
     """
     from petastore.adapters.tensorflow import tensors_of_next
 
     if shuffling_queue_capacity and reader.batched_output:
         raise InvalidArgumentError(
-            f"shuffling_queue_capacity={shuffling_queue_capacity} is about rows, and this reader gives batches; ask "
-            "make_batch_reader for shuffle_rows=True"
+            f"shuffling_queue_capacity must be 0 for a batch reader, got {shuffling_queue_capacity}. Pass "
+            "make_batch_reader shuffle_rows=True"
         )
     dataset = make_petastorm_dataset(reader)
     return tensors_of_next(dataset.shuffle(shuffling_queue_capacity) if shuffling_queue_capacity else dataset)
+
+
+class WorkerPoolType(enum.StrEnum):
+    """Pool types of Petastorm; each is a `reader_pool_type` of `make_reader`.
+
+    Example:
+        >>> print(WorkerPoolType.NONE)
+        dummy
+    """
+
+    THREAD = "thread"
+    PROCESS = "process"
+    NONE = "dummy"
+
+
+class ReadMethod(enum.StrEnum):
+    """Read method of `reader_throughput`: Python is measured; TensorFlow is reported as unsupported."""
+
+    TF = "tf"
+    PYTHON = "python"
+
+
+def add_configure_spark_arguments(argparser: argparse.ArgumentParser) -> None:
+    """Add `--master URL` and `--spark-session-config KEY=VALUE …`, which `configure_spark` reads."""
+    argparser.add_argument("--master", metavar="URL", help="Spark's master, such as local[4]; Spark's own by default")
+    argparser.add_argument(
+        "--spark-session-config",
+        metavar="KEY=VALUE",
+        nargs="+",
+        help="configuration of the session, such as spark.executor.memory=10g",
+    )
+
+
+def configure_spark(spark_session_builder: Any, args: argparse.Namespace) -> Any:
+    """Apply the arguments to a `SparkSession.builder`.
+
+    Returns:
+        The builder that was given.
+
+    Raises:
+        InvalidArgumentError: A configuration is not `KEY=VALUE`, or the arguments are of another parser.
+
+    Example:
+        >>> class Builder(dict):
+        ...     def config(self, key, value):
+        ...         self[key] = value
+        >>> parser = argparse.ArgumentParser()
+        >>> add_configure_spark_arguments(parser)
+        >>> configure_spark(Builder(), parser.parse_args(["--spark-session-config", "spark.sql.ansi.enabled=true"]))
+        {'spark.sql.ansi.enabled': 'true'}
+    """
+    if "master" not in args or "spark_session_config" not in args:
+        raise InvalidArgumentError(
+            "args must have master and spark_session_config. Call add_configure_spark_arguments(parser) before parsing"
+        )
+    for pair in args.spark_session_config or ():
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise InvalidArgumentError(f"--spark-session-config must be key=value pairs, got {pair!r}")
+        spark_session_builder.config(key, value)
+    if args.master:
+        spark_session_builder.master(args.master)
+    return spark_session_builder

@@ -1,4 +1,4 @@
-"""`export`: a dataset of ours gets Petastorm's metadata beside its own, so that the real Petastorm opens it."""
+"""Export to Petastorm: add Petastorm's metadata to a petastore dataset, so that the original Petastorm can open it."""
 
 from __future__ import annotations
 
@@ -19,39 +19,40 @@ from petastore.schema import Unischema
 from petastore.schema.arrow import storage_schema
 from petastore.schema.document import dump_document
 from petastore.storage.files.listing import files_beside
-from petastore.storage.footers.footers import document_in, footer_if_there, parquet_among
+from petastore.storage.footers.footer import document_in
+from petastore.storage.footers.footers import footer_if_there, parquet_among
 from petastore.storage.metadata.manifest import COMMON_METADATA, write_common_metadata
-from petastore.storage.petastorm.petastorm_index import PETASTORM_INDEX_KEY
-from petastore.storage.petastorm.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
-from petastore.writers.commit_lock import committing
+from petastore.storage.metadata.petastorm_index import PETASTORM_INDEX_KEY
+from petastore.storage.metadata.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
+from petastore.writers.commit import committing
 
 __all__ = ["Export", "export"]
 
 _COUNTS_KEY = b"dataset-toolkit.num_row_groups_per_file.v1"
 _SUMMARY = "_metadata"
-# What pickles of old releases name and Petastorm 0.13 does not find: PySpark's way with named tuples, and packages that
-# Petastorm came from.
+# Names in pickles of old releases that Petastorm 0.13 cannot import: PySpark's named tuples, and earlier names of the
+# package.
 _OLD_NAMES = (b"pyspark.serializers", b"dataset_toolkit")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Export:
-    """What `export` did, or would do."""
+    """The result of `export`: a report of what was written, or would be written."""
 
     url: str
-    """The dataset."""
+    """URL of the dataset."""
 
     schema: Unischema = dataclasses.field(repr=False)
-    """The schema that Petastorm reads it with."""
+    """The schema that Petastorm will read."""
 
     inventory: Inventory
-    """Its files and row groups."""
+    """Files and row groups of the dataset."""
 
     written: tuple[str, ...]
-    """Files that were written, relative to the dataset; empty where all was there already."""
+    """Files written, relative to the dataset; empty if all existed."""
 
     dry_run: bool
-    """True: nothing was written."""
+    """True if nothing was written."""
 
 
 def export(
@@ -61,30 +62,30 @@ def export(
     filesystem: Any = None,
     dry_run: bool = False,
 ) -> Export:
-    """Write beside a dataset of ours what Petastorm looks for: the pickled schema, and the row groups of each file.
+    """Write Petastorm's metadata for a petastore dataset: the pickled schema and the row groups of each file.
 
-    For teams whose writers move before their readers. The pickle is put together opcode by opcode
-    (`petastore.interop.petastorm_pickle`). One file is written, aside and renamed: `_common_metadata`. Data files,
-    manifest and our own schema stay what they are. Export again after every write: Petastorm stops at a file whose row
-    groups are not told, and what it does not find it cannot read. An index that Petastorm built for other files is
-    taken away, since Petastorm would believe it.
+    Use it if jobs that read the dataset still use Petastorm. Only `_common_metadata` is written, to a temporary name
+    and renamed; data files, manifest and petastore's schema do not change. Call it after every write, because Petastorm
+    fails on files whose row groups are not listed. A stale row-group index of Petastorm is removed, because Petastorm
+    would use it.
 
     Args:
         url: The dataset's directory.
         storage_options: Keyword arguments of the fsspec filesystem of the URL.
         filesystem: A pyarrow or fsspec filesystem to use instead.
-        dry_run: Write nothing; say what would be written.
+        dry_run: Whether to report what would be written, without writing.
 
     Returns:
-        What was written, or would be.
+        A report of what was written, or would be written.
 
     Raises:
-        InvalidArgumentError: It is a file or a list of them, or there are data files that are not part of the dataset.
-        SchemaError: Petastorm cannot read such rows (a codec or dtype that it lacks, a name that is none in a named
-            tuple, a partition that it misreads), or the dataset declares no schema.
-        MetadataError: There is a `_metadata` of Spark's, which Petastorm would believe instead.
-        DatasetNotFoundError: There is no dataset there.
-        StorageError: The storage refused; the dataset is what it was.
+        InvalidArgumentError: The URL is a file or a list, or the directory has data files that do not belong to the
+            dataset.
+        SchemaError: Petastorm cannot read the rows (a codec or dtype is not supported, a name is not a Python
+            identifier, or a partition value would be misread), or the dataset has no stored schema.
+        MetadataError: The directory has a `_metadata` file of Spark, which Petastorm would read instead.
+        DatasetNotFoundError: No dataset exists at the URL.
+        StorageError: A storage operation failed; the dataset is unchanged.
 
     Example:
         >>> import tempfile, petastore
@@ -98,7 +99,7 @@ def export(
     location = dataset.location
     if location.paths is not None:
         raise InvalidArgumentError(
-            f"{location.url} names files; Petastorm's metadata lies in a directory, so name that"
+            f"url must be a directory, because Petastorm's metadata belongs to one, got files: {location.url}"
         )
     _check(dataset)
     pickled = petastorm_pickle(dataset.schema)
@@ -109,24 +110,26 @@ def export(
 
 
 def _check(dataset: Dataset) -> None:
-    """Refuse what Petastorm would read otherwise than we do."""
+    """Raise an error for data that Petastorm would read differently."""
     location, inventory = dataset.location, dataset.inventory
     if not dataset.has_schema_document:
         raise SchemaError(
-            f"{location.url} declares no schema; give it one with petastore.writers.generate.generate_metadata, or let "
-            "Petastorm's make_batch_reader read it as it is"
+            f"{location.url} must declare a schema, got none. Add one with "
+            "petastore.writers.generate.generate_metadata, or "
+            "read the dataset with Petastorm's make_batch_reader"
         )
     strangers = parquet_among(location, files_beside(location, {file.path for file in inventory.files}))
     if strangers:
         raise InvalidArgumentError(
-            f"{location.url} holds data files that are not part of the dataset, and Petastorm would stop at them: "
-            f"{', '.join(strangers[:3])}; delete them, or take them in with petastore generate-metadata"
+            f"{location.url} has data files that are not part of the dataset, on which Petastorm would fail: "
+            f"{', '.join(strangers[:3])}. Delete them, or add them with petastore generate-metadata"
         )
     summary = footer_if_there(location, _SUMMARY)
     if summary is not None and summary.metadata.num_row_groups:
         raise MetadataError(
-            f"{location.url}/{_SUMMARY} has row groups, and Petastorm would believe it instead; delete it, and export "
-            "again"
+            f"{location.url}/{_SUMMARY} must not have row groups, because Petastorm would read these instead of the "
+            "files. "
+            "Delete that file, and export again"
         )
     for name in dataset.partition_names:
         _check_partition(dataset, name)
@@ -137,14 +140,14 @@ def _check_partition(dataset: Dataset, name: str) -> None:
     raw = {part for file in dataset.inventory.files for part in file.path.split("/")[:-1]}
     trouble = ""
     if None in texts:
-        trouble = "it is null in a directory, which Petastorm reads as text"
+        trouble = "a directory has a null value, which Petastorm reads as text"
     elif any("%" in part for part in raw if part.partition("=")[0] == name):
-        trouble = "a directory has an escape (%), which Petastorm reads as it stands"
+        trouble = "a directory has an escape (%), which Petastorm does not decode"
     elif dataset.schema[name].dtype_name == "str" and all(_reads_as_integer(text) for text in texts):
         trouble = "all directories have numbers with zeros or signs in front, which Petastorm loses"
     if trouble:
         raise SchemaError(
-            f"Petastorm cannot read the partition column {name!r}: {trouble}; write the dataset with the column in the "
+            f"Petastorm cannot read the partition column {name!r}: {trouble}. Write the dataset with the column in the "
             "files"
         )
 
@@ -179,7 +182,7 @@ def _write(dataset: Dataset, pickled: bytes, *, dry_run: bool) -> tuple[str, ...
 
 
 def _says_the_same(there: bytes | None, ours: bytes, stored: pa.Schema) -> bool:
-    """Whether the pickle that is there means what ours means, whoever wrote it, and Petastorm still reads it."""
+    """Return whether the existing pickle has the same schema, and Petastorm can read it."""
     if there is None or any(name in there for name in _OLD_NAMES):
         return False
     try:

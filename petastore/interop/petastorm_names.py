@@ -1,7 +1,8 @@
-"""Petastorm's modules and names, and what stands for each of them here: one table.
+"""Table of Petastorm's modules and names with their petastore equivalents.
 
-A name is either *at home* somewhere in petastore, written `"module:name"`, or there is an `Instead`: why it is not, and
-what does its job. `petastore.interop.petastorm_modules` makes modules of the table.
+The table maps a name either to an object of petastore, written `"module:name"`, or to an `Instead`, which contains the
+reason why petastore does not have the name, and its replacement. `petastore.interop.petastorm` builds modules from the
+table.
 """
 
 from __future__ import annotations
@@ -14,29 +15,29 @@ __all__ = ["NAMES", "Entry", "Instead"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Instead:
-    """There is no such name here: this does its job."""
+    """Replacement for a name that does not exist here."""
 
     advice: str
-    """Half a sentence: why, or what to use instead."""
+    """Advice for the message: the reason, or the replacement."""
 
 
 Entry: TypeAlias = str | Instead
 
-_POOLS = Instead("pools belong to readers; give make_reader reader_pool_type= and workers_count=")
-_NOTHING_CROSSES = Instead("nothing is serialised on the way: readers work in threads, and processes share memory")
-_BUFFERS = Instead("readers shuffle by themselves: make_reader(shuffle_rows=True, shuffle_buffer_bytes=…)")
-_CACHES = Instead('caches belong to readers; give make_reader cache_type="local-disk" and cache_location=')
-_HDFS = Instead("pyarrow's own HDFS filesystem finds and follows the name nodes; give make_reader the hdfs:// URL")
-_URLS = Instead("make_reader and open_dataset take URLs, paths and lists of them as they are")
-_FOOTERS = Instead("petastore.open_dataset(url).inventory says which files and row groups there are")
-_PRIVATE = Instead("it was private to Petastorm, and nothing here is like it")
+_POOLS = Instead("each reader has its own pool; pass reader_pool_type= and workers_count= to make_reader")
+_NOTHING_CROSSES = Instead("nothing is serialized: readers use threads, and processes use shared memory")
+_BUFFERS = Instead("readers shuffle; use make_reader(shuffle_rows=True, shuffle_buffer_bytes=…)")
+_CACHES = Instead('each reader has its own cache; pass cache_type="local-disk" and cache_location= to make_reader')
+_HDFS = Instead("pyarrow's HDFS filesystem resolves name nodes; pass the hdfs:// URL to make_reader")
+_URLS = Instead("make_reader and open_dataset accept URLs, paths and lists of them")
+_FOOTERS = Instead("petastore.open_dataset(url).inventory lists the files and row groups")
+_PRIVATE = Instead("it was private to Petastorm, and has no equivalent")
 _UNSAFE = Instead(
-    "pickled metadata is read as data here, by petastore.storage.petastorm.petastorm_schema; nothing is unpickled"
+    "pickled metadata is parsed as data by petastore.storage.metadata.petastorm_schema, and never unpickled"
 )
 _MOCKS = Instead("write a few rows with petastore.write_dataset to a temporary folder, and read them")
 
 _WORKERS = Instead(
-    "workers belong to readers: make_reader and make_batch_reader take what is read, and a transform_spec"
+    "each reader has its own workers; pass columns and a transform_spec to make_reader or make_batch_reader"
 )
 
 NAMES: Final[dict[str, dict[str, Entry]]] = {
@@ -55,13 +56,13 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "main": Instead("the command line is petastore's: `petastore throughput URL`, or petastore.cli.main.main"),
     },
     "benchmark.throughput": {
-        "reader_throughput": "petastore.cli.throughput:reader_throughput",
+        "reader_throughput": "petastore.tuning:reader_throughput",
         "BenchmarkResult": Instead(
-            "reader_throughput gives a petastore.cli.throughput.Throughput, which has time_mean, samples_per_second, "
+            "reader_throughput gives a petastore.tuning.Throughput, which has time_mean, samples_per_second, "
             "memory_info.rss and cpu"
         ),
-        "ReadMethod": "petastore.interop.petastorm_benchmark:ReadMethod",
-        "WorkerPoolType": "petastore.interop.petastorm_benchmark:WorkerPoolType",
+        "ReadMethod": "petastore.interop.petastorm_calls:ReadMethod",
+        "WorkerPoolType": "petastore.interop.petastorm_calls:WorkerPoolType",
     },
     "benchmark.dummy_reader": {
         "DummyReader": _MOCKS,
@@ -92,7 +93,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "get_schema_from_dataset_url": "petastore.interop.petastorm_calls:get_schema_from_dataset_url",
         "infer_or_load_unischema": "petastore.interop.petastorm_calls:get_schema",
         "load_row_groups": _FOOTERS,
-        "UNISCHEMA_KEY": Instead("petastore.open_dataset(url).schema is the schema, whoever wrote it"),
+        "UNISCHEMA_KEY": Instead("petastore.open_dataset(url).schema has the schema of every dataset"),
         "ROW_GROUPS_PER_FILE_KEY": _FOOTERS,
     },
     "etl.legacy": {
@@ -102,7 +103,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
     },
     "etl.metadata_util": {},
     "etl.petastorm_generate_metadata": {
-        "generate_petastorm_metadata": "petastore.spark.writing.generate:generate_petastorm_metadata",
+        "generate_petastorm_metadata": "petastore.spark.writing.materialize:generate_petastorm_metadata",
         "main": Instead("the command is `petastore generate-metadata URL`"),
     },
     "etl.rowgroup_indexers": {
@@ -112,11 +113,11 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
     "etl.rowgroup_indexing": {
         "build_rowgroup_index": "petastore.indexing:build_rowgroup_index",
         "get_row_group_indexes": "petastore.indexing:get_row_group_indexes",
-        "ROWGROUPS_INDEX_KEY": Instead("indexes are read through get_row_group_indexes"),
+        "ROWGROUPS_INDEX_KEY": Instead("use get_row_group_indexes to read indexes"),
     },
     "fs_utils": {
-        "FilesystemResolver": "petastore.interop.petastorm_filesystems:FilesystemResolver",
-        "get_filesystem_and_path_or_paths": "petastore.interop.petastorm_filesystems:get_filesystem_and_path_or_paths",
+        "FilesystemResolver": "petastore.interop.petastorm_calls:FilesystemResolver",
+        "get_filesystem_and_path_or_paths": "petastore.interop.petastorm_calls:get_filesystem_and_path_or_paths",
         "normalize_dir_url": _URLS,
         "get_dataset_path": _URLS,
     },
@@ -159,19 +160,17 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "decimal_friendly_collate": "petastore.adapters.torch:decimal_friendly_collate",
         "BatchedDataLoader": "petastore.adapters.torch:BatchedDataLoader",
         "InMemBatchedDataLoader": "petastore.adapters.torch:InMemBatchedDataLoader",
-        "LoaderBase": Instead(
-            "petastore.adapters.torch.DataLoader is a torch.utils.data.DataLoader, for code that asks"
-        ),
+        "LoaderBase": Instead("petastore.adapters.torch.DataLoader is a torch.utils.data.DataLoader"),
         "_sanitize_pytorch_types": _PRIVATE,
     },
     "reader": {
         "Reader": "petastore.readers.reader:Reader",
         "make_reader": "petastore.front:make_reader",
         "make_batch_reader": "petastore.front:make_batch_reader",
-        "LOCAL_DISK_CACHE": "petastore.readers.asked:LOCAL_DISK_CACHE",
-        "NULL_CACHE": "petastore.readers.asked:NULL_CACHE",
+        "LOCAL_DISK_CACHE": "petastore.readers.options:LOCAL_DISK_CACHE",
+        "NULL_CACHE": "petastore.readers.options:NULL_CACHE",
         "normalize_dataset_url_or_urls": _URLS,
-        "_VENTILATE_EXTRA_ROWGROUPS": Instead("make_reader(memory_budget=…) says how much is read ahead"),
+        "_VENTILATE_EXTRA_ROWGROUPS": Instead("make_reader(memory_budget=…) limits prefetching"),
     },
     "reader_impl": {},
     "reader_impl.arrow_table_serializer": {
@@ -204,7 +203,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "register_delete_dir_handler": "petastore.spark.caching.converter_cache:register_delete_dir_handler",
     },
     "spark_utils": {
-        "dataset_as_rdd": "petastore.spark.rdd:dataset_as_rdd",
+        "dataset_as_rdd": "petastore.spark.decoded:dataset_as_rdd",
     },
     "test_util": {},
     "test_util.reader_mock": {
@@ -212,8 +211,8 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "schema_data_generator_example": "petastore.interop.petastorm_calls:generate_datapoint",
     },
     "test_util.shuffling_analysis": {
-        "compute_correlation_distribution": Instead("reader.plan.explain() says how well an order mixes"),
-        "generate_shuffle_analysis_dataset": Instead("reader.plan.explain() says how well an order mixes"),
+        "compute_correlation_distribution": Instead("reader.plan.explain() predicts how well rows are mixed"),
+        "generate_shuffle_analysis_dataset": Instead("reader.plan.explain() predicts how well rows are mixed"),
     },
     "tf_utils": {
         "make_petastorm_dataset": "petastore.interop.petastorm_calls:make_petastorm_dataset",
@@ -226,8 +225,8 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "main": Instead("the command is `petastore copy SOURCE TARGET`"),
     },
     "tools.spark_session_cli": {
-        "add_configure_spark_arguments": "petastore.interop.petastorm_spark_session:add_configure_spark_arguments",
-        "configure_spark": "petastore.interop.petastorm_spark_session:configure_spark",
+        "add_configure_spark_arguments": "petastore.interop.petastorm_calls:add_configure_spark_arguments",
+        "configure_spark": "petastore.interop.petastorm_calls:configure_spark",
     },
     "transform": {
         "TransformSpec": "petastore.transforming.transform:TransformSpec",
@@ -237,17 +236,17 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
     "unischema": {
         "Unischema": "petastore.schema.unischema:Unischema",
         "UnischemaField": "petastore.schema.field:UnischemaField",
-        "dict_to_spark_row": "petastore.spark.rows:dict_to_spark_row",
-        "insert_explicit_nulls": "petastore.spark.rows:insert_explicit_nulls",
+        "dict_to_spark_row": "petastore.spark.dataframe:dict_to_spark_row",
+        "insert_explicit_nulls": "petastore.spark.dataframe:insert_explicit_nulls",
         "match_unischema_fields": "petastore.schema.select:match_unischema_fields",
-        "_UNISCHEMA_FIELD_ORDER": Instead("fields are always in the order in which they are given"),
+        "_UNISCHEMA_FIELD_ORDER": Instead("fields always keep the order in which they are passed"),
         "_numpy_and_codec_from_arrow_type": _PRIVATE,
         "_numpy_to_spark_mapping": _PRIVATE,
     },
     "utils": {
         "DecodeFieldError": "petastore.errors:DecodeError",
         "decode_row": "petastore.interop.petastorm_calls:decode_row",
-        "add_to_dataset_metadata": Instead("metadata of your own belongs into a file of your own beside the dataset"),
+        "add_to_dataset_metadata": Instead("store your own metadata in a separate file"),
         "run_in_subprocess": Instead("concurrent.futures.ProcessPoolExecutor(1).submit(func, …).result() does it"),
     },
     "weighted_sampling_reader": {
@@ -264,4 +263,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
     "workers_pool.ventilator": {"ConcurrentVentilator": _POOLS},
     "workers_pool.worker_base": {"WorkerBase": _POOLS},
 }
-"""Module, without its first word → name → its home, or what to use instead."""
+"""Dict from module name (without the root package) to a dict of the names in the module.
+
+The value of each name is the object in petastore as `module:name`, or an `Instead` with the replacement.
+"""

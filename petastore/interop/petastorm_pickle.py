@@ -1,7 +1,7 @@
-"""A schema as the pickle that Petastorm's own writer would make of it: the opcodes, written one by one.
+"""Write a schema as the pickle that Petastorm stores, opcode by opcode, without Petastorm.
 
-Only what a schema needs is spelled here: no object is handed to `pickle`, and none is made to be pickled. The protocol
-is 2, which every Python reads. `petastore.storage.petastorm.petastorm_schema` is the way back.
+The module writes the opcodes that a schema needs itself, without the `pickle` module, in protocol 2, which every Python
+version reads. `petastore.storage.metadata.petastorm_schema` reads such pickles.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ _DTYPES = {
     )},
 }  # fmt: skip
 _ARRAYS = (NdarrayCodec, CompressedNdarrayCodec)
-# Attributes of Petastorm's Unischema; a field of such a name is not put over it.
+# Attributes of Petastorm's Unischema, which a field of the same name must not hide.
 _TAKEN = frozenset({
     "fields", "create_schema_view", "as_spark_schema", "make_namedtuple", "make_namedtuple_tf", "from_arrow_schema",
 })  # fmt: skip
 
 
 def petastorm_pickle(schema: Unischema) -> bytes:
-    """The pickle of a schema, for the key `dataset-toolkit.unischema.v1`.
+    """Return the pickle of a schema, for the key `dataset-toolkit.unischema.v1`.
 
     Args:
-        schema: What a row is.
+        schema: Schema of the rows.
 
     Raises:
-        SchemaError: Petastorm cannot read such rows; the field and the reason are named.
+        SchemaError: Petastorm cannot read such rows; the message names the field and the reason.
 
     Example:
         >>> import pyarrow as pa
-        >>> from petastore.storage.petastorm.petastorm_schema import petastorm_document
+        >>> from petastore.storage.metadata.petastorm_schema import petastorm_document
         >>> pickled = petastorm_pickle(Unischema("user", [UnischemaField("id", "int64")]))
         >>> petastorm_document(pickled, pa.schema([]), source="here")[:64]
         '{"format":"petastore.unischema","version":1,"name":"user","field'
     """
     if not _is_identifier(schema.name):
         raise SchemaError(
-            f"Petastorm cannot read the schema {schema.name!r}: its name becomes that of a class there, and is none; "
+            f"schema name must be a Python identifier for Petastorm, got {schema.name!r}. "
             "petastore.writers.generate.generate_metadata gives the dataset a schema of another name"
         )
     for field in schema:
@@ -72,24 +72,27 @@ def _is_identifier(name: str) -> bool:
 
 
 def _unreadable(field: UnischemaField) -> str | None:
-    """Why Petastorm cannot read a field; None where it can."""
+    """Return the reason why Petastorm cannot read a field; None if it can."""
     codec, kind = field.codec, field.dtype.kind
     if not _is_identifier(field.name) or field.name.startswith("_"):
-        return "its rows are named tuples, and this is no name in one"
+        return "rows of Petastorm are named tuples, which cannot have a field of this name"
     if codec is not None and type(codec) not in (*_ARRAYS, ScalarCodec, CompressedImageCodec):
-        return f"it has no {codec!r}"
+        return f"Petastorm lacks the codec {codec!r}"
     if field.numpy_dtype is not Decimal and _dtype_name(field) not in _DTYPES:
-        return f"it gives no values of dtype {field.dtype_name} back"
+        return f"Petastorm cannot return values of dtype {field.dtype_name}"
     if type(codec) in (*_ARRAYS, CompressedImageCodec):
         return None
     if kind == "M" and field.nullable and np.datetime_data(field.dtype)[0] != "D":
-        return "it stops at the first null among time stamps; declare the field without nullable=True"
+        return "Petastorm fails at the first null among timestamps; declare the field without nullable=True"
     if kind == "M" and np.datetime_data(field.dtype)[0] in ("ns", "ps", "fs", "as"):
-        return f"it keeps no more than microseconds of {field.dtype_name}"
+        return f"Petastorm keeps only the microseconds of {field.dtype_name}"
     if kind in "cm":
-        return f"it reads {field.dtype_name} in arrays alone; give the field NdarrayCodec()"
+        return f"Petastorm reads {field.dtype_name} only in arrays; declare the field with NdarrayCodec()"
     if field.shape and (len(field.shape) > 1 or kind in "OM"):
-        return f"without a codec it reads lists of numbers, and this is {field.dtype_name} of shape {field.shape}"
+        return (
+            f"without a codec, Petastorm reads only lists of numbers, got {field.dtype_name} of shape {field.shape}; "
+            "for other arrays of numbers or times, declare the field with NdarrayCodec()"
+        )
     return None
 
 
@@ -98,14 +101,14 @@ def _dtype_name(field: UnischemaField) -> str:
 
 
 class _Opcodes:
-    """Writes opcodes of protocol 2 after each other."""
+    """Writer of pickle opcodes of protocol 2."""
 
     def __init__(self) -> None:
         self._out = bytearray(b"\x80\x02")
         self._kept = 0
 
     def schema(self, schema: Unischema) -> bytes:
-        """`Unischema`, rebuilt with its name, its fields in order, and each field again as an attribute."""
+        """Write a `Unischema` with its name, its fields in order, and an attribute for each field."""
         self._object("petastorm.unischema", "Unischema")
         self._out += b"}("
         self._text("_name")
@@ -184,7 +187,7 @@ class _Opcodes:
             self._object("pyspark.sql.types", _SPARK_TYPES[name])
 
     def _object(self, module: str, name: str) -> None:
-        """A new object of a class, without arguments."""
+        """Write a new object of a class, without arguments."""
         self._global(module, name)
         self._out += b")\x81"
 

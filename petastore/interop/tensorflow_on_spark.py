@@ -1,8 +1,8 @@
-"""`DataFeed` of TensorFlowOnSpark over a reader: for functions that pull batches from what Spark pushed.
+"""`DataFeed`: a reader with the interface of TensorFlowOnSpark's `DataFeed`, for existing training functions.
 
-`InputMode.SPARK` sends rows one by one through queues. With the data written once as a dataset, and
-`InputMode.TENSORFLOW`, each node reads its own share, `make_reader(url, cur_shard=from_tfos(ctx))`; a function that
-asks its feed for batches goes on as it is:
+TensorFlowOnSpark's `InputMode.SPARK` sends rows one by one through queues. Instead, write the data once as a dataset
+and use `InputMode.TENSORFLOW`: each node then reads its own shard. In a training function that takes batches from a
+feed, replace only the feed:
 
 ```python
 feed = DataFeed(make_reader(url, cur_shard=from_tfos(ctx)), input_mapping={"image": "x", "label": "y"})
@@ -25,14 +25,15 @@ __all__ = ["DataFeed"]
 
 
 class DataFeed:
-    """Batches of a reader, as `TFNode.DataFeed` gives those of a queue. Use it from one thread.
+    """Batches of a reader, with the interface of TensorFlowOnSpark's `TFNode.DataFeed`. Not thread-safe.
 
     Args:
-        reader: What `make_reader` gave, at its beginning. It is closed at its end, or by `terminate`.
-        input_mapping: Column to the name under which a batch has it; None gives rows.
+        reader: The reader that `make_reader` returned, not yet iterated. It is closed after the last row, or by
+            `terminate`.
+        input_mapping: Dict from column name to name in a batch; None returns rows.
 
     Raises:
-        InvalidArgumentError: The reader has no such column.
+        InvalidArgumentError: The reader does not have a column of `input_mapping`.
 
     Example:
         >>> import petastore, tempfile
@@ -49,35 +50,35 @@ class DataFeed:
         unknown = sorted(set(input_mapping or ()) - reader.schema.fields.keys())
         if unknown:
             raise InvalidArgumentError(
-                f"input_mapping names {', '.join(map(repr, unknown))}, but the reader has "
-                f"{', '.join(map(repr, reader.schema.fields))}"
+                f"input_mapping must name columns of the reader ({', '.join(map(repr, reader.schema.fields))}), got "
+                f"{', '.join(map(repr, unknown))}"
             )
         self.input_mapping = input_mapping
-        """Column to name in a batch; None for rows."""
+        """Dict from column name to name in a batch; None for rows."""
         self._columns = list(reader.schema.fields) if input_mapping is None else list(input_mapping)
         self._reader = reader
         self._batches: Iterator[Batch] | None = None
         self._batch_size = 0
         self._next: Batch | None = None
-        self._given = 0  # rows of it
+        self._given = 0  # number of rows of `_next` that were returned
         self._is_over = False
 
     def next_batch(self, batch_size: int) -> list[tuple[Any, ...]] | dict[str, Any]:
-        """So many rows; fewer at the end of an epoch, and never more.
+        """Return the next batch of `batch_size` rows; fewer at the end of an epoch.
 
-        Where an epoch leaves fewer rows than there are ranks, some ranks have one row more than the others. It comes by
-        a further call, so with batches of one row, for one, those ranks make one call more; `last_batch="drop"`,
-        `"pad"` or `"wrap"` of `make_reader` makes them equal.
+        If the number of rows is not a multiple of the number of ranks, some ranks have one row more than others. With
+        `batch_size=1`, these ranks need one additional call. To avoid this, pass `last_batch="drop"`, `"pad"` or
+        `"wrap"` to `make_reader`.
 
         Args:
-            batch_size: The same in each call: ranks share batches of it.
+            batch_size: Rows per batch, the same in each call.
 
         Returns:
-            A list of rows, each a tuple of its columns' values; or with `input_mapping` a dict of arrays
-            (rows, *shape). Empty after the end.
+            A list of rows, each a tuple of column values; with `input_mapping`, a dict of arrays (rows, *shape). Empty
+            after the last row.
 
         Raises:
-            InvalidArgumentError: The number is another one than in the first call.
+            InvalidArgumentError: `batch_size` differs from that of the first call.
         """
         if self._batches is None:
             self._batch_size = whole_number(batch_size, name="batch_size", least=1)
@@ -85,8 +86,8 @@ class DataFeed:
             self._next = next(self._batches, None)
         if batch_size != self._batch_size:
             raise InvalidArgumentError(
-                f"next_batch({batch_size!r}) after next_batch({self._batch_size}): ranks share batches of one size, so "
-                "give the same number in each call"
+                f"batch_size must be {self._batch_size}, as in the first call, because ranks divide batches of one "
+                f"size, got {batch_size!r}"
             )
         columns = self._columns_of_next(self._batches)
         if self.input_mapping is None:
@@ -94,7 +95,7 @@ class DataFeed:
         return dict(zip(self.input_mapping.values(), columns, strict=True))
 
     def _columns_of_next(self, batches: Iterator[Batch]) -> list[Any]:
-        """The columns of a batch, or of what is left of one that has more rows than were asked for."""
+        """Return the columns of the next batch, or of the rest of a larger batch."""
         if self._is_over or self._next is None:
             self.terminate()
             return [[] for _ in self._columns]
@@ -109,22 +110,22 @@ class DataFeed:
         return [batch[name] if is_whole else batch[name][begin:end] for name in self._columns]
 
     def should_stop(self) -> bool:
-        """Whether the last batch was given, or `terminate` was called."""
+        """Return True after the last batch was returned, or `terminate` was called."""
         return self._is_over
 
     def terminate(self) -> None:
-        """Ends it; the reader is closed. May be called again."""
+        """Stop and close the reader. May be called repeatedly."""
         self._is_over = True
         self._reader.stop()
         self._reader.join()
 
     def batch_results(self, results: Sequence[Any]) -> NoReturn:
-        """Nothing goes back to Spark this way.
+        """Raise `InvalidArgumentError`: sending results to Spark is not supported.
 
         Raises:
             InvalidArgumentError: Always.
         """
         raise InvalidArgumentError(
-            f"{len(results):,} results cannot go back to Spark through a feed of a reader: write them with their keys, "
-            "petastore.write_dataset(url, rows), and read that in Spark; or predict inside of df.mapInPandas"
+            f"a reader's feed cannot send results to Spark, got {len(results):,} results. Write them with their "
+            "keys, petastore.write_dataset(url, rows), and read that in Spark; or predict inside df.mapInPandas"
         )

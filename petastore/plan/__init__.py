@@ -1,20 +1,20 @@
-"""What is read, by whom and in what order: values made by arithmetic, without IO, frameworks or threads."""
+"""Plans: the rows of each rank and their order, computed without I/O, frameworks or threads."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from petastore.late_names import late_names
+from petastore.lazy import late_names
 
 if TYPE_CHECKING:
     from petastore.plan.cursor import Cursor
     from petastore.plan.mixture.mixture import Mixture
     from petastore.plan.plan import Plan, Span
-    from petastore.plan.request import Order, ReadRequest, Shard, Tail
+    from petastore.plan.request import LastBatch, Order, ReadRequest, Shard
     from petastore.plan.selection import Selection
     from petastore.plan.unit import ReadUnit
 
-__all__ = ["Cursor", "Mixture", "Order", "Plan", "ReadRequest", "ReadUnit", "Selection", "Shard", "Span", "Tail"]
+__all__ = ["Cursor", "LastBatch", "Mixture", "Order", "Plan", "ReadRequest", "ReadUnit", "Selection", "Shard", "Span"]
 
 _HOMES = {
     "Cursor": "petastore.plan.cursor",
@@ -26,7 +26,7 @@ _HOMES = {
     "Selection": "petastore.plan.selection",
     "Shard": "petastore.plan.request",
     "Span": "petastore.plan.plan",
-    "Tail": "petastore.plan.request",
+    "LastBatch": "petastore.plan.request",
 }
 
 __getattr__ = late_names(__name__, _HOMES)

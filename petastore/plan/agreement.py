@@ -1,4 +1,4 @@
-"""Whether ranks planned the same: seen at once, instead of as a hang in an all-reduce an hour later. Pure."""
+"""Check that all ranks have the same plan: raise an error instead of a deadlock in an all-reduce. No I/O."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from petastore.plan.request import ReadRequest
 __all__ = ["AllGather", "assert_agreed", "facts_of"]
 
 AllGather = Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]
-"""Gives what every rank passed to it, in the order of ranks: an `all_gather` of small picklable objects."""
+"""Function that returns the values of all ranks, in the order of ranks: an `all_gather` of small picklable objects."""
 
 
 def facts_of(request: ReadRequest, *, dataset: str, rows: int, row_groups: int) -> dict[str, Any]:
-    """What ranks must agree on, by name, and which shard this one is: a new dict of JSON values, under a kilobyte.
+    """Return the facts that ranks must agree on, by name, and this shard: a new dict of JSON values, under a kilobyte.
 
-    Columns are left out: ranks may well read different ones.
+    Columns are not included, because ranks may read different columns.
     """
     return {
         "dataset": dataset,
@@ -32,22 +32,24 @@ def facts_of(request: ReadRequest, *, dataset: str, rows: int, row_groups: int) 
 
 
 def assert_agreed(mine: Mapping[str, Any], all_gather: AllGather) -> None:
-    """Refuses ranks whose facts differ; every rank calls it, and every rank raises alike.
+    """Raise an error on every rank if the facts of ranks differ. Call it on every rank.
 
     Args:
-        mine: This rank's facts by name, small and picklable, `cur_shard` and `shard_count` among them: all but the
-            first must be the same on all ranks.
-        all_gather: Gives what every rank passed to it; `petastore.distributed.all_gather` does, by whatever
-            engine is initialised.
+        mine: This rank's facts by name, small and picklable, with `cur_shard` and `shard_count`. All facts except
+            `cur_shard` must be equal on all ranks.
+        all_gather: Function that returns the values of all ranks, such as `petastore.distributed.all_gather`, which
+            uses the initialized framework.
 
     Raises:
-        InvalidArgumentError: Ranks planned different data, or two of them the same shard; both sides' facts are named.
+        InvalidArgumentError: Two ranks have different plans, or the same shard; the message has the facts of both
+            ranks.
 
     Example:
         >>> facts = [{"seed": rank, "shard_count": 2, "cur_shard": rank} for rank in range(2)]
         >>> assert_agreed(facts[0], lambda mine: facts)
         Traceback (most recent call last):
-        petastore.errors.InvalidArgumentError: ranks planned different data: seed is 0 on rank 0 and 1 on rank 1
+        petastore.errors.InvalidArgumentError: all ranks must plan the same data, got seed is 0 on rank 0 and 1 on rank
+            1. Pass the same arguments on every rank
     """
     everybody = [dict(facts) for facts in all_gather(mine)]
     shards = [facts.pop("cur_shard", None) for facts in everybody]
@@ -59,10 +61,13 @@ def assert_agreed(mine: Mapping[str, Any], all_gather: AllGather) -> None:
     ]
     if differences:
         more = f" (and {len(differences) - 3:,} more)" if len(differences) > 3 else ""
-        raise InvalidArgumentError(f"ranks planned different data: {'; '.join(differences[:3])}{more}")
+        raise InvalidArgumentError(
+            f"all ranks must plan the same data, got {'; '.join(differences[:3])}{more}. Pass the same arguments on "
+            "every rank"
+        )
     count = mine["shard_count"]
     if sorted(map(str, shards)) != sorted(map(str, range(count))):
         raise InvalidArgumentError(
-            f"ranks must have the shards 0 to {count - 1}, each once, but ranks in turn have {shards}; "
-            "give cur_shard and shard_count from the launcher's rank and world size"
+            f"ranks must have the shards 0 to {count - 1}, each once, got {shards} in the order of ranks. Take "
+            "cur_shard and shard_count from the launcher's rank and world size"
         )

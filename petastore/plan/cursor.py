@@ -1,4 +1,4 @@
-"""A place in a plan. Pure."""
+"""Cursor: a position in a plan. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Cursor", "MixedCursor"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cursor:
-    """What has been consumed of a plan: the same on every rank after the same step.
+    """Position in a plan: the part that was consumed; the same on every rank after the same step.
 
     Example:
         >>> Cursor()
@@ -17,17 +17,17 @@ class Cursor:
     """
 
     epoch: int = 0
-    """The epoch that comes next or is under way, from 0; it counts on through all passes."""
+    """Current or next epoch, from 0, counted across all passes."""
 
     position: int = 0
-    """Positions of the epoch that all ranks together have consumed."""
+    """Number of positions of the epoch that all ranks together have consumed."""
 
     first_epoch: int = 0
-    """The epoch that the pass began with: a pass of n epochs ends before `first_epoch + n`."""
+    """First epoch of the pass: a pass of n epochs ends before epoch `first_epoch + n`."""
 
     @staticmethod
     def of_epoch(epoch: int) -> Cursor:
-        """Before the first row of an epoch, with which a pass begins.
+        """Return the cursor before the first row of an epoch, where a pass begins.
 
         Example:
             >>> Cursor.of_epoch(3)
@@ -36,9 +36,9 @@ class Cursor:
         return Cursor(epoch, 0, epoch)
 
     def next_pass(self) -> Cursor:
-        """The beginning of a new pass: of the epoch under way if nothing of it was consumed, else of the next one.
+        """Return the start of a new pass: the current epoch if nothing of it was consumed, otherwise the next one.
 
-        So every pass has an order of its own, also when each is one epoch.
+        Every pass therefore has another order, even if each pass has only one epoch.
 
         Example:
             >>> Cursor(0, 0).next_pass(), Cursor(2, 7).next_pass()
@@ -47,7 +47,7 @@ class Cursor:
         return Cursor.of_epoch(self.epoch + (self.position > 0))
 
     def next_epoch(self) -> Cursor:
-        """Where the epoch under way ends, in the same pass.
+        """Return the cursor at the end of the current epoch, in the same pass.
 
         Example:
             >>> Cursor(2, 7, 1).next_epoch()
@@ -56,7 +56,7 @@ class Cursor:
         return Cursor(self.epoch + 1, 0, self.first_epoch)
 
     def pass_ends(self, epochs: int) -> Cursor:
-        """Where a pass of so many epochs ends.
+        """Return the cursor at the end of a pass of this many epochs.
 
         Example:
             >>> Cursor(2, 7, 1).pass_ends(5)
@@ -65,7 +65,7 @@ class Cursor:
         return Cursor(self.first_epoch + epochs, 0, self.first_epoch)
 
     def is_at_end(self, epochs: int | None) -> bool:
-        """Whether nothing is left of a pass of so many epochs; None is a pass without end.
+        """Return whether a pass of this many epochs is finished; None is an endless pass.
 
         Example:
             >>> Cursor(3, 0, 1).is_at_end(2), Cursor(2, 7, 1).is_at_end(2), Cursor(9, 0, 1).is_at_end(None)
@@ -76,7 +76,7 @@ class Cursor:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MixedCursor(Cursor):
-    """A place in a mixture whose batches are each of one source."""
+    """Position in a mixture with `batching="per_source"`."""
 
     taken: tuple[int, ...] = ()
     """Rows of each source that were consumed in this epoch; their sum is `position`."""

@@ -1,24 +1,26 @@
-"""What a rank has of a plan once and for all, where ranks do not share its epochs."""
+"""Derive a plan from another plan: for the fixed share of one rank, or with shuffled rows."""
 
 from __future__ import annotations
 
 import dataclasses
 
 import numpy as np
+from numpy.typing import NDArray
 
 from petastore.errors import NoDataAvailableError
+from petastore.plan.lanes import DEFAULT_SHUFFLE_BUFFER_BYTES, in_memory, shuffled_lanes
 from petastore.plan.plan import Plan
 from petastore.plan.request import Shard
-from petastore.plan.selection import Selection
+from petastore.plan.selection import RowBitmaps, Selection
 
-__all__ = ["fixed_share"]
+__all__ = ["fixed_share", "with_rows_shuffled"]
 
 
 def fixed_share(plan: Plan) -> Plan:
-    """A plan of one rank alone, with the same rows in each epoch: as many as every other rank has.
+    """Return the plan of a fixed part of the rows for one rank, with the same number of rows for every rank.
 
-    Row groups stay together as far as they can: rank r has the r-th part of the dataset. Rows that cannot be shared
-    evenly, fewer than there are ranks, are left out. A plan for one rank is itself.
+    Rank r has the r-th contiguous part of the dataset, so that few row groups are split. If the rows do not divide
+    evenly, the remaining rows (fewer than ranks) are dropped. The plan of a single rank is returned unchanged.
 
     Raises:
         NoDataAvailableError: There are fewer rows than ranks.
@@ -36,7 +38,10 @@ def fixed_share(plan: Plan) -> Plan:
         return plan
     rows = plan.num_rows // shard.count
     if rows == 0:
-        raise NoDataAvailableError(f"{plan.num_rows:,} rows cannot be shared by {shard.count:,} ranks: there are fewer")
+        raise NoDataAvailableError(
+            f"each rank must have at least one row, got {plan.num_rows:,} rows for {shard.count:,} ranks. Use fewer "
+            "ranks"
+        )
     order = request.order
     own = dataclasses.replace(
         order,
@@ -48,15 +53,45 @@ def fixed_share(plan: Plan) -> Plan:
 
 
 def _part(plan: Plan, first: int, rows: int) -> Selection:
-    """Of the rows that are meant, so many from one of them on, counted in the order of the dataset."""
+    """Return a range of the selected rows, counted in dataset order."""
     before = np.cumsum(plan.rows) - plan.rows
     begins, ends = (np.clip(place - before, 0, plan.rows) for place in (first, first + rows))
-    bitmaps = {}
-    for group in np.flatnonzero((ends > begins) & (ends - begins < plan.inventory.rows)).tolist():
-        bitmap = np.zeros(int(plan.inventory.rows[group]), dtype=np.bool_)
+
+    def bitmap(group: int) -> NDArray[np.bool_]:
+        flags = np.zeros(int(plan.inventory.rows[group]), dtype=np.bool_)
         places = np.arange(begins[group], ends[group])
         if plan.selection is not None:
             places = plan.selection.rows_at(np.full(len(places), group, np.int32), places)
-        bitmap[places] = True
-        bitmaps[group] = bitmap
+        flags[places] = True
+        return flags
+
+    partial = np.flatnonzero((ends > begins) & (ends - begins < plan.inventory.rows)).tolist()
+    bitmaps = RowBitmaps.pack((group, bitmap(group)) for group in partial)
     return Selection(ends - begins, bitmaps, () if plan.selection is None else plan.selection.pruned)
+
+
+def with_rows_shuffled(plan: Plan) -> Plan:
+    """Return the plan with rows shuffled across row groups, as by `shuffle_rows=True`; unchanged if they already are.
+
+    Seed, shard and all other options stay the same. Use the new plan only from the start, because a position means
+    other rows in the new order.
+
+    Example:
+        >>> from petastore.inventory import Inventory
+        >>> from petastore.plan.request import Order, ReadRequest
+        >>> order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=False, lanes=1, block_rows=1)
+        >>> plan = Plan(Inventory.of_rows([5] * 12), ReadRequest(("id",), order, chosen=frozenset({"lanes"})))
+        >>> with_rows_shuffled(plan).request.order.shuffle_rows
+        True
+    """
+    request, order = plan.request, plan.request.order
+    if order.shuffle_rows:
+        return plan
+    lanes, block_rows = shuffled_lanes(
+        in_memory(plan.inventory, plan.rows),
+        shuffle_buffer_bytes=DEFAULT_SHUFFLE_BUFFER_BYTES,
+        lanes=None if "lanes" in request.chosen else order.lanes,
+        block_rows=None if "block_rows" in request.chosen else order.block_rows,
+    )
+    shuffled = dataclasses.replace(order, shuffle_rows=True, lanes=lanes, block_rows=block_rows)
+    return dataclasses.replace(plan, request=dataclasses.replace(request, order=shuffled))

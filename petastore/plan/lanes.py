@@ -1,7 +1,7 @@
-"""How many lanes an order has and how long their blocks are, from what exists and the memory for shuffling. Pure.
+"""Choose the number of lanes and the length of their blocks from the row groups and the memory for shuffling. No I/O.
 
-Mixing costs memory: a batch is as mixed as many live row groups feed it. The number of lanes depends on the data and on
-`shuffle_buffer_bytes` alone, never on the number of ranks: that is what keeps the order the same for any number of
+A lane is a sequence of row groups; a batch has rows of all lanes. More lanes mix rows better, but need more memory. The
+number of lanes depends only on the data and on `shuffle_buffer_bytes`, so that the order is the same for any number of
 ranks.
 """
 
@@ -17,24 +17,24 @@ from petastore.inventory import Inventory
 __all__ = ["DEFAULT_SHUFFLE_BUFFER_BYTES", "in_memory", "shuffled_lanes"]
 
 DEFAULT_SHUFFLE_BUFFER_BYTES = 256 * 1024 * 1024
-"""Bytes of stored cells that all ranks together keep for shuffling rows, unless asked otherwise."""
+"""Default shuffle buffer over all ranks, in bytes of stored cells."""
 
 _LANES = (1, 2, 4, 6, 12, 24, 48, 96)
-"""Numbers with many divisors: where the ranks divide the lanes, each row group is read by one rank."""
+"""Numbers of lanes with many divisors: if the number of ranks divides it, each row group is read by one rank."""
 
 _GROUPS_A_LANE = 2
-"""Row groups that a lane keeps: the one that is given out, and the next one on its way."""
+"""Row groups in memory per lane: the current one, and the prefetched next one."""
 
 _PERMUTED_ROWS = 2**19
-"""Rows of all blocks together that longer blocks are made of at most: the first batch waits for their permutation."""
+"""Maximum total rows of all blocks when blocks are enlarged: the first batch waits for their permutation."""
 
 
 def in_memory(inventory: Inventory, rows: NDArray[np.int64]) -> Inventory:
-    """What shuffling has to deal with: the rows that are meant, and whole row groups around them in memory.
+    """Return the number of selected rows, and of all rows of their row groups, which shuffling keeps in memory.
 
     Args:
-        inventory: What exists.
-        rows: Rows of each row group that are meant, shape (groups,).
+        inventory: Inventory of the dataset.
+        rows: Selected rows of each row group, shape (groups,).
     """
     return dataclasses.replace(inventory, rows=rows, decoded_bytes=np.where(rows > 0, inventory.decoded_bytes, 0))
 
@@ -42,19 +42,19 @@ def in_memory(inventory: Inventory, rows: NDArray[np.int64]) -> Inventory:
 def shuffled_lanes(
     inventory: Inventory, *, shuffle_buffer_bytes: int, lanes: int | None, block_rows: int | None
 ) -> tuple[int, int]:
-    """Lanes and rows a block of an order that shuffles rows.
+    """Return the number of lanes, and the number of rows per block, for an order that shuffles rows.
 
-    Many lanes of short blocks mix better than few lanes of long ones that need the same memory, so memory goes to lanes
-    first, and to blocks of several row groups only where there are lanes enough.
+    With the same memory, many lanes of short blocks mix better than few lanes of long blocks. Memory is therefore used
+    for lanes first, and for blocks of several row groups only if there are enough lanes.
 
     Args:
-        inventory: What exists.
-        shuffle_buffer_bytes: Bytes that all ranks together may keep.
-        lanes: Asked for by name, or None to choose.
-        block_rows: Asked for by name, or None to choose.
+        inventory: Inventory of the dataset.
+        shuffle_buffer_bytes: Maximum bytes over all ranks.
+        lanes: Requested number of lanes; None to choose it.
+        block_rows: Requested rows per block; None to choose them.
 
     Returns:
-        Lanes and rows a block, both at least 1.
+        Number of lanes, and rows per block, both at least 1.
 
     Example:
         >>> shuffled_lanes(Inventory.of_rows([1000] * 600), shuffle_buffer_bytes=10**6, lanes=None, block_rows=None)

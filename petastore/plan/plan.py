@@ -1,7 +1,7 @@
-"""The plan: what is read, by whom and in what order, answered without touching storage. Pure.
+"""Plan: the rows of each rank and their order, computed without I/O.
 
-A plan is made of an inventory and a request. It can be walked twice with the same result, has never heard of a
-filesystem, and answers for any batch size: batches are a way to walk it, not a part of it.
+A plan is built from an inventory and a request. Every iteration over a plan gives the same result and does not use the
+filesystem. The batch size is not part of the plan: pass any batch size to its methods.
 """
 
 from __future__ import annotations
@@ -9,35 +9,34 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.inventory import Inventory
-from petastore.once import once
-from petastore.plan.agreement import AllGather, assert_agreed, facts_of
-from petastore.plan.batches.load_order import LoadOrder, Stretch, load_order
-from petastore.plan.batches.residency import at_hand_bytes, room_rows
-from petastore.plan.batches.spans import Pace, SharedBatches, Source, Span, Walk
-from petastore.plan.batches.tail import EpochBatches, lanes_of
+from petastore.lazy import once
+from petastore.plan.batches.epoch_batches import EpochBatches, lanes_of
+from petastore.plan.batches.epoch_steps import SharedSteps
+from petastore.plan.batches.residency import needed_from_to
+from petastore.plan.batches.spans import Pace, SharedBatches, Source, Span
 from petastore.plan.cursor import Cursor
 from petastore.plan.order.order import EpochOrder
+from petastore.plan.rank_plan import RankPlan
 from petastore.plan.request import Order, ReadRequest, Shard, UnderWay, whole_number
 from petastore.plan.selection import Selection
-from petastore.plan.unit import ReadUnit
 
 if TYPE_CHECKING:
-    from petastore.plan.report.cost import StorageAsk
-    from petastore.plan.report.explanation import Explanation
+    from petastore.plan.report.explanation import Explanation, StorageAsk
     from petastore.plan.report.feeds import Feeds
+    from petastore.plan.row_group_parts import RowGroupParts
 
 __all__ = ["Plan", "Span"]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Plan:
-    """Everything that decides which rows a rank gets and when.
+class Plan(RankPlan):
+    """The read plan of one rank: the rows that it reads, their order, and the batches of an epoch.
 
     Example:
         >>> from petastore.plan.request import Order, Shard
@@ -50,27 +49,35 @@ class Plan:
     """
 
     inventory: Inventory
-    """What exists."""
+    """Files and row groups of the dataset."""
 
     request: ReadRequest
-    """What was asked."""
+    """Options of the plan."""
 
     selection: Selection | None = None
-    """Which rows a filter keeps; None is all of them."""
+    """Rows that filters select; None means all."""
+
+    parts: RowGroupParts | None = dataclasses.field(default=None, kw_only=True)
+    """Division of the row groups, if the plan lists parts of row groups; None if it lists row groups."""
+
+    @property
+    def sources(self) -> tuple[Plan]:
+        """The plan itself, as the only source."""
+        return (self,)
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """Rows of each row group that are meant, shape (groups,)."""
+        """Selected rows per row group, shape (groups,)."""
         return self.inventory.rows if self.selection is None else self.selection.counts
 
     @once
     def num_rows(self) -> int:
-        """Rows of an epoch over all ranks."""
+        """Number of rows per epoch, over all ranks."""
         return int(self.rows.sum())
 
     @once
     def data_fingerprint(self) -> str:
-        """32 hexadecimal digits that stand for the rows that are meant: this version of the dataset, and the filter."""
+        """32 hexadecimal digits that identify the selected rows: dataset version and filter."""
         if self.selection is None:
             return self.inventory.fingerprint
         both = self.inventory.fingerprint + self.selection.fingerprint
@@ -78,7 +85,7 @@ class Plan:
 
     @once
     def fingerprint(self) -> str:
-        """32 hexadecimal digits over rows, columns, order, epochs and `last_batch`; equal on all ranks."""
+        """32 hexadecimal digits that identify rows, columns, order, epochs and `last_batch`; equal on all ranks."""
         request = self.request
         asked = (request.columns, request.order, request.epochs, request.last_batch.value, request.shard.count)
         dealt = () if request.order.dealt_to is None else (request.order.dealt_to, request.under_way)
@@ -108,63 +115,97 @@ class Plan:
         ]
         return html_table(type(self).__name__, [], facts, count=len(facts))
 
-    def steps_per_epoch(self, batch_size: int) -> int:
-        """Batches of an epoch, the same on every rank.
-
-        Raises:
-            NoDataAvailableError: `last_batch="even"` with fewer rows than ranks.
-        """
-        return self._whole(batch_size).steps
-
-    def rows_per_epoch(self, batch_size: int) -> int:
-        """Rows that this rank gets in an epoch, repeats of `pad` and `wrap` included."""
-        return self._whole(batch_size).rows_of(self.request.shard)
-
-    def steps_left(self, batch_size: int, after: Cursor) -> int | None:
-        """Batches from a cursor to the end of its pass, the same on every rank; None where a pass has no end."""
-        if self.request.epochs is None:
-            return None
-        if after.is_at_end(self.request.epochs):
-            return 0
-        whole = after.pass_ends(self.request.epochs).epoch - after.next_epoch().epoch
-        rest = self._batches(batch_size, after.position, self.order_in(after.epoch)).steps
-        return rest + whole * self.steps_per_epoch(batch_size)
-
-    def for_shard(self, shard: Shard) -> Plan:
-        """The same plan as another rank sees it."""
+    def for_shard(self, shard: Shard) -> Self:
+        """Return this plan for another rank."""
         return dataclasses.replace(self, request=dataclasses.replace(self.request, shard=shard))
 
     def going_on(self, order: Order, epoch: int, under_way: Order | None = None) -> Self:
-        """The same plan in another order, from an epoch on.
+        """Return this plan with another order from an epoch on.
 
         Args:
-            order: Of the epochs after it, and of itself unless it is under way.
-            epoch: The epoch, from 0.
-            under_way: In which order it is finished; None where nothing of it was given.
+            order: Order of the later epochs, and of `epoch` itself unless it has begun.
+            epoch: Number of the epoch, from 0.
+            under_way: Order of the rest of `epoch`, if it has begun; None if it has not.
         """
         rest = None if under_way is None or under_way == order else UnderWay(epoch, under_way)
+        if self._rest_in(epoch) is not None:
+            rest = self.request.under_way
         return dataclasses.replace(self, request=dataclasses.replace(self.request, order=order, under_way=rest))
 
+    def is_begun(self, cursor: Cursor) -> bool:
+        """Return whether rows of the cursor's epoch were already consumed, also before rows were excluded."""
+        return cursor.position > 0 or self._rest_in(cursor.epoch) is not None
+
+    def restarted(self, epoch: int) -> Self:
+        """Return this plan with all rows of an epoch, also of one that began before rows were excluded.
+
+        Example:
+            >>> from petastore.plan.request import Order
+            >>> plan = Plan(Inventory.of_rows([5]), ReadRequest(("id",), Order(7, True, False, lanes=1, block_rows=1)))
+            >>> plan.restarted(0) is plan
+            True
+        """
+        under_way = self.request.under_way
+        if under_way is None or self._rest_in(epoch) is None:
+            return self
+        order = None if under_way.order == self.request.order else UnderWay(epoch, under_way.order)
+        return dataclasses.replace(self, request=dataclasses.replace(self.request, under_way=order))
+
+    @property
+    def reads_in_file_order(self) -> bool:
+        """Whether this rank reads the rows of each row group in file order, and one row group after another."""
+        return all(
+            not source.asked.shuffle_rows and len(source.own_lanes) <= 1
+            for sources in self._possible_sources
+            for source in sources
+        )
+
+    def in_parts(self, parts: RowGroupParts) -> Self:
+        """Return a plan of the same rows in the same order, which lists parts of row groups.
+
+        Args:
+            parts: Division of the row groups. `reads_in_file_order` must be True for row groups with several parts.
+        """
+        request, under_way = self.request, self.request.under_way
+        if under_way is not None and under_way.rest is not None:
+            left = parts.selection(under_way.rest.selection)
+            assert left is not None  # noqa: S101 - None is returned only for None
+            rest = dataclasses.replace(under_way.rest, selection=left)
+            request = dataclasses.replace(request, under_way=dataclasses.replace(under_way, rest=rest))
+        selection = parts.selection(self.selection)
+        inventory = parts.inventory(self.inventory)
+        return dataclasses.replace(self, inventory=inventory, request=request, selection=selection, parts=parts)
+
     def order_in(self, epoch: int) -> Order:
-        """The order of an epoch."""
+        """Return the order of an epoch."""
         rest = self.request.under_way
         return self.request.order if rest is None or rest.epoch != epoch else rest.order
+
+    def rows_in(self, epoch: int) -> int:
+        """Return the number of rows of an epoch over all ranks; after rows were excluded in it, only the rest."""
+        rest = self._rest_in(epoch)
+        return self.num_rows if rest is None else int(rest.counts.sum())
+
+    def _rest_in(self, epoch: int) -> Selection | None:
+        """Return the remaining rows of an epoch that began before rows were excluded; None for any other epoch."""
+        rest = self.request.under_way
+        return None if rest is None or rest.epoch != epoch or rest.rest is None else rest.rest.selection
 
     def explain(
         self, batch_size: int, *, column_bytes: NDArray[np.int64] | None = None, storage: StorageAsk | None = None
     ) -> Explanation:
-        """What the first epoch reads, keeps and mixes; print it, or take `as_dict()`.
+        """Return figures about the first epoch: bytes to read, memory, mixing quality. Print it, or call `as_dict()`.
 
         Args:
-            batch_size: Rows of a full batch of one rank.
-            column_bytes: Stored bytes of the columns that are read, of each row group, shape (groups,). None where they
-                are not known: whole row groups are counted then, and the explanation says so.
-            storage: Says what row groups take to be fetched, what a cache has room for, and what requests and bytes
-                cost: then the explanation says what this rank will ask for, epoch by epoch. None says nothing of that.
+            batch_size: Rows per full batch on one rank.
+            column_bytes: Stored bytes of the selected columns per row group, shape (groups,), from
+                `petastore.readers.fetches`. None counts all columns of each row group (an upper bound).
+            storage: Requests per row group, cache size and prices, to estimate this rank's requests and cost per epoch.
+                None makes no estimate.
 
         Raises:
-            NoDataAvailableError: `last_batch="even"` with fewer rows than ranks.
-            InvalidArgumentError: `column_bytes` or `storage` does not fit the row groups.
+            NoDataAvailableError: There are fewer rows than ranks, with `last_batch="even"`.
+            InvalidArgumentError: `column_bytes` or `storage` does not match the row groups.
 
         Example:
             >>> from petastore.plan.request import Order
@@ -181,9 +222,9 @@ class Plan:
             at hand     at most 54,000 rows on rank 0, 421.9 KiB
             mixing      0.38 (a uniform shuffle 0.25, no shuffle 0.99)
         """
-        # Reports are imported by who asks for one: a first batch needs none.
-        from petastore.plan.report.cost import cost_of
+        # Imported here, because the first batch does not need reports.
         from petastore.plan.report.explain import explain_plan
+        from petastore.plan.report.explanation import cost_of
 
         batches = self._whole(batch_size)
         explanation = explain_plan(self.inventory, self.request, self.selection, batches, column_bytes=column_bytes)
@@ -194,10 +235,10 @@ class Plan:
         return dataclasses.replace(explanation, cost=cost)
 
     def feeds(self, batch_size: int, *, epoch: int = 0) -> Feeds:
-        """Which row groups feed which batches of an epoch, on every rank; of a long epoch, some of its batches.
+        """Return the row groups from which each batch of an epoch gets rows, on every rank; for long epochs, a sample.
 
         Raises:
-            NoDataAvailableError: `last_batch="even"` with fewer rows than ranks.
+            NoDataAvailableError: There are fewer rows than ranks, with `last_batch="even"`.
         """
         from petastore.plan.report.feeds import feeds_of_order
 
@@ -206,39 +247,10 @@ class Plan:
         order = EpochOrder(self.rows, asked, epoch)
         return feeds_of_order(order, batches, row_groups=self.inventory.num_row_groups)
 
-    def plot(self, batch_size: int, *, epoch: int = 0) -> Any:
-        """The same as a new `matplotlib.figure.Figure`: batches to the right, row groups as stored up, ranks coloured.
-
-        Raises:
-            NoDataAvailableError: `last_batch="even"` with fewer rows than ranks.
-            MissingExtraError: matplotlib is not installed.
-        """
-        from petastore.drawing import draw
-
-        return draw(self.feeds(batch_size, epoch=epoch))
-
-    def facts(self) -> dict[str, Any]:
-        """What ranks must agree on, by name; see `petastore.plan.agreement.facts_of`."""
-        groups = self.inventory.num_row_groups
-        return facts_of(self.request, dataset=self.data_fingerprint, rows=self.num_rows, row_groups=groups)
-
-    def assert_agreed(self, all_gather: AllGather) -> None:
-        """Refuses ranks that planned different data; every rank calls it, and every rank raises alike.
-
-        Args:
-            all_gather: Gives what every rank passed to it, in the order of ranks; `petastore.distributed.all_gather`
-                does, by whatever engine is initialised.
-
-        Raises:
-            InvalidArgumentError: Ranks planned different data, or two of them the same shard; both sides' facts are
-                named.
-        """
-        assert_agreed(self.facts(), all_gather)
-
     def row_groups(self, epoch: int) -> NDArray[np.int64]:
-        """The row groups that this rank reads in an epoch, in the order in which it needs them, shape (row groups,).
+        """Return the numbers of the row groups that this rank reads in an epoch, in reading order, shape (n,).
 
-        Those of full batches; the last batch of an epoch may have rows of a few more.
+        The result contains the row groups of all full batches; the last batch of an epoch may need a few others.
 
         Example:
             >>> from petastore.plan.request import Order
@@ -246,110 +258,67 @@ class Plan:
             >>> Plan(Inventory.of_rows([4] * 6), ReadRequest(("id",), order, Shard(1, 2))).row_groups(0).tolist()
             [0, 2, 4]
         """
-        whole = Stretch(epoch * self.num_rows, (epoch + 1) * self.num_rows, 0)
-        return load_order([self._source(self.order_in(epoch))], [whole], Cursor(epoch + 1)).groups
+        (source,) = self._sources_in(epoch)
+        groups, first, _ = needed_from_to(source.order(epoch).pieces().of_lanes(source.own_lanes))
+        return groups[np.argsort(first, kind="stable")]
 
-    def unit(self, group: int) -> ReadUnit:
-        """The work item that reads a row group, given by its number in the dataset."""
-        return ReadUnit.whole(self.inventory, group, self.request.columns)
+    def _spans(self, size: int, pace: Pace, after: Cursor) -> Iterator[Span]:
+        rest = self.request.under_way
+        if rest is None or after.epoch != rest.epoch:
+            return super()._spans(size, pace, after)
+        return self._spans_of_two_orders(size, pace, after)
 
-    def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
-        """This rank's batches from a cursor on, several at a time, through all epochs.
+    def _spans_of_two_orders(self, size: int, pace: Pace, after: Cursor) -> Iterator[Span]:
+        """Return the spans of the current epoch, then the spans of the following epochs, which have another order."""
+        here = Cursor(after.epoch, 0, after.first_epoch)
+        # `is_last=True`: no row group stays in memory after this epoch, because the next epoch has another order.
+        yield from self._walk(pace, after.epoch).spans(self._epoch_batches(size, after), pace, here, is_last=True)
+        yield from super()._spans(size, pace, after.next_epoch())
 
-        Args:
-            batch_size: Rows of a full batch of this rank.
-            rows_per_span: Rows that a span holds at most, unless a single batch has more. Spans begin with one batch
-                and double, so that the first batch does not wait for the rows of others.
-            after: Where to go on; None begins at the beginning.
+    def _epoch_batches(self, batch_size: int, begin: Cursor) -> SharedBatches:
+        return SharedBatches(self._batches_after(batch_size, begin), self.request.shard)
 
-        Raises:
-            NoDataAvailableError: `last_batch="even"` with fewer rows than ranks.
-        """
-        size = whole_number(batch_size, name="batch_size", least=1)
-        pace, begin, rest = Pace(rows_per_span, size), after or Cursor(), self.request.under_way
-        if rest is None or begin.epoch != rest.epoch:
-            return self._epochs_after(begin, pace, size)
-        return self._spans_of_two_orders(rest.order, begin, pace, size)
+    def _epoch_steps(self, batch_size: int, begin: Cursor) -> SharedSteps:
+        return SharedSteps(self._batches_after(batch_size, begin))
 
-    def _spans_of_two_orders(self, first: Order, begin: Cursor, pace: Pace, size: int) -> Iterator[Span]:
-        """The spans of the epoch that is under way, and those of the epochs after it, in their order."""
-        batches = SharedBatches(self._batches(size, begin.position, first), self.request.shard)
-        here = Cursor(begin.epoch, 0, begin.first_epoch)
-        # Nothing stays at hand beyond it, as if it were the last one.
-        yield from self._walk(pace, first).spans(batches, pace, here, is_last=True)
-        yield from self._epochs_after(begin.next_epoch(), pace, size)
+    def _batches_after(self, batch_size: int, begin: Cursor) -> EpochBatches:
+        return self._batches(batch_size, begin.position, self.order_in(begin.epoch), self._rest_in(begin.epoch))
 
-    def _epochs_after(self, after: Cursor, pace: Pace, size: int) -> Iterator[Span]:
-        return self._walk(pace).epochs(
-            lambda begin: SharedBatches(self._batches(size, begin.position), self.request.shard),
-            pace,
-            after=after,
-            epochs=self.request.epochs,
-        )
-
-    def _walk(self, pace: Pace, order: Order | None = None) -> Walk:
-        return Walk([self._source(order or self.request.order)], min(pace.most_rows, self.num_rows))
-
-    def _source(self, order: Order) -> Source:
-        own_lanes = lanes_of(self.request.shard, self._lanes_in(order))
-        return Source(self.rows, self.num_rows, order, self.selection, own_lanes, given=self.num_rows)
-
-    def load_order(self, after: Cursor) -> LoadOrder:
-        """Which row groups this rank loads from a cursor on, in order: in the rest of its epoch and in the next.
-
-        The next one is told after the last one, too: who reads again goes on with it.
-        """
-        rows, order = self.num_rows, self.order_in(after.epoch)
-        begin, end = after.epoch * rows + after.position, (after.epoch + 1) * rows
-        sources, stretches = [self._source(order)], [Stretch(begin, end, rows)]
-        if order != self.order_in(after.epoch + 1):
-            sources.append(self._source(self.order_in(after.epoch + 1)))
-            stretches = [Stretch(begin, end, 0), Stretch(end, end, rows)]
-        return load_order(sources, stretches, after.next_epoch(), epochs=self.request.epochs)
-
-    def at_hand_bytes(self, group_bytes: NDArray[np.int64], *, early: int) -> int:
-        """Most bytes of row groups that this rank keeps at a time in the first epoch.
-
-        Args:
-            group_bytes: Of each row group, shape (groups,).
-            early: Positions before they are needed at which row groups are fetched.
-        """
-        return max(
-            at_hand_bytes(order, lanes_of(self.request.shard, order.lanes), group_bytes, early)
-            for order in (EpochOrder(self.rows, asked, 0) for asked in self._orders)
-        )
-
-    @once
-    def room_rows(self) -> int:
-        """Rows for which there has to be room where the row groups at hand stand side by side.
-
-        0 where that is of no use: rows that are not shuffled come from one row group after the other.
-        """
-        return max(self._room_rows(order) for order in self._orders)
-
-    def _room_rows(self, order: Order) -> int:
-        lanes = len(lanes_of(self.request.shard, self._lanes_in(order))) if order.shuffle_rows else 0
-        return room_rows(self.inventory.rows, self.num_rows, lanes=lanes, block_rows=order.block_rows)
-
-    def _whole(self, batch_size: int) -> EpochBatches:
-        """The batches of a whole epoch; `batch_size` is what a user gave."""
-        return self._batches(whole_number(batch_size, name="batch_size", least=1))
-
-    def _batches(self, batch_size: int, start: int = 0, order: Order | None = None) -> EpochBatches:
-        return EpochBatches(
-            num_rows=self.num_rows,
-            batch_size=batch_size,
-            ranks=self.request.shard.count,
-            lanes=self._lanes_in(order or self.request.order),
-            last_batch=self.request.last_batch,
-            start=start,
-        )
+    def _sources_in(self, epoch: int) -> list[Source]:
+        return [self._source(self.order_in(epoch), self._rest_in(epoch))]
 
     @property
-    def _orders(self) -> list[Order]:
-        """Those of all epochs."""
+    def _possible_sources(self) -> list[list[Source]]:
         rest = self.request.under_way
-        return [self.request.order] if rest is None else [self.request.order, rest.order]
+        later = self._source(self.request.order)
+        return [[later]] if rest is None else [[later], self._sources_in(rest.epoch)]
 
-    def _lanes_in(self, order: Order) -> int:
-        return min(order.lanes, max(self.num_rows, 1))
+    def _source(self, order: Order, rest: Selection | None = None) -> Source:
+        rows, selection = (self.rows, self.selection) if rest is None else (rest.counts, rest)
+        num_rows = self.num_rows if rest is None else int(rows.sum())
+        own_lanes = lanes_of(self.request.shard, self._lanes_in(order, num_rows))
+        return Source(rows, num_rows, order, selection, own_lanes, given=num_rows, parts=self.parts)
+
+    def _lengths(self, batch_size: int) -> list[EpochBatches]:
+        return [self._whole(batch_size)]
+
+    def _whole(self, batch_size: int) -> EpochBatches:
+        """Return the batches of a whole epoch; `batch_size` is the value that the user passed."""
+        return self._batches(whole_number(batch_size, name="batch_size", least=1))
+
+    def _batches(
+        self, batch_size: int, start: int = 0, order: Order | None = None, rest: Selection | None = None
+    ) -> EpochBatches:
+        num_rows = self.num_rows if rest is None else int(rest.counts.sum())
+        return EpochBatches(
+            num_rows=num_rows,
+            batch_size=batch_size,
+            ranks=self.request.shard.count,
+            lanes=self._lanes_in(order or self.request.order, num_rows),
+            last_batch=self.request.last_batch,
+            start=start,
+            is_rest=rest is not None,
+        )
+
+    def _lanes_in(self, order: Order, num_rows: int | None = None) -> int:
+        return min(order.lanes, max(self.num_rows if num_rows is None else num_rows, 1))

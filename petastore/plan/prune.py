@@ -1,8 +1,9 @@
-"""Prune: which row groups a filter surely drops or surely keeps whole, from what is known before reading. Pure.
+"""Prune row groups: drop or keep whole row groups by partition values and statistics before reading. No I/O.
 
-Of every row group it is worked out whether the filter *may* be true, *may* be false and *may* be null in some row.
-Each answer errs on the side of "may": a row group that cannot be true is dropped, one that can only be true is kept
-whole, and what remains undecided has to be looked at. All row groups are worked out at once.
+For each row group, this module computes whether the filter *may* be true, *may* be false and *may* be null in some row.
+If in doubt, the answer is "may". A row group in which the filter cannot be true is skipped. A row group in which the
+filter is always true is selected whole. All other row groups must be read. The computation is vectorized over row
+groups.
 """
 
 from __future__ import annotations
@@ -17,33 +18,33 @@ from numpy.typing import NDArray
 
 from petastore.expressions.bind import Test
 from petastore.expressions.expression import Expression, fold
-from petastore.expressions.statistics import ColumnStatistics
+from petastore.expressions.statistics import ColumnStatistics, Outcomes
 
 __all__ = ["Verdict", "prune"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Verdict:
-    """What is certain of each row group; both arrays have shape (groups,) and are nowhere both True."""
+    """Whether each row group is certainly skipped or certainly selected whole; two arrays of shape (groups,)."""
 
     none: NDArray[np.bool_]
-    """No row is kept; also where there are no rows."""
+    """Whether no row is selected; also True for empty row groups."""
 
     all: NDArray[np.bool_]
-    """Every row is kept."""
+    """Whether every row is selected."""
 
     @property
     def undecided(self) -> NDArray[np.int64]:
-        """Numbers of the row groups that have to be looked at, ascending."""
+        """Numbers of the row groups that must be read, ascending."""
         return np.flatnonzero(~(self.none | self.all))
 
 
 def prune(expression: Expression, statistics: Mapping[str, ColumnStatistics], rows: NDArray[np.int64]) -> Verdict:
-    """What is certain of each row group without reading it.
+    """Decide from statistics which row groups are certainly skipped or selected whole.
 
     Args:
         expression: The filter, bound (`petastore.expressions.bind`).
-        statistics: What is known, by column; of the others nothing is.
+        statistics: Known statistics by column.
         rows: Rows of each row group, shape (groups,).
 
     Example:
@@ -60,51 +61,37 @@ def prune(expression: Expression, statistics: Mapping[str, ColumnStatistics], ro
     return Verdict(none, ~none & ~may.be_false & ~may.be_null)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class _May:
-    """Which outcomes some row of each row group may have."""
-
-    be_true: NDArray[np.bool_]
-    be_false: NDArray[np.bool_]
-    be_null: NDArray[np.bool_]
-
-    def __and__(self, other: _May) -> _May:
-        null = self.be_null & (other.be_null | other.be_true) | other.be_null & self.be_true
-        return _May(self.be_true & other.be_true, self.be_false | other.be_false, null)
-
-    def __or__(self, other: _May) -> _May:
-        return ~(~self & ~other)
-
-    def __invert__(self) -> _May:
-        return _May(self.be_false, self.be_true, self.be_null)
-
-
-def _may(test: Test, known: ColumnStatistics, rows: NDArray[np.int64]) -> _May:
+def _may(test: Test, known: ColumnStatistics, rows: NDArray[np.int64]) -> Outcomes:
     has_values, has_nulls = known.nulls != rows, known.nulls != 0
     if test.operator == "null":
-        return _May(has_nulls, has_values, np.zeros_like(has_nulls))
+        return Outcomes(has_nulls, has_values, np.zeros_like(has_nulls))
     if test.operator == "constant":
         answer = np.full(len(rows), test.operand)
-        return _May(answer & has_values, ~answer & has_values, has_nulls)
-    be_true, be_false = _OUTCOMES[test.operator](known, test.operand)
-    return _May(be_true & has_values, (be_false | known.may_be_nan) & has_values, has_nulls)
+        return Outcomes(answer & has_values, ~answer & has_values, has_nulls)
+    if test.operator in _EXCLUDED:
+        never_true, never_false = (_bound_is(known, *bound, test.operand) for bound in _EXCLUDED[test.operator])
+        be_true, be_false = ~never_true, ~never_false
+    else:
+        be_true, be_false = (_equal if test.operator == "==" else _among)(known, test.operand)
+    return Outcomes(be_true & has_values, (be_false | known.may_be_nan) & has_values, has_nulls)
 
 
-_Outcomes = tuple[NDArray[np.bool_], NDArray[np.bool_]]
+_EXCLUDED: dict[str, tuple[tuple[str, Callable[[Any, Any], Any]], tuple[str, Callable[[Any, Any], Any]]]] = {
+    "<": (("minimum", operator.ge), ("maximum", operator.lt)),
+    "<=": (("minimum", operator.gt), ("maximum", operator.le)),
+    ">": (("maximum", operator.le), ("minimum", operator.gt)),
+    ">=": (("maximum", operator.lt), ("minimum", operator.ge)),
+}
+"""The bound that excludes true, and the one that excludes false, with how each compares with the operand."""
+
+_TrueFalse = tuple[NDArray[np.bool_], NDArray[np.bool_]]
 
 
-def _minimum_is(known: ColumnStatistics, compare: Callable[[Any, Any], Any], value: Any) -> NDArray[np.bool_]:
-    return _known_and(known.has_minimum, known.minimum, compare, value)
-
-
-def _maximum_is(known: ColumnStatistics, compare: Callable[[Any, Any], Any], value: Any) -> NDArray[np.bool_]:
-    return _known_and(known.has_maximum, known.maximum, compare, value)
-
-
-def _known_and(
-    known: NDArray[np.bool_], bounds: NDArray[Any], compare: Callable[[Any, Any], Any], value: Any
+def _bound_is(
+    statistics: ColumnStatistics, bound: str, compare: Callable[[Any, Any], Any], value: Any
 ) -> NDArray[np.bool_]:
-    """Where a bound is known and compares so."""
+    """Return, for each row group, whether the bound is known and the comparison is true."""
+    known, bounds = getattr(statistics, f"has_{bound}"), getattr(statistics, bound)
     if bounds.dtype != np.dtype(object):
         holds: NDArray[np.bool_] = known & compare(bounds, value)
         return holds
@@ -120,34 +107,18 @@ def _objects(values: Sequence[Any]) -> NDArray[Any]:
     return array
 
 
-def _less(known: ColumnStatistics, value: Any) -> _Outcomes:
-    return ~_minimum_is(known, operator.ge, value), ~_maximum_is(known, operator.lt, value)
-
-
-def _at_most(known: ColumnStatistics, value: Any) -> _Outcomes:
-    return ~_minimum_is(known, operator.gt, value), ~_maximum_is(known, operator.le, value)
-
-
-def _more(known: ColumnStatistics, value: Any) -> _Outcomes:
-    return ~_maximum_is(known, operator.le, value), ~_minimum_is(known, operator.gt, value)
-
-
-def _at_least(known: ColumnStatistics, value: Any) -> _Outcomes:
-    return ~_maximum_is(known, operator.lt, value), ~_minimum_is(known, operator.ge, value)
-
-
-def _equal(known: ColumnStatistics, value: Any) -> _Outcomes:
-    lies_outside = _minimum_is(known, operator.gt, value) | _maximum_is(known, operator.lt, value)
-    is_it = _minimum_is(known, operator.eq, value) & _maximum_is(known, operator.eq, value)
+def _equal(known: ColumnStatistics, value: Any) -> _TrueFalse:
+    lies_outside = _bound_is(known, "minimum", operator.gt, value) | _bound_is(known, "maximum", operator.lt, value)
+    is_it = _bound_is(known, "minimum", operator.eq, value) & _bound_is(known, "maximum", operator.eq, value)
     return ~lies_outside, ~is_it
 
 
-def _among(known: ColumnStatistics, values: tuple[Any, ...]) -> _Outcomes:
+def _among(known: ColumnStatistics, values: tuple[Any, ...]) -> _TrueFalse:
     if not values:
         return np.zeros(len(known.nulls), np.bool_), np.ones(len(known.nulls), np.bool_)
     dtype = known.minimum.dtype
     among = _objects(values) if dtype == np.dtype(object) else np.array(values, dtype=dtype)
-    # first, stop: (groups,) the values that lie within the bounds are among[first:stop]
+    # first, stop: (groups,) the values within the bounds are among[first:stop]
     first, stop = np.zeros(len(known.nulls), np.int64), np.full(len(known.nulls), len(among), np.int64)
     first[known.has_minimum] = np.searchsorted(among, known.minimum[known.has_minimum], side="left")
     stop[known.has_maximum] = np.searchsorted(among, known.maximum[known.has_maximum], side="right")
@@ -155,13 +126,3 @@ def _among(known: ColumnStatistics, values: tuple[Any, ...]) -> _Outcomes:
     one_value = np.zeros_like(both)
     one_value[both] = known.minimum[both] == known.maximum[both]
     return first < stop, ~(one_value & (first < stop))
-
-
-_OUTCOMES: dict[str, Callable[[ColumnStatistics, Any], _Outcomes]] = {
-    "<": _less,
-    "<=": _at_most,
-    ">": _more,
-    ">=": _at_least,
-    "==": _equal,
-    "in": _among,
-}

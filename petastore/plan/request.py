@@ -1,7 +1,8 @@
-"""What was asked: which columns, in what order, for which shard, how often, and what becomes of the last batch. Pure.
+"""Plan request: columns, order, shard, epochs and treatment of the last batch. No I/O.
 
-A `PlanAsk` is the question, in which None lets the dataset choose; a `ReadRequest` is what is settled about one
-dataset. Everything is validated here, where it is made; nothing is refused later in a worker.
+`PlanOptions` has the options that the user passed; for None, petastore chooses a value that fits the dataset.
+`ReadRequest` has the resulting values for one dataset. All options are validated in this module, so an invalid option
+raises an error when the reader is created, not later in a worker.
 """
 
 from __future__ import annotations
@@ -10,49 +11,53 @@ import dataclasses
 import enum
 import numbers
 from collections.abc import Iterable
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
+from petastore.byte_sizes import ByteSize, byte_size
 from petastore.errors import InvalidArgumentError
 from petastore.plan.lanes import DEFAULT_SHUFFLE_BUFFER_BYTES
+from petastore.plan.selection import Selection
 from petastore.schema.field import UnischemaField
 
 __all__ = [
     "SHARDED_DEFAULT_SEED",
     "Fields",
+    "LastBatch",
+    "LastBatchWord",
     "Order",
-    "OrderAsk",
-    "PlanAsk",
+    "OrderKwargs",
+    "OrderOptions",
+    "PlanOptions",
     "ReadRequest",
     "Reshuffle",
+    "Rest",
     "Shard",
     "ShardWord",
-    "Tail",
-    "TailWord",
     "UnderWay",
     "known_word",
     "whole_number",
 ]
 
 Fields: TypeAlias = Iterable[str | UnischemaField]
-"""Columns that are asked for: names, regular expressions over whole names, or fields."""
+"""Requested columns: names, regular expressions over whole names, or fields."""
 
-TailWord: TypeAlias = Literal["even", "drop", "pad", "wrap"]
-"""What becomes of the last global batch, in a word; see `Tail`."""
+LastBatchWord: TypeAlias = Literal["even", "drop", "pad", "wrap"]
+"""Names of treatments of the last global batch; see `LastBatch`."""
 
 ShardWord: TypeAlias = Literal["auto"]
-"""A shard in a word: that of this process, as engine and launcher say; `petastore.distributed` asks them."""
+"""Shard `"auto"`: rank and world size of this process, which `petastore.distributed` detects."""
 
 Reshuffle: TypeAlias = Literal["epoch", "static"]
-"""When row groups are permuted anew; see `Order.reshuffle`."""
+"""When row groups are permuted; see `Order.reshuffle`."""
 
 SHARDED_DEFAULT_SEED = 0
-"""The seed of a sharded reader that was given none: ranks must agree on an order without asking each other."""
+"""Default seed of a sharded reader: ranks must agree on an order without communication."""
 
 
-class Tail(enum.Enum):
-    """What becomes of the rows that fill no whole global batch.
+class LastBatch(enum.Enum):
+    """Treatment of the rows that do not fill a whole global batch.
 
-    With 11 rows, 2 ranks and batches of 2 rows a rank (a global batch is 4 rows), three rows are left over:
+    With 11 rows, 2 ranks and 2 rows per batch and rank (4 rows per global batch), 3 rows remain:
 
     | word   | last global batch    | rank 0    | rank 1    |
     |--------|----------------------|-----------|-----------|
@@ -62,13 +67,13 @@ class Tail(enum.Enum):
     | wrap   | 3 rows and the first | 2 rows    | 2 rows    |
     """
 
-    _value_: TailWord
+    _value_: LastBatchWord
 
     EVEN = "even"
-    """Every row once; each rank gets an equal share ±1 of what is left; fewer rows than ranks join the batch before."""
+    """Every row once; ranks share the remaining rows equally (±1); fewer rows than ranks join the previous batch."""
 
     DROP = "drop"
-    """Only full batches; up to a global batch less one row is left out, other rows each epoch when shuffled."""
+    """Only full batches; less than a global batch of rows is left out, other rows in each epoch if shuffled."""
 
     PAD = "pad"
     """Full batches; repeats fill the last one and are False in the boolean column `valid`."""
@@ -77,124 +82,125 @@ class Tail(enum.Enum):
     """Full batches; the epoch's first rows fill the last one."""
 
     @classmethod
-    def parse(cls, last_batch: str | Tail) -> Tail:
-        """The member of that name, which may be any text, such as an option of a command line.
+    def parse(cls, last_batch: str | LastBatch) -> LastBatch:
+        """Return the member with this name, for example from a command line.
 
         Raises:
-            InvalidArgumentError: There is none.
+            InvalidArgumentError: No member has this name.
         """
-        return last_batch if isinstance(last_batch, cls) else cls(known_word(last_batch, TailWord, name="last_batch"))
+        return (
+            last_batch if isinstance(last_batch, cls) else cls(known_word(last_batch, LastBatchWord, name="last_batch"))
+        )
 
 
 def known_word(value: Any, words: Any, *, name: str, or_none: bool = False) -> Any:
-    """`value`, refused where it is none of the words of a `Literal`, nor None where that is one.
+    """Return `value`; raise an error unless it is a value of the `Literal`, or None if this is allowed.
 
     Raises:
-        InvalidArgumentError: Naming the parameter as the user typed it, and the words.
+        InvalidArgumentError: `value` is not an allowed value; the message names the parameter and the allowed values.
 
     Example:
-        >>> known_word("evn", TailWord, name="last_batch")
+        >>> known_word("evn", LastBatchWord, name="last_batch")
         Traceback (most recent call last):
-        petastore.errors.InvalidArgumentError: last_batch='evn' is not known; it is one of 'even', 'drop', 'pad', 'wrap'
+        petastore.errors.InvalidArgumentError: last_batch must be one of 'even', 'drop', 'pad', 'wrap', got 'evn'
     """
     known = (None, *get_args(words)) if or_none else get_args(words)
     if value not in known:
-        raise InvalidArgumentError(f"{name}={value!r} is not known; it is one of {', '.join(map(repr, known))}")
+        raise InvalidArgumentError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
     return value
 
 
 def whole_number(value: Any, *, name: str, least: int) -> int:
-    """`value` as an int, refused below `least`; booleans and floats are no whole numbers.
+    """Return `value` as an int of at least `least`; booleans and floats raise an error.
 
     Raises:
-        InvalidArgumentError: Naming the parameter as the user typed it.
+        InvalidArgumentError: `value` is not an int of at least `least`; the message names the parameter.
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise InvalidArgumentError(f"{name}={value!r}, but it must be a whole number of at least {least}")
+        raise InvalidArgumentError(f"{name} must be an int of at least {least}, got {value!r}")
     return int(value)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shard:
-    """One of the equal parts into which ranks divide an epoch.
+    """A shard: the part of an epoch that one rank reads.
 
     Example:
         >>> Shard(2, 2)
         Traceback (most recent call last):
-        petastore.errors.InvalidArgumentError: cur_shard=2 with shard_count=2: shards are numbered from 0 to 1
+        petastore.errors.InvalidArgumentError: cur_shard must be from 0 to 1 with shard_count=2, got 2
     """
 
     index: int = 0
-    """This rank's shard, from 0."""
+    """Number of this shard, from 0."""
 
     count: int = 1
-    """Shards altogether."""
+    """Number of shards."""
 
     def __post_init__(self) -> None:
         count = whole_number(self.count, name="shard_count", least=1)
         index = whole_number(self.index, name="cur_shard", least=0)
         if index >= count:
-            raise InvalidArgumentError(
-                f"cur_shard={index} with shard_count={count}: shards are numbered from 0 to {count - 1}"
-            )
+            raise InvalidArgumentError(f"cur_shard must be from 0 to {count - 1} with shard_count={count}, got {index}")
         object.__setattr__(self, "count", count)
         object.__setattr__(self, "index", index)
 
     @classmethod
     def parse(cls, cur_shard: int | Shard | None, shard_count: int | None) -> Shard:
-        """The shard of two numbers, or one that is given as it is; None and None mean the only one.
+        """Return the shard for `cur_shard` and `shard_count`; None and None mean one shard with all rows.
 
         Raises:
-            InvalidArgumentError: One is given without the other, or the pair cannot be.
+            InvalidArgumentError: Only one of the two numbers was given, or they are out of range.
         """
         if isinstance(cur_shard, Shard):
             if shard_count is not None:
                 raise InvalidArgumentError(
-                    f"cur_shard={cur_shard} says the count, too; leave out shard_count={shard_count!r}"
+                    f"shard_count must be left out with cur_shard={cur_shard}, which includes it, got {shard_count!r}"
                 )
             return cur_shard
         if (cur_shard is None) != (shard_count is None):
             raise InvalidArgumentError(
-                f"cur_shard={cur_shard!r} and shard_count={shard_count!r}: give both, or neither for all rows"
+                f"cur_shard and shard_count must be given together, got cur_shard={cur_shard!r} and "
+                f"shard_count={shard_count!r}. Give both, or neither for all rows"
             )
         return cls() if cur_shard is None or shard_count is None else cls(cur_shard, shard_count)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Order:
-    """How the rows of an epoch are ordered; `petastore.plan.order.order` turns it into positions.
+    """Options of the row order in an epoch, from which `petastore.plan.order.order` computes the order.
 
-    Two equal orders over equal inventories visit the rows equally, whatever the number of ranks.
+    Equal orders of equal inventories give the same sequence of rows, for any number of ranks.
     """
 
     seed: int
-    """Any integer; 0 is one like the others."""
+    """Seed of the order, any integer."""
 
     shuffle_row_groups: bool
-    """Whether row groups are permuted, anew in each epoch."""
+    """Whether row groups are permuted."""
 
     shuffle_rows: bool
-    """Whether rows are permuted inside the blocks of a lane, anew in each epoch."""
+    """Whether rows are permuted inside the blocks of a lane, in a new order in each epoch."""
 
     lanes: int
-    """Equal parts of the epoch that are read side by side; global batches take from each in turn. At least 1."""
+    """Number of equal parts of the epoch that are read concurrently and interleaved in global batches. At least 1."""
 
     block_rows: int
-    """Rows within which the row groups of a lane begin that are permuted together; at least 1. Without meaning unless
+    """Rows within which the row groups of a lane begin that are permuted together; at least 1. Ignored unless
     `shuffle_rows`."""
 
     reshuffle: Reshuffle = "epoch"
-    """`"epoch"`: row groups are permuted anew in each epoch. `"static"`: the first epoch's permutation stays, so that a
-    rank keeps its row groups and a cache beside it stays useful; rows are permuted anew all the same."""
+    """When row groups are permuted: `"epoch"` in each epoch; `"static"` once, so that each rank reads the same row
+    groups in every epoch and its local cache stays useful. Rows are permuted again in each epoch in both cases."""
 
     dealt_to: int | None = dataclasses.field(default=None, repr=False)
-    """For how many ranks row groups lie on the line so that few change hands when that number changes
-    (`petastore.plan.order.dealing`); `"static"` orders that permute row groups may have that. None: they lie there by
-    their hash, whatever the number of ranks."""
+    """Number of ranks to which row groups are assigned so that few change ranks when this number changes
+    (`petastore.plan.order.dealing`). Requires `reshuffle="static"` and `shuffle_row_groups`. None sorts row groups by
+    hash, independently of the number of ranks."""
 
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, numbers.Integral):
-            raise InvalidArgumentError(f"seed={self.seed!r}, but a seed is any whole number, or None for a fresh one")
+            raise InvalidArgumentError(f"seed must be an int, or None for a random one, got {self.seed!r}")
         object.__setattr__(self, "seed", int(self.seed))
         known_word(self.reshuffle, Reshuffle, name="reshuffle")
         for name in ("lanes", "block_rows"):
@@ -204,12 +210,12 @@ class Order:
         object.__setattr__(self, "dealt_to", whole_number(self.dealt_to, name="dealt_to", least=1))
         if self.reshuffle != "static" or not self.shuffle_row_groups:
             raise InvalidArgumentError(
-                f"dealt_to={self.dealt_to} with reshuffle={self.reshuffle!r} and shuffle_row_groups="
-                f"{self.shuffle_row_groups}: only orders that permute row groups once can be dealt to ranks"
+                f"dealt_to must be None unless shuffle_row_groups=True and reshuffle='static', got {self.dealt_to} "
+                f"with reshuffle={self.reshuffle!r} and shuffle_row_groups={self.shuffle_row_groups}"
             )
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as a new dict of JSON values, in which `dealt_to` is left out where it is None."""
+        """Return a new dict of JSON values, without `dealt_to` if it is None."""
         said = dataclasses.asdict(self)
         if self.dealt_to is None:
             del said["dealt_to"]
@@ -217,40 +223,57 @@ class Order:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Rest:
+    """Remaining rows of the current epoch, if rows were excluded after the epoch began."""
+
+    selection: Selection
+    """Rows that are left, without the excluded ones."""
+
+    data_fingerprint: str
+    """`Plan.data_fingerprint` with which the epoch began."""
+
+    position: int
+    """Position in that plan after which rows were excluded."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class UnderWay:
-    """An epoch that is finished in another order than those after it have."""
+    """Order of the current epoch, if it differs from that of the following epochs."""
 
     epoch: int
-    """The epoch, from 0."""
+    """Number of the epoch, from 0."""
 
     order: Order
-    """Its order."""
+    """Order of this epoch."""
+
+    rest: Rest | None = None
+    """Its rows, if not those of the following epochs."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """What was asked of a dataset."""
+    """Request for the rows of a dataset."""
 
     columns: tuple[str, ...]
-    """Columns to read, in the order that rows have."""
+    """Columns to read, in output order."""
 
     order: Order
-    """In what order."""
+    """Options of the row order."""
 
     shard: Shard = Shard()
-    """For whom."""
+    """Shard of this rank."""
 
     epochs: int | None = 1
-    """How often; None is without end."""
+    """Number of epochs; None means endless."""
 
-    last_batch: Tail = Tail.EVEN
-    """What becomes of the last global batch."""
+    last_batch: LastBatch = LastBatch.EVEN
+    """Treatment of the last global batch."""
 
     chosen: frozenset[str] = frozenset()
-    """Parts of `order` that nobody asked for by name: a state that is restored may bring its own."""
+    """Fields of `order` that the user did not set: a restored state may replace them."""
 
     under_way: UnderWay | None = None
-    """The epoch that was under way when the number of ranks changed: its line was dealt to as many as there were."""
+    """Order of the current epoch after the number of ranks changed: it is still divided among the previous ranks."""
 
     def __post_init__(self) -> None:
         if self.epochs is not None:
@@ -258,71 +281,111 @@ class ReadRequest:
 
     @property
     def epochs_in_words(self) -> str:
-        """`epochs` for people."""
+        """`epochs` as text for messages."""
         return "endless" if self.epochs is None else f"{self.epochs:,} epoch{'' if self.epochs == 1 else 's'}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OrderAsk:
-    """What is asked of the order of rows; what is None is chosen by what exists, `Order` says how."""
+class OrderKwargs(TypedDict, total=False):
+    """Keyword arguments for the row order: the fields of `OrderOptions`."""
+
+    seed: int | None
+    shuffle_rows: bool
+    shuffle_row_groups: bool
+    shuffle_buffer_bytes: ByteSize
+    interleave: int | None
+    shuffle_block_rows: int | None
+    reshuffle_each_epoch: bool | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OrderOptions:
+    """Options of the row order: seed, shuffling and interleaving.
+
+    Args: Shuffling
+        seed: Seed of the row order; any integer. None draws a random seed, or uses seed 0 with `shard_count`, so that
+            all ranks agree.
+        shuffle_rows: Whether to shuffle rows within the shuffle buffer, in a new order each epoch.
+        shuffle_row_groups: Whether to read row groups in random order, new in each epoch.
+        shuffle_buffer_bytes: Size of the shuffle buffer for `shuffle_rows`, in bytes or as text such as `"1GB"`: bytes
+            of encoded cells, over all ranks together. A larger buffer mixes better.
+        interleave: Number of row groups, over all ranks, that are read concurrently and interleaved; None derives it
+            from `shuffle_buffer_bytes`.
+        shuffle_block_rows: Number of rows that are shuffled together in each interleaved part; None derives it from
+            `shuffle_buffer_bytes`.
+        reshuffle_each_epoch: Whether row groups get a new order in each epoch. With False, a rank reads the same row
+            groups in every epoch, and most of them again after the number of ranks changes, so that its cache stays
+            useful. None means False with a local disk cache, else True.
+    """
 
     seed: int | None = None
-    """Any integer. None is a fresh one, or `SHARDED_DEFAULT_SEED` where there are several shards."""
-
-    shuffle_row_groups: bool = True
-    """Permute row groups, anew in each epoch."""
-
     shuffle_rows: bool = False
-    """Permute rows, anew in each epoch."""
-
-    shuffle_buffer_bytes: int = DEFAULT_SHUFFLE_BUFFER_BYTES
-    """Bytes of stored cells that all ranks together keep for `shuffle_rows`."""
-
-    lanes: int | None = None
-    """Row groups that are read side by side."""
-
-    block_rows: int | None = None
-    """Rows of a lane that are permuted together."""
-
-    reshuffle: Reshuffle | None = None
-    """When row groups are permuted anew; None is `"static"` where column chunks are kept on the local disk, else
-    `"epoch"`."""
+    shuffle_row_groups: bool = True
+    shuffle_buffer_bytes: ByteSize = DEFAULT_SHUFFLE_BUFFER_BYTES
+    interleave: int | None = None
+    shuffle_block_rows: int | None = None
+    reshuffle_each_epoch: bool | None = None
 
     def __post_init__(self) -> None:
-        whole_number(self.shuffle_buffer_bytes, name="shuffle_buffer_bytes", least=1)
-        known_word(self.reshuffle, Reshuffle, name="reshuffle", or_none=True)
+        byte_size(self.shuffle_buffer_bytes, name="shuffle_buffer_bytes")
+        for name in ("interleave", "shuffle_block_rows"):
+            if getattr(self, name) is not None:
+                whole_number(getattr(self, name), name=name, least=1)
+        for name in ("shuffle_rows", "shuffle_row_groups"):
+            known_word(getattr(self, name), Literal[True, False], name=name)
+        known_word(self.reshuffle_each_epoch, Literal[True, False], name="reshuffle_each_epoch", or_none=True)
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Value of `shuffle_buffer_bytes` in bytes."""
+        return byte_size(self.shuffle_buffer_bytes, name="shuffle_buffer_bytes")
+
+    @property
+    def reshuffle(self) -> Reshuffle | None:
+        """Value of `reshuffle_each_epoch` in the form of `Order` and of states."""
+        if self.reshuffle_each_epoch is None:
+            return None
+        return "epoch" if self.reshuffle_each_epoch else "static"
 
     @property
     def chosen(self) -> frozenset[str]:
-        """Parts of the order that nobody asked for by name."""
-        names = ("seed", "lanes", "block_rows", "reshuffle")
-        return frozenset([*(name for name in names if getattr(self, name) is None), "dealt_to"])
+        """Names of the fields of `Order` that petastore chose, because the user did not set them."""
+        asked = {
+            "seed": self.seed,
+            "lanes": self.interleave,
+            "block_rows": self.shuffle_block_rows,
+            "reshuffle": self.reshuffle_each_epoch,
+        }
+        return frozenset([*(name for name, value in asked.items() if value is None), "dealt_to"])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class PlanAsk:
-    """What is asked of a plan, whatever the dataset; `Dataset.planned` answers it.
+class PlanOptions:
+    """Plan options, independent of the dataset; `Dataset.planned` applies them.
 
     Example:
-        >>> PlanAsk(last_batch=Tail.DROP).last_batch
-        <Tail.DROP: 'drop'>
+        >>> PlanOptions(last_batch=LastBatch.DROP).last_batch
+        <LastBatch.DROP: 'drop'>
     """
 
     columns: Fields | None = None
-    """Which columns; None is all."""
+    """Columns to read; None means all."""
 
-    order: OrderAsk = OrderAsk()
-    """In what order."""
+    order: OrderOptions = OrderOptions()
+    """Options of the row order."""
 
     shard: Shard = Shard()
-    """For whom."""
+    """Shard of this rank."""
 
     epochs: int | None = 1
-    """How often; None is without end."""
+    """Number of epochs; None means endless."""
 
-    last_batch: Tail = Tail.EVEN
-    """What becomes of the last global batch."""
+    last_batch: LastBatch = LastBatch.EVEN
+    """Treatment of the last global batch."""
 
     def __post_init__(self) -> None:
         if self.columns is not None and not isinstance(self.columns, (str, UnischemaField)):
-            object.__setattr__(self, "columns", tuple(self.columns))  # an iterator gives its items once
+            if not isinstance(self.columns, Iterable):
+                raise InvalidArgumentError(
+                    f"schema_fields must be a list of names or fields, got {self.columns!r:.200}"
+                )
+            object.__setattr__(self, "columns", tuple(self.columns))  # an iterator can be consumed only once

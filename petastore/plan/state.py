@@ -1,4 +1,4 @@
-"""The state of a reader: a cursor in a plan, as JSON small enough for every checkpoint. Pure.
+"""Reader state: a position in a plan, as a small JSON dict for checkpoints. No I/O.
 
 ```json
 {"format": "petastore.state", "version": 1, "dataset": "5f…",
@@ -7,31 +7,41 @@
  "epoch": 3, "position": 123456, "pass": 0}
 ```
 
-`pass` is the epoch that the pass began with. A position counts the rows that all ranks together have consumed of an
-epoch, so a state says nothing of batch sizes, workers or tails: it is the same on every rank, and whoever goes on from
-it may have other ones, and another number of ranks. Where row groups are dealt to ranks, `order` says to how many, by
-`dealt_to`: their epoch is finished as it was dealt, and the next one is dealt to those that there are then.
+`pass` is the first epoch of the pass. `position` is the number of rows of the epoch that all ranks together have
+consumed. The state does not contain batch size, workers or `last_batch`. It is the same on every rank, and a run may
+resume with other values and another number of ranks. If row groups are assigned to ranks, `dealt_to` in `order` is the
+number of ranks. After a resume with another number of ranks, the current epoch keeps the saved assignment, and the next
+epoch uses the new number of ranks.
 
-A mixture has, in place of `order`, what makes it this mixture, with the order of each source as a list of its values:
+If rows were excluded in the middle of an epoch, `rest` contains the dataset and position before the exclusion, and
+`position` counts the consumed rows of the rest of this epoch:
+
+```json
+{"dataset": "a0…", "rest": {"dataset": "5f…", "position": 123456}, "position": 640, …}
+```
+
+The state of a mixture has the key `mixture` instead of `order`, with the order of each source as a list:
 
 ```json
 {"mixture": {"weights": [3, 1], "stop": "first_exhausted", "batching": "mixed", "orders": [[7, true, …], …],
              "seed": 0, "rows": 5000}}
 ```
 
-Where each batch is of one source, `taken` says how many rows of each source were consumed of the epoch.
+If each batch has rows of one source, `taken` is the number of rows of each source that were consumed in the epoch.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from petastore.errors import InvalidArgumentError
 from petastore.plan.cursor import Cursor, MixedCursor
 from petastore.plan.plan import Plan
+from petastore.plan.rank_plan import RankPlan
 from petastore.plan.request import Order, Shard
+from petastore.plan.rest_of_epoch import plans_with_excluded_rows, with_rest
 
 if TYPE_CHECKING:
     from petastore.plan.mixture.mixture import Mixture
@@ -40,13 +50,13 @@ __all__ = ["STATE_VERSION", "dump_state", "resharded", "resume"]
 
 STATE_FORMAT = "petastore.state"
 STATE_VERSION = 1
-"""The newest version of the document that this release reads, and the one that it writes."""
+"""Version of the state that this release writes, and the newest that it reads."""
 
-_WHAT_TO_DO = "ask for the same, or begin without a state"
+_WHAT_TO_DO = "Pass what state_dict() of the same reader returned, or start without a state"
 
 
-def dump_state(plan: Plan | Mixture, cursor: Cursor) -> dict[str, Any]:
-    """The state of a plan at a cursor: a new dict of JSON values, under 300 bytes; of a mixture, some 60 more a source.
+def dump_state(plan: RankPlan, cursor: Cursor) -> dict[str, Any]:
+    """Return the state of a plan at a cursor: a new JSON dict under 400 bytes, plus about 60 per source of a mixture.
 
     Example:
         >>> from petastore.inventory import Inventory
@@ -56,10 +66,11 @@ def dump_state(plan: Plan | Mixture, cursor: Cursor) -> dict[str, Any]:
         >>> resume(plan, dump_state(plan, Cursor(0, 3)))[1]
         Cursor(epoch=0, position=3, first_epoch=0)
     """
-    if not isinstance(plan, Plan):
-        order = {"mixture": plan.recipe() | {"seed": plan.seed, "rows": plan.num_rows}}
+    if isinstance(plan, Plan):
+        order = {"order": plan.order_in(cursor.epoch).as_dict(), **_rest_of(plan, cursor)}
     else:
-        order = {"order": plan.order_in(cursor.epoch).as_dict()}
+        mixture = cast("Mixture", plan)
+        order = {"mixture": mixture.recipe() | {"seed": mixture.seed, "rows": mixture.num_rows}}
     return {
         "format": STATE_FORMAT,
         "version": STATE_VERSION,
@@ -77,38 +88,83 @@ def resume(plan: Plan, state: Mapping[str, Any]) -> tuple[Plan, Cursor]: ...
 @overload
 def resume(plan: Mixture, state: Mapping[str, Any]) -> tuple[Mixture, Cursor]: ...
 @overload
-def resume(plan: Plan | Mixture, state: Mapping[str, Any]) -> tuple[Plan | Mixture, Cursor]: ...
-def resume(plan: Plan | Mixture, state: Mapping[str, Any]) -> tuple[Plan | Mixture, Cursor]:
-    """The plan that goes on where a state was taken, and the cursor to go on from.
+def resume(plan: RankPlan, state: Mapping[str, Any]) -> tuple[RankPlan, Cursor]: ...
+def resume(plan: RankPlan, state: Mapping[str, Any]) -> tuple[RankPlan, Cursor]:
+    """Return the plan and the cursor that resume from a state.
 
-    What the request left to us (a seed that was drawn, lanes that were chosen) is taken from the state; what it asked
-    for by name must agree with it.
+    Values that the user did not set, such as the seed and the number of lanes, are taken from the state. Values that
+    the user set must be equal to those of the state.
 
     Args:
-        plan: What is asked for now; shard, batch size, `last_batch` and epochs may differ from those of the state.
-        state: From `dump_state`, also after a trip through JSON.
+        plan: Plan requested now; shard, batch size, `last_batch` and epochs may differ from those of the state.
+        state: State from `dump_state`, also after JSON serialization.
 
     Raises:
-        InvalidArgumentError: The state is none, of a newer version, or of another dataset or order; the difference is
-            named.
+        InvalidArgumentError: The state is invalid, has a newer version, or belongs to another dataset or order; the
+            message names the difference.
     """
     cursor = _checked(state, holds="order" if isinstance(plan, Plan) else "mixture")
+    if isinstance(plan, Plan):
+        plan = dataclasses.replace(plan, request=dataclasses.replace(plan.request, under_way=None))
+        begun = _begun_with_more_rows(plan, state, cursor)
+        if begun is not None:
+            return begun
     if state["dataset"] != plan.data_fingerprint:
         raise InvalidArgumentError(
-            f"the state was taken over {state['dataset']}, but what is read here is {plan.data_fingerprint}: files "
-            "were rewritten, added or removed since, or it is another dataset or filter; read what the state belongs "
-            "to, or begin without a state"
+            f"the state must belong to the data that is read, {plan.data_fingerprint}, got {state['dataset']}: files "
+            "were rewritten, added or removed, or it is another dataset or filter. Open the dataset with which the "
+            "state was saved, or start without a state"
         )
     if not isinstance(plan, Plan):
-        return _resumed_mixture(plan, state["mixture"], cursor, state.get("taken"))
+        return _resumed_mixture(cast("Mixture", plan), state["mixture"], cursor, state.get("taken"))
     if cursor.position > plan.num_rows:
         raise _beyond(cursor, plan)
     order = _agreed_order(plan.request.order, state["order"], chosen=plan.request.chosen)
     return _dealt_anew(plan, order, plan.request.order, cursor), cursor
 
 
-def resharded(plan: Plan | Mixture, shard: Shard, cursor: Cursor) -> Plan | Mixture:
-    """The plan as it goes on for another rank, or for one of another number of ranks.
+def _rest_of(plan: Plan, cursor: Cursor) -> dict[str, Any]:
+    """Return the entry `rest` of a state for an epoch that began before rows were excluded."""
+    under_way = plan.request.under_way
+    if under_way is None or under_way.rest is None or under_way.epoch != cursor.epoch:
+        return {}
+    return {"rest": {"dataset": under_way.rest.data_fingerprint, "position": under_way.rest.position}}
+
+
+def _begun_with_more_rows(plan: Plan, state: Mapping[str, Any], cursor: Cursor) -> tuple[Plan, Cursor] | None:
+    """Return plan and cursor of a state whose epoch began before rows were excluded; None for any other state.
+
+    Raises:
+        InvalidArgumentError: The state is of such an epoch, but of other data.
+    """
+    rest = state.get("rest")
+    if rest is None and state["dataset"] == plan.data_fingerprint:
+        return None
+    began = {"dataset": state["dataset"], "position": cursor.position} if rest is None else rest
+    if rest is None or state["dataset"] == plan.data_fingerprint:
+        for wider in plans_with_excluded_rows(plan):
+            if isinstance(began, Mapping) and wider.data_fingerprint == began.get("dataset"):
+                plain = {name: value for name, value in state.items() if name != "rest"}
+                begun, at = resume(wider, {**plain, **began})
+                if at.position == 0:
+                    order = dataclasses.replace(begun.request, under_way=None)
+                    return dataclasses.replace(plan, request=order), at
+                after = Cursor(cursor.epoch, 0, cursor.first_epoch) if rest is None else cursor
+                resumed = with_rest(plan, begun, at)
+                if after.position > resumed.rows_in(cursor.epoch):
+                    raise _beyond(after, resumed)
+                return resumed, after
+    if rest is None:
+        return None
+    raise InvalidArgumentError(
+        f"the state must belong to the data that is read, {plan.data_fingerprint}, with the same excluded rows, got a "
+        f"state of {state['dataset']} with rest={rest!r:.200}. Exclude the rows that were excluded when the state was "
+        "saved, or start without a state"
+    )
+
+
+def resharded(plan: RankPlan, shard: Shard, cursor: Cursor) -> RankPlan:
+    """Return the resumed plan for another rank or number of ranks.
 
     Example:
         >>> from petastore.inventory import Inventory
@@ -126,17 +182,17 @@ def resharded(plan: Plan | Mixture, shard: Shard, cursor: Cursor) -> Plan | Mixt
 
 
 def _dealt_anew(plan: Plan, shared: Order, asked: Order, cursor: Cursor) -> Plan:
-    """The plan in the order that ranks shared before, whose row groups are dealt anew with the next epoch.
+    """Return the plan with its previous order, which assigns row groups to the new ranks from the next epoch on.
 
     Args:
-        plan: What is asked for now.
-        shared: The order until now.
-        asked: That which a beginning would have: for how many ranks, and in how many lanes.
-        cursor: Where it goes on.
+        plan: Plan requested now.
+        shared: Order of the state.
+        asked: Order of a new run with the new number of ranks, and its number of lanes.
+        cursor: Cursor from which the run resumes.
     """
     if shared.dealt_to is None or asked.dealt_to is None:
         return plan.going_on(shared, cursor.epoch)
-    own = "lanes" in plan.request.chosen and not shared.shuffle_rows  # they have a lane a rank
+    own = "lanes" in plan.request.chosen and not shared.shuffle_rows  # an unshuffled order has one lane per rank
     lanes = asked.lanes if own else shared.lanes
     order = dataclasses.replace(shared, dealt_to=asked.dealt_to, lanes=lanes)
     return plan.going_on(order, cursor.epoch, shared if cursor.position else None)
@@ -147,15 +203,22 @@ def _with_order(plan: Plan, taken: Mapping[str, Any]) -> Plan:
     return dataclasses.replace(plan, request=dataclasses.replace(plan.request, order=order))
 
 
-def _beyond(cursor: Cursor, plan: Plan | Mixture) -> InvalidArgumentError:
-    return InvalidArgumentError(f"the state is at position {cursor.position:,} of an epoch of {plan.num_rows:,} rows")
+def _beyond(cursor: Cursor, plan: RankPlan) -> InvalidArgumentError:
+    rows = plan.rows_in(cursor.epoch) if isinstance(plan, Plan) else plan.num_rows
+    return InvalidArgumentError(
+        f"the position in the state must be at most {rows:,}, the rows of an epoch, got {cursor.position:,}. "
+        f"{_WHAT_TO_DO}"
+    )
 
 
 def _resumed_mixture(mixture: Mixture, facts: Mapping[str, Any], cursor: Cursor, taken: Any) -> tuple[Mixture, Cursor]:
     now = mixture.recipe() | {"seed": mixture.seed}
     orders = facts.get("orders")
     if set(facts) != {*now, "rows"} or not isinstance(orders, list) or len(orders) != len(mixture.sources):
-        raise InvalidArgumentError(f"{dict(facts)!r:.300} is a damaged or another mixture; it needs {', '.join(now)}")
+        raise InvalidArgumentError(
+            f"the state must be of a mixture of {len(mixture.sources)} sources, with {', '.join(now)}, got "
+            f"{dict(facts)!r:.300}. {_WHAT_TO_DO}"
+        )
     for name, value in now.items():
         if name != "orders" and name not in mixture.chosen and facts[name] != value:
             raise _other(name, facts[name], value)
@@ -181,16 +244,20 @@ def _mixed_cursor(mixture: Mixture, cursor: Cursor, taken: Any) -> Cursor:
         count <= rows for count, rows in zip(counts, mixture.rows_per_source, strict=False)
     )
     if not fits or not within:
-        raise InvalidArgumentError(f"a damaged state of a reader: {taken!r:.200} are no rows taken of each source")
+        raise InvalidArgumentError(
+            f"the state is damaged: it must have the number of rows read from each source, got {taken!r:.200}. "
+            f"{_WHAT_TO_DO}"
+        )
     return MixedCursor(cursor.epoch, cursor.position, cursor.first_epoch, tuple(counts))
 
 
 def _checked(state: Mapping[str, Any], *, holds: str) -> Cursor:
     if not isinstance(state, Mapping) or state.get("format") != STATE_FORMAT:
-        raise InvalidArgumentError(f"{state!r:.200} is no state of a reader; give what state_dict() returned")
+        raise InvalidArgumentError(f"state must be what state_dict() returned, got {state!r:.200}")
     if state.get("version") != STATE_VERSION:
         raise InvalidArgumentError(
-            f"the state is of version {state.get('version')!r}, and this release of petastore reads {STATE_VERSION}"
+            f"the state must be of version {STATE_VERSION}, which this release reads, got {state.get('version')!r}. "
+            "Use the release of petastore that saved the state, or start without a state"
         )
     place = [state.get(name) for name in ("epoch", "position", "pass")]
     counts = [count for count in place if isinstance(count, int) and not isinstance(count, bool) and count >= 0]
@@ -198,19 +265,22 @@ def _checked(state: Mapping[str, Any], *, holds: str) -> Cursor:
         kinds = ("a single dataset", "a mixture")
         was, now = kinds if holds == "mixture" else kinds[::-1]
         raise InvalidArgumentError(
-            f"the state is of {was}, but {now} is read here; read the same, or begin without a state"
+            f"the state must be of {now}, which is read now, got a state of {was}. Read the same data, or start "
+            "without a state"
         )
     if len(counts) < 3 or not isinstance(state.get(holds), Mapping) or not isinstance(state.get("dataset"), str):
         raise InvalidArgumentError(
-            f"{dict(state)!r:.300} is a damaged state of a reader; its dataset, order or place is gone"
+            f"the state must have the dataset, the order and the position, got {dict(state)!r:.300}. {_WHAT_TO_DO}"
         )
     return Cursor(*counts)
 
 
 def _agreed_order(asked: Order, taken: Mapping[str, Any], *, chosen: frozenset[str]) -> Order:
-    values, taken = dataclasses.asdict(asked), {"dealt_to": None, **taken}  # states were written before it was there
+    values, taken = dataclasses.asdict(asked), {"dealt_to": None, **taken}  # older states lack this key
     if set(taken) != set(values):
-        raise InvalidArgumentError(f"{dict(taken)!r:.300} is a damaged order in a state; it needs {', '.join(values)}")
+        raise InvalidArgumentError(
+            f"the order in the state must have {', '.join(values)}, got {dict(taken)!r:.300}. {_WHAT_TO_DO}"
+        )
     for name, value in values.items():
         if name not in chosen and taken[name] != value:
             raise _other(name, taken[name], value)
@@ -218,4 +288,6 @@ def _agreed_order(asked: Order, taken: Mapping[str, Any], *, chosen: frozenset[s
 
 
 def _other(name: str, taken: Any, asked: Any) -> InvalidArgumentError:
-    return InvalidArgumentError(f"the state has {name}={taken!r}, but now {name}={asked!r} is asked for; {_WHAT_TO_DO}")
+    return InvalidArgumentError(
+        f"{name} must be {taken!r}, as in the state, got {asked!r}. Pass the same value, or start without a state"
+    )

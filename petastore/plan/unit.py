@@ -1,4 +1,4 @@
-"""The smallest work item of a reader. Pure."""
+"""Work unit: a row group, or a part of one, for a reader to load. No I/O."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ __all__ = ["ReadUnit"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReadUnit:
-    """Read these columns of this row group. Small, picklable, and meaningful on any host that reaches the dataset."""
+    """Columns of one row group to read. Small, picklable, and valid on any host that can access the dataset."""
 
     group: int
     """Number of the row group in the whole dataset."""
 
     file: DataFile
-    """Its file, with the version that is meant."""
+    """File of the row group, with its expected version."""
 
     row_group: int
-    """Its ordinal inside the file."""
+    """Number of the row group in the file."""
 
     rows: tuple[int, int]
-    """Rows of the row group that are meant: half-open, in rows."""
+    """Half-open range of rows to read in the row group."""
 
     columns: tuple[str, ...]
-    """Columns, in the order wanted."""
+    """Columns to read, in order."""
 
     @classmethod
     def whole(cls, inventory: Inventory, group: int, columns: Iterable[str]) -> ReadUnit:
-        """All rows of a row group, given by its number in the dataset.
+        """Return the unit of all rows of a row group, given its number in the dataset.
 
         Example:
             >>> unit = ReadUnit.whole(Inventory.of_rows([3, 5]), 1, ["id"])

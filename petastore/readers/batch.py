@@ -1,4 +1,4 @@
-"""Batches: named columns of equal length, and the cursor after them; and the columns of which they are cut."""
+"""Batch: named columns of equal length, and the position (cursor) after the batch."""
 
 from __future__ import annotations
 
@@ -15,33 +15,36 @@ from petastore.plan.cursor import Cursor
 __all__ = ["Batch", "Columns"]
 
 
+_SIDE = 64
+"""Pixels of the longer side of an image in a notebook."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Columns:
-    """The columns of several consecutive batches, made in one go.
+    """Columns of consecutive batches, assembled together.
 
-    Who converts columns into something else converts them here, once, and cuts what comes out: that costs as much as
-    for one batch.
+    Convert these columns once, for example to tensors, and slice the result into batches: this takes as long as
+    converting one batch.
     """
 
     by_name: Mapping[str, Decoded]
-    """The columns, in column order."""
+    """Columns by name, in column order."""
 
     stacks: tuple[tuple[tuple[str, ...], NDArray[Any]], ...] = ()
-    """Some of them once more: names of columns that lie in one array `(columns, rows, ...)`, and this array."""
+    """Columns that are stored together: their names, and the array `(columns, rows, ...)` that holds them."""
 
 
 @dataclasses.dataclass(eq=False, repr=False, slots=True, weakref_slot=True)
 class Batch(Mapping[str, NDArray[Any]]):
-    """Column name to array, in column order.
+    """A batch of rows: a read-only mapping from column name to NumPy array, in column order.
 
-    A field of fixed shape is an array `(rows, *shape)` of its dtype; where values are missing it is a
-    `numpy.ma.MaskedArray` of the same dtype. Text, bytes, decimals and fields of free shape are object arrays
-    `(rows,)`, with None where a value is missing. With `last_batch="pad"` the column `valid` says which rows are no
-    repeats.
+    A field of fixed shape is an array `(rows, *shape)` of its dtype, or a `numpy.ma.MaskedArray` if values are missing.
+    Text, bytes, decimals and fields of free shape are object arrays `(rows,)`, with None for missing values. With
+    `last_batch="pad"`, the bool column `valid` (rows,) is False for repeated rows.
 
-    The arrays belong to whoever received the batch: nothing is written into them as long as one of them lives. Those of
-    neighbouring batches may be views of one buffer, so keeping a few rows for long keeps some megabytes; copy them.
-    Thread-safe to read. A batch is equal to itself alone.
+    The caller owns the arrays: the reader never writes to them while a reference exists. Arrays may be views of a
+    buffer that several batches share, so a few rows can keep several megabytes in memory. If you keep rows for long,
+    copy them. Several threads may read a batch. A batch is equal only to itself.
 
     Example:
         >>> columns = Columns({"id": Decoded(np.arange(5), None)})
@@ -51,20 +54,20 @@ class Batch(Mapping[str, NDArray[Any]]):
     """
 
     source: Columns
-    """The columns that this batch is cut of."""
+    """The columns from which this batch is sliced."""
 
     first: int
-    """Its first row there."""
+    """Index of the batch's first row in `source`."""
 
     stop: int
-    """The row after its last one there."""
+    """Index after the batch's last row in `source` (half-open range)."""
 
     cursor: Cursor
-    """Where to go on after this batch; the same on every rank."""
+    """Reader position after this batch, from which to resume; the same on every rank."""
 
     @property
     def num_rows(self) -> int:
-        """Rows of each column."""
+        """Number of rows."""
         return self.stop - self.first
 
     @property
@@ -85,14 +88,32 @@ class Batch(Mapping[str, NDArray[Any]]):
         return len(self.source.by_name)
 
     def __eq__(self, other: object) -> bool:
-        return self is other  # arrays, which other mappings would compare, have no one answer
+        return self is other  # comparing arrays with `==` returns arrays, which have no truth value
 
     def __hash__(self) -> int:
         return id(self)
 
+    def _repr_html_(self) -> str:
+        from petastore.decoding.display import data_uri, drawable, in_words, thumbnail_png
+        from petastore.notebook import HtmlImage, html_table
+
+        def shown(value: Any) -> str:
+            pixels = drawable(value)
+            if pixels is not None:
+                return HtmlImage(data_uri(thumbnail_png(pixels, _SIDE)))
+            return "null" if value is None or value is np.ma.masked else in_words(value, _dtype_of(value))
+
+        columns = {name: column.each(self.first, self.stop) for name, column in self.source.by_name.items()}
+        rows = (list(map(shown, row)) for row in zip(*columns.values(), strict=True))
+        return html_table(f"Batch of {self.num_rows:,} rows", list(columns), rows, count=self.num_rows)
+
     def __repr__(self) -> str:
         columns = ", ".join(f"{name}: {_describe(column)}" for name, column in self.items())
         return f"Batch({self.num_rows:,} rows; {columns})"
+
+
+def _dtype_of(value: Any) -> str:
+    return str(value.dtype) if isinstance(value, np.ndarray) else type(value).__name__
 
 
 def _describe(column: NDArray[Any]) -> str:

@@ -1,7 +1,8 @@
-"""Fetches: what each row group of a dataset takes to be fetched by ranges, from the footers."""
+"""Sizes of each row group's columns, and the byte ranges to fetch, computed from the footers."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 import numpy as np
@@ -9,35 +10,95 @@ from numpy.typing import NDArray
 
 from petastore.cache.entry_file import size_on_disk
 from petastore.dataset import Dataset
-from petastore.errors import InvalidArgumentError
+from petastore.errors import InvalidArgumentError, MetadataError
 from petastore.inventory import DataFile
-from petastore.plan.report.cost import Fetches
-from petastore.storage.footers.footers import Footer
-from petastore.storage.ranges.coalesced import ByteRange, coalesce, split_large
-from petastore.storage.ranges.column_chunks import chunk_ranges
-from petastore.storage.ranges.fetch import MAX_CONCURRENCY
-from petastore.storage.row_groups.decoded_columns import kept_chunks
+from petastore.plan.report.explanation import Fetches
+from petastore.storage.footers.chunk_metadata import chunk_contents
+from petastore.storage.footers.footer import Footer
+from petastore.storage.ranges.fetch import MAX_CONCURRENCY, coalesce, split_large
+from petastore.storage.row_groups.fetched_row_group import row_group_chunks
 
-__all__ = ["fetches_of"]
-
-REQUESTS_BEFORE = 1
-"""Requests for a file before its first row group, where its version is not known yet: its footer, in one."""
+__all__ = ["column_bytes", "fetches_of"]
 
 
-def fetches_of(dataset: Dataset, columns: Iterable[str]) -> Fetches:
-    """What row groups take to be fetched, for `petastore.plan.report.cost.StorageAsk`.
+def column_bytes(dataset: Dataset, columns: Iterable[str]) -> NDArray[np.int64]:
+    """Return the stored bytes of some columns per row group, which a reader of these columns fetches.
 
-    Reads the footers that were not read yet, with up to 16 threads. One task reads a row group: where several threads
-    read different columns of a large one, or files of at most 256 KiB are read whole, there are other requests.
+    The inventory only has the sizes of whole row groups, so this function reads all footers that were not read yet,
+    with up to 16 threads.
 
     Args:
-        dataset: Where.
-        columns: Names of the columns that are read; those that come from directory names take nothing.
+        dataset: The dataset to read.
+        columns: Names of columns; hive partition columns count as 0 bytes.
+
+    Returns:
+        A new array of shape (row groups,), for `plan.explain(column_bytes=…)`.
 
     Raises:
         InvalidArgumentError: The dataset has no such column.
-        DatasetChangedError: A file is not the one that the inventory describes.
-        DecodeError: A footer says what cannot be.
+        DatasetChangedError: A file differs from the inventory.
+        MetadataError: A footer is damaged.
+        StorageError: A file cannot be read.
+
+    Example:
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, petastore
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     table = pa.table({"id": range(1000), "text": ["some longer text"] * 1000})
+        ...     pq.write_table(table, folder + "/plain.parquet", row_group_size=500, use_dictionary=False)
+        ...     dataset = petastore.open_dataset(folder)
+        ...     both, one = (column_bytes(dataset, names) for names in (["id", "text"], ["id"]))
+        >>> (both == dataset.inventory.stored_bytes).all(), (one < both).all()
+        (np.True_, np.True_)
+    """
+    names = dict.fromkeys(columns)
+    unknown = [name for name in names if name not in dataset.schema]
+    if unknown:
+        raise InvalidArgumentError(
+            f"columns must be columns of {dataset.url} ({', '.join(map(repr, dataset.schema.fields))}), got "
+            f"{unknown[0]!r}"
+        )
+    stored = [name for name in names if name not in dataset.partition_names]
+    inventory = dataset.inventory
+    sizes = np.zeros(inventory.num_row_groups, dtype=np.int64)
+    files = np.unique(inventory.file).tolist() if stored else []
+    look = functools.partial(_in_footer, columns=stored)
+    for own, of_groups in dataset.footers.look_through(dataset.location, inventory, files, look):
+        sizes[own] = of_groups
+    return sizes
+
+
+def _in_footer(footer: Footer, ordinals: NDArray[np.int32], columns: list[str]) -> NDArray[np.int64]:
+    """Return the bytes of some columns in row groups of a file."""
+    leaves = dict.fromkeys(leaf for name in columns for leaf in footer.leaves.get(name, ()))
+    chunks = chunk_contents(footer.encoded, leaves, source=footer.file.path)
+    sizes = [sum(group[leaf].stored_bytes for leaf in leaves if leaf in group) for group in chunks]
+    if any(not 0 <= size <= footer.file.size for size in sizes):
+        raise MetadataError(
+            f"{footer.file.path}: the footer is damaged: column sizes must be at least 0 bytes and fit into the file, "
+            f"got {min(sizes):,} to {max(sizes):,} bytes"
+        )
+    return np.array(sizes, dtype=np.int64)[ordinals]
+
+
+REQUESTS_BEFORE = 1
+"""Requests for a file before its first row group if its version is unknown: one, for the footer."""
+
+
+def fetches_of(dataset: Dataset, columns: Iterable[str]) -> Fetches:
+    """Estimate storage requests and bytes per row group, for `petastore.plan.report.explanation.StorageAsk`.
+
+    It reads the footers that were not read yet, with up to 16 threads. The estimate assumes that one task reads each
+    row group. The real number of requests differs if several threads read the columns of a large row group, or if a
+    file of at most 256 KiB is read whole.
+
+    Args:
+        dataset: The dataset to read.
+        columns: Names of the columns to read; partition columns from directory names need no request.
+
+    Raises:
+        InvalidArgumentError: The dataset has no such column.
+        DatasetChangedError: A file differs from the inventory.
+        DecodeError: A footer is invalid.
         StorageError: A file cannot be read.
 
     Example:
@@ -47,17 +108,16 @@ def fetches_of(dataset: Dataset, columns: Iterable[str]) -> Fetches:
         ...     pq.write_table(table, folder + "/x.parquet", row_group_size=500)
         ...     fetches = fetches_of(petastore.open_dataset(folder), ["id", "more"])
         >>> fetches.requests.tolist(), fetches.entries.tolist()
-        ([1, 1], [1, 1])
+        ([1, 1], [2, 2])
     """
     names = list(dict.fromkeys(columns))
     unknown = [name for name in names if name not in dataset.schema]
     if unknown:
-        raise InvalidArgumentError(f"{dataset.url} has no column {unknown[0]!r}")
+        raise InvalidArgumentError(f"columns must be columns of {dataset.url}, got {unknown[0]!r}")
     stored = [name for name in names if name not in dataset.partition_names]
     inventory = dataset.inventory
 
     def of_file(footer: Footer, ordinals: NDArray[np.int32]) -> tuple[tuple[int, int], list[tuple[int, int, int, int]]]:
-        footer.check_chunks(ordinals.tolist(), [leaf for name in stored for leaf in footer.leaves[name]])
         before = (0, 0) if footer.version is not None else (REQUESTS_BEFORE, len(footer.encoded))
         return before, [_of_row_group(footer, ordinal, stored) for ordinal in ordinals.tolist()]
 
@@ -76,13 +136,10 @@ def fetches_of(dataset: Dataset, columns: Iterable[str]) -> Fetches:
 
 
 def _of_row_group(footer: Footer, ordinal: int, columns: list[str]) -> tuple[int, int, int, int]:
-    columns_of = {leaf: name for name in columns for leaf in footer.leaves[name]}
-    of_leaf = chunk_ranges(footer.metadata, ordinal, columns_of, footer.file)
-    chunks: list[ByteRange] = sorted(set(of_leaf.values()))
+    chunks = sorted(row_group_chunks(footer, ordinal, [columns]).columns)
     requests = split_large(coalesce(chunks), MAX_CONCURRENCY)
-    kept = kept_chunks(footer, ordinal, columns_of, of_leaf)
-    on_disk = sum(size_on_disk(one.size or 0) for one in kept)
-    return len(requests), sum(one.length for one in requests), len(kept), on_disk
+    on_disk = sum(size_on_disk(one.length) for one in chunks)
+    return len(requests), sum(one.length for one in requests), len(chunks), on_disk
 
 
 def _table(rows: list[tuple[int, ...]], columns: int) -> NDArray[np.int64]:

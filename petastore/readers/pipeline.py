@@ -1,26 +1,27 @@
-"""The pipeline: row groups are fetched and spans assembled by a pool, and handed over in plan order.
+"""Reading pipeline: a pool fetches row groups and assembles spans, yielded in plan order.
 
-Where the code disagrees with this, the code is wrong:
+These rules are the specification of this module:
 
-* **All succeeds.** Spans arrive in the order of the plan, whatever the order in which workers finish. The consumer
-  pulls: `next()` has work planned and done, never more than `ahead` spans of it. Planning is work like other work, done
-  by one worker at a time: the consumer's thread is the trainer's.
-* **There is no room.** A span whose values take more memory than there is for it arrives in parts, each of which is
-  begun when it is asked for.
-* **A stage fails.** The error arrives at the consumer in the place of the span that it belongs to, once, with its own
-  traceback; the spans before it arrive first. Afterwards the pipeline is closed. `StopIteration` is an error here, and
-  arrives as a `WorkerError`: it would end the consumer's loop as if all had been read.
-* **The consumer leaves early.** `close()` starts no further task and forgets what is waiting; `join()` returns when the
-  tasks that ran have ended.
-* **`close()` comes from another thread** while one waits in `next()`: that one wakes at once, with `ReaderClosedError`,
-  whatever tasks still run.
-* **Storage does not answer.** A request that takes longer than it may arrives at the consumer as `StorageTimeoutError`,
-  wherever it waits; `join()` leaves the thread behind that made the request.
-* **The process forks.** In the child the pipeline is closed: its threads are the parent's, and so are its spans.
-* **The interpreter exits.** It waits for nobody: threads are daemons, and tasks that run are given a moment.
+* **Success.** Spans arrive in the order of the plan, in whichever order workers finish. `next()` of the consumer starts
+  planning and assembly of at most `ahead` spans. A worker does the planning, one worker at a time, so that the
+  consumer's thread is free for training.
+* **Storage is slow.** More spans are planned than assembled, and the prefetcher fetches the row groups of planned
+  spans, up to its limit.
+* **The memory budget is too small for a span.** The span arrives in parts. A part is assembled when the consumer needs
+  it.
+* **A stage fails.** The consumer first gets the earlier spans, and then, once, the error with its traceback. Afterwards
+  the pipeline is closed. A `StopIteration` in a stage is converted to a `WorkerError`, because it would end the
+  consumer's loop as if all rows had been read.
+* **The consumer stops early.** `close()` cancels queued tasks; `join()` returns when running tasks have ended.
+* **`close()` comes from another thread** while a thread waits in `next()`: the waiting thread gets `ReaderClosedError`
+  at once, even if tasks still run.
+* **Storage does not respond.** If a request exceeds its timeout, the consumer gets a `StorageTimeoutError`; `join()`
+  abandons the thread of the request.
+* **The process forks.** In the child, the pipeline is closed, because the threads exist only in the parent.
+* **The interpreter exits.** It waits only briefly for running tasks, because the threads are daemons.
 
-Who owns what: a fetched row group belongs to the spans that need it and, until the plan releases it, to the pipeline;
-an assembled span belongs to the consumer.
+Ownership: a row group is referenced by the spans that need it, and by the pipeline until the plan releases it. The
+consumer owns an assembled span.
 """
 
 from __future__ import annotations
@@ -28,42 +29,48 @@ from __future__ import annotations
 import collections
 import functools
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any
 
 from petastore.errors import ReaderClosedError, WorkerError
 from petastore.forks import made_anew_in_children
+from petastore.monitoring.activity import Segments, at_work
+from petastore.monitoring.waits import WaitMeter
 from petastore.plan.plan import Span
 from petastore.readers.assembly.assemble import AssembledSpan, SpanWork
-from petastore.readers.loaded.loading import Asked
-from petastore.work.futures import after, together, wait_for
-from petastore.work.pool import Pool, Task
+from petastore.readers.loaded.prefetch import Prefetcher
+from petastore.work.futures import Pool, Task, after, together, wait_for
 
 __all__ = ["Load", "Pipeline"]
 
 Begin = Callable[[Span, Mapping[int, Any]], SpanWork]
 
 
-class Load(Protocol):
-    """What has the pool load row groups, tasks of lower priority number first; see `Loads.submit`."""
+_SPANS_PLANNED = 64
+"""Maximum spans that are planned for prefetching, besides those being assembled."""
 
-    def __call__(self, asked: Sequence[Asked], /, *, priority: int) -> Mapping[int, Future[Any]]:
-        """Of each row group, by its number: a future of it."""
+_ROWS_PLANNED = 1 << 20
+"""Maximum rows of planned spans, except the last: each row takes a few bytes until it is read."""
+
+
+Load = Callable[..., Mapping[int, Future[Any]]]
+"""Function that submits the loads of a span's row groups; see `Loads.submit`."""
 
 
 class Pipeline(Iterator[AssembledSpan]):
-    """Runs the spans of a plan.
+    """Pipeline that loads and assembles the spans of a plan in worker threads.
 
-    `next()` belongs to one thread at a time; `close` and `join` may be called from any.
+    Only one thread at a time may call `next()`. Any thread may call `close` and `join`.
 
     Args:
-        spans: The plan's spans; advanced by the pool, one after the other.
-        load: Has the pool load row groups.
-        begin: Divides the assembly of a span into tasks, given the row groups that it needs.
-        pool: Runs both; it is the pipeline's own from now on.
-        ahead: Spans that are planned and worked on at a time, the one asked for included; at least 1.
+        spans: Iterator of the plan's spans; the workers of the pool call its `next`.
+        load: Function that submits loads of row groups to the pool.
+        begin: Function that divides the assembly of a span into tasks, given its loaded row groups.
+        pool: Pool that runs loads and assembly; the pipeline closes it.
+        ahead: Number of spans that are assembled at the same time, including the requested one; at least 1.
+        prefetcher: Prefetcher of the row groups of planned spans; None if storage is local.
+        meter: Counters of the consumer's waits; None creates new ones.
     """
 
     def __init__(
@@ -74,140 +81,196 @@ class Pipeline(Iterator[AssembledSpan]):
         begin: Begin,
         pool: Pool,
         ahead: int,
+        prefetcher: Prefetcher | None = None,
+        meter: WaitMeter | None = None,
     ) -> None:
         self._spans = spans
         self._load = load
         self._begin = begin
         self._pool = pool
         self._ahead = ahead
+        self._prefetcher = prefetcher
+        self._coming: collections.deque[Span | _Failed] = collections.deque()
         self._tables: dict[int, Future[Any]] = {}
         self._jobs: collections.deque[_SpanJob | _Failed] = collections.deque()
-        self._planned = 0
+        self._begun = 0
         self._is_planning = False
         self._exhausted = False
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._closed = False
-        self.waited_s = 0.0
-        """Seconds that the consumer has waited for spans; near 0 means that reading is ahead of training."""
+        self._meter = WaitMeter() if meter is None else meter
+        self._meter.spans_ahead = ahead
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """Is closed, and knows no spans."""
+        """Close the pipeline in a forked child, and drop its spans."""
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._closed, self._exhausted = True, False
-        self._jobs = collections.deque()
+        self._jobs, self._coming = collections.deque(), collections.deque()
         self._tables = {}
 
     def __next__(self) -> AssembledSpan:
-        began = time.perf_counter()
+        meter = self._meter
+        began = meter.clock()
         try:
+            with self._lock:
+                ready = sum(job.is_ready for job in self._jobs)
             self._have_planned()
             with self._lock:
                 wait_for(lambda: self._closed or self._is_over or self._is_next_done, self._changed, self._pool)
         except BaseException:
             self.close()
             raise
-        self.waited_s += time.perf_counter() - began
+        ended = meter.clock()
         if self._is_over:
+            meter.note_wait(began, ended, -1, (), rows=0, ready=0)
             self.close()
             raise StopIteration
         if self._closed:
-            raise ReaderClosedError("the reader was stopped; open another one")
+            raise ReaderClosedError("the reader was closed. Open another one")
         job = self._jobs[0]
         try:
-            return job.result()
+            assembled = job.result()
+            rows = int(assembled.span.offsets[-1])
+            meter.note_wait(began, ended, job.number, job.groups, rows=rows, ready=ready)
         except BaseException:
             self.close()
             raise
+        else:
+            return assembled
         finally:
             if not job.has_more:
                 self._jobs.popleft()
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """Spans that were planned, those of them that are assembled, and those that were handed over."""
+        """Return the numbers of spans that were begun, assembled and yielded."""
         with self._lock:
             waiting = list(self._jobs)
-            planned = self._planned
-        handed = planned - len(waiting)
-        return planned, handed + sum(job.is_done_now() for job in waiting), handed
+            begun = self._begun
+        handed = begun - len(waiting)
+        return begun, handed + sum(job.is_done_now() for job in waiting), handed
 
     @property
     def _is_over(self) -> bool:
-        return self._exhausted and not self._jobs
+        # A span that is being started is in neither queue.
+        return self._exhausted and not self._coming and not self._jobs and not self._is_planning
 
     @property
     def _is_next_done(self) -> bool:
         return bool(self._jobs) and self._jobs[0].is_done_now()
 
+    @property
+    def _has_place(self) -> bool:
+        return len(self._jobs) < self._ahead
+
+    @property
+    def _wants_more_planned(self) -> bool:
+        """Return whether another span should be planned, to start its assembly or to prefetch its row groups."""
+        if self._exhausted or (self._has_place and not self._coming):
+            return not self._exhausted
+        coming, prefetcher = self._coming, self._prefetcher
+        if prefetcher is None or not prefetcher.wants_more or len(coming) >= _SPANS_PLANNED:
+            return False
+        return sum(span.num_rows for span in coming) < _ROWS_PLANNED
+
     def _have_planned(self) -> None:
-        """Sees to it that somebody plans, if there is room for another span."""
-        with self._lock:
-            if self._is_planning or self._exhausted or self._closed or len(self._jobs) >= self._ahead:
-                return
-            self._is_planning = True
-        if self._pool.submit(self._plan, priority=-1).cancelled():  # the interpreter ends
-            self.close()
+        """Plan or begin further spans while the limits allow it."""
+        while True:
+            with self._lock:
+                # One thread plans at a time, because it changes the queue without the lock.
+                if self._is_planning or self._closed:
+                    return
+                if not (self._wants_more_planned or (self._has_place and self._coming)):
+                    return
+                self._is_planning = True
+            if self._pool.submit(self._plan_at_work, priority=-1).cancelled():  # the interpreter is exiting
+                self.close()
+
+    def _plan_at_work(self) -> None:
+        with at_work(self._meter.log, "assembly", self._begun):
+            self._plan()
 
     def _plan(self) -> None:
-        """Plans one span, and has the next one planned."""
-        job: _SpanJob | _Failed | None
-        try:
-            span = next(self._spans, None)
-            job = None if span is None else self._job(span)
-        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the span
-            job = _Failed(problem)
+        """Begin the next span if the limits allow it, otherwise only plan a span."""
+        if not (self._coming and self._has_place):
+            self._plan_one()
+        job: _SpanJob | _Failed | None = None
+        if self._coming and self._has_place:
+            span = self._coming.popleft()
+            try:
+                job = span if isinstance(span, _Failed) else self._job(span, self._begun)
+            except BaseException as problem:  # noqa: BLE001 - raised when the consumer requests the span
+                job = _Failed(problem)
         with self._lock:
             self._is_planning = False
-            self._exhausted = job is None or isinstance(job, _Failed)
             if job is not None:
+                self._begun += 1
                 self._jobs.append(job)
+                if isinstance(job, _Failed):
+                    self._exhausted = True
+                    self._coming.clear()
             self._changed.notify_all()
-        self._have_planned()
+        if self._pool.workers:  # without worker threads, the loop that submitted this task plans the next span
+            self._have_planned()
 
-    def _job(self, span: Span) -> _SpanJob:
-        priority, self._planned = self._planned, self._planned + 1
-        fetched = self._load(list(zip(span.fetch, span.read_orders, strict=True)), priority=priority)
+    def _plan_one(self) -> None:
+        try:
+            span = next(self._spans, None)
+            if span is not None and self._prefetcher is not None:
+                self._prefetcher.plan(span)
+        except BaseException as problem:  # noqa: BLE001 - raised when the consumer requests the span
+            self._coming.append(_Failed(problem))
+            self._exhausted = True
+            return
+        if span is None:
+            self._exhausted = True
+        else:
+            self._coming.append(span)
+
+    def _job(self, span: Span, priority: int) -> _SpanJob:
+        fetched = self._load(span, priority=priority)
         self._tables.update(fetched)
-        if any(table.cancelled() for table in fetched.values()):  # the interpreter ends, or the consumer left
+        if any(table.cancelled() for table in fetched.values()):  # the interpreter is exiting, or the consumer left
             self.close()
         tables = {group: self._tables[group] for group in span.needed.tolist()}
         for group in span.release:
             del self._tables[group]
         submit = functools.partial(self._pool.submit, priority=priority)
-        return _SpanJob(span, tables, self._begin, submit, self._notify)
+        return _SpanJob(span, tables, self._begin, submit, self._notify, priority, self._meter.log)
 
     def _notify(self, _made: Future[Any]) -> None:
         with self._lock:
             self._changed.notify_all()
+        self._have_planned()  # after a load, the prefetcher may request further row groups
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called, or everything was handed over, or a stage failed."""
+        """Whether the pipeline is closed, finished or failed."""
         return self._closed
 
     def close(self) -> None:
-        """Starts no further task and wakes whoever waits. Does not wait itself; may be called again."""
+        """Stop starting tasks, and wake waiting threads. Does not wait; may be called again."""
         with self._lock:
             self._closed = True
             self._changed.notify_all()
         self._pool.close()
 
     def join(self) -> None:
-        """Waits until no task runs, after `close`. May be called again."""
-        # What waits to be handed over is the consumer's: a thread that joins must not take it away under its hands.
+        """After `close`, wait until all tasks have ended. May be called again."""
+        # Waits only for the pool. Finished spans belong to the consumer, which may take them in another thread.
         self._pool.join()
 
 
 def _told(problem: BaseException) -> BaseException:
-    """What the consumer is told of a failure: never `StopIteration`, which would end its loop as if all were read."""
+    """Return the exception for the consumer: never `StopIteration`, which would end its loop silently."""
     if not isinstance(problem, (StopIteration, StopAsyncIteration)):
         return problem
     told = WorkerError(
-        f"a task ended with {problem!r}, so rows are lacking that were planned; a function of yours that calls next() "
-        "on something that ended does that, and what petastore itself does not catch is a defect to report"
+        f"the function of a transform or predicate must not raise {type(problem).__name__}, got {problem!r}. It "
+        "probably called next() on an exhausted iterator; otherwise please report a bug"
     )
     told.__cause__ = problem
     return told
@@ -216,7 +279,9 @@ def _told(problem: BaseException) -> BaseException:
 class _Failed:
     """A span that could not be planned."""
 
-    has_more = False
+    has_more = is_ready = False
+    number, groups = -1, frozenset[int]()
+    num_rows = 0
 
     def __init__(self, problem: BaseException) -> None:
         self._problem = _told(problem)
@@ -229,7 +294,7 @@ class _Failed:
 
 
 class _SpanJob:
-    """One span on its way: begun as soon as the last row group that it needs is there, done with its last task."""
+    """Assembly of one span. It begins when all row groups of the span are loaded, and ends with its last task."""
 
     def __init__(
         self,
@@ -238,31 +303,52 @@ class _SpanJob:
         begin: Begin,
         submit: Callable[[Task], Future[Any]],
         notify: Callable[[Future[Any]], None],
+        number: int,
+        log: Segments,
     ) -> None:
+        self.number, self.groups = number, frozenset(tables)
+        self._log = log
         self._span = span
         self._tables = tables
         self._begin = begin
         self._submit = submit
         self._notify = notify
         self._parts: collections.deque[Callable[[], SpanWork]] = collections.deque()
-        # Of several row groups or tasks that fail the first is told, and so all are waited for.
+        # All row groups are waited for, so that of several failures the first in order is reported.
         self._made: Future[AssembledSpan | None] = after(tables.values(), functools.partial(submit, self._divided))
         self._made.add_done_callback(notify)
 
     def _divided(self) -> Future[AssembledSpan] | None:
         tables, self._tables = self._tables, {}
-        work = self._begin(self._span, {group: table.result() for group, table in tables.items()})
-        # The span lets go of its row groups before it is handed over: they are the pipeline's to keep, or nobody's.
+        with at_work(self._log, "assembly", self.number):
+            work = self._begin(self._span, {group: table.result() for group, table in tables.items()})
+        # The span drops its row groups before the consumer gets it, so that only the pipeline references them.
         del tables
         self._parts.extend(work.parts)
-        return None if work.parts else together(work.tasks, work.finish, self._submit)
+        return None if work.parts else self._together(work)
 
     def _made_of(self, part: Callable[[], SpanWork]) -> Future[AssembledSpan]:
-        work = part()
-        return together(work.tasks, work.finish, self._submit)
+        with at_work(self._log, "assembly", self.number):
+            work = part()
+        return self._together(work)
+
+    def _together(self, work: SpanWork) -> Future[AssembledSpan]:
+        # Tasks log their times before the future is set, so that the consumer finds the times of all tasks.
+        tasks = [functools.partial(self._logged, task) for task in work.tasks]
+        return together(tasks, functools.partial(self._logged, work.finish), self._submit)
+
+    def _logged(self, task: Callable[[], Any]) -> Any:
+        with at_work(self._log, "assembly", self.number):
+            return task()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the span, or the requested part of it, is assembled. Does not start work."""
+        made = self._made
+        return made.done() and not _has_nothing(made)
 
     def is_done_now(self) -> bool:
-        """Whether there is something to hand over; what is made in parts goes on now that it is asked for."""
+        """Return whether a span is ready. A span in parts continues when the consumer requests the next part."""
         if self._parts and _has_nothing(self._made):
             self._made = self._submit(functools.partial(self._made_of, self._parts.popleft()))
             self._made.add_done_callback(self._notify)
@@ -270,19 +356,22 @@ class _SpanJob:
 
     @property
     def has_more(self) -> bool:
-        """Whether parts of the span are left to be made."""
+        """Whether parts of the span are unfinished."""
         return bool(self._parts)
 
     def result(self) -> AssembledSpan:
-        """What was assembled, once: row groups that stay at hand know the jobs that waited for them."""
+        """Return the assembled columns, and drop this job's reference to them.
+
+        Cached row groups still reference the job.
+        """
         made, self._made = self._made, _NOTHING
         if made.cancelled():
-            raise ReaderClosedError("the reader was stopped before this batch was assembled")
+            raise ReaderClosedError("the reader was closed before this batch was assembled. Open a new reader")
         problem = made.exception()
         if problem is not None:
             raise _told(problem)
         assembled = made.result()
-        assert assembled is not None  # noqa: S101 - what is made in parts is asked for again
+        assert assembled is not None  # noqa: S101 - for a span in parts, the future of a part is set
         return assembled
 
 

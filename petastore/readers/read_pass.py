@@ -1,4 +1,4 @@
-"""One pass over the data: all epochs from a cursor on. It owns the pipeline, the cursor, and their end."""
+"""Read pass: one iteration over a reader, from a position to the end of its last epoch, with its own pipeline."""
 
 from __future__ import annotations
 
@@ -10,39 +10,49 @@ from typing import Any
 
 from petastore import forks
 from petastore.errors import ReaderClosedError
+from petastore.monitoring.waits import WaitMeter
 from petastore.plan.cursor import Cursor
+from petastore.plan.plan import Plan
 from petastore.readers.assembly.assemble import AssembledSpan
 from petastore.readers.execution.execution import Execution
 from petastore.readers.execution.handouts import Handout, Shared, batches_of
-from petastore.readers.execution.pacing import beginning_of, pace_of
+from petastore.readers.execution.memory_budget import pace_of
+from petastore.readers.execution.position import LastRows, Position, position_of
 from petastore.readers.loaded.loading import Loads
 from petastore.readers.pipeline import Pipeline
 
-__all__ = ["STOPPED", "Pass"]
+__all__ = ["STOPPED", "Pass", "Position"]
 
-STOPPED = "this reader was stopped; open another one"
+STOPPED = "this reader was stopped. Open another one"
 
 
 class Pass:
-    """A pass over the data.
+    """Pass over the data.
 
-    Batches of one size and of another, or rows, may be taken one after the other: each goes on behind what was received
-    of the one before, and ends it. One of them is taken at a time, by one thread at a time; all else may be asked or
-    called by any thread.
+    Users may iterate over rows, then over batches of some size, and so on: each new iteration continues after the last
+    received item, and ends the previous iteration. Only one thread at a time may start an iteration; any thread may
+    call the other methods.
 
     Args:
-        execution: What is run.
-        begin: Where the pass begins.
+        execution: Execution of the reader.
+        begin: Cursor at which the pass begins.
+        before: Counters of the reader's previous pass; None for its first pass, whose startup time is counted
+            separately.
     """
 
-    def __init__(self, execution: Execution, begin: Cursor) -> None:
+    def __init__(self, execution: Execution, begin: Cursor, before: WaitMeter | None = None) -> None:
         self.beginning = forks.Lock()
-        """Held by who begins a loop: several threads may begin theirs at once."""
+        """Lock for starting a loop, because several threads may start one at once."""
         self.is_over = False
-        """Whether somebody has come to the end of the last epoch."""
+        """Whether a thread has reached the end of the last epoch."""
+        is_first, listeners = before is None or before.is_unused, None if before is None else before.listeners
+        self.meter = WaitMeter(execution.in_parts.plan.inventory, counts_start=not is_first, listeners=listeners)
+        """Counters of the waits of the consuming thread."""
         self._execution = execution
         self._received = begin
-        self._handout: Handout | None = None  # the last one, whatever it gives
+        self._handout: Handout | None = None  # current handout
+        self._last_rows: LastRows | None = None  # last rows of earlier handouts
+        self._batch_size = execution.rows_per_item
         self._pipeline: Pipeline | None = None
         self._loads: Loads | None = None
         self._end: _End | None = None
@@ -50,21 +60,26 @@ class Pass:
 
     @property
     def cursor(self) -> Cursor:
-        """After the last item that was received. Nothing is noted when items are taken: a handout knows how many."""
+        """Cursor after the last received item."""
         handout = self._handout
         if handout is not None:
             self._received = handout.cursor or self._received
         return self._received
 
     @property
-    def waited_s(self) -> float:
-        """For how many seconds somebody has waited for rows."""
-        pipeline = self._pipeline
-        return 0.0 if pipeline is None else pipeline.waited_s
+    def last_rows(self) -> LastRows | None:
+        """Rows of the last received item; None before the first item."""
+        handout = self._handout
+        return self._last_rows if handout is None else handout.last_rows or self._last_rows
+
+    def position(self, batch_size: int | None = None) -> Position:
+        """Return the next step and the last rows; see `Reader.position`."""
+        execution, size = self._execution, self._batch_size if batch_size is None else batch_size
+        return position_of(execution.plan, execution.source.inventory, self.cursor, size, self.last_rows)
 
     @property
     def spans(self) -> dict[str, int]:
-        """How many spans there are where, by Petastorm's names; see `Reader.diagnostics`."""
+        """Number of spans by state, with Petastorm's names; see `Reader.diagnostics`."""
         pipeline = self._pipeline
         planned, produced, consumed = (0, 0, 0) if pipeline is None else pipeline.counts
         return {
@@ -76,108 +91,128 @@ class Pass:
 
     @property
     def is_running(self) -> bool:
-        """Whether workers may be at work."""
+        """Whether workers may be running."""
         pipeline = self._pipeline
         return pipeline is not None and not pipeline.is_closed
 
     def items(self) -> Shared[Any]:
-        """What iterating the reader gives, from the cursor on; shared by the threads that iterate it."""
-        handing_out = self._execution.handing_out
-        return Shared(functools.partial(self.handouts, handing_out.rows, handing_out.handout))
+        """Return the reader's iterator from the cursor on, which all iterating threads share."""
+        execution = self._execution
+        return Shared(functools.partial(self.handouts, execution.rows_per_item, execution.hand_out))
 
     def batches(self, batch_size: int) -> Generator[Handout]:
-        """Batches of this size, span after span, from the cursor on."""
+        """Yield batches of this size from the cursor on."""
         return self.handouts(batch_size, batches_of)
 
     def handouts(self, batch_size: int, hand_out: Callable[[AssembledSpan], Handout]) -> Generator[Handout]:
-        """What is handed out of span after span, from the cursor on; it stands behind what was taken of the last one.
+        """Yield the items of each span from the cursor on; taking items moves the cursor.
 
         Args:
-            batch_size: Rows of a batch.
-            hand_out: Makes of a span what is handed out of it.
+            batch_size: Number of rows of a batch.
+            hand_out: Function that returns the items of a span.
         """
         if self._is_stopped:
             raise ReaderClosedError(STOPPED)
         self.end()
+        self._batch_size = batch_size
         pipeline, loads = self._begun(batch_size)
         try:
             for span in pipeline:
-                self._received = self.cursor
+                self._received, self._last_rows = self.cursor, self.last_rows
                 self._handout = hand_out(span)
-                del span  # the consumer's now
+                del span  # the consumer now owns the span's memory
                 yield self._handout
             pipeline.join()
             self.is_over = True
-        except GeneratorExit:  # the caller leaves
+        except GeneratorExit:  # the consumer stopped iterating
             pipeline.close()
             pipeline.join()
             raise
         finally:
-            # Who is woken by `close` waits for no task that still runs; `end` does.
+            # `end` waits for running tasks. This code does not, so that threads that `close` wakes return at once.
             pipeline.close()
             loads.close()
         self.let_go()
 
     def let_go(self) -> None:
-        """Notes what was received, and holds no rows any more."""
-        self._received, self._handout = self.cursor, None
+        """Save the position after the received items, and drop all rows."""
+        self._received, self._last_rows, self._handout = self.cursor, self.last_rows, None
 
     def _begun(self, batch_size: int) -> tuple[Pipeline, Loads]:
-        """The pipeline of what follows the cursor, and what loads its row groups."""
-        execution = self._execution
-        plan, loading, assembly = execution.plan, execution.loading, execution.assembly
-        pace = pace_of(execution, batch_size)
-        pool = assembly.functions.pool()
-        arena = None if loading.extended else loading.memory.arena(assembly.layout, plan.room_rows)
-        # Row groups that were read together are in memory until the last of them is not needed any more.
+        """Return the pipeline from the cursor on, and the loader of its row groups."""
+        pace = pace_of(self._execution, batch_size)
+        execution = self._execution.in_parts
+        plan, extended = execution.plan, execution.extended
+        limit = execution.workers.memory_budget
+        if limit is not None and isinstance(plan, Plan) and plan.parts is None:
+            from petastore.readers.execution.part_sizes import warn_of_huge_row_groups  # only needed with a budget
+
+            warn_of_huge_row_groups(plan, execution.footprint, limit)
+        pool = execution.functions.pool()
+        # An arena has `room_rows` rows, without the following rows that windows append to a row group.
+        arena = None if extended else execution.memory.arena(execution.layout, plan.room_rows)
+        # Row groups that were read together are freed together, when the last of them is no longer needed.
         sizes = plan.inventory.decoded_bytes if execution.workers.memory_budget is None else None
-        loads = self._loads = Loads(execution.source, plan, self.cursor, loading, arena, pool, sizes)
+        loads = self._loads = Loads(
+            execution.source.datasets,
+            plan,
+            execution.loaders,
+            execution.files_of_pass(),
+            arena,
+            pool,
+            sizes=sizes,
+            prefetched_bytes=pace.prefetched_bytes,
+            extended=extended,
+            meter=self.meter,
+        )
         pipeline = self._pipeline = Pipeline(
             plan.spans(batch_size, rows_per_span=pace.rows_per_span, after=self.cursor),
             load=loads.submit,
-            begin=beginning_of(execution, batch_size),
+            begin=pace.begin,
             pool=pool,
             ahead=pace.ahead,
+            prefetcher=loads.prefetcher,
+            meter=self.meter,
         )
-        if self._is_stopped:  # meanwhile: `close` saw no pipeline
+        if self._is_stopped:  # the pass was closed in the meantime, when the pipeline did not exist yet
             pipeline.close()
         return pipeline, loads
 
     def close(self) -> None:
-        """Gives nothing more, and wakes whoever waits, with `ReaderClosedError`. May be called again, by any thread."""
+        """Stop yielding, and wake waiting threads with `ReaderClosedError`. May be called again, by any thread."""
         self._is_stopped = True
         pipeline = self._pipeline
         if pipeline is not None:
             pipeline.close()
 
     def end(self) -> None:
-        """Ends the pipeline and waits until none of its workers runs any more. May be called again."""
+        """Close the pipeline and wait until its workers have ended. May be called again."""
         pipeline, self._pipeline = self._pipeline, None
         if pipeline is not None:
             pipeline.close()
             pipeline.join()
         loads, self._loads = self._loads, None
         if loads is not None:
-            loads.take_back()  # also where nobody comes to the end of the pass
+            loads.take_back()  # needed if the pass was not read to its end
 
     def tell_end(self) -> None:
-        """Tells the calling thread that the pass is over."""
+        """Record that the calling thread has seen the end of the pass."""
         self._end = self._end or _End()
         self._end.tell()
 
     @property
     def end_is_news(self) -> bool:
-        """Whether the pass is over and the calling thread, which meant to share it, does not know."""
+        """Return whether the pass has ended before the calling thread saw its end."""
         return self._end is not None and self._end.is_news
 
 
 class _End:
-    """The end of a pass over what threads share: who was told of it, and who still has to be.
+    """End of a pass that several threads share, and the threads that have seen it.
 
-    A loop that begins after the end begins the next pass. But a thread that ran before the end and meant to share the
-    pass may begin its loop too late, when others have taken all there was: its loop is empty, rather than a second pass
-    through the same rows. The thread that began the others is believed to mean another pass once they are gone, and so
-    are threads of a framework's own, which hand loops from one to the other.
+    A loop that begins after the end of a pass normally begins the next pass. However, a thread that should share the
+    pass may begin its loop after other threads have taken all rows. Its loop is then empty, instead of a second pass
+    over the rows. A loop of the thread that started the other threads begins the next pass when these have ended, and
+    so does a loop of a framework's own threads.
     """
 
     def __init__(self) -> None:
@@ -185,12 +220,12 @@ class _End:
         self._told: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
     def tell(self) -> None:
-        """Tells the calling thread."""
+        """Record that the calling thread has seen the end."""
         self._told.add(threading.current_thread())
 
     @property
     def is_news(self) -> bool:
-        """Whether the calling thread comes late for the pass that has ended, and does not know it."""
+        """Return whether the pass ended before the calling thread could join it."""
         me = threading.current_thread()
         if me in self._told or me not in self._alive or isinstance(me, threading._DummyThread):  # noqa: SLF001
             return False

@@ -1,7 +1,6 @@
-"""What a row is: fields, schemas, the promise of a codec, and the JSON in which they are stored."""
+"""Schemas: fields, the interface of codecs, and the JSON document that stores fields and codecs."""
 
-from petastore.schema.codec import Codec
-from petastore.schema.field import UnischemaField
+from petastore.schema.field import Codec, UnischemaField
 from petastore.schema.select import match_unischema_fields
 from petastore.schema.unischema import Unischema
 

@@ -1,8 +1,8 @@
-"""Arrow types ⇄ fields: what a plain Parquet column becomes, and how a field without a codec is stored.
+"""Conversion between Arrow types and fields: fields of plain Parquet columns, and storage types without a codec.
 
-Reading covers every Arrow type that Parquet can hold. Writing uses what Spark writes for the same value, so that a
-dataset is the same whoever wrote it: Spark has no unsigned integers, so `uint8` is stored as `int16`, `uint16` as
-`int32`, `uint32` as `int64` and `uint64` as `decimal(20, 0)`.
+Every Arrow type that Parquet can store is readable. For writing, petastore uses the types that Spark writes, so that
+Spark and `write_dataset` write the same datasets: Spark has no unsigned integers, so `uint8` is stored as `int16`,
+`uint16` as `int32`, `uint32` as `int64` and `uint64` as `decimal(20, 0)`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from petastore.arrow.memory import NUMBER_DTYPES
+from petastore.arrow import NUMBER_DTYPES
 from petastore.errors import SchemaError
 from petastore.schema.field import UnischemaField
 
@@ -60,42 +60,42 @@ _LISTS = (
 
 
 def is_text(stored: pa.DataType) -> bool:
-    """Whether it is text, of any layout."""
+    """Return whether a type is text, of any layout."""
     return any(test(stored) for test in _TEXT)
 
 
 def is_bytes(stored: pa.DataType) -> bool:
-    """Whether it is bytes, of any layout."""
+    """Return whether a type is bytes, of any layout."""
     return any(test(stored) for test in _BYTES)
 
 
 def is_list(stored: pa.DataType) -> bool:
-    """Whether it is lists, of any layout; maps are none."""
+    """Return whether a type is a list, of any layout, but not a map."""
     return any(test(stored) for test in _LISTS)
 
 
 def natural_storage_type(field: UnischemaField) -> pa.DataType:
-    """The Arrow type in which a field without a codec is stored.
+    """Return the Arrow type in which a field without a codec is stored.
 
-    Dimensions become nested lists; decimals without a codec are `decimal(38, 18)`, Spark's own default.
+    Dimensions become nested lists; decimals become `decimal(38, 18)`, Spark's default.
 
     Raises:
-        SchemaError: There is none: the field needs a codec.
+        SchemaError: No Arrow type matches the field, so it needs a codec.
     """
     if field.numpy_dtype in _NATURAL_STORAGE:
         stored = _NATURAL_STORAGE[field.numpy_dtype]
     elif field.dtype == np.dtype("datetime64[D]"):
         stored = pa.date32()
     elif field.dtype.kind == "M":
-        # Spark's time stamps are microseconds; nanoseconds are kept where they were declared.
+        # Spark's timestamps have microseconds; nanoseconds are kept only if the field declares them.
         stored = pa.timestamp("ns" if field.dtype == np.dtype("datetime64[ns]") else "us")
     elif field.dtype.kind == "m":
         stored = pa.int64()
     else:
         codec = "ArrowCodec(pa.struct({…}))" if field.numpy_dtype is np.object_ else "NdarrayCodec()"
         raise SchemaError(
-            f"field {field.name!r}: no Parquet type holds {field.dtype_name} as it is; give the field a codec, "
-            f"for instance {codec}"
+            f"field {field.name!r} must have a dtype that Parquet can store, got {field.dtype_name}. Give the field a "
+            f"codec, such as {codec}"
         )
     for _ in field.shape:
         stored = pa.list_(pa.field("element", stored, nullable=False))
@@ -103,35 +103,44 @@ def natural_storage_type(field: UnischemaField) -> pa.DataType:
 
 
 def storage_type(field: UnischemaField) -> pa.DataType:
-    """The Arrow type of the stored column of a field, with its codec or without."""
+    """Return the Arrow type of the stored column of a field, with its codec or without."""
     return field.codec.storage_type(field) if field.codec is not None else natural_storage_type(field)
 
 
 def storage_schema(fields: Iterable[UnischemaField]) -> pa.Schema:
-    """The Arrow schema of the data files of a dataset with these fields, REQUIRED where a field is not nullable."""
+    """Return the Arrow schema of data files with these fields; fields that are not nullable are REQUIRED."""
     return pa.schema([pa.field(field.name, storage_type(field), nullable=field.nullable) for field in fields])
 
 
 def field_from_arrow(arrow_field: pa.Field) -> UnischemaField:
-    """The field that a column of plain Parquet is.
+    """Return the `UnischemaField` for an Arrow field, such as a column of plain Parquet.
 
-    Numbers keep their dtype, unsigned and half precision too. Text of every layout is `str`, binary is `bytes`,
-    decimals are `Decimal`. Dates and time stamps are `datetime64` of the stored unit; a time stamp with a zone is the
-    instant in UTC. Times of day and durations are `timedelta64` of the stored unit. Dictionaries are their values.
-    Lists add a free dimension, fixed-size lists and tensors a fixed one; tensors have their logical axes, whatever the
-    order in which they are stored. Structs, maps and lists of them are Python objects (dicts, lists of pairs), dtype
-    `object`; times inside them are `datetime64` and `timedelta64`, too.
+    Numbers keep their dtype, including unsigned integers and float16. Strings become `str`, binary `bytes`, decimals
+    `Decimal`. Dates and timestamps become `datetime64` of the stored unit; timestamps with a time zone are in UTC.
+    Times of day and durations become `timedelta64` of the stored unit. Dictionary-encoded columns have the type of
+    their values. A list adds a variable dimension; a fixed-size list or a tensor adds fixed dimensions, with the axes
+    of a tensor in logical order. A list whose items may be null becomes a nullable field, because parts of its values
+    may be missing. Structs become dicts, maps become lists of pairs, both of dtype `object`, and so do lists of them;
+    times inside them are `datetime64` and `timedelta64`.
 
     Raises:
-        SchemaError: No value of ours has that type (unions, run-end encoding, structs of which two members have one
-            name), or the column has no name.
+        SchemaError: The type is not supported (unions, run-end encoding, structs with two members of one name), or the
+            column has no name.
     """
     dtype, shape = _dtype_and_shape(arrow_field.type, arrow_field.name)
-    return UnischemaField(arrow_field.name, dtype, shape, None, arrow_field.nullable)
+    is_nullable = arrow_field.nullable or (bool(shape) and _has_nullable_items(arrow_field.type))
+    return UnischemaField(arrow_field.name, dtype, shape, None, is_nullable)
+
+
+def _has_nullable_items(arrow_type: pa.DataType) -> bool:
+    """Return whether lists of a type may hold nulls, at any depth."""
+    if not is_list(arrow_type):
+        return False
+    return bool(arrow_type.value_field.nullable) or _has_nullable_items(arrow_type.value_type)
 
 
 def axes_in_storage(tensor: pa.FixedShapeTensorType) -> tuple[int, ...]:
-    """Of each logical axis of a tensor: which axis of the stored one it is.
+    """For each logical axis of a tensor, return its axis in storage.
 
     Example:
         >>> axes_in_storage(pa.fixed_shape_tensor(pa.uint8(), [3, 128, 64], permutation=[1, 2, 0]))
@@ -143,7 +152,7 @@ def axes_in_storage(tensor: pa.FixedShapeTensorType) -> tuple[int, ...]:
 
 
 def tensor_shape(tensor: pa.FixedShapeTensorType) -> tuple[int, ...]:
-    """The logical shape of a tensor.
+    """Return the logical shape of a tensor.
 
     Example:
         >>> tensor_shape(pa.fixed_shape_tensor(pa.uint8(), [3, 128, 64], permutation=[1, 2, 0]))
@@ -172,19 +181,19 @@ def _dtype_and_shape(arrow_type: pa.DataType, name: str) -> tuple[Any, tuple[int
 
 
 def _check_members(arrow_type: pa.DataType, name: str) -> None:
-    """Refuses what no dict can be: members of one name, or of one that is no text, at any depth."""
+    """Raise an error for structs that a dict cannot represent, because member names are duplicate or not text."""
     members = [arrow_type.field(number) for number in range(arrow_type.num_fields)]
     try:
         names = [member.name for member in members]
     except UnicodeDecodeError as problem:
         raise SchemaError(
-            f"column {name!r}: a member of a struct has a name that is no UTF-8 text ({problem}), and its values are "
-            "dicts"
+            f"column {name!r}: the names of a struct's members must be UTF-8 text, because they are keys of dicts "
+            f"({problem}). Leave the column out"
         ) from None
     if pa.types.is_struct(arrow_type) and len(set(names)) < len(names):
         raise SchemaError(
-            f"column {name!r}: of the members {', '.join(map(repr, names))} of a struct two have one name, and its "
-            "values are dicts"
+            f"column {name!r}: members of a struct must have distinct names, because values are dicts, got "
+            f"{', '.join(map(repr, names))}. Leave the column out"
         )
     for member in members:
         _check_members(member.type, name)
@@ -206,4 +215,4 @@ def _scalar_dtype(arrow_type: pa.DataType, name: str) -> Any:
         return np.dtype(f"datetime64[{arrow_type.unit}]")
     if types.is_time(arrow_type) or types.is_duration(arrow_type):
         return np.dtype(f"timedelta64[{arrow_type.unit}]")
-    raise SchemaError(f"column {name!r}: petastore has no values for the Arrow type {arrow_type}")
+    raise SchemaError(f"column {name!r} must have a supported Arrow type, got {arrow_type}. Leave the column out")

@@ -1,4 +1,4 @@
-"""The schema document: a Unischema as versioned JSON, as it lies in `_common_metadata`.
+"""Schema document: a Unischema as versioned JSON, stored in `_common_metadata`.
 
 ```json
 {"format": "petastore.unischema", "version": 1, "name": "user",
@@ -7,12 +7,13 @@
              "codec": {"id": "compressed_image", "image_codec": "png", "quality": 80}}]}
 ```
 
-A reader refuses a newer version than it knows, and names the release that is needed. Nothing here is ever executed: a
-codec's id is looked up in a registry that the caller passes in.
+A version that a reader does not know raises an error that names the required release. Nothing in the document is
+executed: the id of a codec is looked up in a registry that the caller passes.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -31,10 +32,11 @@ DOCUMENT_VERSION = 1
 
 _MAX_BYTES = 64 * 1024 * 1024
 _MAX_FIELDS = 100_000
+_AGAIN = ". Write the schema again with `petastore generate-metadata --unischema-class MODULE.NAME`"
 
 
 def dump_document(name: str, fields: Iterable[UnischemaField]) -> str:
-    """The document of a schema, byte for byte the same for equal schemas."""
+    """Return the document of a schema, byte for byte the same for equal schemas."""
     document = {
         "format": DOCUMENT_KEY,
         "version": DOCUMENT_VERSION,
@@ -62,41 +64,51 @@ def parse_document(
     source: str,
     odd: dict[str, str] | None = None,
 ) -> tuple[str, tuple[UnischemaField, ...]]:
-    """Name and fields of the schema in a document.
+    """Return the name and the fields of the schema in a document.
 
     Args:
-        document: The JSON text, from anywhere: it is not trusted.
-        codec_from_json: Builds the codec of `{"id": …, **configuration}`.
-        source: Where the document came from, for messages.
-        odd: Takes the names of fields that cannot be, such as an int32 that is stored as text, each with the reason;
-            they are left out. None refuses the document for one.
+        document: JSON text, which is not trusted.
+        codec_from_json: Function that returns the codec for `{"id": …, **configuration}`.
+        source: Origin of the document, for messages.
+        odd: Dict to which invalid fields are added with the reason, such as an int32 that is stored as text; these
+            fields are omitted. With None, an invalid field raises an error.
 
     Raises:
         MetadataError: The document is damaged, too large, or of a newer version.
     """
     if len(document) > _MAX_BYTES:
-        raise MetadataError(f"{source}: the schema document has {len(document):,} bytes, more than {_MAX_BYTES:,}")
+        raise MetadataError(
+            f"{source}: the schema document must have at most {_MAX_BYTES:,} bytes, got {len(document):,}"
+        )
     try:
         parsed = json.loads(document)
     except (ValueError, RecursionError) as problem:
-        raise MetadataError(f"{source}: the schema document is no JSON ({problem})") from None
+        raise MetadataError(
+            f"{source}: the schema document must be JSON, got invalid JSON ({problem}){_AGAIN}"
+        ) from None
     if not isinstance(parsed, dict) or parsed.get("format") != DOCUMENT_KEY:
-        raise MetadataError(f"{source}: the schema document does not say that its format is {DOCUMENT_KEY!r}")
+        raise MetadataError(f"{source}: the schema document must have the format {DOCUMENT_KEY!r}{_AGAIN}")
     version = parsed.get("version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise MetadataError(f"{source}: the schema document has version {version!r}; versions count from 1")
+        raise MetadataError(f"{source}: the schema document must have a version of at least 1, got {version!r}{_AGAIN}")
     if version > DOCUMENT_VERSION:
         needed = parsed.get("needs", "a newer release of petastore")
         raise MetadataError(
-            f"{source}: the schema document has version {version}, and this release reads up to {DOCUMENT_VERSION}; "
-            f"install {needed}"
+            f"{source}: the schema document has version {version}, but this release of petastore reads only up to "
+            f"{DOCUMENT_VERSION}. Install {needed}"
         )
     fields = parsed.get("fields")
     if not isinstance(parsed.get("name"), str) or not isinstance(fields, list) or len(fields) > _MAX_FIELDS:
-        raise MetadataError(f"{source}: the schema document needs a name and a list of at most {_MAX_FIELDS:,} fields")
+        raise MetadataError(
+            f"{source}: the schema document must have a name and a list of at most {_MAX_FIELDS:,} fields{_AGAIN}"
+        )
     found = tuple(_fields_from_json(fields, codec_from_json, source, odd))
     if len({*(odd or ()), *(field.name for field in found)}) < len(fields):
-        raise MetadataError(f"{source}: the schema document has two fields of one name")
+        names = sorted(str(item["name"]) for item in fields)
+        twice = next(one for one, other in itertools.pairwise(names) if one == other)
+        raise MetadataError(
+            f"{source}: the fields of the schema document must have distinct names, got {twice!r} twice{_AGAIN}"
+        )
     return parsed["name"], found
 
 
@@ -116,11 +128,9 @@ def _field_from_json(item: Any, codec_from_json: Callable[[Mapping[str, Any]], C
     try:
         codec = None if item["codec"] is None else codec_from_json(item["codec"])
         if not isinstance(item["nullable"], bool) or not isinstance(item["shape"], list):
-            raise TypeError("nullable is true or false, and shape is a list")
+            raise TypeError("nullable must be true or false, and shape a list")
         return UnischemaField(
             item["name"], dtype_from_name(item["dtype"]), tuple(item["shape"]), codec, item["nullable"]
         )
     except (KeyError, TypeError, PetastoreError) as problem:
-        raise MetadataError(
-            f"{source}: the schema document has a field {item!r} that cannot be: {problem}"
-        ) from problem
+        raise MetadataError(f"{source}: the schema document has an invalid field {item!r}: {problem}") from problem

@@ -1,12 +1,13 @@
-"""One field of a schema, and the promise of the codec that stores its values: each is told in terms of the other.
+"""Field of a schema, and the interfaces of the codec that stores its values.
 
-A codec makes one value ⇄ one stored cell, and a whole column of cells at once. A `codec_id` is a promise to read,
-forever, what it once wrote: two classes may share an id only if each decodes what the other wrote with the same
-configuration. The configuration is JSON and nothing else.
+A codec converts one value to one stored cell and back, and whole columns of cells at once. Cells that were written with
+a `codec_id` must stay readable in all later versions. Two classes may have the same id only if each decodes the cells
+of the other with the same configuration. The configuration must be JSON.
 
-A codec has two faces. The *cell* face (`encode`, `decode`) takes one value; it is the definition. The *column* face
-(`encode_column`, `decode_column`) takes a whole Arrow column; it is what readers and writers call, and it must equal
-the cell face value by value (`petastore.testing.codec_laws` checks that). `petastore.schema.codec` has further faces.
+A codec has two interfaces. The *cell* methods (`encode`, `decode`) convert one value, and define the result. The
+*column* methods (`encode_column`, `decode_column`) convert a whole Arrow column. Readers and writers call the column
+methods, which must return the same values as the cell methods (`petastore.testing.codec_laws` checks this). The other
+interfaces in this module are optional.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, ClassVar, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -24,64 +25,77 @@ from numpy.typing import NDArray
 from petastore.errors import SchemaError
 from petastore.schema.dtypes import TIME_KINDS, canonical_dtype, dtype_name
 
-__all__ = ["Codec", "JsonValue", "UnischemaField"]
+__all__ = [
+    "AlikeCodec",
+    "ArrowCellsCodec",
+    "BytesCodec",
+    "Codec",
+    "JsonValue",
+    "MeasuringCodec",
+    "UnischemaField",
+    "Viewer",
+    "ViewingCodec",
+]
+
 
 JsonValue: TypeAlias = str | int | float | bool | list[Any] | dict[str, Any] | None
 
 
 @runtime_checkable
 class Codec(Protocol):
-    """What a field's values look like in storage, and how they get there and back.
+    """Protocol of codecs: storage type, encoding and decoding of a field's values.
 
-    Codecs are frozen values: equal configuration means equal codecs and equal hashes. All methods are thread-safe and
-    let go of the GIL wherever the library underneath can.
+    Codecs are immutable: codecs with equal configurations are equal and have equal hashes. All methods must be
+    thread-safe, and should release the GIL.
     """
 
     codec_id: ClassVar[str]
-    """Name in the schema document, for instance `"ndarray"`. Never reused for other bytes."""
+    """Name of the codec in schema documents, such as `"ndarray"`. It must never be reused for another byte format."""
 
     def config(self) -> Mapping[str, JsonValue]:
-        """The configuration, as JSON, from which an equal codec can be built."""
+        """Return the configuration as a dict of JSON values, from which an equal codec can be constructed."""
         ...
 
     def check_field(self, field: UnischemaField) -> None:
-        """Refuse a field that this codec cannot store.
+        """Raise `SchemaError` for a field that this codec cannot store.
 
         Raises:
-            SchemaError: Naming the field, what it declares and what the codec can do.
+            SchemaError: The dtype or shape is not supported; the message names the field and the supported ones.
         """
         ...
 
     def storage_type(self, field: UnischemaField) -> Any:
-        """The `pyarrow.DataType` of the stored column, as Spark would write it too."""
+        """Return the `pyarrow.DataType` of the stored column, as Spark would write it."""
         ...
 
     def encode(self, field: UnischemaField, value: Any) -> Any:
-        """One value to one stored cell.
+        """Encode one value as one stored cell.
 
         Args:
-            field: What was declared. `value` is never None; nulls are the writer's business.
-            value: A NumPy array or scalar, or the Python object of the same meaning.
+            field: The field of the column.
+            value: A NumPy array or scalar, or the equivalent Python object. Never None, because the writer handles
+                nulls.
 
         Returns:
-            `bytes`, `str`, `int`, `float`, `bool`, `Decimal`, `datetime` or a list of these: what Arrow and Spark take
-            for a cell of `storage_type(field)`.
+            `bytes`, `str`, `int`, `float`, `bool`, `Decimal`, `datetime` or a list of these: a cell of
+            `storage_type(field)` that Arrow and Spark accept.
 
         Raises:
-            EncodeError: Wrong dtype, shape or range; the message says what came and what was declared.
+            EncodeError: The value is out of range, or its dtype or shape does not match the field; the message has
+                both.
         """
         ...
 
     def decode(self, field: UnischemaField, cell: Any) -> Any:
-        """One stored cell (as `encode` returned it) to one value: a NumPy array or scalar that owns its memory.
+        """Decode one stored cell to a NumPy array or scalar that owns its memory.
 
         Raises:
-            DecodeError: The cell is damaged, or is not what the field declares.
+            DecodeError: The cell is damaged, or does not match the field.
         """
         ...
 
     def encode_column(self, values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> Any:
-        """Many values to one `pyarrow.Array` of `storage_type(field)`; None becomes null.
+        """Encode many values as one `pyarrow.Array` of `storage_type(field)`; None becomes null.
 
         Raises:
             EncodeError: As `encode`, with `row` set to the position in `values`.
@@ -89,14 +103,14 @@ class Codec(Protocol):
         ...
 
     def decode_column(self, cells: Any, field: UnischemaField, out: NDArray[np.generic]) -> None:
-        """A whole column into one preallocated array.
+        """Decode a whole column into a preallocated array.
 
         Args:
             cells: A `pyarrow.Array` (not chunked; its offset may be > 0) without nulls.
-            field: What was declared.
-            out: Array of `len(cells)` values, owned by the caller and written in place. Of dtype `field.dtype` and
-                shape `(rows, *field.shape)` where the shape is fixed (`field.is_fixed`); else of dtype object and
-                shape `(rows,)`, to be filled with one array each. Its rows are C-contiguous.
+            field: The field of the column.
+            out: Array of `len(cells)` values, owned by the caller and written in place. With a fixed shape
+                (`field.is_fixed`), it has dtype `field.dtype` and shape `(rows, *field.shape)`. Otherwise it has dtype
+                object and shape `(rows,)`: store one array per row. `out` is C-contiguous.
 
         Raises:
             DecodeError: As `decode`, with `row` set to the position in `cells`.
@@ -106,10 +120,10 @@ class Codec(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnischemaField:
-    """One field: what its values are, and how they are stored.
+    """A field of a schema: name, dtype, shape, codec and nullability.
 
-    Frozen and hashable. Two fields are equal when name, dtype, shape, codec and nullability are equal, however the
-    dtype was spelled, and whether or not a codec is named that a field without one has anyway.
+    Immutable and hashable. Two fields are equal if name, dtype, shape, codec and nullability are equal. Different
+    spellings of a dtype are equal. A field without a codec equals one with a `ScalarCodec` that stores the same type.
 
     Example:
         >>> field = UnischemaField("image", np.uint8, (128, None, 3))
@@ -120,32 +134,36 @@ class UnischemaField:
     """
 
     name: str
-    """Column name; any non-empty text, need not be an identifier."""
+    """Column name; any non-empty text."""
 
     numpy_dtype: Any
-    """Dtype of one value: a NumPy scalar type, `Decimal`, or a `np.dtype` where a time unit is meant."""
+    """Dtype of one value: a NumPy scalar type, `Decimal`, or a `np.dtype` with a time unit."""
 
     shape: tuple[int | None, ...] = ()
-    """Shape of one value, `()` for a scalar; `None` is a dimension that differs from row to row."""
+    """Shape of one value; `()` for a scalar. None stands for a dimension whose size differs from row to row (a free
+    dimension)."""
 
     codec: Codec | None = None
-    """How a value is stored; None stores it as the Parquet type of the same meaning."""
+    """Codec of the values; None stores them as the matching Parquet type."""
 
     nullable: bool = False
-    """Whether a value may be missing (`None`). False is kept as REQUIRED in the file, which decodes 2.7 × faster."""
+    """Whether a value may be missing (`None`). A non-nullable field is REQUIRED in the Parquet file, which decodes 2.7
+    times as fast."""
 
     dtype: np.dtype[Any] = dataclasses.field(init=False, repr=False, compare=False)
-    """Dtype of the array that holds many values: `object` for text, bytes and decimals, µs for a bare datetime."""
+    """Dtype of an array of values: `object` for text, bytes and decimals; `datetime64[us]` for a datetime without
+    unit."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str):  # an empty name is one: an index exported through CSV has it
+        # An empty name is valid, because pandas writes the index to CSV under an empty name.
+        if not isinstance(self.name, str):
             raise SchemaError(f"name must be text, got {self.name!r}")
         try:
             object.__setattr__(self, "numpy_dtype", canonical_dtype(self.numpy_dtype))
         except SchemaError as problem:
             raise SchemaError(f"field {self.name!r}: {problem}") from None
         if isinstance(self.shape, (str, bytes)) or not hasattr(self.shape, "__iter__"):
-            raise SchemaError(f"field {self.name!r}: the shape is a tuple of sizes and None, not {self.shape!r}")
+            raise SchemaError(f"field {self.name!r}: shape must be a tuple of ints and None, got {self.shape!r}")
         object.__setattr__(self, "dtype", _dtype_of_many(self.numpy_dtype))
         if not isinstance(self.shape, tuple) or self.shape:
             object.__setattr__(self, "shape", self._checked_shape())
@@ -153,8 +171,8 @@ class UnischemaField:
         if self.codec is not None:
             if isinstance(self.codec, type) or not hasattr(self.codec, "decode_column"):
                 raise SchemaError(
-                    f"field {self.name!r}: {self.codec!r} is no codec; give an object such as "
-                    "petastore.codecs.NdarrayCodec(), or None"
+                    f"field {self.name!r}: codec must be an object such as petastore.codecs.NdarrayCodec(), or None, "
+                    f"got {self.codec!r}"
                 )
             self.codec.check_field(self)
 
@@ -162,28 +180,30 @@ class UnischemaField:
         shape = tuple(self.shape)
         for size in shape:
             if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0):
-                raise SchemaError(f"field {self.name!r}: {size!r} in shape {shape!r} is neither a size nor None")
+                raise SchemaError(
+                    f"field {self.name!r}: shape must have ints of at least 0 or None, got {size!r} in {shape!r}"
+                )
         return tuple(None if size is None else int(size) for size in shape)
 
     @property
     def is_scalar(self) -> bool:
-        """Whether a value has no dimensions."""
+        """Whether values have no dimensions."""
         return self.shape == ()
 
     @property
     def is_fixed(self) -> bool:
-        """Whether all values have one shape and a plain dtype, so that n of them fill one array `(n, *shape)`."""
+        """Whether all values have the same shape and a NumPy dtype, so that n values fit in one array `(n, *shape)`."""
         return None not in self.shape and (self.dtype.kind != "O" or self.is_scalar)
 
     @property
     def decoded_bytes(self) -> int | None:
-        """Bytes of one value once decoded; None where rows differ (free shapes, text, bytes, decimals)."""
+        """Bytes of one decoded value; None if sizes differ from row to row (variable shapes, text, bytes, decimals)."""
         if self.dtype.kind == "O" or None in self.shape:
             return None
         return math.prod(cast("tuple[int, ...]", self.shape)) * self.dtype.itemsize
 
     def fits(self, shape: Sequence[int]) -> bool:
-        """Whether a value may have this shape: `None` is any size, and 0 is 0.
+        """Return whether a value of this shape matches the field; None in the field's shape accepts any size.
 
         Example:
             >>> field = UnischemaField("x", "uint8", (None, 0))
@@ -199,13 +219,13 @@ class UnischemaField:
 
     @property
     def _said_codec(self) -> Codec | None:
-        """The codec; None where it says no more than the dtype does."""
+        """Return the codec; None if it is the default codec of the dtype."""
         is_implied = getattr(self.codec, "is_implied", None)
         return None if is_implied is not None and is_implied(self) else self.codec
 
     @property
     def dtype_name(self) -> str:
-        """The dtype as the schema document spells it; a bare `datetime64` is `datetime64[us]`."""
+        """Name of the dtype in schema documents; `datetime64` without unit is `datetime64[us]`."""
         return dtype_name(self.dtype if self.dtype.kind in TIME_KINDS else self.numpy_dtype)
 
     def __eq__(self, other: object) -> bool:
@@ -222,10 +242,126 @@ class UnischemaField:
         return f"UnischemaField({', '.join(parts)})"
 
 
-@functools.lru_cache(maxsize=256)  # a wide table has a thousand fields of a few dtypes
+@functools.lru_cache(maxsize=256)  # cached: a wide table has a thousand fields of a few dtypes
 def _dtype_of_many(numpy_dtype: Any) -> np.dtype[Any]:
     if numpy_dtype in (np.str_, np.bytes_, np.object_, Decimal):
         return np.dtype(object)
     if numpy_dtype in (np.datetime64, np.timedelta64):
         return np.dtype(numpy_dtype(0, "us").dtype)
     return np.dtype(numpy_dtype)
+
+
+Viewer: TypeAlias = Callable[[Any], "NDArray[Any] | None"]
+"""Function that returns a zero-copy view of a column, or None if it must be decoded; see `ViewingCodec.viewer`."""
+
+
+@runtime_checkable
+class ViewingCodec(Codec, Protocol):
+    """Codec with columns that need no decoding: their stored bytes are the values.
+
+    An optional interface, which readers use if a codec has it. The result must equal that of `decode_column`.
+    """
+
+    def viewer(self, field: UnischemaField) -> Viewer:
+        """Return a function that views a column of the field as an array over Arrow's memory, without a copy.
+
+        A reader calls this method once, and the returned function for every column, from any of its threads.
+
+        Args:
+            field: Declared field, with a fixed shape and a dtype other than object.
+
+        Returns:
+            A function of a `pyarrow.Array` (not chunked; its offset may be > 0), possibly with nulls. The function
+            returns a read-only array `(rows, *field.shape)` of `field.dtype` in any byte order, with any strides; at
+            nulls, values are arbitrary. It returns None if `decode_column` is needed: for nulls without space for a
+            value, for cells of different forms, and for cells that may be invalid.
+        """
+        ...
+
+
+@runtime_checkable
+class AlikeCodec(Codec, Protocol):
+    """A codec that views arrays of a variable shape as one array, if all cells of a column have the same shape.
+
+    An optional interface, which readers use if a codec has it: rows of many row groups are then copied once, to their
+    final position. The result must equal that of `decode_column`.
+    """
+
+    def alike_viewer(self, field: UnischemaField) -> Viewer:
+        """Return a viewer as `ViewingCodec.viewer` does, for a variable shape and a dtype other than object.
+
+        The viewer returns an array `(rows, *shape)` with a shape that the field allows. It also returns None if the
+        shapes of cells differ, or if the column has nulls.
+        """
+        ...
+
+
+@runtime_checkable
+class BytesCodec(Codec, Protocol):
+    """Protocol of codecs whose cells are files (such as images), each decoded on its own.
+
+    An optional interface, which readers use if a codec has it: cells are decoded in place, even if they are not
+    adjacent in memory. The result must equal that of `decode_column`.
+    """
+
+    def decode_bytes(self, cells: Sequence[NDArray[np.uint8]], field: UnischemaField, out: NDArray[Any]) -> None:
+        """Decode cells into one preallocated array.
+
+        Args:
+            cells: The bytes of each cell, read-only arrays of uint8.
+            field: Declared field.
+            out: As in `decode_column`.
+
+        Raises:
+            DecodeError: As `decode`, with `row` set to the position in `cells`.
+        """
+        ...
+
+
+@runtime_checkable
+class MeasuringCodec(Codec, Protocol):
+    """Protocol of codecs that report decoded sizes before decoding, to protect against decompression bombs.
+
+    Optional; readers use it to enforce `max_cell_bytes` and `memory_budget`. Decoding must raise an error if a cell
+    expands to more than the reported size.
+    """
+
+    def decoded_sizes(self, cells: Any, field: UnischemaField) -> NDArray[np.int64] | None:
+        """Return the decoded bytes of each value from the headers of the cells, without allocating memory for values.
+
+        If decoding needs more than the value, such as a whole image for one region, return the size of what is decoded.
+        Decoding may temporarily use up to twice as much memory in addition.
+
+        Args:
+            cells: A `pyarrow.Array` (not chunked; its offset may be > 0) without nulls.
+            field: The field of the column.
+
+        Returns:
+            Integer array of shape `(rows,)`; None if all cells have the size that the field declares. Damaged cells
+            must not raise here: any number will do, since decoding raises the error.
+        """
+        ...
+
+
+@runtime_checkable
+class ArrowCellsCodec(Codec, Protocol):
+    """Protocol of codecs that accept Arrow columns of finished cells, such as the bytes of image files.
+
+    An optional interface. If a codec has it, writers call it before they convert the column to values.
+    """
+
+    def encode_arrow(self, values: Any, field: UnischemaField) -> Any | None:
+        """Return the stored cells of an Arrow column.
+
+        Args:
+            values: A `pyarrow.Array` (not chunked; its offset may be > 0) without nulls.
+            field: Declared field.
+
+        Returns:
+            A `pyarrow.Array` of `storage_type(field)`; None if the column has raw values, which `encode_column` must
+            encode.
+
+        Raises:
+            EncodeError: A cell does not fit the field; `row` is set.
+        """
+        ...

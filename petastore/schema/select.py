@@ -1,25 +1,25 @@
-"""Which fields of a schema are meant: by name, by regular expression, or by the field itself. Pure."""
+"""Select fields of a schema by name, regular expression or field object. No I/O."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from petastore.errors import InvalidArgumentError
 from petastore.schema.field import UnischemaField
 
-__all__ = ["match_unischema_fields", "select_fields"]
+__all__ = ["match_unischema_fields", "member_field", "select_fields", "similar_name_advice"]
 
 
 def match_unischema_fields(schema: Iterable[UnischemaField], field_regex: str | Iterable[str]) -> list[UnischemaField]:
-    """Fields whose whole name matches one of the regular expressions.
+    """Return the fields whose whole name matches one of the regular expressions.
 
     Args:
-        schema: A `Unischema`, or any iterable of fields.
-        field_regex: One expression or several, matched against the whole name (`re.fullmatch`).
+        schema: A `Unischema`, or an iterable of fields.
+        field_regex: One or several expressions, matched against the whole name (`re.fullmatch`).
 
     Returns:
-        The matching fields in the order of `schema`, each once; an empty list where nothing matches.
+        The matching fields in the order of `schema`, each once; possibly empty.
 
     Raises:
         InvalidArgumentError: An expression is not valid.
@@ -33,49 +33,102 @@ def match_unischema_fields(schema: Iterable[UnischemaField], field_regex: str | 
     return [field for field in schema if any(pattern.fullmatch(field.name) for pattern in compiled)]
 
 
+def member_field(fields: Mapping[str, UnischemaField], name: str) -> UnischemaField | None:
+    """Return the field of a struct's member, such as `geo.lat`; None if no struct of the fields has it.
+
+    Args:
+        fields: Fields by name.
+        name: Names of a struct and its members, joined by dots.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from petastore.codecs import ArrowCodec
+        >>> geo = UnischemaField("geo", object, (), ArrowCodec(pa.struct({"lat": pa.float64()})))
+        >>> member_field({"geo": geo}, "geo.lat")
+        UnischemaField('geo.lat', float64, nullable=True)
+    """
+    for parent in fields.values() if "." in name else ():
+        member = getattr(parent.codec, "member", None) if name.startswith(f"{parent.name}.") else None
+        found: UnischemaField | None = None if member is None else member(parent, name.removeprefix(f"{parent.name}."))
+        if found is not None:
+            return found
+    return None
+
+
 def select_fields(
     fields: Iterable[UnischemaField], wanted: Iterable[str | UnischemaField], *, among: str
 ) -> tuple[UnischemaField, ...]:
-    """Fields that were asked for, in schema order.
+    """Return the selected fields, in schema order.
 
     Args:
-        fields: All there are.
-        wanted: Names, regular expressions over whole names, or fields. A name that exists is taken literally, so
-            columns such as `a.b` and `f(x)` need no escaping. A field is looked up by name: the stored definition wins.
-        among: What is being selected from, for messages: `"the dataset"`.
+        fields: All fields of the schema.
+        wanted: Names, regular expressions over whole names, or fields. A name of an existing column is used literally,
+            so columns such as `a.b` and `f(x)` need no escaping. Otherwise `geo.lat` is the member `lat` of the struct
+            `geo`. For a field, the field of the schema with the same name is used.
+        among: Name of the source of the fields, for messages: `"the dataset"`.
 
     Raises:
-        InvalidArgumentError: Something that was asked for matches no field.
+        InvalidArgumentError: A name or expression matches no field.
     """
     if isinstance(wanted, (str, UnischemaField)):
-        raise InvalidArgumentError(f"schema_fields takes a list, but {wanted!r} was given: put it into brackets")
+        raise InvalidArgumentError(
+            f"schema_fields must be a list, got {wanted!r}. Pass [{getattr(wanted, 'name', wanted)!r}]"
+        )
     fields = tuple(fields)
     by_name = {field.name: field for field in fields}
     chosen: set[str] = set()
+    members: dict[str, UnischemaField] = {}
     for item in wanted:
-        if isinstance(item, UnischemaField):
-            matches = [by_name[item.name]] if item.name in by_name else []
-        elif isinstance(item, str):
-            matches = [by_name[item]] if item in by_name else match_unischema_fields(fields, item)
-        else:
+        if not isinstance(item, (str, UnischemaField)):
             raise InvalidArgumentError(
-                f"schema_fields takes names, regular expressions and fields, but {item!r} was given"
+                f"schema_fields must list field names, regular expressions or UnischemaField objects, got {item!r}"
             )
+        name = item.name if isinstance(item, UnischemaField) else item
+        member = None if name in by_name else member_field(by_name, name)
+        if member is not None:
+            members[name] = member
+            continue
+        if name in by_name:
+            matches = [by_name[name]]
+        else:
+            matches = match_unischema_fields(fields, item) if isinstance(item, str) else []
         if not matches:
-            asked = item.name if isinstance(item, UnischemaField) else item
             raise InvalidArgumentError(
-                f"no field of {among} is or matches {asked!r}; it has {', '.join(map(repr, by_name))}"
+                f"schema_fields must match fields of {among} ({', '.join(map(repr, by_name))}), got {name!r}"
+                f"{similar_name_advice(name, by_name)}"
             )
         chosen.update(match.name for match in matches)
-    if not chosen:
+    if not chosen and not members:
         raise InvalidArgumentError(
-            f"schema_fields is empty; name at least one field of {among}, or leave it out for all"
+            f"schema_fields must name at least one field of {among}, got an empty list. Leave it out for all fields"
         )
-    return tuple(field for field in fields if field.name in chosen)
+    return (*(field for field in fields if field.name in chosen), *members.values())
+
+
+def similar_name_advice(name: str, names: Iterable[str]) -> str:
+    """Return a suggestion of a similar name for an error message; empty if no name is similar.
+
+    Args:
+        name: Unknown name.
+        names: Existing names.
+
+    Example:
+        >>> similar_name_advice("lable", ["id", "label"]), similar_name_advice("ID", ["id"])
+        (". Did you mean 'label'?", ". Did you mean 'id'?")
+        >>> similar_name_advice("color", ["id", "label"])
+        ''
+    """
+    import difflib  # only needed for a wrong name
+
+    by_lower = {known.lower(): known for known in names}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    return f". Did you mean {by_lower[near[0]]!r}?" if near else ""
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as problem:
-        raise InvalidArgumentError(f"{pattern!r} is no valid regular expression: {problem}") from None
+        raise InvalidArgumentError(
+            f"schema_fields must have valid regular expressions, got {pattern!r}: {problem}"
+        ) from None

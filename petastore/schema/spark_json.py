@@ -1,4 +1,4 @@
-"""Storage types as Spark spells them in JSON, so that a Spark schema can be built wherever pyspark is. Pure."""
+"""Storage types in Spark's JSON form, from which pyspark builds a Spark schema. No I/O."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SCALARS: dict[pa.DataType, str] = {
 
 
 def spark_schema_json(schema: pa.Schema) -> dict[str, Any]:
-    """What `pyspark.sql.types.StructType.fromJson` takes for a schema of these columns.
+    """Return the argument of `pyspark.sql.types.StructType.fromJson` for a schema of these columns.
 
     Raises:
         SchemaError: Spark has no such type.
@@ -52,4 +52,6 @@ def _type_json(stored: pa.DataType, name: str) -> str | dict[str, Any]:
         return {"type": "map", **parts, "valueContainsNull": True}
     if pa.types.is_struct(stored):
         return spark_schema_json(pa.schema(list(stored)))
-    raise SchemaError(f"field {name!r}: Spark has no type for {stored}")
+    raise SchemaError(
+        f"field {name!r} must have a type that Spark can store, got {stored}. Declare another dtype or a codec"
+    )

@@ -1,37 +1,92 @@
-"""A schema: ordered fields under a name."""
+"""Unischema: ordered fields under a name, and rows as named tuples."""
 
 from __future__ import annotations
 
+import collections
+import functools
 import hashlib
 import keyword
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from petastore.errors import MissingExtraError, SchemaError
-from petastore.once import once
+from petastore.lazy import once
 from petastore.schema.document import dump_document
 from petastore.schema.field import UnischemaField
-from petastore.schema.row import row_type
-from petastore.schema.select import select_fields
+from petastore.schema.select import member_field, select_fields
 
-__all__ = ["Unischema"]
+__all__ = ["Row", "Unischema", "row_type"]
+
+
+class Row(tuple[Any, ...]):
+    """One row: a named tuple whose fields may have any name.
+
+    `row["a-b"]` works for every name, also if the name is not an identifier and therefore not an attribute. `_asdict()`
+    and `_column_names` have the original names. Rows can be pickled.
+    """
+
+    __slots__ = ()
+    _column_names: tuple[str, ...] = ()
+    _type_name: str = "Row"
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            try:
+                return tuple.__getitem__(self, self._column_names.index(key))
+            except ValueError:
+                raise KeyError(
+                    f"{key!r} is not a column of this row, which has {', '.join(map(repr, self._column_names))}"
+                ) from None
+        return tuple.__getitem__(self, key)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...  # the fields depend on the dataset
+
+    def _asdict(self) -> dict[str, Any]:
+        """Return the row as a new dict from column name to value."""
+        return dict(zip(self._column_names, self, strict=True))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self._type_name, self._column_names, tuple(self))
+
+
+@functools.lru_cache(maxsize=256)
+def row_type(type_name: str, column_names: tuple[str, ...]) -> type[Any]:
+    """Return the named tuple type for these columns; equal arguments give the same type.
+
+    Example:
+        >>> row = row_type("user", ("id", "a-b"))(7, 8)
+        >>> row.id, row["a-b"], row._asdict()
+        (7, 8, {'id': 7, 'a-b': 8})
+        >>> row
+        user(id=7, _1=8)
+    """
+    fields = collections.namedtuple(type_name, column_names, rename=True)  # type: ignore[misc]  # noqa: PYI024 - typing.NamedTuple cannot rename
+    members = {"__slots__": (), "_column_names": column_names, "_type_name": type_name}
+    # `Row` comes first, so that its `__getitem__`, `_asdict` and `__reduce__` override those of the named tuple.
+    return type(type_name, (Row, fields), members)
+
+
+def _rebuild(type_name: str, column_names: tuple[str, ...], values: Iterable[Any]) -> Any:
+    return row_type(type_name, column_names)._make(values)
 
 
 class Unischema:
-    """What a row is: ordered fields with dtype, shape, nullability and codec.
+    """A dataset schema: an ordered list of fields with dtype, shape, nullability and codec.
 
-    Frozen: equal names and equal fields in equal order make equal schemas with equal hashes and fingerprints. Each
-    field is also an attribute (`schema.image`), unless its name is no identifier or is taken; `schema["image"]` always
+    Immutable and hashable: schemas with equal names and fields are equal. Each field is also an attribute
+    (`schema.image`), unless its name is not an identifier or is an attribute of this class; `schema["image"]` always
     works.
 
     Args:
-        name: A name for people; it becomes the type name of rows.
-        fields: The fields, in the order that rows and files will have.
+        name: Name of the schema; also the name of the named tuple type of rows.
+        fields: The fields, in the order of columns in rows and files.
 
     Raises:
-        SchemaError: Two fields share a name, or something else than a field was given.
+        SchemaError: Two fields share a name, or an item is not a field.
 
     Example:
         >>> schema = Unischema("user", [UnischemaField("id", "int64"), UnischemaField("age", "uint8", nullable=True)])
@@ -51,25 +106,25 @@ class Unischema:
     __slots__ = ("__dict__", "fields", "name")
 
     name: str
-    """The schema's name, for people and for the type name of rows."""
+    """Name of the schema; also the type name of rows."""
 
     fields: Mapping[str, UnischemaField]
-    """Field name to field, in order; read-only."""
+    """Fields by name, in order; a read-only mapping."""
 
     def __init__(self, name: str, fields: Iterable[UnischemaField]) -> None:
         by_name: dict[str, UnischemaField] = {}
         for field in fields:
             if not isinstance(field, UnischemaField):
-                raise SchemaError(f"a Unischema is made of UnischemaField, but {field!r} was given")
+                raise SchemaError(f"fields must be UnischemaField objects, got {field!r}")
             if field.name in by_name:
-                raise SchemaError(f"schema {name!r} has two fields {field.name!r}; names must differ")
+                raise SchemaError(f"fields must have distinct names, got {field.name!r} twice in schema {name!r}")
             by_name[field.name] = field
         object.__setattr__(self, "name", str(name))
         object.__setattr__(self, "fields", MappingProxyType(by_name))
 
     @once
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that equal schemas share, on every machine and release.
+        """32 hexadecimal digits; equal for equal schemas, on every machine and in every release.
 
         Example:
             >>> Unischema("one", [UnischemaField("id", "int32")]).fingerprint
@@ -78,25 +133,25 @@ class Unischema:
         return hashlib.sha256(dump_document(self.name, self).encode()).hexdigest()[:32]
 
     def create_schema_view(self, fields: Iterable[str | UnischemaField]) -> Unischema:
-        """The schema of some of the columns, in this schema's order, named `<name>_view`.
+        """Return a schema with some of the fields, in this schema's order, named `<name>_view`.
 
         Args:
-            fields: Names, regular expressions over whole names, or fields of this schema. An empty list
-                gives a schema of no fields.
+            fields: Names, regular expressions over whole names, or fields of this schema. An empty list gives an empty
+                schema.
 
         Raises:
-            InvalidArgumentError: Something that was asked for matches no field.
+            InvalidArgumentError: A name or expression matches no field.
         """
         if isinstance(fields, (list, tuple)) and not fields:
             return Unischema(f"{self.name}_view", ())
         return Unischema(f"{self.name}_view", select_fields(self, fields, among=f"schema {self.name!r}"))
 
     def as_spark_schema(self) -> Any:
-        """The `pyspark.sql.types.StructType` of the stored columns.
+        """Return the schema as a `pyspark.sql.types.StructType` of the stored columns.
 
         Raises:
             MissingExtraError: pyspark is not installed.
-            SchemaError: A field has no codec and no Parquet type of its own, or Spark lacks its type.
+            SchemaError: A field needs a codec, or Spark has no type for it.
         """
         from petastore.schema.arrow import storage_schema
         from petastore.schema.spark_json import spark_schema_json
@@ -108,13 +163,13 @@ class Unischema:
         return StructType.fromJson(spark_schema_json(storage_schema(self)))
 
     def make_namedtuple(self, **values: Any) -> Any:
-        """One row of this schema.
+        """Return one row of this schema as a named tuple.
 
         Args:
             **values: One value for each field; a nullable field that is left out is None.
 
         Raises:
-            SchemaError: A field that is not nullable is missing, or there is no field of a given name.
+            SchemaError: A field that is not nullable is missing, or a name is not a field.
 
         Example:
             >>> Unischema("user", [UnischemaField("id", "int64")]).make_namedtuple(id=7)
@@ -123,24 +178,25 @@ class Unischema:
         unknown = sorted(set(values) - set(self.fields))
         missing = [field.name for field in self if field.name not in values and not field.nullable]
         if unknown or missing:
-            raise SchemaError(f"a row of schema {self.name!r} lacks {missing} and does not know {unknown}")
+            raise SchemaError(
+                f"a row of schema {self.name!r} must have exactly its fields: {missing} missing, {unknown} unknown"
+            )
         return self.row_type._make(values.get(name) for name in self.fields)
 
     @property
     def row_type(self) -> Any:
-        """The named tuple type of rows; see `petastore.schema.row.row_type`."""
+        """The named tuple class of rows; see `petastore.schema.unischema.row_type`."""
         named = self.name.isidentifier() and not keyword.iskeyword(self.name)
         type_name = self.name if named else "Row"
         return row_type(type_name, tuple(self.fields))
 
     @classmethod
     def from_arrow_schema(cls, arrow: Any, omit_unsupported_fields: bool = True) -> Unischema:
-        """The schema of plain Parquet; `petastore.schema.arrow.field_from_arrow` says what each type becomes.
+        """Infer a schema from an Arrow schema, such as of plain Parquet; see `petastore.schema.arrow.field_from_arrow`.
 
         Args:
-            arrow: A `pyarrow.Schema`, or anything with a `schema` that is one, such as a `pyarrow.dataset.Dataset`.
-            omit_unsupported_fields: Leave out columns that no value of ours can hold, with a warning that names them;
-                False refuses them.
+            arrow: A `pyarrow.Schema`, or an object with a `schema`, such as a `pyarrow.dataset.Dataset`.
+            omit_unsupported_fields: Whether to skip columns of unsupported types, with a warning; False raises.
 
         Raises:
             SchemaError: A column is of an unsupported type and `omit_unsupported_fields` is False.
@@ -162,7 +218,7 @@ class Unischema:
             except SchemaError as problem:
                 if not omit_unsupported_fields:
                     raise
-                warnings.warn(f"{problem}; the column is left out", UserWarning, stacklevel=2)
+                warnings.warn(f"{problem}. petastore skips the column", UserWarning, stacklevel=2)
         return cls("inferred_schema", fields)
 
     def __iter__(self) -> Iterator[UnischemaField]:
@@ -175,16 +231,21 @@ class Unischema:
         return name in self.fields
 
     def __getitem__(self, name: str) -> UnischemaField:
-        return self.fields[name]
+        field = self.fields.get(name) or member_field(self.fields, name)
+        if field is None:
+            raise KeyError(name)
+        return field
 
     def __getattr__(self, name: str) -> UnischemaField:
         fields: Mapping[str, UnischemaField] = object.__getattribute__(self, "fields")
         if name in fields:
             return fields[name]
-        raise AttributeError(f"schema {self.name!r} has no field {name!r}; it has {', '.join(map(repr, fields))}")
+        raise AttributeError(
+            f"schema {self.name!r} has no field {name!r}. Its fields are {', '.join(map(repr, fields))}"
+        )
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a Unischema is frozen; {name!r} cannot be set. Make another Unischema instead")
+        raise AttributeError(f"a Unischema is immutable, so {name!r} cannot be set. Make another Unischema instead")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Unischema):

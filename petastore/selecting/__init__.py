@@ -1,1 +1,1 @@
-"""Selecting: filters, predicates and selectors become the rows of a plan."""
+"""Row selection: filters, predicates and selectors become the rows of a plan."""

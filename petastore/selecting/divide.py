@@ -1,7 +1,8 @@
-"""Divide: a predicate's parts, by how much has to be read to decide them. Pure.
+"""Split a predicate into parts by the data that each part needs: partition values, statistics or rows. No I/O.
 
-What is a filter joins the filters, where partition values and statistics leave out row groups. What looks at partition
-columns alone is asked once for each row group. Only the rest is asked about rows.
+Parts that are equivalent to a filter are added to the filters, so that partition values and statistics exclude row
+groups. Parts that use only partition columns are evaluated once for each row group. Only the remaining parts are
+evaluated for each row.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from typing import Any
 
 from petastore.errors import InvalidArgumentError
 from petastore.expressions import Expression, bind
-from petastore.predicates.combined import in_negate, in_reduce
-from petastore.predicates.predicate import told_by
+from petastore.predicates import in_negate, in_reduce, told_by
 from petastore.schema.unischema import Unischema
 
 __all__ = ["Divided", "divide"]
@@ -23,25 +23,25 @@ __all__ = ["Divided", "divide"]
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Divided:
-    """The parts of a predicate; a row is included where all of them include it."""
+    """Parts of a predicate; a row is included if all parts include it."""
 
     filter: Expression | None
-    """What is a filter."""
+    """Part that equals a filter, or None."""
 
     of_partitions: Any
-    """The predicate of partition columns alone, or None."""
+    """Predicate on partition columns only, or None."""
 
     of_rows: Any
-    """The predicate of what is left, or None."""
+    """Predicate on rows for the rest, or None."""
 
 
 def divide(predicate: Any, schema: Unischema, partition_names: Collection[str]) -> Divided:
-    """The parts of a predicate.
+    """Split a predicate into its parts.
 
     Args:
-        predicate: It fits the schema.
-        schema: The fields that there are.
-        partition_names: Those that come from directory names.
+        predicate: Predicate whose fields are in the schema.
+        schema: Fields of the dataset.
+        partition_names: Names of the partition columns.
 
     Example:
         >>> from petastore.predicates import in_lambda, in_set
@@ -68,7 +68,7 @@ def divide(predicate: Any, schema: Unischema, partition_names: Collection[str]) 
 
 
 def _parts(predicate: Any) -> Iterator[Any]:
-    """Predicates that all have to include a row, so that this one includes it."""
+    """Return predicates whose conjunction equals this one."""
     if isinstance(predicate, in_reduce) and predicate.is_all:
         for part in predicate.parts:
             yield from _parts(part)
@@ -80,7 +80,7 @@ def _parts(predicate: Any) -> Iterator[Any]:
 
 
 def _filter(predicate: Any, schema: Unischema) -> Expression | None:
-    """The filter that a predicate is; None where there is none, or where values could never be compared with it."""
+    """Return the filter that is equivalent to a predicate; None if there is none, or the values cannot be compared."""
     found = told_by(predicate, "as_expression")
     if not isinstance(found, Expression):
         return None

@@ -1,9 +1,9 @@
-"""Filter: which rows are wanted, settled once and exactly before anything is planned.
+"""Filter: select the matching rows exactly, before the plan is made.
 
-A selector of row groups, where there is one, narrows down what all else is asked about. Partition values decide first,
-then the statistics in the footers of the files that are left, and what is still undecided is settled by reading the
-filter's columns alone. A predicate is asked last, about the rows that the filter leaves. What comes out is a
-`Selection`, on which the plan runs: epochs under a filter are as even, elastic and resumable as without.
+Row groups are excluded first by a row-group selector, if given, then by partition values, and then by statistics in the
+footers of the remaining files. For all other row groups, only the filter's columns are read. A predicate is evaluated
+last, on the rows that the filter selects. The result is a `Selection`, from which the plan is computed, so epochs with
+a filter have equal steps and can resume on any number of ranks.
 """
 
 from __future__ import annotations
@@ -20,36 +20,37 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow.memory import arrow_numbers, flags_of, only_chunk
+from petastore.arrow import arrow_numbers, flags_of
 from petastore.callers import frames_inside_petastore
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
+from petastore.dataset.stored_cells import stored_cells
 from petastore.decoding.decode import decode_cells
 from petastore.errors import DecodeError, SchemaError, TransformError
 from petastore.expressions import ColumnStatistics, Expression, bind, parse_filters
 from petastore.plan.prune import Verdict, prune
 from petastore.plan.selection import Pruned, PrunedBy, Selection
-from petastore.plan.unit import ReadUnit
 from petastore.schema.field import UnischemaField
+from petastore.schema.select import member_field
+from petastore.schema.unischema import Unischema
+from petastore.selecting.bounds import Bounds
 from petastore.selecting.divide import divide
 from petastore.selecting.predicate import RowPredicate, parse_predicate
-from petastore.selecting.remembered import RememberedSelections, selection_directory, selection_of
+from petastore.selecting.remembered import RememberedSelections, selection_directory
 from petastore.selecting.selected_groups import selected_groups
-from petastore.selecting.selection_file import Kept, as_kept
 from petastore.selecting.truth import true_rows
 from petastore.storage.footers.statistics import read_statistics
 from petastore.work.futures import in_order
-from petastore.work.workers import Workers
+from petastore.work.pools import Workers
 
-__all__ = ["select_rows"]
+__all__ = ["filter_row_groups", "select_rows", "selection_key"]
 
-_VERSION = 3  # of what filters mean and what is remembered: a change makes all remembered selections foreign
+_VERSION = 3  # version of the filter semantics: a change invalidates all cached selections
 _log = logging.getLogger(__name__)
 
-Look = Callable[[int], Kept]
+Look = Callable[[int], NDArray[np.bool_]]
 
 
 def select_rows(
@@ -62,34 +63,37 @@ def select_rows(
     filter_cache: str | os.PathLike[str] | bool = True,
     batched: bool = False,
 ) -> Selection | None:
-    """Which rows of a dataset are wanted; the one step of asking that may read.
+    """Return the rows of a dataset that match a filter, predicate or row-group selector; it may read data.
 
-    Scan the columns of the filter and write the selection to the selection cache, from which the next call reads it.
-    Ranks that start at the same time each scan, and get the same selection.
+    The columns of the filter are scanned once, and the result is stored in the filter cache for later calls. Ranks that
+    start at the same time scan independently, and get the same result.
 
     Args:
-        dataset: Where.
+        dataset: The dataset to select from.
         filters: An expression such as `petastore.col("split") == "train"`, or pyarrow's nested lists of `(column,
-            operator, value)`. Its columns need not be among those that are read. Rows are kept where it is true.
-        predicate: One of `petastore.predicates`, or any object with `get_fields()` and `do_include(values)`, or a
-            function of a row as a dict of all fields; asked about each row that `filters` leaves, in threads, several
-            at a time. What of it is a filter is treated as one. Remembered only where it has `cache_key()`.
-        rowgroup_selector: One of `petastore.selectors`: only the row groups that it picks are looked at.
-        workers: Who reads; None is threads, one for each CPU.
-        filter_cache: Where answers are remembered: a local directory, True for the user's cache directory or the one
-            that the environment variable `PETASTORE_CACHE` names, False for nowhere.
-        batched: Whether the predicate is that of a batch reader: `do_include` is then given pandas DataFrames.
+            operator, value)`. A row is selected if the expression is true (not null). Its columns need not be among the
+            columns that the reader returns.
+        predicate: One of `petastore.predicates`, any object with `get_fields()` and `do_include(values)`, or a function
+            of a row as a dict of all fields. It is called for each row that `filters` selects, from several threads at
+            a time. `in_set` and similar predicates are evaluated as filters. Results are cached only if the predicate
+            has `cache_key()`.
+        rowgroup_selector: Row-group filter by stored indexes, from `petastore.selectors`.
+        workers: Workers that scan; None means one thread per CPU.
+        filter_cache: Directory of cached results: a local directory; True for the directory in the environment variable
+            `PETASTORE_CACHE`, or else the user's cache directory; False for no cache.
+        batched: Whether `do_include` of the predicate receives a pandas DataFrame of many rows, as in
+            `make_batch_reader`, instead of one row.
 
     Returns:
-        The selection for `dataset.plan(selection=…)`; None where nothing was asked. Where no row is kept of a dataset
-        that has rows, a `UserWarning` says so.
+        The selection for `dataset.plan(selection=…)`; None if no filter was given. Issues a `UserWarning` if no row of
+        a non-empty dataset is selected.
 
     Raises:
-        InvalidArgumentError: The filter cannot be: unknown column, a literal of another kind, a column without an
-            order.
-        DecodeError: A cell that it looks at is not what its field declares.
-        TransformError: The predicate raised, or returned no truth.
-        DatasetChangedError: A file is not the one that the inventory describes.
+        InvalidArgumentError: The filter is invalid: an unknown column, a literal of the wrong type, or an ordering
+            comparison of a column without order.
+        DecodeError: A cell of a filter column cannot be decoded.
+        TransformError: The predicate raised, or did not return a bool.
+        DatasetChangedError: A file differs from the inventory.
 
     Example:
         >>> import tempfile, petastore
@@ -108,14 +112,15 @@ def select_rows(
     predicates: list[RowPredicate] = []
     if predicate is not None:
         zones = dataset.time_zones if batched else None
-        parse_predicate(predicate, dataset.schema, zones=zones)  # refused as a whole, before it is divided
+        parse_predicate(predicate, dataset.schema, zones=zones)  # validate the whole predicate before it is split
         divided = divide(predicate, dataset.schema, dataset.partition_names)
         asked = divided.filter if asked is None else asked if divided.filter is None else asked & divided.filter
-        # One value for each row group: partitions are asked about as rows in every reader, as Petastorm does.
+        # Partition values have one value for each row group, but every predicate receives them as rows, as in
+        # Petastorm.
         asked_about = [(divided.of_partitions, None), (divided.of_rows, zones)]
         predicates = [parse_predicate(part, dataset.schema, zones=of) for part, of in asked_about if part is not None]
-    bound = None if asked is None else bind(asked, dataset.schema.fields, among=dataset.url)
-    # A version without digests may be another one that looks alike.
+    bound = None if asked is None else bind(asked, _fields_of(asked, dataset.schema), among=dataset.url)
+    # Not cached without file digests, because two versions of a dataset could have the same key.
     is_version_known = all(file.digest for file in dataset.inventory.files)
     memory = RememberedSelections(directory) if directory is not None and is_version_known else None
     among, question = dataset.inventory.rows, "all"
@@ -125,15 +130,15 @@ def select_rows(
         _log.info("row-group selector: %s of %s row groups picked", picked.sum(), len(picked))
     search = _Search(dataset, workers or Workers(), memory, among)
     selection = Selection(among, {}, search.by_index)
-    key: str | None = _key(dataset, question, ())
+    key: str | None = selection_key(dataset, question, ())
     if asked is not None and bound is not None:
         described = asked.describe() if rowgroup_selector is None else ["among", question, asked.describe()]
-        of_filter = key = _key(dataset, described, asked.columns)
+        of_filter = key = selection_key(dataset, described, asked.columns)
         selection = search.filtered(bound, of_filter)
     for included in predicates:
         names = [field.name for field in included.fields]
         known = key is not None and included.cache_key is not None
-        key = _key(dataset, ["predicate", key, included.cache_key, names], names) if known else None
+        key = selection_key(dataset, ["predicate", key, included.cache_key, names], names) if known else None
         selection = search.included(included, selection, key)
     if dataset.inventory.num_rows and not selection.counts.any():
         given = (("filters", filters), ("predicate", predicate), ("rowgroup_selector", rowgroup_selector))
@@ -141,18 +146,40 @@ def select_rows(
     return selection
 
 
+def filter_row_groups(dataset: Dataset, filters: Expression, among: NDArray[np.bool_], workers: Workers) -> Selection:
+    """Return the rows of some row groups that match a filter, without a cache and without warnings.
+
+    Args:
+        dataset: The dataset to select from.
+        filters: The filter.
+        among: Mask of the row groups to search, shape (groups,); rows of other row groups are not selected.
+        workers: Workers that scan.
+
+    Raises:
+        InvalidArgumentError, DecodeError, DatasetChangedError: As in `select_rows`.
+    """
+    bound = bind(filters, _fields_of(filters, dataset.schema), among=dataset.url)
+    return _Search(dataset, workers, None, np.where(among, dataset.inventory.rows, 0)).filtered(bound, "")
+
+
+def _fields_of(asked: Expression, schema: Unischema) -> dict[str, UnischemaField]:
+    """Return the fields of a schema, and the members of structs that a filter names."""
+    members = {name: member_field(schema.fields, name) for name in asked.columns if name not in schema}
+    return {**schema.fields, **{name: field for name, field in members.items() if field is not None}}
+
+
 def _tell_of_nothing(dataset: Dataset, given: Iterable[tuple[str, Any]]) -> None:
     said = " and ".join(f"{name}={_named(value):.300}" for name, value in given if value is not None)
     warnings.warn(
-        f"none of the {dataset.inventory.num_rows:,} rows of {dataset.url} is kept by {said}: nothing is read. "
-        "Look whether the values are spelled as in the data",
+        f"none of the {dataset.inventory.num_rows:,} rows of {dataset.url} matches {said}, so no rows are read. Check "
+        "the spelling of the values",
         UserWarning,
         stacklevel=frames_inside_petastore() + 1,
     )
 
 
 def _named(asked: Any) -> str:
-    """A filter, or what stands for one, for people: not where it lies in memory."""
+    """Return a description of a filter without memory addresses."""
     shown = repr(asked)
     if " at 0x" not in shown:
         return shown
@@ -161,30 +188,21 @@ def _named(asked: Any) -> str:
     return getattr(asked, "__qualname__", type(asked).__name__) + of
 
 
-def _key(dataset: Dataset, question: Any, columns: Iterable[str]) -> str:
+def selection_key(dataset: Dataset, question: Any, columns: Iterable[str]) -> str:
+    """Return the cache key of a selection: from the dataset version and a description of the filter as JSON."""
     fields = [repr(dataset.schema[name]) for name in columns]
     text = json.dumps([_VERSION, dataset.inventory.fingerprint, question, fields])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Question:
-    """A question that is asked about each row of some row groups."""
-
-    by: PrunedBy  # what it leaves out is pruned by this
-    pruned: tuple[Pruned, ...]  # what was left out before
-    asked: NDArray[np.int64]  # rows of each row group that it is asked about, shape (groups,)
-    look: Look
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
 class _Search:
-    """A search for the rows of one dataset."""
+    """Search for the matching rows of one dataset."""
 
     dataset: Dataset
     workers: Workers
     memory: RememberedSelections | None
-    among: NDArray[np.int64]  # rows of each row group that may be wanted: all of it or none, shape (groups,)
+    among: NDArray[np.int64]  # candidate rows of each row group: all of them or none, shape (groups,)
 
     @property
     def rows(self) -> NDArray[np.int64]:
@@ -192,11 +210,11 @@ class _Search:
 
     @property
     def by_index(self) -> tuple[Pruned, ...]:
-        """What a row-group selector left out."""
+        """Rows skipped by a row-group selector."""
         return _left_out("row-group index", self.rows, self.among)
 
     def filtered(self, bound: Expression, key: str) -> Selection:
-        """The rows for which a filter is true."""
+        """Return the rows for which a filter is true."""
         dataset, names = self.dataset, bound.columns
         fields = {name: dataset.schema[name] for name in names}
         partitions = dataset.partition_values(names)
@@ -221,19 +239,21 @@ class _Search:
             *(verdict.all.sum(), len(verdict.undecided)),
         )
 
-        def look(group: int) -> Kept:
-            return as_kept(true_rows(bound, self._cells(group, fields, partitions), fields))
+        def look(group: int) -> NDArray[np.bool_]:
+            bounds = {field.name: Bounds.of(known[field.name], group) for field in stored}
+            cells = stored_cells(self.dataset, tuple(fields), group, partitions=partitions)
+            return true_rows(bound, cells, fields, bounds)
 
         disputed = self._disputed(known, by_partition.undecided)
         undecided = ~(verdict.none | verdict.all) | disputed
-        question = _Question("filter", self._pruned(by_partition, verdict), np.where(undecided, self.rows, 0), look)
-        whole = np.flatnonzero(verdict.all & ~disputed).tolist()
-        return self._settled(key, question, whole=dict.fromkeys(whole, True))
+        pruned, asked = self._pruned(by_partition, verdict), np.where(undecided, self.rows, 0)
+        return self._settled(key, "filter", look, asked, pruned, whole=verdict.all & ~disputed)
 
     def _disputed(self, known: Mapping[str, ColumnStatistics], groups: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Where statistics do not show that a partition key which the files store is what the directory says.
+        """Return a mask of row groups whose stored partition key may differ from the directory name.
 
-        Those are looked at, whatever the filter makes of them: reading holds each cell against the directory.
+        These row groups are read even if the filter skips them, because reading compares each cell with the directory
+        name.
         """
         agreed = np.ones(len(self.rows), np.bool_)
         for name in known.keys() & set(self.dataset.stored_keys):
@@ -251,7 +271,7 @@ class _Search:
         return disputed & (self.among > 0)
 
     def _pruned(self, by_partition: Verdict, by_statistics: Verdict | None = None) -> tuple[Pruned, ...]:
-        """What was left out before anything was looked at."""
+        """Return the rows skipped without reading."""
         left = np.where(by_partition.none, 0, self.among)
         pruned = self.by_index + _left_out("partition values", self.among, left)
         if by_statistics is None:
@@ -259,7 +279,7 @@ class _Search:
         return pruned + _left_out("statistics", left, np.where(by_statistics.none, 0, left))
 
     def included(self, predicate: RowPredicate, before: Selection, key: str | None) -> Selection:
-        """Those of the selected rows that a predicate includes."""
+        """Return the selected rows that a predicate includes."""
         found = None if key is None else self._remembered(key)
         if found is not None:
             return found
@@ -268,26 +288,26 @@ class _Search:
         if not fields.keys() - partitions:
             return self._included_row_groups(predicate, before, partitions)
 
-        def look(group: int) -> Kept:
+        def look(group: int) -> NDArray[np.bool_]:
             bitmap = before.bitmaps.get(group)
             rows = None if bitmap is None else np.flatnonzero(bitmap)
             columns = {}
-            for name, cells in self._cells(group, fields, partitions).items():
+            for name, cells in stored_cells(self.dataset, tuple(fields), group, partitions=partitions).items():
                 chosen = cells if rows is None else cells.take(arrow_numbers(rows))
                 columns[name] = _decoded(chosen, fields[name], rows, self.workers.max_cell_bytes)
             answers = predicate.included(columns, int(before.counts[group]))
             if bitmap is None or rows is None:
-                return as_kept(answers)
+                return answers
             kept = np.zeros_like(bitmap)
             kept[rows[answers]] = True
-            return as_kept(kept)
+            return kept
 
-        return self._settled(key, _Question("predicate", before.pruned, before.counts, look))
+        return self._settled(key, "predicate", look, before.counts, before.pruned)
 
     def _included_row_groups(
         self, predicate: RowPredicate, before: Selection, partitions: Mapping[str, Any]
     ) -> Selection:
-        """A predicate that looks at partition columns alone is asked once for each row group, and nothing is read."""
+        """Evaluate a predicate on partition columns once for each row group, without reading."""
         groups = np.flatnonzero(before.counts)
         columns = {
             field.name: _decoded(partitions[field.name].take(arrow_numbers(groups)), field, None, None)
@@ -305,36 +325,45 @@ class _Search:
             _log.info("%r was remembered", found)
         return found
 
-    def _settled(self, key: str | None, question: _Question, whole: Mapping[int, Kept] | None = None) -> Selection:
-        """The selection that keeps `whole` and what is found in other row groups; remembered under the key."""
-        groups = np.flatnonzero(question.asked)
-        look = functools.partial(self._placed, question.look)
+    def _settled(
+        self,
+        key: str | None,
+        by: PrunedBy,
+        look: Look,
+        asked: NDArray[np.int64],
+        pruned: tuple[Pruned, ...],
+        *,
+        whole: NDArray[np.bool_] | None = None,
+    ) -> Selection:
+        """Return a selection of the row groups `whole` and of matching rows in other row groups; cached by `key`.
+
+        Args:
+            key: Key of the cache; None if the answers are not cached.
+            by: Name of the step, under which skipped rows are counted.
+            look: Function that returns which rows of a row group match.
+            asked: Number of rows of each row group to search, shape (groups,).
+            pruned: Rows that were skipped before.
+            whole: Row groups to select whole, shape (groups,); None means none.
+        """
+        groups = np.flatnonzero(asked)
+        placed = functools.partial(self._placed, look)
         began = time.perf_counter()
         pool = self.workers.pool()
         try:
-            kept = dict(in_order(look, groups.tolist(), pool))
+            selection = Selection.of_flags(in_order(placed, groups.tolist(), pool), self.rows, whole=whole)
         finally:
             pool.close()
             pool.join()
         seconds, read = time.perf_counter() - began, int(self.rows[groups].sum())
         _log.info("%s rows looked at in %.3g s (%.3g rows/s)", f"{read:,}", seconds, read / max(seconds, 1e-9))
-        selection = selection_of({**(whole or {}), **kept}, self.rows)
-        left = np.where(question.asked > 0, selection.counts, 0)
-        pruned = question.pruned + _left_out(question.by, question.asked, left)
-        selection = dataclasses.replace(selection, pruned=pruned)
+        left = np.where(asked > 0, selection.counts, 0)
+        selection = dataclasses.replace(selection, pruned=pruned + _left_out(by, asked, left))
         if self.memory is not None and key is not None:
             self.memory.save(key, selection, self.rows)
         return selection
 
-    def _cells(self, group: int, fields: Iterable[str], partitions: dict[str, Any]) -> dict[str, Any]:
-        """The stored cells of some columns of a row group; partition columns have one value for all rows."""
-        stored = [name for name in fields if name not in partitions]
-        table = self.dataset.read(ReadUnit.whole(self.dataset.inventory, group, stored))
-        cells = {name: only_chunk(table.column(name)) for name in stored}
-        return cells | {name: pa.repeat(values[group], int(self.rows[group])) for name, values in partitions.items()}
-
-    def _placed(self, look: Look, group: int) -> Kept:
-        """`look`, with the place added to what it raises."""
+    def _placed(self, look: Look, group: int) -> NDArray[np.bool_]:
+        """Wrap `look`, so that its exceptions name the file and row group."""
         file, ordinal = self.dataset.inventory.place_of(group)
         try:
             return look(group)
@@ -345,7 +374,7 @@ class _Search:
 
 
 def _left_out(by: PrunedBy, before: NDArray[np.int64], after: NDArray[np.int64]) -> tuple[Pruned, ...]:
-    """What a step left out, given how many rows of each row group there were before and after; () if nothing."""
+    """Return the rows skipped by a step, given each row group's rows before and after; () if none."""
     rows, row_groups = int((before - after).sum()), int(((before > 0) & (after == 0)).sum())
     return (Pruned(by, row_groups, rows),) if rows else ()
 
@@ -360,7 +389,7 @@ def _decoded(cells: Any, field: UnischemaField, rows: NDArray[np.int64] | None, 
 
 
 def _constant(field: UnischemaField, cells: Any, rows: NDArray[np.int64]) -> ColumnStatistics:
-    """What is known of a partition column: its value in each row group, in the domain of filters."""
+    """Return the value of a partition column in each row group, in the form that filters compare."""
     missing: NDArray[np.bool_] = flags_of(cells.is_null())
     values = decode_cells(cells, field, codec_of(field), max_cell_bytes=None).values
     if field.numpy_dtype is np.str_:

@@ -1,17 +1,17 @@
-"""Predicates: a user's own test of rows, on decoded values.
+"""User-defined predicates: evaluate a Python function on decoded rows.
 
 ```python
 class LongEnough:
-    def get_fields(self):            # the fields that it looks at
+    def get_fields(self):            # names of the fields that it needs
         return {"frames"}
     def do_include(self, values):    # one row, as a dict of these fields
         return len(values["frames"]) >= 16
 ```
 
-`do_include_batch(columns)`, where there is one, is given whole columns instead and returns booleans. `cache_key()`
-promises that equal keys mean equal answers, so that answers are remembered. In a batch reader `do_include` is given a
-pandas DataFrame and returns a boolean Series, as Petastorm's users wrote it. The parts of `in_negate` and `in_reduce`
-are asked each in its own way.
+`do_include_batch(columns)`, if defined, receives whole columns instead and returns booleans. Predicates with equal
+`cache_key()` must select the same rows, because the selected rows are cached by this key. In a batch reader,
+`do_include` receives a pandas DataFrame and returns a boolean Series, as in Petastorm. The predicates inside
+`in_negate` and `in_reduce` may use either form.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from petastore.decoding.decode import Decoded
 from petastore.decoding.frame import frame_answers, frame_of
 from petastore.errors import InvalidArgumentError, TransformError
-from petastore.predicates.combined import CombinedPredicate
-from petastore.predicates.predicate import told_by
+from petastore.predicates import CombinedPredicate, told_by
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.schema.values import each_value
@@ -36,34 +35,34 @@ from petastore.schema.values import each_value
 __all__ = ["RowPredicate", "parse_predicate"]
 
 Ask: TypeAlias = Callable[[dict[str, NDArray[Any]], int], NDArray[np.bool_]]
-"""Answers, shape (rows,), for columns of that many rows."""
+"""Function from columns to booleans, shape (rows,)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class RowPredicate:
-    """A predicate that fits a schema."""
+    """Predicate whose fields are in a schema."""
 
     fields: tuple[UnischemaField, ...]
-    """The fields that it looks at, in schema order."""
+    """Fields that the predicate needs, in schema order."""
 
     ask: Ask
-    """Asks it about many rows."""
+    """Evaluates the predicate on many rows."""
 
     cache_key: str | None
-    """What its answers depend on besides the data, or None where nobody knows."""
+    """Key under which its results are cached; None if they are not cached."""
 
     def included(self, columns: Mapping[str, Decoded], rows: int) -> NDArray[np.bool_]:
-        """Which rows it includes.
+        """Return which rows the predicate includes.
 
         Args:
-            columns: The columns of its fields.
-            rows: How many rows there are.
+            columns: Columns of its fields.
+            rows: Number of rows.
 
         Returns:
             Shape (rows,).
 
         Raises:
-            TransformError: It raised, or returned no truth for each row.
+            TransformError: The predicate raised, or did not return a bool for each row.
         """
         return self.ask({name: column.rows(0, rows) for name, column in columns.items()}, rows)
 
@@ -108,13 +107,13 @@ def _called(function: Any, argument: Any) -> Any:
         return function(argument)
     except KeyboardInterrupt:
         raise
-    except BaseException as problem:  # `sys.exit` too
+    except BaseException as problem:  # also catches `sys.exit`
         raise TransformError(f"the predicate raised {type(problem).__name__}: {problem}") from problem
 
 
 def _row_answer(answer: Any) -> bool:
     if not isinstance(answer, (bool, np.bool_)):
-        raise TransformError(f"the predicate must return True or False for a row, but it returned {answer!r:.80}")
+        raise TransformError(f"predicate must return True or False for a row, got {answer!r:.80}")
     return bool(answer)
 
 
@@ -122,44 +121,45 @@ def _batch_answer(answer: Any, rows: int) -> NDArray[np.bool_]:
     found = np.asarray(answer)
     if found.shape != (rows,) or found.dtype != np.dtype(np.bool_):
         raise TransformError(
-            f"the predicate was asked about many rows at once and must return {rows:,} booleans, but it returned "
-            f"{found.dtype}{list(found.shape)}. In a batch reader, do_include is given a DataFrame; a function of a "
-            "row, or do_include_batch, works in every reader"
+            f"predicate must return {rows:,} booleans for a batch, got {found.dtype} of shape {found.shape}. In a "
+            "batch reader, do_include receives a DataFrame; a function of a row, or do_include_batch, works in every "
+            "reader"
         )
     return found
 
 
 def parse_predicate(predicate: Any, schema: Unischema, *, zones: Mapping[str, str] | None = None) -> RowPredicate:
-    """The predicate that `predicate=` means.
+    """Return the predicate on rows for an argument `predicate=`.
 
     Args:
-        predicate: An object with `get_fields()` and with `do_include(values)` or `do_include_batch(columns)`, and
-            perhaps `cache_key()`; or a function of a dict of all fields.
-        schema: The fields that there are.
-        zones: Given for a batch reader, whose predicates are asked about DataFrames: time zones of columns that have
-            one, by name.
+        predicate: An object with `get_fields()` and either `do_include(values)` or `do_include_batch(columns)`,
+            optionally with `cache_key()`; or a function of a dict of all fields.
+        schema: Fields of the dataset.
+        zones: Time zones of columns by name, for a batch reader, whose predicates receive DataFrames; None otherwise.
 
     Raises:
-        InvalidArgumentError: It is none, or names a field that there is not.
+        InvalidArgumentError: The argument is not a predicate, or names an unknown field.
     """
     if isinstance(predicate, type):
         raise InvalidArgumentError(
-            f"predicate={predicate.__name__} is a class; give an object of it: {predicate.__name__}(…)"
+            f"predicate must be an object, got the class {predicate.__name__}. Write {predicate.__name__}(…)"
         )
     get_fields = getattr(predicate, "get_fields", None)
     row, batch = (getattr(predicate, name, None) for name in ("do_include", "do_include_batch"))
     if not callable(get_fields) or not (callable(row) or callable(batch)):
         if not callable(predicate):
             raise InvalidArgumentError(
-                f"predicate={predicate!r:.80} is none: give an object with get_fields() and do_include(values), or a "
-                "function of a row"
+                "predicate must be an object with get_fields() and do_include(values), or a function of a row, got "
+                f"{predicate!r:.80}"
             )
         return RowPredicate(tuple(schema), functools.partial(_ask_rows, predicate), _cache_key(predicate))
     names = _names(get_fields())
     unknown = sorted(names - set(schema.fields))
     if unknown:
         known = ", ".join(map(repr, schema.fields))
-        raise InvalidArgumentError(f"the predicate looks at the field {unknown[0]!r}, but the dataset has {known}")
+        raise InvalidArgumentError(
+            f"get_fields of predicate must return names of dataset fields ({known}), got {unknown[0]!r}"
+        )
     fields = tuple(field for field in schema if field.name in names)
     return RowPredicate(fields, _way_to_ask(predicate, zones), _cache_key(predicate))
 
@@ -168,14 +168,12 @@ def _names(found: Any) -> set[str]:
     items = [] if isinstance(found, str) else list(found)
     names = {item.name if isinstance(item, UnischemaField) else item for item in items}
     if not names or not all(isinstance(name, str) for name in names):
-        raise InvalidArgumentError(
-            f"get_fields() of the predicate returned {found!r:.80}; it returns a set of field names"
-        )
+        raise InvalidArgumentError(f"get_fields() of the predicate must return a set of field names, got {found!r:.80}")
     return names
 
 
 def _cache_key(predicate: Any) -> str | None:
     key = told_by(predicate, "cache_key")
     if key is not None and not isinstance(key, str):
-        raise InvalidArgumentError(f"cache_key() of the predicate returned {key!r:.80}; it returns text, or None")
+        raise InvalidArgumentError(f"cache_key() of the predicate must return a str or None, got {key!r:.80}")
     return key

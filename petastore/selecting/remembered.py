@@ -1,42 +1,140 @@
-"""Remembered selections: what a filter kept is written down, and not worked out again.
+"""Selection cache: stores the rows that a filter selects, in one file for each filter and dataset version.
 
-A directory holds one file for each selection, named by a key over the version of the dataset and the question. Many
-processes may share it. Where there is no directory to write to, nothing is remembered, a warning is logged, and the
-answer is the same.
+The name of a file is a digest of the dataset version and the filter. Many processes may share the directory. If the
+directory is not writable, a warning is logged and the filter is evaluated without the cache.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
+import json
 import logging
 import os
+import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.cache.location import user_cache_directory
+from petastore.cache.folder import user_cache_directory
 from petastore.errors import InvalidArgumentError
-from petastore.plan.selection import Pruned, Selection
-from petastore.selecting.selection_file import Kept, read_selection_file, selection_bytes, write_aside
+from petastore.plan.selection import Pruned, RowBitmaps, Selection
 
-__all__ = ["RememberedSelections", "selection_directory", "selection_of"]
+__all__ = ["RememberedSelections", "read_selection_file", "selection_bytes", "selection_directory", "write_aside"]
+
+_FORMAT = b"petastore.selection/3\n"
+_DIGEST = 64
+_MOST_BYTES = 1 << 30
+
+
+def selection_bytes(key: str, selection: Selection, rows: NDArray[np.int64]) -> bytes:
+    """Return the bytes of a selection file.
+
+    Args:
+        key: Key of the selection.
+        selection: The selection.
+        rows: Rows of each row group of the dataset.
+    """
+    partial = np.isin(np.arange(len(rows)), selection.packed.groups)
+    flags = [np.packbits(of_groups).tobytes() for of_groups in (partial, (selection.counts > 0) & ~partial)]
+    content = b"".join([_header(key, rows, selection.pruned), *flags, selection.packed.packed.tobytes()])
+    return _FORMAT + hashlib.sha256(content).hexdigest().encode() + b"\n" + content
+
+
+def _header(key: str, rows: NDArray[np.int64], pruned: Sequence[Pruned]) -> bytes:
+    steps = [dataclasses.astuple(step) for step in pruned]
+    return json.dumps({"key": key, "row_groups": len(rows), "pruned": steps}).encode() + b"\n"
+
+
+def write_aside(path: Path, data: bytes) -> None:
+    """Write a file and replace the old one atomically.
+
+    Raises:
+        OSError: The directory is not writable; no partial file remains.
+    """
+    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".aside")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(aside).replace(path)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise
+
+
+def read_selection_file(path: Path, key: str, rows: NDArray[np.int64]) -> Selection | None:
+    """Return the selection of a file; None if no valid file exists.
+
+    Args:
+        path: The file.
+        key: Key of the selection, which the file must have.
+        rows: Rows of each row group of the dataset.
+    """
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            return None
+        return _decoded(path.read_bytes(), key, rows)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _decoded(data: bytes, key: str, rows: NDArray[np.int64]) -> Selection | None:
+    """Decode the selection after the header: flags of partly and fully selected row groups, and bitmaps."""
+    content = data[len(_FORMAT) + _DIGEST + 1 :]
+    if data[: len(_FORMAT) + _DIGEST] != _FORMAT + hashlib.sha256(content).hexdigest().encode():
+        return None
+    header, _, packed = content.partition(b"\n")
+    pruned = _pruned(json.loads(header)["pruned"])
+    if header + b"\n" != _header(key, rows, pruned):
+        return None
+    size = -(-len(rows) // 8)
+    flags = [np.frombuffer(packed[first : first + size], np.uint8) for first in (0, size)]
+    partial, whole = (np.unpackbits(of_groups, count=len(rows)).view(np.bool_) for of_groups in flags)
+    groups = np.flatnonzero(partial)
+    sizes, packed = rows[groups], packed[2 * size :]
+    if (partial & whole).any() or (sizes < 2).any() or len(packed) != (-(-sizes // 8)).sum():
+        return None
+    bitmaps = RowBitmaps(groups, sizes, packed)
+    # The unused bits of the last byte must be zero.
+    spare = bitmaps.packed[bitmaps.offsets[1:] - 1].astype(np.int64) << (sizes - 1) % 8 + 1 & 0xFF
+    if spare.any() or ((bitmaps.counts == 0) | (bitmaps.counts == sizes)).any():
+        return None
+    counts = np.where(whole, rows, 0)
+    counts[groups] = bitmaps.counts
+    selection = Selection(counts, bitmaps, pruned)
+    return selection if int(counts.sum()) + sum(step.rows for step in pruned) <= int(rows.sum()) else None
+
+
+def _pruned(steps: Any) -> tuple[Pruned, ...]:
+    if not isinstance(steps, list) or not all(map(_is_step, steps)):
+        raise ValueError(
+            f"the cached selection must list [cause, row groups, rows] for skipped rows, got {steps!r:.100}"
+        )
+    return tuple(Pruned(*step) for step in steps)
+
+
+def _is_step(step: Any) -> bool:
+    return isinstance(step, list) and [type(part) for part in step] == [str, int, int]
+
 
 _LEFT_BEHIND_S = 24 * 3600
 _log = logging.getLogger(__name__)
 
 
 def selection_directory(asked: str | os.PathLike[str] | bool) -> Path | None:
-    """Where selections are remembered.
+    """Return the directory of cached selections.
 
     Args:
-        asked: A local directory; True for `selections` in the directory that `PETASTORE_CACHE` names, else in the
-            user's cache; False for nowhere.
+        asked: Local directory; True for `selections` in the directory of `PETASTORE_CACHE`, or else in the user's cache
+            directory; False for no cache.
 
     Raises:
-        InvalidArgumentError: It is none of these.
+        InvalidArgumentError: `filter_cache` is not a local directory, True or False.
 
     Example:
         >>> selection_directory("/scratch/selections"), selection_directory(False)
@@ -45,44 +143,25 @@ def selection_directory(asked: str | os.PathLike[str] | bool) -> Path | None:
     if isinstance(asked, bool):
         return user_cache_directory() / "selections" if asked else None
     if not isinstance(asked, (str, os.PathLike)) or not os.fspath(asked) or "://" in os.fspath(asked):
-        raise InvalidArgumentError(f"filter_cache={asked!r}, but it is a local directory, True or False")
+        raise InvalidArgumentError(f"filter_cache must be a local directory, True or False, got {asked!r}")
     return Path(asked)
-
-
-def selection_of(kept: dict[int, Kept], rows: NDArray[np.int64], pruned: tuple[Pruned, ...] = ()) -> Selection:
-    """The selection that keeps this of some row groups and nothing of the others.
-
-    Args:
-        kept: By row group.
-        rows: Rows of each row group of the dataset.
-        pruned: What left the other rows out, as far as that is known.
-    """
-    counts = np.zeros(len(rows), dtype=np.int64)
-    bitmaps = {}
-    for group, of_group in kept.items():
-        if isinstance(of_group, bool):
-            counts[group] = rows[group] if of_group else 0
-        else:
-            counts[group] = of_group.sum()
-            bitmaps[group] = of_group
-    return Selection(counts, bitmaps, pruned)
 
 
 @dataclasses.dataclass(frozen=True)
 class RememberedSelections:
-    """A directory of selections. Processes and threads may share it."""
+    """Directory of cached selections, shared by processes and threads."""
 
     directory: Path
-    """Where; made when something is written."""
+    """Path of the directory; created at the first write."""
 
     max_bytes: int = 256 * 1024 * 1024
-    """Bytes of all files; what has not been used for longest goes first. A larger selection is not remembered."""
+    """Maximum bytes of all files; least recently used files are evicted. A larger selection is not cached."""
 
     def load(self, key: str, rows: NDArray[np.int64]) -> Selection | None:
-        """The selection under a key, or None.
+        """Return the cached selection of a key, or None.
 
         Args:
-            key: Hexadecimal digits.
+            key: Key in hexadecimal digits.
             rows: Rows of each row group of the dataset.
         """
         found = read_selection_file(self._path(key), key, rows)
@@ -90,20 +169,23 @@ class RememberedSelections:
             return None
         with contextlib.suppress(OSError):
             os.utime(self._path(key))
-        kept, pruned = found
-        return selection_of(kept, rows, pruned)
+        return found
 
     def save(self, key: str, selection: Selection, rows: NDArray[np.int64]) -> None:
         """Write a selection to its file."""
-        kept = {group: selection.bitmaps.get(group, True) for group in np.flatnonzero(selection.counts).tolist()}
-        data = selection_bytes(key, kept, rows, selection.pruned)
+        data = selection_bytes(key, selection, rows)
         try:
             if len(data) <= self.max_bytes:
                 self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._make_room(len(data))
                 write_aside(self._path(key), data)
         except OSError as problem:
-            _log.warning("the selection is not remembered: %s cannot be written: %s", self.directory, problem)
+            _log.warning(
+                "the rows that a filter selects are not cached, because %s cannot be written: %s. Pass another "
+                "filter_cache",
+                self.directory,
+                problem,
+            )
 
     def _path(self, key: str) -> Path:
         return self.directory / f"{key}.selection"

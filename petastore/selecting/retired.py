@@ -1,6 +1,6 @@
-"""Parameters of Petastorm's that mean nothing here: accepted, checked, and each told about once a process.
+"""Deprecated parameters of Petastorm, such as `shard_seed`: accepted and checked, with one warning per process.
 
-Old calls need no edits. What a parameter was for is done by something else, which the warning names.
+Existing calls keep working. The warning names the replacement of the parameter.
 """
 
 from __future__ import annotations
@@ -23,53 +23,62 @@ __all__ = [
 ]
 
 HdfsDriver: TypeAlias = Literal["libhdfs", "libhdfs3"]
-"""What HDFS was reached by."""
+"""HDFS drivers."""
 
 
 def _told(instead: str, *asks_for_nothing: str) -> Mapping[str, Any]:
-    """What is known of a parameter that a warning tells of, but for values that ask for nothing that is not so already.
+    """Return the metadata of a parameter that gives a warning, except for values without an effect.
 
     Args:
-        instead: What to do instead.
-        asks_for_nothing: Such values beside the default and None.
+        instead: Advice: the replacement of the parameter.
+        asks_for_nothing: Values besides the default and None that have no effect, and do not warn.
     """
     return {"instead": instead, "asks_for_nothing": (None, *asks_for_nothing)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Retired:
-    """What was given for the parameters that mean nothing any more: the one table of them.
+    """Deprecated parameters of Petastorm: accepted and checked, without effect.
 
-    Two settings of Petastorm's disk cache are not told of: they only ever had an effect on how fast it was.
+    `cache_row_size_estimate` and `cache_extra_settings` give no warning, because they only affected speed.
+
+    Args: Deprecated
+        pyarrow_serialize: Retired.
+        results_queue_size: Retired: use `memory_budget`, the limit of prefetching in bytes.
+        shuffle_row_drop_partitions: Retired: use `shuffle_rows`, which mixes rows of many row groups.
+        shard_seed: Retired: use `seed`.
+        cache_row_size_estimate: No effect, because the cache counts bytes.
+        cache_extra_settings: No effect.
+        hdfs_driver: Retired: pyarrow always uses `"libhdfs"`.
+        zmq_copy_buffers: Retired.
+        convert_early_to_numpy: Retired: workers always make NumPy arrays.
     """
 
     pyarrow_serialize: bool = dataclasses.field(
-        default=False, metadata=_told("nothing is serialised between workers and reader; leave it out")
+        default=False, metadata=_told("nothing is serialized between workers and reader. Remove this argument")
     )
     results_queue_size: int | None = dataclasses.field(
         default=None,
-        metadata=_told("memory_budget= says in bytes how far ahead the reader may work; leave this out"),
+        metadata=_told("prefetching is automatic. Use memory_budget= to limit memory"),
     )
     shuffle_row_drop_partitions: int = dataclasses.field(
         default=1,
-        metadata=_told(
-            "shuffle_rows=True mixes over row groups, as well as shuffle_buffer_bytes= bytes allow; leave this out"
-        ),
+        metadata=_told("use shuffle_rows=True, which mixes rows of many row groups within shuffle_buffer_bytes="),
     )
     shard_seed: int | None = dataclasses.field(
         default=None,
-        metadata=_told("seed= decides the order, and rows are shared out evenly whatever it is; leave this out"),
+        metadata=_told("use seed=, which sets the order; rows are always divided evenly"),
     )
     cache_row_size_estimate: int | None = None
     cache_extra_settings: Mapping[str, Any] | None = None
     hdfs_driver: HdfsDriver | None = dataclasses.field(
-        default=None, metadata=_told("pyarrow has libhdfs alone, and takes it by itself; leave it out", "libhdfs")
+        default=None, metadata=_told("pyarrow always uses libhdfs. Remove this argument", "libhdfs")
     )
     zmq_copy_buffers: bool = dataclasses.field(
-        default=True, metadata=_told("batches cross processes in shared memory, not by zmq; leave it out")
+        default=True, metadata=_told("batches are sent in shared memory. Remove this argument")
     )
     convert_early_to_numpy: bool = dataclasses.field(
-        default=False, metadata=_told("workers always make NumPy arrays; leave it out")
+        default=False, metadata=_told("workers always make NumPy arrays. Remove this argument")
     )
 
     def __post_init__(self) -> None:
@@ -85,17 +94,16 @@ _told_of: set[str] = set()
 
 
 def tell_retired(given: Retired) -> None:
-    """Warns of retired parameters that ask for something, once each in a process.
+    """Warn about parameters without effect, once each in a process.
 
     Warns:
-        RetiredWarning: At the line outside petastore that gave the parameter.
+        RetiredWarning: A parameter was passed; the warning shows the line outside petastore.
 
     Example:
         >>> tell_retired(Retired(pyarrow_serialize=False, shuffle_row_drop_partitions=1))
         >>> Retired(hdfs_driver="webhdfs")
         Traceback (most recent call last):
-        petastore.errors.InvalidArgumentError: hdfs_driver='webhdfs' is not known; it is one of None, 'libhdfs',
-        'libhdfs3'
+        petastore.errors.InvalidArgumentError: hdfs_driver must be one of None, 'libhdfs', 'libhdfs3', got 'webhdfs'
     """
     for parameter in dataclasses.fields(given):
         name, value = parameter.name, getattr(given, parameter.name)
@@ -107,11 +115,11 @@ def tell_retired(given: Retired) -> None:
                 continue
         message = f"{name}={value!r} has no effect: {known['instead']}"
         warnings.warn(message, RetiredWarning, stacklevel=frames_inside_petastore() + 1)
-        with _lock:  # only now: a warning that is an error is told again
+        with _lock:  # recorded after the warning, so that the next call raises again if warnings are errors
             _told_of.add(name)
 
 
 def forget_what_was_told() -> None:
-    """The next use of each retired parameter warns again; for tests."""
+    """Reset the warnings: the next use of each retired parameter warns again. For tests."""
     with _lock:
         _told_of.clear()

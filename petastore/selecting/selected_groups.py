@@ -1,4 +1,4 @@
-"""Selected row groups: what a selector picks by the stored indexes of a dataset."""
+"""Row-group selection: row groups that a selector picks by the stored indexes of a dataset."""
 
 from __future__ import annotations
 
@@ -10,39 +10,37 @@ from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
 from petastore.errors import InvalidArgumentError, PetastoreError, TransformError
-from petastore.storage.metadata.find_index import find_indexes
+from petastore.storage.metadata.row_group_index import find_indexes
 
 __all__ = ["selected_groups"]
 
 
 def selected_groups(dataset: Dataset, selector: Any) -> NDArray[np.bool_]:
-    """Which row groups of a dataset a selector picks.
+    """Return the row groups of a dataset that a selector picks.
 
     Args:
-        dataset: Whose indexes are asked; only those that the selector names are read.
+        dataset: Dataset whose stored indexes are used; only the indexes named by the selector are read.
         selector: One of `petastore.selectors`, or an object with `get_index_names()` and `select_row_groups(indexes)`.
 
     Returns:
         Shape (row groups,).
 
     Raises:
-        InvalidArgumentError: It is no selector, names an index that there is not, or picks row groups that there are
-            not.
-        TransformError: It raised.
+        InvalidArgumentError: The selector has the wrong type, names an unknown index, or picks row groups outside the
+            dataset.
+        TransformError: The selector raised.
         DatasetChangedError: An index is stale.
         MetadataError: An index is damaged.
     """
     methods = [getattr(selector, name, None) for name in ("get_index_names", "select_row_groups")]
     if isinstance(selector, type) or not all(map(callable, methods)):
         raise InvalidArgumentError(
-            f"rowgroup_selector={selector!r:.80} is none: give one of petastore.selectors, such as "
-            "SingleIndexSelector('by_id', [7])"
+            "rowgroup_selector must be one of petastore.selectors, such as SingleIndexSelector('by_id', [7]), got "
+            f"{selector!r:.80}"
         )
     names = selector.get_index_names()
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise InvalidArgumentError(
-            f"get_index_names() of the selector returned {names!r:.80}; it returns a list of names"
-        )
+        raise InvalidArgumentError(f"get_index_names() of the selector must return a list of names, got {names!r:.80}")
     indexes = find_indexes(dataset.location, dataset.inventory, names)
     try:
         found = list(selector.select_row_groups(indexes))
@@ -54,8 +52,8 @@ def selected_groups(dataset: Dataset, selector: Any) -> NDArray[np.bool_]:
     for group in found:
         if not isinstance(group, numbers.Integral) or not 0 <= int(group) < len(picked):
             raise InvalidArgumentError(
-                f"the row-group selector picks {group!r:.80}, but {dataset.url} has {len(picked):,} row groups, "
-                "numbered from 0"
+                f"rowgroup_selector must pick row groups below {len(picked):,}, the number in {dataset.url}, got "
+                f"{group!r:.80}"
             )
         picked[int(group)] = True
     return picked

@@ -1,12 +1,11 @@
-"""Truth: what a filter says of each row, worked out on whole columns as they are stored.
+"""Evaluate a filter on stored columns, vectorized over rows.
 
-Numbers and times are viewed as arrays of the field's dtype; text and bytes are compared by Arrow as UTF-8, decimals at
-their own scale. No Python object is made for a row, but for decimals that are stored as text.
+Numbers and times are compared as NumPy arrays of the field's dtype. Arrow compares text and bytes as UTF-8, and
+decimals with their own scale. Only decimals that are stored as text need a Python object for each row.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from collections.abc import Mapping
 from decimal import Decimal
@@ -17,78 +16,76 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from petastore.arrow.memory import flags_of
-from petastore.codecs.arrow.arrow_to_numpy import plain_layout
-from petastore.codecs.registry import codec_of
-from petastore.decoding.decode import decode_cells
+from petastore.arrow import flags_of
+from petastore.errors import DecodeError
 from petastore.expressions.bind import Test, decimal_test
 from petastore.expressions.expression import Expression, fold
+from petastore.expressions.statistics import Outcomes
 from petastore.schema.field import UnischemaField
+from petastore.selecting.bounds import Bounds, domain_values
 
 __all__ = ["true_rows"]
 
+_UNBOUNDED = Bounds(None, None)
 _COMPARE = {"==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _COMPARE_CELLS = {"==": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
 def true_rows(
-    expression: Expression, columns: Mapping[str, Any], fields: Mapping[str, UnischemaField]
+    expression: Expression,
+    columns: Mapping[str, Any],
+    fields: Mapping[str, UnischemaField],
+    bounds: Mapping[str, Bounds] | None = None,
 ) -> NDArray[np.bool_]:
-    """Where a filter is true; where it is null or false, the row is dropped.
+    """Return a mask of the rows for which a filter is true; null and false drop the row.
 
     Args:
         expression: The filter, bound (`petastore.expressions.bind`).
-        columns: Of each column that it looks at: its stored cells, a `pyarrow.Array`.
-        fields: Their fields.
+        columns: Stored cells of each column of the filter, by name; each a `pyarrow.Array`.
+        fields: Fields of these columns.
+        bounds: The footer's bounds of some columns in this row group; decoded values are compared with them.
 
     Returns:
         Shape (rows,).
 
     Raises:
-        DecodeError: A cell is not what its field declares; `row` is its position.
+        DecodeError: A cell does not match its field, or lies outside the bounds; `row` is its position.
     """
-    truth = fold(expression, lambda test: _tested(test, columns[test.column], fields[test.column]))
-    return truth.is_true
+    known = bounds or {}
+
+    def tested(test: Test) -> Outcomes:
+        name = test.column
+        try:
+            return _tested(test, columns[name], fields[name], known.get(name, _UNBOUNDED))
+        except DecodeError as problem:
+            raise problem.at(column=name) from problem.__cause__
+
+    return fold(expression, tested).be_true
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class _Truth:
-    """Where the outcome is true and where it is false, shape (rows,); elsewhere it is null."""
-
-    is_true: NDArray[np.bool_]
-    is_false: NDArray[np.bool_]
-
-    def __and__(self, other: _Truth) -> _Truth:
-        return _Truth(self.is_true & other.is_true, self.is_false | other.is_false)
-
-    def __or__(self, other: _Truth) -> _Truth:
-        return _Truth(self.is_true | other.is_true, self.is_false & other.is_false)
-
-    def __invert__(self) -> _Truth:
-        return _Truth(self.is_false, self.is_true)
-
-
-def _tested(test: Test, cells: Any, field: UnischemaField) -> _Truth:
+def _tested(test: Test, cells: Any, field: UnischemaField, bounds: Bounds) -> Outcomes:
     missing = flags_of(cells.is_null())
     if test.operator == "null":
-        return _Truth(missing, ~missing)
-    passed = np.full(len(cells), test.operand) if test.operator == "constant" else _passed(test, cells, field)
-    return _Truth(passed & ~missing, ~passed & ~missing)
+        return Outcomes(missing, ~missing, np.zeros_like(missing))
+    passed = (
+        np.full(len(cells), test.operand)
+        if test.operator == "constant"
+        else _passed(test, cells, field, missing, bounds)
+    )
+    return Outcomes(passed & ~missing, ~passed & ~missing, missing)
 
 
-def _passed(test: Test, cells: Any, field: UnischemaField) -> NDArray[np.bool_]:
-    """Where the value passes the test; anything where it is missing."""
-    cells = plain_layout(cells)
-    if isinstance(cells, pa.DictionaryArray):
-        cells = cells.dictionary_decode()
-    if field.numpy_dtype in (np.str_, np.bytes_):
-        return _passed_cells(test, cells.cast(pa.large_binary()))
-    if field.numpy_dtype is Decimal and pa.types.is_decimal(cells.type):
-        narrow = cells.type.bit_width < 128
-        stored = pa.decimal128(cells.type.precision, cells.type.scale) if narrow else cells.type
-        return _passed_cells(decimal_test(test, stored.precision, stored.scale), cells.cast(stored))
-    values = decode_cells(cells, field, codec_of(field), max_cell_bytes=None).values  # no text
-    return _passed_values(test, values.view(np.int64) if values.dtype.kind in "mM" else values)
+def _passed(
+    test: Test, cells: Any, field: UnischemaField, missing: NDArray[np.bool_], bounds: Bounds
+) -> NDArray[np.bool_]:
+    """Return a mask of the values that pass the test; arbitrary for missing values."""
+    domain = domain_values(cells, field)
+    bounds.check(domain, missing, sampled=True)
+    if isinstance(domain, np.ndarray):
+        return _passed_values(test, domain)
+    if field.numpy_dtype is Decimal:
+        test = decimal_test(test, domain.type.precision, domain.type.scale)
+    return _passed_cells(test, domain)
 
 
 def _passed_cells(test: Test, cells: Any) -> NDArray[np.bool_]:

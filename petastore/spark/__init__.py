@@ -1,13 +1,12 @@
-"""Spark: datasets from Spark sessions, classic and Connect, and DataFrames for trainers. Importing loads no pyspark."""
+"""Spark: write and read datasets in Spark sessions (classic and Connect), and train on DataFrames."""
 
 from __future__ import annotations
 
 from petastore.spark.caching.converter import SparkDatasetConverter, make_spark_converter
 from petastore.spark.caching.converter_cache import register_delete_dir_handler
-from petastore.spark.dataframe import encode_dataframe, rows_to_dataframe
+from petastore.spark.dataframe import dict_to_spark_row, encode_dataframe, insert_explicit_nulls, rows_to_dataframe
+from petastore.spark.decoded import dataset_as_dataframe, dataset_as_rdd
 from petastore.spark.prepared import prepare_dataframe
-from petastore.spark.rdd import dataset_as_dataframe, dataset_as_rdd
-from petastore.spark.rows import dict_to_spark_row, insert_explicit_nulls
 from petastore.spark.session import connect_session, local_session
 from petastore.spark.source import register_data_source, write_options
 from petastore.spark.training import LocalRows, run_on_dataframe

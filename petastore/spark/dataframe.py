@@ -1,27 +1,186 @@
-"""DataFrames of raw values → DataFrames of stored cells, a column at a time, on classic and Connect sessions."""
+"""Encode rows and DataFrames of raw values to stored cells in Spark's workers, on classic and Connect sessions.
+
+Use these functions if Spark itself writes the cells. `DatasetWriter.write_rows` also takes an RDD of dicts; it encodes
+and writes the rows in one task and needs a third of the CPU time.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from petastore.codecs.arrow_cells import encode_cells
 from petastore.codecs.images.image import CompressedImageCodec
+from petastore.codecs.registry import codec_of
 from petastore.codecs.vector import VectorCodec
-from petastore.errors import InvalidArgumentError
+from petastore.errors import EncodeError, InvalidArgumentError, MissingExtraError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import field_from_arrow, storage_schema
-from petastore.spark.columns import encode_batches
 from petastore.writers.encode import check_rows, encode_chunks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["check_columns", "encode_dataframe", "inferred_schema", "rows_to_dataframe"]
+__all__ = [
+    "check_columns",
+    "dict_to_spark_row",
+    "encode_batch",
+    "encode_batches",
+    "encode_dataframe",
+    "inferred_schema",
+    "insert_explicit_nulls",
+    "rows_to_dataframe",
+]
 
-# Kinds of field dtype, to the Spark types that hold such values.
+
+def dict_to_spark_row(unischema: Unischema, row_dict: Mapping[str, Any]) -> Any:
+    """Encode one row of values as a Spark row of stored cells, in schema order.
+
+    Use it as `rdd.map(lambda row: dict_to_spark_row(schema, row))`; petastore must be installed on Spark's workers.
+    `row_dict` is not modified.
+
+    Args:
+        unischema: Schema of the row.
+        row_dict: Dict from field name to value: a NumPy array or scalar, or the equivalent Python object. A nullable
+            field may be missing or None.
+
+    Returns:
+        A `pyspark.sql.Row` for `spark.createDataFrame` with `unischema.as_spark_schema()`.
+
+    Raises:
+        EncodeError: A field is missing, unknown, or None without being nullable; or its value does not fit.
+        MissingExtraError: pyspark is not installed.
+
+    Example:
+        >>> from petastore.schema import UnischemaField
+        >>> schema = Unischema("user", [UnischemaField("id", "int64"), UnischemaField("age", "int32", nullable=True)])
+        >>> dict_to_spark_row(schema, {"id": 7})
+        Row(id=7, age=None)
+        >>> dict_to_spark_row(schema, {"id": 7, "name": "Ada"})
+        Traceback (most recent call last):
+        petastore.errors.EncodeError: column 'name': the row must have only fields of schema 'user' ('id', 'age'), got
+            'name'
+    """
+    try:
+        from pyspark.sql import Row
+    except ImportError:
+        raise MissingExtraError("dict_to_spark_row", package="pyspark", extra="spark") from None
+    if not isinstance(row_dict, Mapping):
+        raise EncodeError(f"a row must be a dict, got {type(row_dict).__name__}")
+    complete = dict(row_dict)
+    insert_explicit_nulls(unischema, complete)
+    for name in complete:
+        if name not in unischema:
+            known = ", ".join(map(repr, unischema.fields))
+            raise EncodeError(
+                f"the row must have only fields of schema {unischema.name!r} ({known}), got {name!r}", column=str(name)
+            )
+    cells = []
+    for field in unischema:
+        value = complete[field.name]
+        try:
+            cells.append(None if value is None else codec_of(field).encode(field, value))
+        except EncodeError as problem:
+            raise problem.at(column=field.name) from problem.__cause__
+    row = Row(*unischema.fields)(*cells)
+    row.__fields__ = list(unischema.fields)
+    return row
+
+
+def insert_explicit_nulls(unischema: Unischema, row_dict: MutableMapping[str, Any]) -> None:
+    """Set missing nullable fields of a row to None, in place.
+
+    Args:
+        unischema: Schema of the row.
+        row_dict: Dict from field name to value.
+
+    Raises:
+        EncodeError: A field that is not nullable is missing or None.
+
+    Example:
+        >>> from petastore.schema import UnischemaField
+        >>> row = {}
+        >>> insert_explicit_nulls(Unischema("user", [UnischemaField("age", "int32", nullable=True)]), row)
+        >>> row
+        {'age': None}
+    """
+    for field in unischema:
+        if row_dict.get(field.name) is not None:
+            continue
+        if not field.nullable:
+            found = "None" if field.name in row_dict else "a row without it"
+            raise EncodeError(
+                f"the field must have a value, because it is not nullable, got {found}. Add a value, or declare "
+                "nullable=True",
+                column=field.name,
+            )
+        row_dict[field.name] = None
+
+
+_SLICE_BYTES = 16 * 1024 * 1024
+
+
+def encode_batches(batches: Iterable[pa.RecordBatch], schema: Unischema) -> Iterator[pa.RecordBatch]:
+    """Encode batches in slices of some megabytes; row numbers continue across batches.
+
+    Raises:
+        EncodeError: As `encode_batch`; by `next`.
+
+    Example:
+        >>> from petastore import UnischemaField
+        >>> schema = Unischema("user", [UnischemaField("id", "int64")])
+        >>> [cells.num_rows for cells in encode_batches([pa.record_batch({"id": [1, 2]})] * 2, schema)]
+        [2, 2]
+    """
+    done = 0
+    for batch in batches:
+        # Slices limit memory, because values and their cells, which may be larger, are in memory together.
+        step = max(1, _SLICE_BYTES * batch.num_rows // max(1, batch.nbytes))
+        for start in range(0, batch.num_rows, step):
+            yield encode_batch(batch.slice(start, step), schema, first_row=done + start)
+        done += batch.num_rows
+
+
+def encode_batch(batch: pa.RecordBatch, schema: Unischema, *, first_row: int = 0) -> pa.RecordBatch:
+    """Encode the columns of a batch.
+
+    Args:
+        batch: Raw values; a nullable field may have no column.
+        schema: Schema of the rows.
+        first_row: Number of the batch's first row, for messages.
+
+    Returns:
+        Stored cells, of `petastore.schema.arrow.storage_schema(schema)`.
+
+    Raises:
+        EncodeError: A value does not fit its field; the message names field and row.
+
+    Example:
+        >>> from petastore import UnischemaField
+        >>> schema = Unischema("step", [UnischemaField("grid", "uint8", (2, 2), nullable=True)])
+        >>> batch = pa.record_batch({"grid": [[1, 2, 3, 4], None]})
+        >>> encode_batch(batch, schema).to_pydict()
+        {'grid': [[[1, 2], [3, 4]], None]}
+    """
+    stored = storage_schema(schema)
+    columns = []
+    for field in schema:
+        position = batch.schema.get_field_index(field.name)
+        try:
+            if position < 0:
+                columns.append(pa.nulls(batch.num_rows, stored.field(field.name).type))
+            else:
+                columns.append(encode_cells(batch.column(position), field))
+        except EncodeError as problem:
+            problem.row = None if problem.row is None else problem.row + first_row
+            raise problem.at(column=field.name) from problem.__cause__
+    return pa.RecordBatch.from_arrays(columns, schema=stored)
+
+
+# Spark types that can hold the values of each kind of NumPy dtype.
 _WHOLE = ("tinyint", "smallint", "int", "bigint", "decimal", "boolean")
 _NUMBER = (*_WHOLE, "float", "double")
 _IMAGE_FILES = ("binary", "struct<bytes:binary,path:string>")
@@ -40,59 +199,58 @@ _SPARK_TYPES = {
 
 
 def encode_dataframe(df: DataFrame, schema: Unischema) -> DataFrame:
-    """Encode a DataFrame of raw values: what comes back is what `df.write.parquet` stores.
+    """Encode a DataFrame of raw values as a DataFrame of stored cells, for `df.write.parquet`.
 
-    Spark's workers encode whole Arrow columns (`mapInArrow`), so petastore must be installed there. A field that is not
-    nullable stays REQUIRED in the file. A column may hold:
+    Spark's workers encode whole Arrow columns (`mapInArrow`), so petastore must be installed on them. A non-nullable
+    field is REQUIRED in the file. Supported columns:
 
-    * a scalar, in any Spark type whose values the field holds exactly (a double may be rounded to a declared float);
-    * an image as the bytes of its PNG or JPEG file, or as the struct of `bytes` and `path` that Hugging Face has;
-    * a vector of Spark ML, where the field has `VectorCodec`;
-    * a tensor as nested arrays, as one flat array in C order, or as bytes: its elements in C order, little-endian. Of a
-      flat or binary tensor at most one dimension may be free.
+    * scalars of any Spark type, if each value fits the field exactly (but a double may be rounded to a float);
+    * images as bytes of PNG or JPEG files, or as structs of `bytes` and `path`, as in Hugging Face datasets;
+    * Spark ML vectors, if the field has `VectorCodec`;
+    * tensors as nested arrays, as flat arrays in C order, or as little-endian bytes in C order. Flat and binary
+      tensors may have at most one variable dimension.
 
-    What Spark hands over at a time is bounded by `spark.sql.execution.arrow.maxRecordsPerBatch`, 10,000 rows unless it
-    is set, and `maxBytesPerBatch`. A block of `materialize_dataset` sets the latter to 4 MiB, and lets Spark read 512
-    rows of Parquet at a time (`spark.sql.parquet.columnarReaderBatchSize`); elsewhere set them yourself where rows are
-    large.
+    If rows are large, limit the batches that Spark passes to Python by `spark.sql.execution.arrow.maxRecordsPerBatch`
+    (10,000 by default) and `spark.sql.execution.arrow.maxBytesPerBatch`. A `materialize_dataset` block sets
+    `maxBytesPerBatch` to 4 MiB and `spark.sql.parquet.columnarReaderBatchSize` to 512 rows.
 
     Args:
-        df: Has a column for each field, in any order; one that is nullable may be left out. No further columns.
-        schema: What the rows are.
+        df: A DataFrame with one column per field, in any order, and no other columns; a nullable field may be missing.
+        schema: Schema of the rows.
 
     Returns:
-        A DataFrame of `schema.as_spark_schema()`. It is computed when it is written; a value that does not fit then
-        fails the job with an `EncodeError` in its message, which names the field and the row of its partition.
+        A lazy DataFrame with the schema `schema.as_spark_schema()`. A value that does not fit fails the Spark job; the
+        message contains an `EncodeError` with the field and the row in its partition.
 
     Raises:
-        InvalidArgumentError: A column is missing, unknown, or of a type that cannot be that field's.
+        InvalidArgumentError: A column is missing or unknown, or has a type that does not fit its field.
         SchemaError: Spark cannot store the schema.
         MissingExtraError: pyspark is not installed.
     """
     spark_schema = schema.as_spark_schema()
     check_columns(df.schema, schema)
-    # mapInArrow looks columns up by name and takes a dot in it for a struct's field; these names it understands.
+    # mapInArrow resolves columns by name and takes a dot for a struct field; these names are safe.
     numbered = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
     return numbered.mapInArrow(_Encoder(schema, tuple(df.columns)), spark_schema)
 
 
 def rows_to_dataframe(spark: SparkSession, schema: Unischema, rows: Iterable[Any]) -> DataFrame:
-    """A DataFrame of stored cells from rows in this process.
+    """Encode rows of this process as a Spark DataFrame of stored cells.
 
-    The rows are encoded here, a column at a time, and held in memory; large data is better made by Spark itself and
-    given to `encode_dataframe`.
+    All rows are encoded in this process, column by column, and held in memory. For large data, create the rows in Spark
+    and use `encode_dataframe`.
 
     Args:
         spark: A classic or Connect session.
-        schema: What the rows are.
-        rows: Dicts or named tuples. A nullable field may be left out or None.
+        schema: Schema of the rows.
+        rows: Dicts or named tuples. A nullable field may be missing or None.
 
     Returns:
-        A DataFrame of `schema.as_spark_schema()`.
+        A DataFrame with the schema `schema.as_spark_schema()`.
 
     Raises:
-        InvalidArgumentError: `rows` is no iterable of rows.
-        EncodeError: A row does not fit the schema; field and row are named.
+        InvalidArgumentError: `rows` is not an iterable of rows.
+        EncodeError: A row does not match the schema; the message names the field and row.
         SchemaError: Spark cannot store the schema.
         MissingExtraError: pyspark is not installed.
     """
@@ -108,7 +266,7 @@ class _Encoder:
 
     schema: Unischema
     names: tuple[str, ...]
-    """True names of the columns, by position."""
+    """Original names of the columns, by position; Spark passes the columns under safe names."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         named = (pa.RecordBatch.from_arrays(numbered.columns, self.names) for numbered in batches)
@@ -116,13 +274,13 @@ class _Encoder:
 
 
 def inferred_schema(spark_schema: Any) -> Unischema:
-    """The schema of a DataFrame's columns as they are.
+    """Infer a schema from the columns of a DataFrame.
 
     Args:
-        spark_schema: Its `StructType`.
+        spark_schema: `StructType` of the DataFrame.
 
     Raises:
-        SchemaError: A column is of a type that petastore does not store.
+        SchemaError: A column has a type that petastore cannot store.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -130,22 +288,22 @@ def inferred_schema(spark_schema: Any) -> Unischema:
 
 
 def check_columns(spark_schema: Any, schema: Unischema) -> None:
-    """Refuses columns of raw values that can never be rows of a schema.
+    """Raise an error if the types of raw columns do not match a schema.
 
     Args:
         spark_schema: The `StructType` of a DataFrame.
-        schema: What its rows are to be.
+        schema: Schema of the rows.
 
     Raises:
-        InvalidArgumentError: A column is missing, unknown, or of a type that cannot be that field's.
+        InvalidArgumentError: A column is missing or unknown, or its type does not fit the field.
     """
     columns = spark_schema.names
     missing = [field.name for field in schema if field.name not in columns and not field.nullable]
     unknown = [name for name in columns if name not in schema]
     if missing or unknown:
         raise InvalidArgumentError(
-            f"the DataFrame has the columns {', '.join(map(repr, columns))}; of schema {schema.name!r} it lacks "
-            f"{missing}, and the schema does not know {unknown}. Select exactly the fields of the schema"
+            f"df must have exactly the fields of schema {schema.name!r}, got {', '.join(map(repr, columns))}: "
+            f"{missing} missing, {unknown} unknown. Select the fields of the schema"
         )
     for field in schema:
         if field.name in columns:
@@ -153,10 +311,10 @@ def check_columns(spark_schema: Any, schema: Unischema) -> None:
 
 
 def _check_type(spark_type: Any, field: UnischemaField) -> None:
-    """Refuse a column that can never hold values of the field."""
+    """Raise an error if the type of a column cannot hold values of the field."""
     if isinstance(field.codec, VectorCodec) and type(spark_type).__name__ == "VectorUDT":
         return
-    if isinstance(field.codec, CompressedImageCodec) and spark_type.simpleString() in _IMAGE_FILES:
+    if type(field.codec) is CompressedImageCodec and spark_type.simpleString() in _IMAGE_FILES:
         return
     depth, leaf = 0, spark_type
     while hasattr(leaf, "elementType"):
@@ -164,21 +322,21 @@ def _check_type(spark_type: Any, field: UnischemaField) -> None:
     name = leaf.simpleString().partition("(")[0].partition(" ")[0]
     numeric = field.dtype.kind in "biufcmM"
     if field.shape and depth == 0 and name == "binary" and numeric and field.dtype.kind != "b":
-        _check_free(field, "bytes say")
+        _check_free(field, "bytes do")
     elif depth == 1 and len(field.shape) > 1:
-        _check_free(field, "a flat array says")
+        _check_free(field, "a flat array does")
     elif depth != len(field.shape):
         shapes = f"nested arrays of {len(field.shape)} levels, one flat array or binary" if field.shape else "a scalar"
-        raise _refused(spark_type, field, f"give {shapes}")
+        raise _refused(spark_type, field, f"Give {shapes}")
     elif name not in _SPARK_TYPES.get(field.dtype.kind if numeric else field.dtype_name, (name,)):
-        raise _refused(spark_type, field, "cast the column, or declare another dtype")
+        raise _refused(spark_type, field, "Cast the column, or declare another dtype")
 
 
 def _check_free(field: UnischemaField, what: str) -> None:
     if field.shape.count(None) > 1:
         raise InvalidArgumentError(
-            f"column {field.name!r}: {what} nothing of its shape, and {field.shape} has more than one free dimension; "
-            "give nested arrays"
+            f"column {field.name!r} must have nested arrays, because {what} not determine a shape {field.shape} with "
+            "more than one variable dimension. Give nested arrays"
         )
 
 
@@ -189,5 +347,6 @@ def _refused(spark_type: Any, field: UnischemaField, advice: str) -> InvalidArgu
         else ""
     )
     return InvalidArgumentError(
-        f"column {field.name!r} is {spark_type.simpleString()}{vectors}, but {field!r} is declared; {advice}"
+        f"column {field.name!r} must have a Spark type that fits {field!r}, got {spark_type.simpleString()}{vectors}. "
+        f"{advice}"
     )

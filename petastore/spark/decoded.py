@@ -1,41 +1,47 @@
-"""Row groups of a dataset, decoded where Spark's workers run, as columns that Spark itself can hold."""
+"""Read datasets in Spark, decoded on its workers: an RDD of named tuples, and a DataFrame of plain columns."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
-from typing import Any
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.adapters.columns import missing_rows
 from petastore.codecs import ScalarCodec
 from petastore.codecs.registry import codec_of
-from petastore.dataset import Dataset
-from petastore.errors import EncodeError, SchemaError
-from petastore.readers.by_number.random_access import RandomAccess
+from petastore.dataset import Dataset, open_dataset
+from petastore.errors import EncodeError, InvalidArgumentError, SchemaError
+from petastore.readers.random_access import RandomAccess
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
+from petastore.schema.values import each_value, mask_of
+from petastore.spark.session import rdd_of_numbers
 
-__all__ = ["DecodedRowGroups", "plain_batch", "plain_schema"]
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["DecodedRowGroups", "dataset_as_dataframe", "dataset_as_rdd", "plain_batch", "plain_schema"]
 
 _PART_BYTES = 16 * 1024 * 1024
-# What is assumed of a value whose size no schema knows.
+# Assumed bytes of a value of unknown size.
 _FREE_BYTES = 16 * 1024
 
 
 class DecodedRowGroups:
-    """The row groups of a dataset, each in parts of some megabytes. Pickles without what it has read.
+    """Decoded row groups of a dataset, in parts of a few megabytes. Pickles without cached data.
 
     Args:
         dataset: The dataset.
-        columns: Names, regular expressions over whole names, or fields; None is all.
-        part_bytes: Decoded bytes of a part, about.
+        columns: Names, regular expressions over whole names, or fields; None means all.
+        part_bytes: Approximate decoded bytes of a part.
 
     Raises:
-        InvalidArgumentError: Columns that were asked for match nothing.
+        InvalidArgumentError: A name or expression matches no column.
 
     Example:
         >>> import petastore, tempfile
@@ -62,20 +68,20 @@ class DecodedRowGroups:
 
     @property
     def schema(self) -> Unischema:
-        """What a row is."""
+        """Schema of a row."""
         return self._rows.schema
 
     def __len__(self) -> int:
-        """Row groups."""
+        """Return the number of row groups."""
         return len(self._stops)
 
     def parts(self, group: int) -> Iterator[dict[str, NDArray[Any]]]:
-        """The rows of a row group, part after part: column name to array, as `reader.iter_batches` gives them.
+        """Yield the rows of a row group in parts: dicts from column name to array, as in `reader.iter_batches`.
 
         Raises:
-            DecodeError: A cell is not what its field declares; column, file, row group and row are named.
-            DatasetChangedError: The file is not the one that the inventory describes.
-            StorageError: It cannot be read.
+            DecodeError: A cell does not match its field; the message names column, file, row group and row.
+            DatasetChangedError: The file differs from the inventory.
+            StorageError: The file cannot be read.
         """
         row_bytes = sum(_FREE_BYTES if (size := field.decoded_bytes) is None else size for field in self.schema)
         step = max(1, self._part_bytes // max(1, row_bytes))
@@ -85,7 +91,7 @@ class DecodedRowGroups:
 
 
 def plain_schema(schema: Unischema) -> Unischema:
-    """The schema of decoded columns: scalars in the types that they are stored in, tensors as nested arrays.
+    """Return the schema of decoded columns: scalars with their stored types, tensors as nested arrays.
 
     Raises:
         SchemaError: Spark has no type for a field.
@@ -104,20 +110,21 @@ def plain_schema(schema: Unischema) -> Unischema:
             storage_schema([field])
         except SchemaError:
             raise SchemaError(
-                f"field {field.name!r}: a DataFrame has no type for {field.dtype_name}; leave it out with schema_fields"
+                f"field {field.name!r} must have a type that a DataFrame can hold, got {field.dtype_name}. Leave the "
+                "field out with schema_fields"
             ) from None
     return Unischema(schema.name, fields)
 
 
 def plain_batch(columns: dict[str, NDArray[Any]], schema: Unischema) -> pa.RecordBatch:
-    """Decoded columns as Arrow's, of `petastore.schema.arrow.storage_schema(schema)`.
+    """Return decoded columns as an Arrow batch of `petastore.schema.arrow.storage_schema(schema)`.
 
     Args:
         columns: Column name to array; masked, or with None, where values are missing.
-        schema: What `plain_schema` gave.
+        schema: Result of `plain_schema`.
 
     Raises:
-        EncodeError: Spark's type of a field cannot hold a value of it.
+        EncodeError: A value is out of range of the field's Spark type.
 
     Example:
         >>> schema = Unischema("user", [UnischemaField("pose", "uint8", (2,), nullable=True)])
@@ -135,7 +142,17 @@ def plain_batch(columns: dict[str, NDArray[Any]], schema: Unischema) -> pa.Recor
 
 
 def _cells(values: NDArray[Any], field: UnischemaField) -> pa.Array:
-    missing = missing_rows(values)
+    if values.dtype == np.dtype(object):
+        missing = np.array([value is None for value in values], np.bool_)
+    else:
+        missing = mask_of(values)
+    if missing.ndim > 1:
+        raise EncodeError(
+            "values must not hold nulls, because the DataFrame's arrays cannot store them. Leave the column out "
+            "with schema_fields",
+            column=field.name,
+            row=int(np.argmax([of_row.any() and not of_row.all() for of_row in missing])),
+        )
     if not missing.any():
         return _encoded(np.ma.getdata(values), field)
     cells = _encoded(np.ma.getdata(values)[~missing], field)
@@ -144,3 +161,116 @@ def _cells(values: NDArray[Any], field: UnischemaField) -> pa.Array:
 
 def _encoded(values: NDArray[Any], field: UnischemaField) -> pa.Array:
     return codec_of(field).encode_column(values if field.is_fixed else list(values), field)
+
+
+_MOST_PARTITIONS = 2000
+
+
+def dataset_as_rdd(
+    dataset_url: str | os.PathLike[str],
+    spark_session: SparkSession,
+    schema_fields: Iterable[str | UnischemaField] | None = None,
+    hdfs_driver: str | None = None,  # noqa: ARG001 - a parameter of Petastorm; fsspec finds the driver
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    filesystem: Any = None,
+) -> RDD[Any]:
+    """Read a dataset as an RDD of decoded rows: named tuples, as in `make_reader`.
+
+    Spark's workers read and decode, so they need petastore and access to the storage.
+
+    Args:
+        dataset_url: A dataset of petastore or Petastorm, or plain Parquet.
+        spark_session: A classic session; Spark Connect has no RDDs.
+        schema_fields: Names, regular expressions over whole names, or fields; None means all.
+        hdfs_driver: No effect.
+        storage_options: Keyword arguments of the fsspec filesystem of the URL.
+        filesystem: A pyarrow or fsspec filesystem to use instead.
+
+    Raises:
+        InvalidArgumentError: The session is a Connect session, or a name or expression matches no column.
+        DatasetNotFoundError: No dataset exists at the URL.
+    """
+    if not hasattr(spark_session, "createDataFrame"):
+        raise InvalidArgumentError(
+            f"spark_session must be a Spark session, got {spark_session!r}. Call dataset_as_rdd(dataset_url, "
+            "spark_session)"
+        )
+    if ".connect." in type(spark_session).__module__:
+        raise InvalidArgumentError(
+            "spark_session must be a classic session, because Spark Connect has no RDDs. "
+            "petastore.spark.dataset_as_dataframe(spark, dataset_url) gives the same rows as a DataFrame"
+        )
+    dataset = open_dataset(dataset_url, storage_options=storage_options, filesystem=filesystem)
+    groups = DecodedRowGroups(dataset, schema_fields)
+    return rdd_of_numbers(spark_session, len(groups), _partitions(groups)).flatMap(_Rows(groups))
+
+
+def dataset_as_dataframe(
+    spark: SparkSession,
+    dataset_url: str | os.PathLike[str],
+    schema_fields: Iterable[str | UnischemaField] | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    filesystem: Any = None,
+) -> DataFrame:
+    """Read a dataset as a Spark DataFrame of decoded rows, on classic and Connect sessions.
+
+    Scalars have their stored Spark type. Tensors, with any codec, are nested arrays: a `uint8` image is
+    `array<array<array<smallint>>>`, because Spark has no unsigned types.
+
+    Args:
+        spark: A classic or Connect session; its workers need petastore and access to the storage.
+        dataset_url: A dataset of petastore or Petastorm, or plain Parquet.
+        schema_fields: Names, regular expressions over whole names, or fields; None means all.
+        storage_options: Keyword arguments of the fsspec filesystem of the URL.
+        filesystem: A pyarrow or fsspec filesystem to use instead.
+
+    Returns:
+        A lazy DataFrame. A cell that cannot be decoded fails the Spark job; the message contains a `DecodeError`.
+
+    Raises:
+        InvalidArgumentError: A name or expression matches no column.
+        SchemaError: Spark has no type for a column; leave the column out.
+        DatasetNotFoundError: No dataset exists at the URL.
+        MissingExtraError: pyspark is not installed.
+    """
+    if not hasattr(spark, "createDataFrame"):
+        raise InvalidArgumentError(
+            f"spark must be a Spark session, got {spark!r}. Call dataset_as_dataframe(spark, dataset_url)"
+        )
+    dataset = open_dataset(dataset_url, storage_options=storage_options, filesystem=filesystem)
+    groups = DecodedRowGroups(dataset, schema_fields)
+    plain = plain_schema(groups.schema)
+    numbers = spark.range(0, len(groups), 1, _partitions(groups))
+    return numbers.mapInArrow(_Batches(groups, plain), plain.as_spark_schema())
+
+
+def _partitions(groups: DecodedRowGroups) -> int:
+    return max(1, min(len(groups), _MOST_PARTITIONS))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """Function for Spark's workers: yields the rows of a row group, given its number."""
+
+    groups: DecodedRowGroups
+
+    def __call__(self, group: int) -> Iterator[Any]:
+        make = self.groups.schema.row_type._make
+        for columns in self.groups.parts(group):
+            yield from map(make, zip(*map(each_value, columns.values()), strict=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Batches:
+    """Function for Spark's `mapInArrow`: from numbers of row groups to decoded Arrow batches."""
+
+    groups: DecodedRowGroups
+    plain: Unischema
+
+    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for group in batch.column(0).to_pylist():
+                for columns in self.groups.parts(group):
+                    yield plain_batch(columns, self.plain)

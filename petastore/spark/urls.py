@@ -1,4 +1,4 @@
-"""One directory, two spellings: the URL that Spark takes, and the one that this process opens."""
+"""Conversion between Spark's URL of a directory and this process's URL."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _DBFS = re.compile(r"^dbfs:(?:///|/(?!/))")
 
 
 def spark_url(given: str, location: Location) -> str:
-    """The URL as Spark takes it: a local path with its scheme, so that no default filesystem is put in front.
+    """Return the URL for Spark: a local path gets its scheme, so that Spark's default filesystem is not used.
 
     Args:
-        given: As the user wrote it.
-        location: What `open_location` made of it.
+        given: URL as the user wrote it.
+        location: Result of `open_location` for the URL.
     """
     local = isinstance(location.filesystem, fs.LocalFileSystem) and not _SCHEME.match(given)
     return location.url if local else given
 
 
 def driver_url(given: str) -> str:
-    """The URL as Python opens it: `dbfs:/` is mounted at `/dbfs` on every machine of Databricks.
+    """Return the URL as Python opens it: `dbfs:/` is mounted at `/dbfs` on every machine of Databricks.
 
     Example:
         >>> driver_url("dbfs:/tmp/cache"), driver_url("dbfs:///tmp/cache"), driver_url("s3://bucket/cache")

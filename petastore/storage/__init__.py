@@ -1,1 +1,1 @@
-"""Where a dataset lies and what is in it: locations, footers, the manifest, row groups. All dataset IO is here."""
+"""Storage: locations, footers, manifest and row groups of a dataset. All dataset I/O is here."""

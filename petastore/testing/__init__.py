@@ -1,4 +1,4 @@
-"""Checks for your own codecs, filters, caches and training runs.
+"""Checks for your own codecs and training runs, and a filesystem with storage faults.
 
-Needs `hypothesis` and `pytest`; nothing of petastore imports this package.
+Checks of codecs need `hypothesis` and `pytest`. The rest of petastore does not import this package.
 """

@@ -1,6 +1,6 @@
-"""Checks that a training run sees each row once, with as many steps on every rank. No I/O.
+"""Test helpers for sharding: check that each row is read once and all ranks take equal steps. No I/O.
 
-`train` walks a plan, or a mixture, as all its ranks would, into arrays.
+`train` simulates all ranks of a plan or mixture and returns the rows that they receive.
 
 Example:
     >>> from petastore.inventory import Inventory
@@ -21,21 +21,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.plan.cursor import Cursor
-from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.plan import Plan, Span
-from petastore.plan.request import Shard, Tail
+from petastore.plan.rank_plan import RankPlan
+from petastore.plan.request import LastBatch, Shard
 
 __all__ = ["Training", "check_equal_steps", "check_every_row_once", "numbers_of", "shards_of", "train"]
 
 _SPAN_ROWS = 1024
 
 StepsAndRows = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Two arrays of one length: rows, and the step of each."""
+"""Steps and row numbers: two arrays of equal length, with one entry per row that was read."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Training:
-    """What all ranks of a training were given, rank after rank: arrays of one entry a row, lists of one a step.
+    """The rows that all ranks receive: arrays with one entry per row (rank after rank), or one per step.
 
     Example:
         >>> from petastore.inventory import Inventory
@@ -47,16 +47,16 @@ class Training:
     """
 
     rows: NDArray[np.int64]
-    """Numbers of the rows, in file order; of a mixture, through all its sources. Shape (n,)."""
+    """Number of each row in file order; in a mixture, counted across its sources. Shape (n,)."""
 
     steps: NDArray[np.int64]
     """Step of each row, from 0, ascending for each rank; shape (n,)."""
 
     ranks: NDArray[np.int64]
-    """Rank that was given it, ascending; shape (n,)."""
+    """Rank of each row, ascending; shape (n,)."""
 
     valid: NDArray[np.bool_]
-    """False where a row is a repeat that `Tail.PAD` marks; shape (n,)."""
+    """False for repeats of `last_batch="pad"`; shape (n,)."""
 
     epochs: NDArray[np.int64]
     """Epoch of each step, shape (steps,)."""
@@ -65,7 +65,7 @@ class Training:
     """The cursor after each step."""
 
     num_ranks: int
-    """Ranks."""
+    """Number of ranks."""
 
     @property
     def num_steps(self) -> int:
@@ -81,40 +81,40 @@ class Training:
 
     @property
     def is_last_of_epoch(self) -> NDArray[np.bool_]:
-        """Which steps are the last of their epoch; shape (steps,)."""
+        """Bool mask, True for the last step of each epoch; shape (steps,)."""
         return np.array([after.epoch for after in self.cursors], dtype=np.int64) > self.epochs
 
     @property
     def real(self) -> StepsAndRows:
-        """Steps and rows, without the repeats that `Tail.PAD` marks."""
+        """Return steps and rows without the repeats of `last_batch="pad"`."""
         return self.steps[self.valid], self.rows[self.valid]
 
 
-def shards_of(plan: Plan | Mixture, ranks: int) -> list[Any]:
-    """The plans of all ranks of a training."""
+def shards_of(plan: RankPlan, ranks: int) -> list[Any]:
+    """Return the plans of all ranks."""
     return [plan.for_shard(Shard(rank, ranks)) for rank in range(ranks)]
 
 
-def numbers_of(plan: Plan | Mixture, span: Span) -> NDArray[np.int64]:
-    """The numbers of a span's rows, in file order through the dataset; of a mixture, source after source."""
+def numbers_of(plan: RankPlan, span: Span) -> NDArray[np.int64]:
+    """Return the numbers of a span's rows in file order; in a mixture, source after source."""
     rows: NDArray[np.int64] = plan.inventory.rows
     numbers: NDArray[np.int64] = (np.cumsum(rows) - rows)[span.groups] + span.rows
     return numbers
 
 
 def train(
-    plans: Sequence[Plan | Mixture], batch_size: int, *, after: Cursor | None = None, most: int | None = None
+    plans: Sequence[RankPlan], batch_size: int, *, after: Cursor | None = None, most: int | None = None
 ) -> Training:
-    """What the ranks are given, at most `most` steps of it.
+    """Simulate all ranks for at most `most` steps, and return the rows that they receive.
 
     Args:
-        plans: Of all ranks, in their order.
-        batch_size: Rows of a full batch of one rank.
-        after: Where to go on; None begins at the beginning.
-        most: Steps to take; None is all.
+        plans: Plans of all ranks, in order.
+        batch_size: Rows per full batch on one rank.
+        after: Position to resume from; None begins at the start.
+        most: Maximum number of steps; None means all.
 
     Raises:
-        AssertionError: Ranks have different numbers of steps, or stand at different places after one.
+        AssertionError: Ranks have different numbers of steps, or different positions after a step.
     """
     given = [_given(plan, batch_size, after, most) for plan in plans]
     first = given[0]
@@ -123,7 +123,7 @@ def train(
         assert len(other.cursors) == len(first.cursors), (
             f"{who} has {len(other.cursors)} batches, but rank 0 has {len(first.cursors)}: training would hang"
         )
-        assert other.cursors == first.cursors, f"after a step {who} stands elsewhere than rank 0"
+        assert other.cursors == first.cursors, f"after a step {who} has another position than rank 0"
         assert other.epochs == first.epochs, f"{who} is in another epoch than rank 0"
     return Training(
         rows=np.concatenate([one.rows for one in given]),
@@ -138,7 +138,7 @@ def train(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Given:
-    """What one rank was given."""
+    """Rows that one rank received."""
 
     rows: NDArray[np.int64]
     steps: NDArray[np.int64]
@@ -147,7 +147,7 @@ class _Given:
     cursors: list[Cursor]
 
 
-def _given(plan: Plan | Mixture, batch_size: int, after: Cursor | None, most: int | None) -> _Given:
+def _given(plan: RankPlan, batch_size: int, after: Cursor | None, most: int | None) -> _Given:
     cursors: list[Cursor] = []
     epochs: list[int] = []
     parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_))]
@@ -164,14 +164,14 @@ def _given(plan: Plan | Mixture, batch_size: int, after: Cursor | None, most: in
     return _Given(rows[kept], steps[kept], valid[kept], epochs[:most], cursors[:most])
 
 
-def check_equal_steps(plans: Sequence[Plan | Mixture], batch_size: int) -> None:
-    """Every rank gets as many batches as `steps_per_epoch` says, none of them empty, and rows as `rows_per_epoch`.
+def check_equal_steps(plans: Sequence[RankPlan], batch_size: int) -> None:
+    """Check that every rank has `steps_per_epoch` non-empty batches and `rows_per_epoch` rows.
 
-    In each step the ranks have equally many rows, give or take one.
+    In each step, the numbers of rows on two ranks differ by at most one.
 
     Args:
-        plans: Of all ranks, in their order.
-        batch_size: Rows of a full batch of one rank.
+        plans: Plans of all ranks, in order.
+        batch_size: Rows per full batch on one rank.
     """
     training = train(plans, batch_size)
     epochs = plans[0].request.epochs or 0
@@ -179,8 +179,8 @@ def check_equal_steps(plans: Sequence[Plan | Mixture], batch_size: int) -> None:
         wanted = epochs * plan.steps_per_epoch(batch_size), epochs * plan.rows_per_epoch(batch_size)
         found = training.num_steps, int((training.ranks == rank).sum())
         assert found == wanted, (
-            f"rank {rank} of {len(plans)} has {found[0]} steps with {found[1]} rows in all, "
-            f"but lengths promise {wanted[0]} with {wanted[1]}"
+            f"rank {rank} of {len(plans)} has {found[0]} steps with {found[1]} rows in all, but the plan has "
+            f"{wanted[0]} with {wanted[1]}"
         )
     sizes = training.sizes
     assert sizes.all(), "a rank has an empty batch"
@@ -189,31 +189,33 @@ def check_equal_steps(plans: Sequence[Plan | Mixture], batch_size: int) -> None:
 
 
 def check_every_row_once(plans: Sequence[Plan], batch_size: int) -> None:
-    """Shards are disjoint and cover the rows that are meant, in every epoch.
+    """Check that shards are disjoint and cover the selected rows in every epoch.
 
-    `even` and `pad` give each row once, `drop` at most once, `wrap` at least once; `drop` and `wrap` are off by less
-    than a global batch.
+    Each row must be read once with `"even"` and `"pad"`, at most once with `"drop"`, and at least once with `"wrap"`.
+    `"drop"` may drop, and `"wrap"` may repeat, fewer rows than a global batch has.
 
     Args:
-        plans: Of all ranks, in their order; not of a mixture, which has a law of its own.
-        batch_size: Rows of a full batch of one rank.
+        plans: Plans of all ranks, in order. Mixtures are not supported.
+        batch_size: Rows per full batch on one rank.
     """
     training = train(plans, batch_size)
     last_batch, meant = plans[0].request.last_batch, _meant(plans[0])
     for epoch in range(plans[0].request.epochs or 0):
         of_epoch = training.valid & (training.epochs[training.steps] == epoch)
         times = np.bincount(training.rows[of_epoch], minlength=len(meant))
-        _assert_none(epoch, "not meant, but come", (times > 0) & ~meant)
-        if last_batch is not Tail.WRAP:
-            _assert_none(epoch, "given more than once", times > 1)
-        if last_batch is not Tail.DROP:
-            _assert_none(epoch, "never given", meant & (times == 0))
+        _assert_none(epoch, "read, but not selected", (times > 0) & ~meant)
+        if last_batch is not LastBatch.WRAP:
+            _assert_none(epoch, "read more than once", times > 1)
+        if last_batch is not LastBatch.DROP:
+            _assert_none(epoch, "never read", meant & (times == 0))
         off = abs(int(times.sum()) - int(meant.sum()))
-        assert off < batch_size * len(plans), f"epoch {epoch} is off by {off} rows, a whole global batch"
+        assert off < batch_size * len(plans), (
+            f"epoch {epoch} has {off} rows more or less than selected, which is a global batch or more"
+        )
 
 
 def _meant(plan: Plan) -> NDArray[np.bool_]:
-    """Which rows of the dataset are meant, shape (rows,)."""
+    """Return a mask of the selected rows of the dataset, shape (rows,)."""
     meant = np.repeat(plan.rows > 0, plan.inventory.rows)
     starts = np.cumsum(plan.inventory.rows) - plan.inventory.rows
     for group, bitmap in ({} if plan.selection is None else plan.selection.bitmaps).items():

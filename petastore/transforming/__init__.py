@@ -1,1 +1,1 @@
-"""Transforming: what a user's function makes of columns, here or in other processes."""
+"""Transforms: run a user's function on rows or columns, in this process or in worker processes."""

@@ -1,7 +1,7 @@
-"""Finds the random generators that a function has by itself: global variables, closures, attributes, module state.
+"""Find random generators that a function captures: global variables, closures, attributes, module state.
 
-Their values depend on which worker calls the function and when: threads share them, and each worker process has a copy,
-so that processes repeat each other. Random numbers that follow from seed, epoch and row come by `TransformSpec.rng`.
+Random numbers from a captured generator are not reproducible: threads share the generator, and each worker process has
+a copy that draws the same numbers. With `TransformSpec(rng=…)`, random numbers depend only on seed, epoch and row.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import numpy as np
 from petastore.callers import frames_inside_petastore
 from petastore.transforming.results import function_name
 
-__all__ = ["captured_generators", "warn_of_captured_generators"]
+__all__ = ["captured_generators", "captured_values", "package_of", "warn_of_captured_generators"]
 
 _MOST_THINGS = 10_000
-"""Values that are looked at, at most: an object that a function refers to may hold millions."""
+"""Maximum values to inspect, because an object that a function references may contain millions."""
 
 _MOST_ENTRIES = 256
-"""Entries of a container that are looked at, at most."""
+"""Maximum entries of a container to inspect."""
 
 _GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
 _SHARED_STATES = {
@@ -37,15 +37,15 @@ _SEEDS = (np.random.seed, random.seed)
 
 
 def warn_of_captured_generators(func: Callable[..., Any]) -> None:
-    """Warn about the random generators that a transform's function has by itself.
+    """Warn about random generators that a transform's function captures.
 
     Warns:
-        UserWarning: There are some; the warning names them.
+        UserWarning: The function captures a generator; the warning names it.
     """
     if found := captured_generators(func):
         warnings.warn(
-            f"the transform {function_name(func)} draws random numbers from {', '.join(found)}: they depend on which "
-            "worker calls it and when, and worker processes repeat each other. Take a generator that follows from "
+            f"the transform {function_name(func)} draws random numbers from {', '.join(found)}: the numbers depend on "
+            "the worker and on timing, and worker processes draw the same numbers. Use a generator that is seeded by "
             "seed, epoch and row instead: TransformSpec(func, rng='rng') calls func(row, rng=generator)",
             UserWarning,
             stacklevel=frames_inside_petastore() + 1,
@@ -53,9 +53,9 @@ def warn_of_captured_generators(func: Callable[..., Any]) -> None:
 
 
 def captured_generators(func: Callable[..., Any]) -> list[str]:
-    """Return what the random generators are that a function has by itself, in words.
+    """Return descriptions of the random generators that a function captures.
 
-    A global state is left out that the function seeds itself.
+    A global random state that the function seeds itself is omitted.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -66,7 +66,7 @@ def captured_generators(func: Callable[..., Any]) -> list[str]:
         >>> captured_generators(lambda row, rng: {"x": row["x"] + rng.normal()})
         []
     """
-    home = _package_of(func)
+    home = package_of(func)
     waiting: list[tuple[str, Any]] = [("the function", func)]
     seen: dict[int, Any] = {}
     found: dict[str, None] = {}
@@ -75,7 +75,7 @@ def captured_generators(func: Callable[..., Any]) -> list[str]:
         name, thing = waiting.pop()
         if id(thing) in seen:
             continue
-        seen[id(thing)] = thing  # kept, so that no other value gets its identity
+        seen[id(thing)] = thing  # keep the object alive, so that its id is not reused
         seeds = seeds or any(thing == seed for seed in _SEEDS if type(thing) is type(seed))
         owner = getattr(thing, "__self__", None) if isinstance(thing, types.BuiltinMethodType) else thing
         if id(owner) in _SHARED_STATES:
@@ -83,18 +83,23 @@ def captured_generators(func: Callable[..., Any]) -> list[str]:
         elif isinstance(owner, _GENERATORS) and not isinstance(owner, random.SystemRandom):
             found[f"{name} ({type(owner).__name__})"] = None
         else:
-            waiting += [(part_name or name, part) for part_name, part in _parts(thing, home)]
+            waiting += [(part_name or name, part) for part_name, part in captured_values(thing, home)]
     return [what for what in found if not (seeds and what in _SHARED_STATES.values())]
 
 
-def _parts(thing: Any, home: str) -> Iterator[tuple[str | None, Any]]:
-    """Yield the objects that a value refers to with their names; None names the value itself."""
+def captured_values(thing: Any, home: str) -> Iterator[tuple[str | None, Any]]:
+    """Yield the objects that a value refers to with their names; None names the value itself.
+
+    Example:
+        >>> list(captured_values(functools.partial(round, 3.14), home="builtins"))
+        [(None, <built-in function round>), (None, (3.14,)), (None, {})]
+    """
     if isinstance(thing, types.MethodType):
         yield from ((None, part) for part in (thing.__self__, thing.__func__))
     elif isinstance(thing, functools.partial):
         yield from ((None, part) for part in (thing.func, thing.args, thing.keywords))
     elif isinstance(thing, types.FunctionType):
-        if _package_of(thing) == home:
+        if package_of(thing) == home:
             yield from _parts_of_function(thing)
     elif isinstance(thing, dict):
         yield from ((None, part) for part in list(thing.values())[:_MOST_ENTRIES])
@@ -118,12 +123,12 @@ def _parts_of_function(func: types.FunctionType) -> Iterator[tuple[str | None, A
 def _has_value(cell: types.CellType) -> bool:
     try:
         return cell.cell_contents is not None
-    except ValueError:  # the variable of the closure has no value yet
+    except ValueError:  # the closure variable has no value
         return False
 
 
 def _named(code: types.CodeType, variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The global variables and attributes of modules that code names, also those of modules that it imports itself."""
+    """Yield the globals and module attributes that code names, also of modules that it imports itself."""
     imported: dict[str, Any] = {}
     name, value = "", None
     for step in dis.get_instructions(code):
@@ -146,7 +151,13 @@ def _named(code: types.CodeType, variables: Mapping[str, Any]) -> Iterator[tuple
             yield from _named(constant, variables)
 
 
-def _package_of(func: Any) -> str:
+def package_of(func: Any) -> str:
+    """Return the name of the top-level package that a function belongs to; empty if it has none.
+
+    Example:
+        >>> package_of(np.linalg.norm)
+        'numpy'
+    """
     while isinstance(func, functools.partial):
         func = func.func
     return str(getattr(func, "__module__", None) or "").partition(".")[0]

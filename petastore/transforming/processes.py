@@ -1,23 +1,24 @@
 """Transforms in worker processes: Python functions of rows, DataFrames or columns on all CPUs at a time.
 
-A span is cut into pieces: whole batches where the function is called once a batch, else as many rows as take some
-milliseconds. Workers take pieces as they become free, two at a time each so that none of them waits
-for the parent; what they make is copied to its place in the columns of the span. So the result does not depend on the
-number of workers, nor on which of them was faster.
+A span is divided into pieces: whole batches if the function is called once per batch, otherwise as many rows as take
+some milliseconds. A free worker takes the next piece. Each worker gets two pieces at a time, so that it does not wait
+for the parent. Each result is copied to its position in the columns of the span, so the columns do not depend on the
+number or speed of workers.
 
-Where the code disagrees with this, the code is wrong:
+These rules are the specification of this module:
 
-* **A function raises.** The error arrives as it would from a thread, with the worker's traceback as a note. Of several
-  pieces the first tells its error.
-* **A worker dies.** All that is waited for fails at once with `WorkerError`, which says how it ended and what it was
-  at; the other workers are ended. The next pass of the reader starts new ones.
-* **A worker cannot begin**, for one because a module that a function needs cannot be imported: `WorkerError`, too.
-* **The reader is stopped, or forgotten, or the interpreter exits.** Workers end when they have done the call that they
-  are at, and after half a second by force.
+* **The function raises an error.** The reader raises the same error as with threads, with the worker's traceback as a
+  note. If several pieces fail, the error of the first piece is raised.
+* **A worker dies.** All unfinished pieces fail at once with a `WorkerError`, which contains the exit status of the
+  worker and its rows. The other workers are stopped. The next pass of the reader starts new workers.
+* **A worker cannot start**, for example because it cannot import a module that the function needs. This also raises a
+  `WorkerError`.
+* **The reader is stopped or garbage-collected, or the interpreter exits.** Workers end after their current call, or are
+  killed after half a second.
 * **The parent is killed.** Workers end by themselves, also in the middle of a call.
 
-Memory that is shared is bounded: each worker has two slots of two arenas, each as large as the largest piece. Nothing
-of it outlives the processes, however they end (`petastore.transforming.transport`).
+Shared memory is limited: each worker has two slots of two arenas, and each arena is as large as the largest piece. The
+memory is freed when the processes end, even if they are killed (`petastore.transforming.transport`).
 """
 
 from __future__ import annotations
@@ -34,38 +35,38 @@ import select
 import socket
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore import forks
 from petastore.decoding.buffers import Buffers
-from petastore.decoding.decoded import Decoded, empty_column
+from petastore.decoding.decode import Decoded, empty_column, mask_of_shape
 from petastore.errors import InvalidArgumentError, ReaderClosedError, TransformError, WorkerError
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
-from petastore.transforming.by_value import what_cannot_travel
+from petastore.transforming.captured_generators import captured_values, package_of
 from petastore.transforming.results import function_name
 from petastore.transforming.transform import Transform, TransformSpec
-from petastore.transforming.worker import Call, Failure, Function, Made, Setup
+from petastore.transforming.worker import Call, Failure, Function, Made, packed
 from petastore.transforming.worker_process import WorkerProcess
 from petastore.work.futures import after
-from petastore.work.process import ProcessPool
-from petastore.work.thread import available_cpus
+from petastore.work.pools import ProcessPool, available_cpus
 
 __all__ = ["TransformProcesses"]
 
 _SLOTS = (0, 1)
-"""Of each worker: calls that it has at a time, the one that it is at included."""
+"""Concurrent calls of each worker, including the running one."""
 
 _PIECE_SECONDS = 0.02
-"""What a piece is meant to take: long against what it costs to hand over, short against what anybody waits for."""
+"""Target duration of a piece in seconds: long compared with the transfer, short compared with a span."""
 
 _FIRST_PIECE_ROWS = 64
-"""Rows of pieces while it is not known how long a row takes."""
+"""Number of rows in the first pieces, while the time per row is unknown."""
 
 
 class TransformProcesses:
@@ -74,10 +75,10 @@ class TransformProcesses:
     Thread-safe.
 
     Args:
-        count: Worker processes.
+        count: Number of worker processes.
 
     Raises:
-        InvalidArgumentError: The system is none of the Unix family.
+        InvalidArgumentError: The operating system is not Unix.
 
     Example:
         >>> processes = TransformProcesses(1)
@@ -93,12 +94,12 @@ class TransformProcesses:
     def __init__(self, count: int) -> None:
         if not hasattr(select, "poll") or not hasattr(socket, "AF_UNIX"):
             raise InvalidArgumentError(
-                "reader_pool_type='process' needs Linux, macOS or another Unix: processes hand memory to each other "
-                "through its sockets; use reader_pool_type='thread'"
+                "reader_pool_type must be 'thread' or 'dummy' on this system, got 'process', which needs Linux, "
+                "macOS or another Unix"
             )
         self._count = count
-        self._functions: list[_Sent] = []
-        self._crew: _Crew | None = None
+        self._functions: list[Function] = []
+        self._group: _WorkerGroup | None = None
         self._lock = forks.Lock()
         self._closed = False
 
@@ -111,230 +112,204 @@ class TransformProcesses:
         buffers: Buffers,
         zones: Mapping[str, str] = MappingProxyType({}),
     ) -> Transform:
-        """Makes a function known, before `pool` is called for the first time.
+        """Register a function, before `pool` is called for the first time.
 
         Args:
-            spec: The transform; it has a function.
-            schema: The schema after it.
-            batched: Whether the reader gives batches, or else rows.
-            zones: Time zones that instants have in DataFrames, by the names of columns.
-            buffers: Where the memory of what it makes comes from.
+            spec: Transform with a function.
+            schema: Schema after the transform.
+            batched: Whether the reader returns batches instead of rows.
+            zones: Time zones of DataFrame columns, by name.
+            buffers: Allocator of memory for the results.
 
         Returns:
-            What transforms the columns of a span: from columns, and the rows where batches begin, to the future of the
-            columns after it. They have memory of their own, of `buffers`.
+            Function that transforms the columns of a span. It takes the columns and the rows at which batches begin,
+            and returns a future of the transformed columns, in memory of `buffers`.
 
         Raises:
             InvalidArgumentError: The function cannot be sent to another process.
         """
-        assert spec.func is not None  # noqa: S101 - readers ask for processes where there is a function
-        by_batch = batched and spec.takes != "row"
-        selected = None if spec.selected_fields is None else tuple(spec.selected_fields)
-        function = Function(
-            spec.func, schema, by_batch, spec.takes, dict(zones), spec.rng, tuple(spec.removed_fields or ()), selected
-        )
+        assert spec.func is not None  # noqa: S101 - only called for a spec with a function
+        # `edit_fields` is not sent, because unpickling its fields imports codecs and pyarrow; `schema` has the same
+        # fields.
+        sent = dataclasses.replace(spec, edit_fields=None)
+        function = Function(sent, schema, batched and spec.takes != "row", dict(zones))
         _check_that_it_travels(function)
-        self._functions.append(_Sent(function, buffers, function_name(spec.func)))
-        number = len(self._functions) - 1
+        self._functions.append(function)
+        number, pace = len(self._functions) - 1, _Pace()
 
         def transform(
-            columns: dict[str, Decoded], offsets: NDArray[np.int64], /, **keys: NDArray[np.uint64]
+            columns: dict[str, Decoded], offsets: NDArray[np.int64], /, *, keys: NDArray[np.uint64] | None = None
         ) -> Future[dict[str, Decoded]]:
-            return self._transform(number, columns, offsets, **keys)
+            group = self._group
+            assert group is not None  # noqa: S101 - the pool has started the processes
+            rows = int(offsets[-1])
+            made = {field.name: _empty(field, rows, buffers) for field in schema}
+            borders = _cut(offsets, pace.rows_at_once(rows, self._count), by_batch=function.batched)
+            shared = columns, keys, made, pace, threading.Lock()
+            pieces = [
+                _Piece(number, function, int(of_piece[0]), int(of_piece[-1]), of_piece, *shared) for of_piece in borders
+            ]
+            # The future refers only to `made`, not to the pieces, because the future may live long.
+            future = after([piece.done for piece in pieces], functools.partial(_without_idle_masks, made))
+            group.submit(pieces)
+            return future
 
         return transform
 
     def pool(self) -> ProcessPool:
-        """The pool of one pass of the reader; starts the workers if none are there, and does not wait for them."""
+        """Return the pool of one pass; start the workers if none run, without waiting for them."""
         with self._lock:
             if self._closed:
-                raise ReaderClosedError("the reader was stopped; open another one")
-            if self._crew is None or self._crew.is_over:
-                self._crew = _Crew(self._count, self._functions)
-        return ProcessPool(available_cpus(), self._count, cancel_calls=self._crew.cancel)
-
-    def _transform(
-        self,
-        number: int,
-        columns: dict[str, Decoded],
-        offsets: NDArray[np.int64],
-        keys: NDArray[np.uint64] | None = None,
-    ) -> Future[dict[str, Decoded]]:
-        crew = self._crew
-        assert crew is not None  # noqa: S101 - spans are assembled on the pool, which started it
-        job = _Job(number, self._functions[number], columns, offsets, self._count, keys)
-        made = after(job.done, job.finish)
-        crew.submit(job)
-        return made
+                raise ReaderClosedError("the reader was closed. Open another one")
+            if self._group is None or self._group.is_over:
+                self._group = _WorkerGroup(self._count, self._functions)
+        return ProcessPool(available_cpus(), self._count, cancel_calls=self._group.cancel)
 
     def close(self) -> None:
-        """Ends the workers; whoever waits for them is woken. Does not wait itself; may be called again."""
+        """End the workers, and wake waiting threads. Does not wait; may be called again."""
         with self._lock:
             self._closed = True
-        if self._crew is not None:
-            self._crew.close()
+        if self._group is not None:
+            self._group.close()
 
     def join(self) -> None:
-        """Waits until no worker runs, after `close`. May be called again."""
-        if self._crew is not None:
-            self._crew.join()
+        """After `close`, wait until all workers have ended. May be called again."""
+        if self._group is not None:
+            self._group.join()
 
     def __del__(self) -> None:
-        if self._crew is not None:
-            self._crew.close()
+        if self._group is not None:
+            self._group.close()
 
 
-@dataclasses.dataclass(eq=False)
-class _Sent:
-    """A function that workers have."""
+class _Pace:
+    """Rows in a piece, adapted to the duration of the last calls."""
 
-    function: Function
-    buffers: Buffers
-    name: str
-    seconds_per_row: float | None = None
-    """What a row took in the last calls."""
+    def __init__(self) -> None:
+        self._seconds_per_row: float | None = None
 
     def rows_at_once(self, rows: int, workers: int) -> int:
-        """Rows of a piece; no worker is left without one if there are enough."""
+        """Return the number of rows per piece, so that every worker gets a piece if possible."""
         share = -(-rows // workers)
-        if self.seconds_per_row is None:
+        if self._seconds_per_row is None:
             return min(share, _FIRST_PIECE_ROWS)
-        return max(min(share, int(_PIECE_SECONDS / max(self.seconds_per_row, 1e-9))), 1)
+        return max(min(share, int(_PIECE_SECONDS / max(self._seconds_per_row, 1e-9))), 1)
 
     def learn(self, seconds: float, rows: int) -> None:
-        """Remembers what a call took, recent ones more than others."""
-        if rows == 0:
-            return
-        took = seconds / rows
-        self.seconds_per_row = took if self.seconds_per_row is None else (3 * self.seconds_per_row + took) / 4
+        """Update the mean duration of calls, with more weight on recent ones."""
+        if rows:
+            took, before = seconds / rows, self._seconds_per_row
+            self._seconds_per_row = took if before is None else (3 * before + took) / 4
+
+
+def _empty(field: UnischemaField, rows: int, buffers: Buffers) -> Decoded:
+    values = empty_column(field, rows, buffers)
+    return Decoded(values, None if values.dtype.hasobject else np.zeros(rows, dtype=np.bool_))
+
+
+def _cut(offsets: NDArray[np.int64], at_once: int, *, by_batch: bool) -> list[NDArray[np.int64]]:
+    """Return, for each piece, the rows at which its batches begin and the last batch ends; for a row function, none."""
+    rows = int(offsets[-1])
+    if not by_batch:
+        return [np.array([first, min(first + at_once, rows)]) for first in range(0, rows, at_once)]
+    cuts = [0]
+    for batch in range(1, len(offsets)):
+        if offsets[batch] - offsets[cuts[-1]] >= at_once or batch == len(offsets) - 1:
+            cuts.append(batch)
+    return [offsets[first : last + 1] for first, last in itertools.pairwise(cuts)]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Piece:
-    """Some rows of a job, half-open."""
+    """Rows `[first, stop)` of a span in a worker."""
 
-    job: _Job
     number: int
+    function: Function
     first: int
     stop: int
-    offsets: NDArray[np.int64]
+    borders: NDArray[np.int64]
+    columns: Mapping[str, Decoded]
+    keys: NDArray[np.uint64] | None
+    made: dict[str, Decoded]
+    """The columns of the whole span after the transform."""
+    pace: _Pace
+    marking: threading.Lock
+    """Lock for writing masks of the whole span."""
+    done: Future[None] = dataclasses.field(default_factory=Future)
+    """Future that is set when the rows are copied to their position."""
 
     def call(self) -> Call:
-        """What a worker is told."""
+        """Return the message to a worker."""
         where = slice(self.first, self.stop)
         cut = {
             name: Decoded(
                 np.ascontiguousarray(column.values[where]), None if column.missing is None else column.missing[where]
             )
-            for name, column in self.job.columns.items()
+            for name, column in self.columns.items()
         }
-        return Call(self.job.function, cut, self.offsets, None if self.job.keys is None else self.job.keys[where])
+        return Call(self.number, cut, self.borders - self.first, None if self.keys is None else self.keys[where])
 
     def __str__(self) -> str:
+        rows = len(next(iter(self.columns.values())).values)
         return (
-            f"{self.job.sent.name} on rows {self.first:,} to {self.stop - 1:,} of {self.job.rows:,} "
+            f"{function_name(self.function.spec.func)} on rows {self.first:,} to {self.stop - 1:,} of {rows:,} "
             "that were assembled together"
         )
 
-
-class _Job:
-    """One span on its way through the workers."""
-
-    def __init__(
-        self,
-        function: int,
-        sent: _Sent,
-        columns: dict[str, Decoded],
-        offsets: NDArray[np.int64],
-        workers: int,
-        keys: NDArray[np.uint64] | None,
-    ) -> None:
-        self.function = function
-        self.sent = sent
-        self.columns = columns
-        self.keys = keys
-        self.rows = int(offsets[-1])
-        self._made = {field.name: self._empty(field) for field in sent.function.schema}
-        self._borders = self._cut(offsets, sent.rows_at_once(self.rows, workers))
-        self.done: list[Future[None]] = [Future() for _ in self._borders]
-        """Of each piece, whether it is in its place."""
-        # Of what was made alone: futures keep it for ever, and are kept by this job.
-        self.finish = functools.partial(_without_idle_masks, self._made)
-        """The columns, once all pieces are done."""
-
-    def _cut(self, offsets: NDArray[np.int64], at_once: int) -> list[NDArray[np.int64]]:
-        """Where the batches of each piece begin, and the last of them ends; a row function sees no batches."""
-        if not self.sent.function.batched:
-            return [np.array([first, min(first + at_once, self.rows)]) for first in range(0, self.rows, at_once)]
-        cuts = [0]
-        for batch in range(1, len(offsets)):
-            if offsets[batch] - offsets[cuts[-1]] >= at_once or batch == len(offsets) - 1:
-                cuts.append(batch)
-        return [offsets[first : last + 1] for first, last in itertools.pairwise(cuts)]
-
-    def pieces(self) -> Iterator[_Piece]:
-        """What workers are given, in the order of rows."""
-        for number, borders in enumerate(self._borders):
-            yield _Piece(self, number, int(borders[0]), int(borders[-1]), borders - borders[0])
-
-    def _empty(self, field: UnischemaField) -> Decoded:
-        values = empty_column(field, self.rows, self.sent.buffers)
-        return Decoded(values, None if values.dtype.hasobject else np.zeros(self.rows, dtype=np.bool_))
-
-    def is_wanted(self, piece: _Piece) -> bool:
-        """Whether what becomes of a piece still makes a difference."""
-        return not self.done[piece.number].done()
-
-    def put(self, piece: _Piece, made: Made) -> None:
-        """The rows of a piece to their place."""
-        self.sent.learn(made.seconds, piece.stop - piece.first)
-        where = slice(piece.first, piece.stop)
-        # In memory of their own: arrays in object columns are the user's to keep, and the arena is not.
-        objects = {} if made.objects is None else pickle.loads(made.objects)  # noqa: S301 - of our own worker
+    def put(self, made: Made) -> None:
+        """Copy the transformed rows to their position."""
+        self.pace.learn(made.seconds, self.stop - self.first)
+        where = slice(self.first, self.stop)
+        # Object columns are copied, because the user may keep their arrays longer than the arena exists.
+        objects = {} if made.objects is None else pickle.loads(made.objects)  # noqa: S301 - sent by our own worker
         for name, column in (*made.columns.items(), *objects.items()):
-            out = self._made[name]
+            out = self.made[name]
             out.values[where] = column.values
-            if out.missing is not None and column.missing is not None:
-                out.missing[where] = column.missing
-        with contextlib.suppress(InvalidStateError):  # nobody waits for it any more
-            self.done[piece.number].set_result(None)
+            if column.missing is not None:
+                self._mark(name, column.missing)
+        self.settle(None)
 
-    def end(self, problem: BaseException | None, first: int = 0) -> None:
-        """The pieces from one on will not be, unless they are done already: for a problem, or else by nobody's wish."""
-        for done in self.done[first:]:
+    def _mark(self, name: str, missing: NDArray[np.bool_]) -> None:
+        with self.marking:  # locked: a piece with nulls inside values replaces the mask of rows by a mask of values
+            out = self.made[name]
+            if out.missing is not None and missing.ndim > out.missing.ndim:
+                out = self.made[name] = Decoded(out.values, out.mask(missing.ndim))
+            if out.missing is not None:
+                out.missing[self.first : self.stop] = mask_of_shape(missing, out.missing.ndim)
+
+    def settle(self, problem: BaseException | None) -> None:
+        """Set the result or an exception, unless another thread was first."""
+        with contextlib.suppress(InvalidStateError):
             if problem is None:
-                done.cancel()
-                continue
-            # Done or cancelled by another thread in the same moment: whoever came first is right.
-            with contextlib.suppress(InvalidStateError):
-                done.set_exception(problem)
+                self.done.set_result(None)
+            else:
+                self.done.set_exception(problem)
 
 
 def _without_idle_masks(made: Mapping[str, Decoded]) -> dict[str, Decoded]:
     return {name: column.without_idle_mask() for name, column in made.items()}
 
 
-class _Crew:
-    """Workers that were started together, each attended by a thread of its own in the parent."""
+class _WorkerGroup:
+    """Workers started together, each served by a thread of the parent."""
 
-    def __init__(self, count: int, functions: Sequence[_Sent]) -> None:
+    def __init__(self, count: int, functions: Sequence[Function]) -> None:
         self._owner = os.getpid()
-        self._setup = Setup.of([sent.function for sent in functions])
+        self._setup = packed(functions)
         self._changed = threading.Condition()
         self._waiting: collections.deque[_Piece] = collections.deque()
-        # Weakly: columns are given back by reference count as soon as nobody waits for them.
-        self._jobs: weakref.WeakSet[_Job] = weakref.WeakSet()
+        self._unfinished: set[_Piece] = set()
         self._problem: BaseException | None = None
         self._closed = False
         self._workers: list[WorkerProcess] = []
         self._threads: list[threading.Thread] = []
-        _crews.add(self)
+        _groups.add(self)
         try:
             for number in range(count):
                 self._workers.append(WorkerProcess(number, of=count))
-        finally:  # those that were started have to be ended, whatever became of the others
+        finally:  # started workers must be ended in any case
             for worker in self._workers:
-                # Daemons: whoever forgets to stop a reader must not be kept from exiting; `_end_all` ends them then.
+                # Daemons: a reader that was not stopped must not block exit; `_end_all` ends them.
                 thread = threading.Thread(target=self._attend, args=(worker,), daemon=True, name=f"attends {worker}")
                 self._threads.append(thread)
                 thread.start()
@@ -343,64 +318,74 @@ class _Crew:
 
     @property
     def is_over(self) -> bool:
-        """Whether these workers will make nothing more."""
+        """Return whether these workers have ended."""
         return self._closed or self._owner != os.getpid()
 
-    def submit(self, job: _Job) -> None:
+    def submit(self, pieces: Sequence[_Piece]) -> None:
         with self._changed:
             if not self.is_over:
-                self._jobs.add(job)
-                self._waiting.extend(job.pieces())
+                self._unfinished.update(pieces)
+                self._waiting.extend(pieces)
                 self._changed.notify_all()
                 return
-        job.end(self._problem)
+        self._end(pieces)
+
+    def _end(self, pieces: Iterable[_Piece]) -> None:
+        for piece in pieces:
+            if self._problem is None:
+                piece.done.cancel()
+            else:
+                piece.settle(self._problem)
+
+    def _emptied(self) -> set[_Piece]:
+        """Remove all unfinished pieces from the queue, and return them."""
+        unfinished, self._unfinished = self._unfinished, set()
+        self._waiting.clear()
+        return unfinished
 
     def cancel(self) -> None:
-        """Forgets what waits; calls that are under way go on, and nobody hears of them."""
-        if self._owner != os.getpid():
-            return
-        with self._changed:
-            jobs = list(self._jobs)  # before what waits, which may be the last to hold them
-            self._waiting.clear()
-        for job in jobs:
-            job.end(None)
+        """Cancel queued pieces; running calls continue, and their results are dropped."""
+        if self._owner == os.getpid():
+            with self._changed:
+                pieces = self._emptied()
+            self._end(pieces)
 
     def close(self, problem: BaseException | None = None) -> None:
-        """Ends all of it, for a reason or because it is done with."""
+        """End all workers; unfinished pieces fail with the exception, or are cancelled without one."""
         if self._owner != os.getpid():
             return
         with self._changed:
             self._closed = True
             self._problem = self._problem or problem
-            jobs = list(self._jobs)  # before what waits, which may be the last to hold them
-            self._waiting.clear()
+            pieces = self._emptied()
             self._changed.notify_all()
         for worker in self._workers:
             worker.channel.hang_up()
-        for job in jobs:
-            job.end(problem)
+        self._end(pieces)
 
     def join(self) -> None:
-        """Waits until all workers have ended, after `close`."""
+        """Wait until all workers have ended, after `close`."""
         for thread in self._threads:
             if self._owner == os.getpid() and thread is not threading.current_thread():
                 thread.join()
 
     def _attend(self, worker: WorkerProcess) -> None:
-        """One worker's life, in a thread of the parent."""
+        """Run the life of one worker, in a thread of the parent."""
         sent: collections.deque[_Piece] = collections.deque()
         try:
             failure = worker.begin(self._setup)
             if failure is None:
                 self._hand_out(worker, sent)
             else:
-                self.close(self._cannot_begin(worker, failure))
+                error = WorkerError(f"{worker} could not start: {failure.text}")
+                error.add_note(f"In {worker}:\n{failure.trace}")
+                self.close(error)
         except EOFError:
             worker.end()
             if not self._closed:
                 at = f"while it ran the transform {sent[0]}" if sent else "while it had nothing to do"
                 self.close(WorkerError(f"{worker} {worker.how_it_ended()} {at}"))
-        except BaseException as problem:  # noqa: BLE001 - nobody may wait for ever for what this thread was to do
+        except BaseException as problem:  # noqa: BLE001 - otherwise the consumer would wait forever for this thread
             self.close(problem)
         finally:
             worker.end()
@@ -417,69 +402,81 @@ class _Crew:
                 return
             slot, answer = worker.channel.receive()
             free.append(slot)
-            self._take(sent.popleft(), answer, worker)
-            # An answer that is still there when its slot is used again would cost a new arena.
-            del answer
+            piece = sent.popleft()
+            if not piece.done.done():
+                if isinstance(answer, Failure):
+                    piece.settle(answer.error(str(worker)))
+                else:
+                    piece.put(answer)
+            with self._changed:
+                self._unfinished.discard(piece)
+            # Drop references, because a slot whose last result is still referenced needs a new arena.
+            del answer, piece
 
     def _next(self, *, wait: bool) -> _Piece | None:
-        """The piece that has waited longest; None where there is none, or all of it was closed."""
-        while True:
-            with self._changed:
-                while wait and not self._waiting and not self._closed:
-                    self._changed.wait()
-                if self._closed or not self._waiting:
-                    return None
-                piece = self._waiting.popleft()
-            if piece.job.is_wanted(piece):
-                return piece
+        """Return the piece that has waited longest; None if no piece waits, or all are closed."""
+        with self._changed:
+            while wait and not self._waiting and not self._closed:
+                self._changed.wait()
+            return None if self._closed or not self._waiting else self._waiting.popleft()
 
     def _send(self, worker: WorkerProcess, slot: int, piece: _Piece) -> bool:
         try:
             worker.channel.send(slot, piece.call())
         except EOFError:
             raise
-        except Exception as problem:  # noqa: BLE001 - a value of the dataset's that cannot be pickled
+        except Exception as problem:  # noqa: BLE001 - a value of the dataset may not be picklable
             error = TransformError(
-                f"a column cannot be sent to a worker process ({type(problem).__name__}: {problem}); use "
+                f"columns must be picklable for worker processes, got {type(problem).__name__}: {problem}. Use "
                 "reader_pool_type='thread'"
             )
             error.__cause__ = problem
-            piece.job.end(error, piece.number)
+            piece.settle(error)
+            with self._changed:
+                self._unfinished.discard(piece)
             return False
         return True
 
-    def _take(self, piece: _Piece, answer: Made | Failure, worker: WorkerProcess) -> None:
-        if not piece.job.is_wanted(piece):
-            return
-        if isinstance(answer, Failure):
-            piece.job.end(answer.error(str(worker)), piece.number)
-        else:
-            piece.job.put(piece, answer)
 
-    @staticmethod
-    def _cannot_begin(worker: WorkerProcess, failure: Failure) -> WorkerError:
-        error = WorkerError(f"{worker} could not begin: {failure.text}")
-        error.add_note(f"In {worker}:\n{failure.trace}")
-        return error
-
-
-_crews: weakref.WeakSet[_Crew] = weakref.WeakSet()
+_groups: weakref.WeakSet[_WorkerGroup] = weakref.WeakSet()
 
 
 @atexit.register
 def _end_all() -> None:
-    """The workers of readers that nobody stopped."""
-    for crew in list(_crews):
-        crew.close()
-        crew.join()
+    """End the workers of readers that were not stopped."""
+    for group in list(_groups):
+        group.close()
+        group.join()
 
 
 def _check_that_it_travels(function: Function) -> None:
     try:
-        Setup.of([function])
-    except Exception as problem:  # whatever a value of the user's raises
+        packed([function])
+    except Exception as problem:  # pickling a user's value may raise any exception
+        func = function.spec.func
         raise InvalidArgumentError(
-            "reader_pool_type='process' sends the transform's function to other processes, but of "
-            f"{function_name(function.func)} this cannot be sent: {what_cannot_travel(function.func)}; make it in the "
-            "function, where it is needed, or use reader_pool_type='thread'"
+            f"transform_spec must have a picklable function for reader_pool_type='process', got {function_name(func)}: "
+            f"{_unpicklable_part(func)} cannot be sent ({problem}). Create that object inside the function, or use "
+            "reader_pool_type='thread'"
         ) from problem
+
+
+def _unpicklable_part(func: Any) -> str:
+    """Return the path of variables and attributes from a function to the value that cannot be pickled."""
+    import cloudpickle
+
+    path: list[str] = []
+    seen: list[Any] = []
+    thing, home = func, package_of(func)
+    while thing is not None:
+        seen.append(thing)
+        parts, thing = captured_values(thing, home), None
+        for name, part in parts:
+            try:
+                cloudpickle.dumps(part)
+            except Exception:  # noqa: BLE001 - an object of the user may raise any exception
+                if not any(part is one for one in seen):
+                    path += [name] if name else []
+                    thing = part
+                    break
+    return ", ".join(path) or "the function itself"

@@ -1,8 +1,9 @@
-"""Random generators of rows: what a transform draws from, which follows from seed, epoch and row alone.
+"""Random generators for transforms, one per row, seeded by seed, epoch, row group and row number.
 
-The key of a row is the pair of 64-bit words that `petastore.readers.assembly.random_keys` makes by our own hash. Its
-generator is NumPy's Philox with that key, a counter-based generator without other state. NumPy guarantees the bits
-of Philox across releases; the methods of `numpy.random.Generator`, which make numbers of bits, may change (NEP 19).
+`petastore.readers.assembly.assemble` computes a key of two 64-bit words for each row from seed, epoch, row group and
+row number. The generator of a row is NumPy's Philox, a counter-based generator, with this key. NumPy guarantees the
+bits of Philox across releases; the methods of `numpy.random.Generator`, which convert bits to numbers, may change
+(NEP 19).
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ __all__ = ["RowGenerators", "generator_of"]
 
 
 def generator_of(key: NDArray[np.uint64]) -> np.random.Generator:
-    """Return a new generator that follows from a key alone.
+    """Return a new random generator that depends only on a key.
 
     Args:
-        key: Of a row, shape (2,).
+        key: Key of a row, shape (2,).
 
     Example:
         >>> key = np.array([7, 0], np.uint64)
@@ -31,12 +32,12 @@ def generator_of(key: NDArray[np.uint64]) -> np.random.Generator:
 
 
 class RowGenerators(Sequence[np.random.Generator]):
-    """The random generators of some rows, one each: what a transform of DataFrames or columns is given as `rng`.
+    """Sequence of random generators, one per row: the `rng` argument of transforms of DataFrames or columns.
 
-    The generator of a row is made on first use and then kept, so that it continues where it was.
+    The generator of a row is created on first use and cached, so that later draws continue its sequence.
 
     Args:
-        keys: Of each row, shape (rows, 2).
+        keys: Key of each row, shape (rows, 2).
 
     Example:
         >>> rng = RowGenerators(np.array([[7, 0], [7, 1], [7, 2]], np.uint64))

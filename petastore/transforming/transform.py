@@ -1,41 +1,55 @@
-"""TransformSpec: a user's function on rows, DataFrames or columns, and the schema after it."""
+"""TransformSpec: a user's function on rows, DataFrames or columns, and the schema of its result."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
 import itertools
+import json
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.decoding.decoded import Decoded
+from petastore.decoding.decode import Decoded, masks_of
 from petastore.decoding.frame import frame_of
 from petastore.errors import InvalidArgumentError, MissingExtraError, TransformError
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
-from petastore.transforming.results import Asked, columns_of_arrays, columns_of_frame, columns_of_rows, function_name
+from petastore.transforming.random_generators import RowGenerators
+from petastore.transforming.results import (
+    FunctionCall,
+    columns_of_arrays,
+    columns_of_frame,
+    columns_of_rows,
+    function_name,
+)
 
 __all__ = [
+    "SHOWN",
     "AnyTransform",
     "Takes",
     "Transform",
     "TransformSpec",
     "as_transform_spec",
     "edit_field",
+    "is_described",
     "schema_after",
+    "settled",
+    "showing",
     "takes_frames",
     "transform_columns",
     "transform_schema",
 ]
 
+
 Takes: TypeAlias = Literal["row", "dataframe", "columns"]
-"""What the function of a transform takes and returns, in a word; see `TransformSpec.takes`."""
+"""Argument and result types of a transform's function; see `TransformSpec.takes`."""
 
 Transform: TypeAlias = Callable[..., "dict[str, Decoded] | Future[dict[str, Decoded]]"]
 """`transform(columns, offsets)` makes of the columns of a span, and where its batches begin, the columns after a
@@ -44,7 +58,7 @@ transform; they are a new dict. One whose function draws random numbers also tak
 
 
 def as_transform_spec(transform: AnyTransform | None) -> TransformSpec | None:
-    """Return the TransformSpec of what a user gave as `transform_spec`: a function stands for one with nothing else.
+    """Return the user's `transform_spec` as a TransformSpec; a function becomes its `func`.
 
     Raises:
         InvalidArgumentError: `transform` is neither a TransformSpec nor a function.
@@ -64,7 +78,7 @@ def as_transform_spec(transform: AnyTransform | None) -> TransformSpec | None:
 
 
 def edit_field(name: str, numpy_dtype: Any, shape: Sequence[int | None], nullable: bool = False) -> UnischemaField:
-    """A field that a transform adds or changes.
+    """Return a field that a transform adds or changes.
 
     Example:
         >>> edit_field("half", "float32", (14, 14))
@@ -73,26 +87,39 @@ def edit_field(name: str, numpy_dtype: Any, shape: Sequence[int | None], nullabl
     return UnischemaField(name, numpy_dtype, tuple(shape), None, nullable)
 
 
+def _as_field(given: Any) -> UnischemaField:
+    if isinstance(given, UnischemaField):
+        return given
+    if not isinstance(given, (tuple, list)) or not 3 <= len(given) <= 4:
+        raise InvalidArgumentError(
+            f"edit_fields must have fields or (name, numpy_dtype, shape, nullable), got {given!r:.100}"
+        )
+    return edit_field(*given)
+
+
 @dataclasses.dataclass(frozen=True)
 class TransformSpec:
-    """A function that workers apply after decoding, and what it does to the schema.
+    """A transform: a function that workers apply after decoding, and its changes to the schema.
 
     ```text
-    takes=         it is given, and returns            of                                       missing values
-    "row"          a dict of values                    one row                                  None
-    "dataframe"    a pandas DataFrame                  all rows of a batch (1)                  what pandas has for them
-    "columns"      a dict of arrays (rows, *shape)     all rows of a batch (1)                  masked; None in objects
-    None           "row" with `make_reader`, "dataframe" with `make_batch_reader`, as in Petastorm
+    takes=         argument and result              covers                     missing values
+    "row"          a dict of values                 one row                    None
+    "dataframe"    a pandas DataFrame               all rows of a batch (1)    NA, NaN or NaT
+    "columns"      a dict of arrays (rows, *shape)  all rows of a batch (1)    masked; None in object arrays
+    None           as "row" in `make_reader`, as "dataframe" in `make_batch_reader` (as in Petastorm)
     ```
 
-    (1) With `make_reader`: of as many consecutive rows as are at hand, so what becomes of a row must depend on nothing
-    but this row. "columns" then does the same as "row", without a call for each.
+    (1) In `make_reader`, the function receives as many consecutive rows as are decoded together, so the result for a
+    row must depend on this row alone. "columns" gives the same result as "row" without a call per row.
 
-    It must keep the number of rows: that is what keeps ranks in step. In DataFrames integers and booleans with missing
-    values are pandas' nullable types, floats have NaN, times NaT, and arrays are objects; instants have the time zone
-    that they are stored with, and may be returned in any. What pandas calls missing in what is returned is missing; but
-    NaN in a column that was there before is missing where it was missing before, and a number elsewhere. In dicts of
-    columns, `numpy.ma.MaskedArray` is what a column with missing values is; `numpy.ma.filled(column, 0)` fills those of
+    The function must return as many rows as it received, so that all ranks have the same number of batches.
+
+    In DataFrames, integers and booleans with missing values have pandas' nullable dtypes, floats have NaN, times have
+    NaT, and arrays are objects. Timestamps have their stored time zone and may be returned in another. Missing values
+    of the returned DataFrame are missing in the batch. One exception: in a column that the function received, NaN is a
+    number, unless the value was missing in the argument.
+
+    In dicts of columns, a column with missing values is a `numpy.ma.MaskedArray`; `numpy.ma.filled(column, 0)` fills
     any column. Text and arrays of free shape are object arrays.
 
     Example:
@@ -106,54 +133,60 @@ class TransformSpec:
     """
 
     func: Callable[..., Any] | None = None
-    """The function; it runs in worker threads, several at a time, or, with `reader_pool_type="process"`, in worker
-    processes: they import it, or, where they cannot, are sent it with all that it names. None removes and selects
-    fields, and gives those in `edit_fields` a new dtype or shape: lists that are all of one length become one array by
-    `("track", "float32", (3,), False)`."""
+    """The function; it must be thread-safe, because several worker threads call it. With `reader_pool_type="process"`,
+    worker processes import it, or receive it by pickle if they cannot. None applies no function: fields are only
+    removed, selected, and cast to the dtypes and shapes of `edit_fields`. For example, `("track", "float32", (3,),
+    False)` turns lists of length 3 into one array."""
 
     edit_fields: Iterable[UnischemaField | tuple[str, Any, Sequence[int | None], bool]] | None = None
-    """Fields that the function adds or changes, as fields or `(name, numpy_dtype, shape, nullable)`; they go last, and
-    what it gives is held against them. None lets the first row decide, as files have them, of those that are read: it
-    is read, and the function called with it, when the reader is opened; what contradicts it later is an error. Columns
-    that the function adds are described by it, too, as not nullable. An empty list says that nothing changes, and then
-    nothing is read before the first batch. A column that is added without being described is an error."""
+    """Fields that the function adds or changes, as fields or `(name, numpy_dtype, shape, nullable)`. They come last in
+    the schema, and results are checked against them. None infers them from the first row, which is read and transformed
+    when the reader is opened; added columns are then not nullable, and a row that does not match raises
+    `TransformError`. An empty list declares that nothing changes, and reads no row. A column that the function adds
+    without declaring it raises `TransformError`."""
 
     removed_fields: Iterable[str] | None = None
-    """Names of fields that are gone afterwards."""
+    """Names of fields to remove."""
 
     selected_fields: Iterable[str] | None = None
-    """Names of the fields that stay, in this order. Not together with `removed_fields`."""
+    """Names of the fields to keep, in this order. Cannot be combined with `removed_fields`."""
 
     takes: Takes | None = dataclasses.field(default=None, kw_only=True)
-    """What the function takes and returns: `"row"`, `"dataframe"` or `"columns"`; None is the reader's own form."""
+    """Type of the function's argument and result: `"row"`, `"dataframe"` or `"columns"`; None means the reader's
+    default."""
 
     rng: str | None = dataclasses.field(default=None, kw_only=True)
-    """Name of the keyword argument by which the function is given its random generator, such as `"rng"`; None gives
-    none. A function of rows gets a `numpy.random.Generator` for its row; one of DataFrames or columns gets a sequence
-    of them, one for each row. They follow from seed, epoch and row alone: not from pool, workers, ranks, batch size, or
-    where a training run was resumed."""
+    """Name of the function's keyword argument that receives random generators, such as `"rng"`; None passes none. A
+    function of rows receives a `numpy.random.Generator`; a function of DataFrames or columns receives a sequence of
+    generators, one per row. They depend only on the reader's seed, the epoch and the row. So augmentation is
+    reproducible with any pool type, number of workers or ranks and batch size, and after a resume."""
 
     def __post_init__(self) -> None:
+        if self.func is not None and not callable(self.func):
+            raise InvalidArgumentError(f"func must be callable or None, got {self.func!r:.100}")
+        for name in ("edit_fields", "removed_fields", "selected_fields"):
+            fields = getattr(self, name)
+            if fields is not None and (isinstance(fields, str) or not isinstance(fields, Iterable)):
+                raise InvalidArgumentError(f"{name} must be a list or None, got {fields!r:.100}")
         if self.takes is not None and self.takes not in get_args(Takes):
             raise InvalidArgumentError(
-                f"takes={self.takes!r} is nothing that a function can take; there are "
-                f"{', '.join(map(repr, get_args(Takes)))}, and None for what Petastorm has"
+                f"takes must be {', '.join(map(repr, get_args(Takes)))}, or None for Petastorm's form, got "
+                f"{self.takes!r}"
             )
         if self.rng is not None:
             _check_keyword(self.func, self.rng)
         removed = tuple(self.removed_fields or ())
         if removed and self.selected_fields is not None:
-            raise InvalidArgumentError("TransformSpec takes removed_fields or selected_fields, not both")
+            raise InvalidArgumentError("removed_fields and selected_fields must not both be given. Pass one of them")
         if self.edit_fields is not None:
-            edited = (field if isinstance(field, UnischemaField) else edit_field(*field) for field in self.edit_fields)
-            object.__setattr__(self, "edit_fields", tuple(edited))
+            object.__setattr__(self, "edit_fields", tuple(map(_as_field, self.edit_fields)))
         object.__setattr__(self, "removed_fields", removed)
         selected = None if self.selected_fields is None else tuple(self.selected_fields)
         object.__setattr__(self, "selected_fields", selected)
 
 
 def _check_keyword(func: Callable[..., Any] | None, rng: object) -> None:
-    """Refuses a name of a keyword argument that a function does not take."""
+    """Raise an error if a function does not accept a keyword argument."""
     if not isinstance(rng, str) or not rng.isidentifier():
         raise InvalidArgumentError(
             f"rng must be the name of a keyword argument of the function, such as 'rng', got {rng!r}"
@@ -162,7 +195,7 @@ def _check_keyword(func: Callable[..., Any] | None, rng: object) -> None:
         raise InvalidArgumentError(f"rng must be None for a TransformSpec without a function, got {rng!r}. Give func")
     try:
         parameters = inspect.signature(func).parameters.values()
-    except (TypeError, ValueError):  # a function of C: whether it takes the argument shows when it is called
+    except (TypeError, ValueError):  # a C function: only the call shows whether it takes the argument
         return
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     if not any(
@@ -175,24 +208,24 @@ def _check_keyword(func: Callable[..., Any] | None, rng: object) -> None:
 
 
 AnyTransform: TypeAlias = TransformSpec | Callable[..., Any]
-"""Type of `transform_spec=`: a TransformSpec, or its function."""
+"""Types accepted by `transform_spec=`: a TransformSpec, or a function."""
 
 
 def transform_schema(schema: Unischema, transform_spec: TransformSpec) -> Unischema:
-    """The schema after a transform, named `<name>_transformed`.
+    """Return the schema after a transform, named `<name>_transformed`.
 
     Raises:
-        InvalidArgumentError: `selected_fields` names a field that there is not.
+        InvalidArgumentError: `selected_fields` names an unknown field.
 
     Warns:
-        UserWarning: `removed_fields` does: nothing is removed then, as in Petastorm.
+        UserWarning: `removed_fields` names an unknown field, which is ignored, as in Petastorm.
     """
     known = {field.name: field for field in (*schema, *_edited(transform_spec))}
     unknown = [name for name in transform_spec.removed_fields or () if name not in known]
     if unknown:
         warnings.warn(
-            f"removed_fields of a TransformSpec names {', '.join(map(repr, unknown))}, but there are only "
-            f"{', '.join(map(repr, known))}",
+            f"removed_fields of a TransformSpec must name fields ({', '.join(map(repr, known))}), got "
+            f"{', '.join(map(repr, unknown))}, which have no effect",
             UserWarning,
             stacklevel=2,
         )
@@ -200,33 +233,34 @@ def transform_schema(schema: Unischema, transform_spec: TransformSpec) -> Unisch
 
 
 def schema_after(schema: Unischema, transform_spec: TransformSpec) -> Unischema:
-    """The same, for whoever asks again: nobody is warned.
+    """Return the schema after the transform, without warnings.
 
     Raises:
-        InvalidArgumentError: `selected_fields` names a field that there is not.
+        InvalidArgumentError: `selected_fields` names an unknown field.
     """
     edited = {field.name: field for field in _edited(transform_spec)}
     fields = {field.name: field for field in schema if field.name not in edited} | edited
     for name in transform_spec.selected_fields or ():
         if name not in fields:
             raise InvalidArgumentError(
-                f"TransformSpec names the field {name!r}, but after it there are {', '.join(map(repr, fields))}"
+                f"TransformSpec must name fields that exist after the transform ({', '.join(map(repr, fields))}), got "
+                f"{name!r}"
             )
     if transform_spec.selected_fields is not None:
         kept = [fields[name] for name in transform_spec.selected_fields]
     else:
         kept = [field for name, field in fields.items() if name not in (transform_spec.removed_fields or ())]
-    # What comes out of a transform is decoded: no codec applies any more.
+    # A transform's output is decoded: no codec applies.
     return Unischema(f"{schema.name}_transformed", [dataclasses.replace(field, codec=None) for field in kept])
 
 
 def _edited(spec: TransformSpec) -> list[UnischemaField]:
-    """What `edit_fields` names; its constructor made fields of all."""
+    """Return the fields that `edit_fields` names; its constructor made fields of all."""
     return [field for field in spec.edit_fields or () if isinstance(field, UnischemaField)]
 
 
 def takes_frames(spec: TransformSpec, *, batched: bool) -> bool:
-    """Whether the function of a transform is given DataFrames."""
+    """Return whether a transform's function takes DataFrames."""
     return (spec.takes or ("dataframe" if batched else "row")) == "dataframe"
 
 
@@ -240,77 +274,77 @@ def transform_columns(
     zones: Mapping[str, str] = MappingProxyType({}),
     keys: NDArray[np.uint64] | None = None,
 ) -> dict[str, Decoded]:
-    """The columns of a span after a transform.
+    """Return the columns of a span after a transform.
 
     Args:
-        columns: The columns before.
-        offsets: Where batches begin, shape (batches + 1,); with `batched`, each is one call of the function, unless
-            it takes rows.
-        schema: The schema after the transform.
+        columns: Columns before the transform.
+        offsets: Rows at which batches begin, and the end, shape (batches + 1,). With `batched`, the function is called
+            once per batch, unless it takes rows.
+        schema: Schema after the transform.
         spec: The transform.
         batched: Whether the reader gives batches, or else rows.
-        zones: Time zones that instants have in DataFrames, by the names of columns.
+        zones: Time zones of DataFrame columns, by name.
         keys: The random keys of the rows, shape (rows, 2), for a transform with `rng`.
 
     Raises:
-        TransformError: The function raised, or gave what `edit_fields` does not promise.
+        TransformError: The function raised an error, or its result does not match `edit_fields`.
     """
     if spec.func is None:
         return _as_declared(columns, int(offsets[-1]), schema, spec)
-    call = _CALLS[spec.takes or ("dataframe" if batched else "row")]
+    run = _CALLS[spec.takes or ("dataframe" if batched else "row")]
     left_out = None if spec.selected_fields is not None else frozenset(spec.removed_fields or ())
-    borders = offsets.tolist() if batched and call is not _of_rows else [0, int(offsets[-1])]
+    borders = offsets.tolist() if batched and run is not _of_rows else [0, int(offsets[-1])]
     made = [
-        call(Asked(spec.func, columns, first, stop - first, schema, zones, left_out, spec.rng, keys))
+        run(FunctionCall(spec.func, columns, first, stop - first, schema, zones, left_out, spec.rng, keys))
         for first, stop in itertools.pairwise(borders)
     ]
     return made[0] if len(made) == 1 else {field.name: _joined([part[field.name] for part in made]) for field in schema}
 
 
 def _as_declared(columns: dict[str, Decoded], rows: int, schema: Unischema, spec: TransformSpec) -> dict[str, Decoded]:
-    """The columns where there is no function: those that `edit_fields` names, as what it says that they are."""
+    """Return the columns after a transform without a function: `edit_fields` only declares their types."""
     lacking = [field.name for field in schema if field.name not in columns]
     if lacking:
-        raise TransformError(f"edit_fields adds {lacking}, but there is no func that would make them")
+        raise TransformError(f"edit_fields must not add {lacking} without a func that makes them")
     edited = {field.name for field in _edited(spec)}
     declared = Unischema(schema.name, [field for field in schema if field.name in edited])
-    asked = Asked(None, columns, 0, rows, declared, {})
-    made = columns_of_arrays(asked, {name: column.rows(0, rows) for name, column in columns.items()})
+    call = FunctionCall(None, columns, 0, rows, declared)
+    made = columns_of_arrays(call, {name: column.rows(0, rows) for name, column in columns.items()})
     return {field.name: made.get(field.name, columns[field.name]) for field in schema}
 
 
-def _of_rows(asked: Asked) -> dict[str, Decoded]:
-    names = list(asked.columns)
+def _of_rows(call: FunctionCall) -> dict[str, Decoded]:
+    names = list(call.columns)
     results = []
-    stop = asked.first + asked.rows
-    columns = [column.each(asked.first, stop) for column in asked.columns.values()]
+    stop = call.first + call.rows
+    columns = [column.each(call.first, stop) for column in call.columns.values()]
     for row, values in enumerate(zip(*columns, strict=True)):
-        result = asked.call(dict(zip(names, values, strict=True)), row)
+        result = call.run(dict(zip(names, values, strict=True)), row)
         if not isinstance(result, dict):
-            raise asked.error(f"must return a dict, but it returned {type(result).__name__}", row)
-        asked.check_names(result, row)
+            raise call.error(f"must return a dict, got {type(result).__name__}", row)
+        call.check_names(result, row)
         results.append(result)
-    return columns_of_rows(asked, results)
+    return columns_of_rows(call, results)
 
 
-def _of_columns(asked: Asked) -> dict[str, Decoded]:
-    return columns_of_arrays(asked, asked.call(_arrays(asked)))
+def _of_columns(call: FunctionCall) -> dict[str, Decoded]:
+    return columns_of_arrays(call, call.run(_arrays(call)))
 
 
-def _of_frame(asked: Asked) -> dict[str, Decoded]:
+def _of_frame(call: FunctionCall) -> dict[str, Decoded]:
     try:
-        frame = frame_of(_arrays(asked), asked.zones)
+        frame = frame_of(_arrays(call), call.zones)
     except MissingExtraError:
         raise MissingExtraError("a transform that takes DataFrames", package="pandas", extra="spark") from None
-    return columns_of_frame(asked, asked.call(frame))
+    return columns_of_frame(call, call.run(frame))
 
 
 _CALLS: Final = {"row": _of_rows, "dataframe": _of_frame, "columns": _of_columns}
 
 
-def _arrays(asked: Asked) -> dict[str, NDArray[Any]]:
-    """What the function is given, as arrays; masks can be written."""
-    arrays = {name: column.rows(asked.first, asked.first + asked.rows) for name, column in asked.columns.items()}
+def _arrays(call: FunctionCall) -> dict[str, NDArray[Any]]:
+    """Return the function's arguments as arrays; masks are writable."""
+    arrays = {name: column.rows(call.first, call.first + call.rows) for name, column in call.columns.items()}
     return {
         name: np.ma.MaskedArray(array.data, mask=np.array(np.ma.getmaskarray(array)))
         if isinstance(array, np.ma.MaskedArray)
@@ -320,8 +354,124 @@ def _arrays(asked: Asked) -> dict[str, NDArray[Any]]:
 
 
 def _joined(parts: list[Decoded]) -> Decoded:
-    missing = None
-    if any(part.missing is not None for part in parts):
-        known = (np.zeros(len(part.values), np.bool_) if part.missing is None else part.missing for part in parts)
-        missing = np.concatenate(list(known))
-    return Decoded(np.concatenate([part.values for part in parts]), missing)
+    masks = masks_of(parts)
+    return Decoded(np.concatenate([part.values for part in parts]), None if masks is None else np.concatenate(masks))
+
+
+SHOWN: Final = Unischema("shown", [UnischemaField("shown", np.str_)])
+"""Schema of a transform that only reports: for each name, the value's type as JSON."""
+
+_WORDS: Final[Mapping[type, Any]] = {str: np.str_, bytes: np.bytes_, Decimal: Decimal}
+"""Dtypes of fields for values that are not arrays, by Python type."""
+
+
+def is_described(spec: TransformSpec) -> bool:
+    """Return whether a transform's output is known: it has `edit_fields`, even empty, or no function.
+
+    Example:
+        >>> is_described(TransformSpec(dict)), is_described(TransformSpec(dict, edit_fields=[]))
+        (False, True)
+    """
+    return spec.func is None or spec.edit_fields is not None
+
+
+def showing(spec: TransformSpec, takes: Takes) -> TransformSpec:
+    """Return a transform of one row whose result describes the result of another transform; its schema is `SHOWN`.
+
+    It runs in the same place as the other transform: in this process, or in a worker process.
+
+    Args:
+        spec: The other transform, with a function.
+        takes: Argument type of the function.
+    """
+    return TransformSpec(_Shows(spec.func, takes), takes=takes, rng=spec.rng)  # type: ignore[arg-type]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shows:
+    func: Callable[..., Any]
+    takes: Takes
+
+    def __call__(self, argument: Any, **generators: np.random.Generator | RowGenerators) -> Any:
+        before = self._first_values(argument)  # the function may change its argument in place
+        result = self.func(argument, **generators)
+        shown = _in_words(self._first_values(result), before)
+        if self.takes == "row":
+            return {"shown": shown}
+        return {"shown": [shown]} if self.takes == "columns" else type(result)({"shown": [shown]})
+
+    def _first_values(self, columns: Any) -> dict[str, Any]:
+        if self.takes == "row":
+            return dict(columns)
+        if self.takes == "columns":
+            return {name: column[0] for name, column in columns.items()}
+        return {name: columns[name].iloc[0] for name in columns.columns}
+
+
+def _in_words(values: Mapping[str, Any], before: Mapping[str, Any]) -> str:
+    return json.dumps(
+        {name: None if _is_unchanged(value, before.get(name)) else _what(value) for name, value in values.items()}
+    )
+
+
+def _is_unchanged(value: Any, before: Any) -> bool:
+    """Return whether the function returned a nested list, such as a map or list of structs, unchanged."""
+    return value is before and isinstance(value, (list, tuple))
+
+
+def _what(value: Any) -> list[Any] | None:
+    """Return `[dtype, shape, whether the value is typed]`; None if a value has no type.
+
+    A Python number has no width, so the width of its field is used.
+    """
+    word = next((kind.__name__ for kind in _WORDS if isinstance(value, kind)), None)
+    if word is not None:
+        return [word, [], True]
+    try:
+        array = np.asarray(value)
+    except Exception:  # noqa: BLE001 - an object of the user may raise any exception
+        return None
+    if array.dtype.kind not in "biufcmM":
+        return None
+    return [array.dtype.str, list(array.shape), hasattr(value, "dtype")]
+
+
+def settled(spec: TransformSpec, before: Unischema, shown: str) -> TransformSpec:
+    """Return the transform with `edit_fields` from the first row; fields keep their order.
+
+    Columns that the function adds follow. They are not nullable: a later row without a value is an error. A column is
+    omitted if its first value does not determine its type; the first batch then raises an error that names it.
+
+    Args:
+        spec: Transform without `edit_fields`.
+        before: Schema before the transform.
+        shown: Result of `showing` for the first row.
+
+    Example:
+        >>> before = Unischema("s", [UnischemaField("x", "int64")])
+        >>> spec = TransformSpec(lambda row: {"x": row["x"] / 2, "y": np.float32(row["x"])})
+        >>> settled(spec, before, '{"x": ["<f8", [], true], "y": ["<f4", [], true]}').edit_fields
+        (UnischemaField('x', float64), UnischemaField('y', float32))
+    """
+    found = {name: what for name, what in json.loads(shown).items() if what is not None}
+    kept = [field for field in before if field.name not in (spec.removed_fields or ())]
+    fields = [_as_shown(field, *found[field.name]) if field.name in found else field for field in kept]
+    added = [_added(name, *what) for name, what in found.items() if name not in before]
+    return dataclasses.replace(spec, edit_fields=[*fields, *added])
+
+
+def _added(name: str, word: str, shape: list[int], _: bool) -> UnischemaField:
+    of_no_array = next((numpy_dtype for kind, numpy_dtype in _WORDS.items() if kind.__name__ == word), None)
+    return edit_field(name, np.dtype(word) if of_no_array is None else of_no_array, shape)
+
+
+def _as_shown(field: UnischemaField, word: str, shape: list[int], says_so: bool) -> UnischemaField:
+    of_no_array = next((numpy_dtype for kind, numpy_dtype in _WORDS.items() if kind.__name__ == word), None)
+    if of_no_array is not None:
+        return field if field.numpy_dtype is of_no_array else edit_field(field.name, of_no_array, (), field.nullable)
+    dtype = np.dtype(word)
+    fits = field.fits(tuple(shape))
+    is_time = field.is_scalar and field.dtype.kind in "mM"
+    if fits and (dtype == field.dtype or is_time or not (says_so or not np.can_cast(dtype, field.dtype, "same_kind"))):
+        return field
+    return edit_field(field.name, dtype, field.shape if fits else shape, field.nullable)

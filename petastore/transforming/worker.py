@@ -1,21 +1,21 @@
-"""The other side of `petastore.transforming.processes`: what runs in a worker process.
+"""Worker side of `petastore.transforming.processes`: runs in a worker process.
 
-It imports NumPy and what the user's functions need, and of petastore the little that a transform needs: no pyarrow, no
-framework, and never the program's main module, whose functions arrive by value. Its messages are
+The worker imports NumPy, the modules that the user's functions need, and the few modules of petastore that a transform
+needs. It does not import pyarrow or a framework. It never imports the user's main module, because functions of this
+module are sent by value. Messages:
 
 ```text
-parent → worker   Setup                                                          once
-worker → parent   None, or a Failure: why it cannot begin                        once
-parent → worker   Call                                                           any number of times …
-worker → parent   Made, or a Failure: what the function raised                   … each with an answer
+parent → worker   Setup                                                           once
+worker → parent   None, or a Failure with the reason why the worker cannot start  once
+parent → worker   Call                                                            any number of times …
+worker → parent   Made, or a Failure with the error of the function               … each with an answer
 ```
 
-The worker ends when its connection does, and at the latest when its parent does, also in the middle of a call.
+The worker ends when its connection is closed, and at the latest when its parent ends, also during a call.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import faulthandler
 import os
 import pickle
@@ -25,28 +25,27 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.decoding.decoded import Decoded
+from petastore.decoding.decode import Decoded
 from petastore.errors import TransformError
 from petastore.schema.unischema import Unischema
-from petastore.transforming.by_value import dumps
-from petastore.transforming.transform import Takes, TransformSpec, transform_columns
+from petastore.transforming.transform import TransformSpec, transform_columns
 from petastore.transforming.transport import Channel
 
-__all__ = ["Call", "Failure", "Function", "Made", "Setup", "main"]
+__all__ = ["Call", "Failure", "Function", "Made", "Setup", "main", "packed", "unpacked"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Function:
-    """A transform, as it travels."""
+class Function(NamedTuple):
+    """A transform that is sent to workers."""
 
-    func: Callable[[Any], Any]
-    """The user's function."""
+    spec: TransformSpec
+    """The transform, without `edit_fields`."""
 
     schema: Unischema
     """The schema after it."""
@@ -54,56 +53,33 @@ class Function:
     batched: bool
     """Whether it is called once a batch, or else with as many rows as are sent."""
 
-    takes: Takes | None = None
-    """What it takes; see `TransformSpec`."""
-
-    zones: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    zones: Mapping[str, str] = MappingProxyType({})
     """Time zones that instants have in DataFrames."""
 
-    rng: str | None = None
-    """The keyword argument by which it is given random generators; see `TransformSpec`."""
 
-    removed_fields: tuple[str, ...] = ()
-    """Columns that may be in its results and are left out."""
-
-    selected_fields: tuple[str, ...] | None = None
-    """The columns that stay of whatever is in its results; None where `removed_fields` says that."""
-
-    def spec(self) -> TransformSpec:
-        """The transform that calls it."""
-        return TransformSpec(
-            self.func,
-            removed_fields=self.removed_fields,
-            selected_fields=self.selected_fields,
-            takes=self.takes,
-            rng=self.rng,
-        )
+Setup: TypeAlias = tuple[bytes, Sequence[Any]]
+"""The pickle of the functions, and the memory of the arrays that they refer to."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Setup:
-    """All that a worker needs to know before its first call."""
+def packed(functions: Sequence[Function]) -> Setup:
+    """Return the first message to workers: all functions in one pickle, so that shared objects stay shared.
 
-    pickled: bytes
-    """The functions, in one pickle: what they share here they share there."""
+    Raises:
+        Exception: A value cannot be pickled.
+    """
+    import cloudpickle  # imported here, because the import takes milliseconds and few programs need it
 
-    buffers: Sequence[Any]
-    """The memory of the arrays that they refer to."""
-
-    @classmethod
-    def of(cls, functions: Sequence[Function]) -> Self:
-        """Functions, ready to travel; `petastore.transforming.by_value` tells how, and what is raised where not."""
-        buffers: list[pickle.PickleBuffer] = []
-        return cls(dumps(list(functions), buffers), buffers)
-
-    def functions(self) -> list[Function]:
-        """The functions, once they have arrived; raises whatever the import of a module raises that they need."""
-        made: list[Function] = pickle.loads(self.pickled, buffers=self.buffers)  # noqa: S301 - of our own parent
-        return made
+    buffers: list[pickle.PickleBuffer] = []
+    return cloudpickle.dumps(list(functions), protocol=5, buffer_callback=buffers.append), buffers
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Call:
+def unpacked(setup: Setup) -> list[Function]:
+    """Return the functions of a message; raises import errors of their modules."""
+    functions: list[Function] = pickle.loads(setup[0], buffers=setup[1])  # noqa: S301 - sent by our own parent
+    return functions
+
+
+class Call(NamedTuple):
     """Some rows to transform."""
 
     function: int
@@ -117,8 +93,7 @@ class Call:
     """The random keys of the rows, shape (rows, 2), where the function is given random generators."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Made:
+class Made(NamedTuple):
     """Rows that were transformed."""
 
     columns: Mapping[str, Decoded]
@@ -128,28 +103,27 @@ class Made:
     """The pickle of the others: it is undone into memory of its own, and the arrays in it are nobody else's."""
 
     seconds: float
-    """What the call took."""
+    """Duration of the call."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Failure:
-    """Something that was raised."""
+class Failure(NamedTuple):
+    """Exception that was raised."""
 
     problem: bytes | None
-    """What was raised, pickled; None where it cannot be."""
+    """Exception, pickled; None if it cannot be pickled."""
 
     cause: bytes | None
     """Its cause, pickled; None where there is none, or it cannot be."""
 
     text: str
-    """What was raised, in words."""
+    """Exception as text."""
 
     trace: str
     """Its traceback, printed."""
 
     @classmethod
     def of(cls, problem: BaseException) -> Self:
-        """Whatever it is, in a form that arrives."""
+        """Return the exception in a picklable form."""
         cause = problem.__cause__
         return cls(
             _pickled(problem),
@@ -159,41 +133,52 @@ class Failure:
         )
 
     def error(self, worker: str) -> BaseException:
-        """What was raised, once more, with the worker's traceback as a note."""
+        """Rebuild the exception, with the worker's traceback as a note."""
         problem = _unpickled(self.problem) or TransformError(self.text)
         problem.__cause__ = _unpickled(self.cause)
         problem.add_note(f"In {worker}:\n{self.trace}")
         return problem
 
 
-def _pickled(problem: BaseException) -> bytes | None:
-    """None for exceptions that cannot be made again of their arguments."""
+def _dumps(thing: object) -> bytes:
+    """Return the pickle of an object, whose classes may have come by value; cloudpickle is slower than pickle."""
     try:
-        pickled = pickle.dumps(problem)
+        return pickle.dumps(thing, protocol=5)
+    except Exception:  # noqa: BLE001 - pickling may raise anything; cloudpickle raises it again
+        import cloudpickle
+
+        pickled: bytes = cloudpickle.dumps(thing, protocol=5)
+        return pickled
+
+
+def _pickled(problem: BaseException) -> bytes | None:
+    """Return a pickled exception; None if it cannot be rebuilt from its arguments."""
+    try:
+        pickled = _dumps(problem)
         return None if _unpickled(pickled) is None else pickled
-    except Exception:  # noqa: BLE001 - an exception of the user's may do anything here
+    except Exception:  # noqa: BLE001 - an object of the user may raise any exception
         return None
 
 
 def _unpickled(problem: bytes | None) -> BaseException | None:
     try:
-        made = None if problem is None else pickle.loads(problem)  # noqa: S301 - of our own worker
-    except Exception:  # noqa: BLE001 - an exception of the user's may do anything here
+        made = None if problem is None else pickle.loads(problem)  # noqa: S301 - sent by our own worker
+    except Exception:  # noqa: BLE001 - an object of the user may raise any exception
         return None
     return made if isinstance(made, BaseException) else None
 
 
 def main(connection: int, parent: int) -> None:
-    """The program of a worker.
+    """Run the worker process.
 
     Args:
         connection: Descriptor of the socket to the parent.
         parent: The parent's process id.
     """
     faulthandler.enable()
-    # Ctrl-C in a terminal goes to all processes of the program; the parent decides what becomes of its workers.
+    # Ctrl-C in a terminal goes to all processes of the program; the parent handles it for its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the parent blocked it, for the time until here
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the parent blocked the signal until now
     threading.Thread(target=_end_with, args=(parent,), daemon=True, name="end with the parent").start()
     channel = Channel(socket.socket(fileno=connection))
     try:
@@ -218,43 +203,38 @@ def _end_with(parent: int) -> None:
 def _serve(channel: Channel) -> None:
     slot, setup = channel.receive()
     try:
-        transforms = [(one.spec(), one) for one in setup.functions()]
-    except BaseException as problem:  # noqa: BLE001 - a module that is imported may also call sys.exit
+        functions = unpacked(setup)
+    except BaseException as problem:  # noqa: BLE001 - an imported module may also call sys.exit
         channel.send(slot, Failure.of(problem))
         return
     del setup
     channel.send(slot, None)
     while True:
         slot, call = channel.receive()
-        answer = _answer(call, *transforms[call.function])
-        # What was received is let go of before the answer, which says whether somebody still holds it.
+        answer = _answer(call, functions[call.function])
+        # The call is dropped before the result is sent, because `send` reports whether it is still referenced.
         del call
         try:
             channel.send(slot, answer)
         except EOFError:
             raise
-        except Exception as problem:  # noqa: BLE001 - what the function made cannot be pickled
+        except Exception as problem:  # noqa: BLE001 - the result of the function may not be picklable
             channel.send(slot, Failure.of(problem))
         del answer
 
 
-def _answer(call: Call, spec: TransformSpec, sent: Function) -> Made | Failure:
+def _answer(call: Call, function: Function) -> Made | Failure:
     began = time.perf_counter()
+    spec, schema, batched, zones = function
     try:
         made = transform_columns(
-            dict(call.columns),
-            call.offsets,
-            sent.schema,
-            spec,
-            batched=sent.batched,
-            zones=sent.zones,
-            keys=call.keys,
+            dict(call.columns), call.offsets, schema, spec, batched=batched, zones=zones, keys=call.keys
         )
         objects = {name: column for name, column in made.items() if column.values.dtype.hasobject}
         return Made(
             {name: column for name, column in made.items() if name not in objects},
-            pickle.PickleBuffer(pickle.dumps(objects, protocol=5)) if objects else None,
+            pickle.PickleBuffer(_dumps(objects)) if objects else None,
             time.perf_counter() - began,
         )
-    except Exception as problem:  # noqa: BLE001 - it belongs to whoever asks for the rows
+    except Exception as problem:  # noqa: BLE001 - raised in the parent
         return Failure.of(problem)

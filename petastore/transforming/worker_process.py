@@ -1,8 +1,8 @@
-"""A worker process, as its parent sees it: how it is started, talked to and ended, and what is said of it when it died.
+"""Parent side of a worker process: start it, exchange messages, stop it, and raise an error if it died.
 
-It is a fresh interpreter: nothing is forked, so it does not matter which threads and locks the parent has, and the
-program's main module is not imported. No helper process stays behind, as forkserver and the resource tracker of
-`multiprocessing` do.
+The worker is a new interpreter. It is not forked, so threads and locks of the parent cannot block it, and it does not
+import the main module of the program. Unlike `multiprocessing` with its forkserver and resource tracker, this module
+needs no helper process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from petastore.transforming.transport import Channel
 from petastore.transforming.worker import Failure, Setup
-from petastore.work.thread import available_cpus
+from petastore.work.pools import available_cpus
 
 __all__ = ["WorkerProcess"]
 
@@ -30,15 +30,16 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 
 
 class WorkerProcess:
-    """One process that runs `petastore.transforming.worker.main`.
+    """Worker process, which runs `petastore.transforming.worker.main`.
 
     Args:
-        number: Which one, from 0; for people.
-        of: How many there are.
+        number: Number of the worker, from 0, for its name.
+        of: Number of workers.
 
     Example:
+        >>> import pickle
         >>> worker = WorkerProcess(0, of=1)
-        >>> worker.begin(Setup.of([])) is None
+        >>> worker.begin((pickle.dumps([]), [])) is None
         True
         >>> worker.end(); worker.how_it_ended()
         'ended with exit code 0'
@@ -63,10 +64,10 @@ class WorkerProcess:
         """The connection to it."""
 
     def begin(self, setup: Setup) -> Failure | None:
-        """Waits until the worker has what it needs: None, or why it has not.
+        """Wait until the worker is ready; return None, or its error.
 
         Raises:
-            EOFError: It died, or `hang_up` was called.
+            EOFError: The worker died, or `hang_up` was called.
         """
         self.channel.send(0, setup)
         return self.channel.receive()[1]
@@ -76,7 +77,7 @@ class WorkerProcess:
 
     def end(self) -> None:
         """End the process once its current call is done, or kill it after 0.5 s."""
-        if os.getpid() != self._owner:  # a fork of the parent's has copies of all this, but no child to end
+        if os.getpid() != self._owner:  # in a fork of the parent, the worker is not a child of this process
             return
         self.channel.hang_up()
         try:
@@ -90,7 +91,7 @@ class WorkerProcess:
             self._sentinel = None
 
     def how_it_ended(self) -> str:
-        """In words, after `end`."""
+        """Return how the process ended, as text, after `end`."""
         code = self._process.returncode
         if code >= 0:
             return f"ended with exit code {code}"
@@ -103,9 +104,9 @@ class WorkerProcess:
 
 @contextlib.contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """A block whose child processes are born without Ctrl-C: while they import, it would print a traceback of each.
+    """Context manager: child processes started in it ignore Ctrl-C, which would print a traceback during their imports.
 
-    The worker ignores the signal once it runs (`petastore.transforming.worker.main`), and lets it through again.
+    After its start, the worker ignores the signal itself (`petastore.transforming.worker.main`) and unblocks it.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -115,25 +116,25 @@ def _without_interrupts() -> Iterator[None]:
 
 
 def _command(connection: int) -> list[str]:
-    """The interpreter as it was started here, with the same paths; `-c` alone looks in the working directory first."""
+    """Return the command of an interpreter with the same paths; `-c` alone would search the working directory first."""
     paths = [path or str(Path.cwd()) for path in sys.path]
     program = (
         f"import sys; sys.path[:] = {paths!r}; "
         f"from petastore.transforming.worker import main; main({connection}, {os.getpid()})"
     )
-    # Executable and flags as multiprocessing passes them on; what follows them is a program of its own.
+    # Executable and flags are the same as in multiprocessing; only the program after `-c` is different.
     theirs = [os.fsdecode(part) for part in multiprocessing.spawn.get_command_line()]
     return [*theirs[: theirs.index("-c")], "-c", program]
 
 
 def _environment(workers: int) -> dict[str, str]:
-    """Libraries that start threads for all CPUs in each of the workers would only get in each other's way."""
+    """Return environment variables that limit each worker's libraries to one thread."""
     threads = str(max(available_cpus() // workers, 1))
     return {**dict.fromkeys(_THREAD_VARIABLES, threads), **os.environ}
 
 
 def _sentinel(pid: int) -> int | None:
-    """A descriptor that becomes readable when the process ends; None where there is none."""
+    """Return a descriptor that becomes readable when the process ends; None if the system has no pidfd."""
     try:
         return os.pidfd_open(pid)  # type: ignore[attr-defined, unused-ignore]
     except (AttributeError, OSError):  # not Linux, or not allowed here

@@ -1,4 +1,4 @@
-"""Futures of what tasks of a pool make: several as one, what follows them, and waiting as long as storage answers."""
+"""Futures of pool tasks: combine them, chain them, and wait for them with a storage deadline."""
 
 from __future__ import annotations
 
@@ -8,22 +8,63 @@ import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from petastore.storage.requests.under_way import overdue, seconds_left, wait_for_answer
-from petastore.work.pool import Pool, Task
+from petastore.monitoring.activity import Request, overdue
+from petastore.storage.requests.retries import wait_for_answer
 
-__all__ = ["after", "in_order", "result_of", "settle", "together", "wait_for"]
+__all__ = ["Pool", "Task", "after", "in_order", "settle", "together", "wait_for"]
+
+Task: TypeAlias = Callable[[], Any]
+
+
+class Pool(Protocol):
+    """Worker pool that runs tasks by priority."""
+
+    @property
+    def workers(self) -> int:
+        """Number of tasks that run at a time; 0 if they run in the thread that submits them."""
+        ...
+
+    @property
+    def closed(self) -> bool:
+        """Whether the pool is closed: running tasks may stop early."""
+        ...
+
+    def submit(self, task: Task, *, priority: int) -> Future[Any]:
+        """Submit a task; lower priority numbers run first.
+
+        Returns:
+            Future of the task's result or exception. If the task returns a future, the result is that future's result.
+            The future is cancelled if the pool is closed before the task ran.
+        """
+        ...
+
+    def requests(self) -> list[Request]:
+        """Return the storage requests in flight, except those of the calling thread."""
+        ...
+
+    def close(self) -> None:
+        """Cancel queued tasks and start no more, without waiting. May be called again."""
+        ...
+
+    def join(self) -> None:
+        """After `close`, wait until all tasks have ended, and release the pool's threads. May be called again.
+
+        Tasks whose storage does not respond are abandoned after about a second, with an `AbandonedThreadWarning`.
+        """
+        ...
+
 
 _Asked = TypeVar("_Asked")
 _Made = TypeVar("_Made")
 
 _LOOK_AGAIN_S = 0.25
-"""How often who waits looks what storage is asked for: requests begin without a word to anybody."""
+"""Seconds between checks of storage requests in flight: the start of a request does not notify waiting threads."""
 
 
 def settle(future: Future[Any], task: Task) -> None:
-    """Runs a task, and settles a future with what it gives or raises; where that is a future itself, with its result.
+    """Run a task, and set a future to its result or exception; a returned future is resolved.
 
     Example:
         >>> outer, inner = Future(), Future()
@@ -34,7 +75,7 @@ def settle(future: Future[Any], task: Task) -> None:
     """
     try:
         made = task()
-    except BaseException as problem:  # noqa: BLE001 - whatever it is, it belongs to whoever asks for the result
+    except BaseException as problem:  # noqa: BLE001 - raised when the result is requested
         future.set_exception(problem)
     else:
         _pass_on(future, made)
@@ -59,16 +100,16 @@ def _settle_with(future: Future[Any], made: Future[Any]) -> None:
 
 
 def together(tasks: Sequence[Task], finish: Callable[[], Any], submit: Callable[[Task], Any]) -> Future[Any]:
-    """Runs the first task in the calling thread, once the others are submitted; nobody waits for anybody.
+    """Submit all tasks except the first, and run the first in the calling thread, without waiting for the others.
 
     Args:
-        tasks: Let go of before `finish` is called.
-        finish: Called by the thread that ends the last task, if none failed.
-        submit: Has a task run by another thread, some time. Where it never does, the future stays as it is.
+        tasks: Functions without arguments; their references are dropped before `finish` is called.
+        finish: Function called by the thread that ends the last task, if no task failed.
+        submit: Function that runs a task in another thread later. If it never runs the task, the future stays pending.
 
     Returns:
-        A future of what `finish` gives, or of the first of the tasks that failed, in their order; those that come
-        after one that failed are not begun. Where `finish` gives a future, it is of the result of that.
+        A future of the result of `finish`, or of the exception of the first failed task in their order. After a failure
+        no further task starts. If `finish` returns a future, the result is that future's result.
 
     Example:
         >>> together([lambda: print("first"), lambda: print("second")], lambda: 7, lambda task: task()).result()
@@ -88,15 +129,15 @@ def together(tasks: Sequence[Task], finish: Callable[[], Any], submit: Callable[
 
 
 def after(futures: Collection[Future[Any]], finish: Callable[[], Any]) -> Future[Any]:
-    """Once all futures are there, what comes next; nobody waits for anybody.
+    """Return a future of a function that runs after other futures, without blocking.
 
     Args:
-        futures: Each of what is needed; they keep nothing of what comes next.
-        finish: Called by the thread that settles the last one, if none failed.
+        futures: Futures to wait for; they hold no reference to `finish` once done.
+        finish: Function called by the thread that completes the last future, if none failed.
 
     Returns:
-        A future of what `finish` gives, or of the first of the futures that failed, in their order. Where `finish`
-        gives a future, it is of the result of that. Cancelled with any of the futures.
+        A future of the result of `finish`, or of the exception of the first failed future in their order. If `finish`
+        returns a future, the result is that future's result. It is cancelled if any of the futures is cancelled.
 
     Example:
         >>> one, other = Future(), Future()
@@ -115,7 +156,7 @@ def after(futures: Collection[Future[Any]], finish: Callable[[], Any]) -> Future
 
 
 class _Job:
-    """Several as one. Once settled it holds nothing: futures know for ever who waited for them."""
+    """Join of several futures. It drops all references when it is done, because futures keep their callbacks."""
 
     def __init__(self, parts: int, finish: Callable[[], Any]) -> None:
         self.future: Future[Any] = Future()
@@ -130,7 +171,7 @@ class _Job:
         try:
             if number < self._first_failed:
                 self.tasks[number]()
-        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the result
+        except BaseException as problem:  # noqa: BLE001 - raised when the result is requested
             self._fail(number, problem)
         self._count_down()
 
@@ -166,23 +207,23 @@ class _Job:
 
 
 def wait_for(done: Callable[[], bool], changed: threading.Condition, pool: Pool) -> None:
-    """Waits, holding a condition, until something is done.
+    """Wait on a condition until something is done.
 
     Raises:
-        StorageTimeoutError: A request to storage, of a task of the pool, has taken longer than it may.
+        StorageTimeoutError: A storage request of a task in the pool exceeded its timeout.
     """
-    while not changed.wait_for(done, seconds_left(pool.requests(), most=_LOOK_AGAIN_S)):
+    while not changed.wait_for(done, _LOOK_AGAIN_S):
         problem = overdue(pool.requests())
         if problem is not None:
             raise problem
 
 
 def result_of(future: Future[_Made], pool: Pool) -> _Made:
-    """The result of a task of a pool, once it is there.
+    """Wait for a pool's task, and return its result.
 
     Raises:
-        StorageTimeoutError: A request to storage, of a task of the pool, has taken longer than it may.
-        BaseException: What the task raised.
+        StorageTimeoutError: A storage request of a task in the pool exceeded its timeout.
+        BaseException: The task raised it.
 
     Example:
         >>> from petastore.work import ThreadPool
@@ -198,13 +239,13 @@ def result_of(future: Future[_Made], pool: Pool) -> _Made:
 def in_order(
     function: Callable[[_Asked], _Made], items: Iterable[_Asked], pool: Pool
 ) -> Iterator[tuple[_Asked, _Made]]:
-    """Each of some items with what a function makes of it, in their order.
+    """Yield each item with its result of a function, in order.
 
-    The pool is at as many at a time as it has workers, and at one more.
+    The pool runs as many items at a time as it has workers, plus one.
 
     Raises:
-        StorageTimeoutError: A request to storage, of a task of the pool, has taken longer than it may.
-        BaseException: What the function raised.
+        StorageTimeoutError: A storage request of a task in the pool exceeded its timeout.
+        BaseException: The function raised it.
 
     Example:
         >>> from petastore.work import ThreadPool

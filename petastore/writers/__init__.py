@@ -1,1 +1,1 @@
-"""Writing datasets: rows to encoded columns, columns to files, files to a committed dataset."""
+"""Write datasets: encode rows as columns, write columns to files, and commit files as a dataset."""

@@ -1,7 +1,7 @@
-"""Columns of somebody else's: Arrow's, pandas', those of a dict, and of whatever hands out Arrow streams.
+"""Input columns from Arrow, pandas, dicts and Arrow C streams.
 
-What they hold is known without a look at each row, so a schema can be inferred; and where a column is stored as it is,
-no cell of it is touched by Python.
+Columns have types, so the schema can be inferred without inspecting each row. Columns that need no encoding are written
+without running Python for each cell.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from petastore.codecs.arrow.arrow_lists import are_arrays
 from petastore.codecs.arrow_cells import encode_cells
 from petastore.codecs.arrow_codec import with_arrow_type
 from petastore.codecs.images.image import image_field
-from petastore.codecs.images.image_given import is_image_struct
+from petastore.codecs.images.image_input import is_image_struct
 from petastore.errors import EncodeError, InvalidArgumentError, SchemaError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import field_from_arrow, storage_schema
+from petastore.storage.row_groups.asked_columns import is_pickable, pickable
 from petastore.work import Pool
 from petastore.writers.encode import CHUNK_BYTES, CHUNK_ROWS, encode_column, encoded_ahead
 
@@ -37,7 +38,7 @@ Column: TypeAlias = Any
 
 
 class ArrowStream(Protocol):
-    """What hands out its columns as a stream of Arrow's: tables, frames of pandas and Polars, relations of DuckDB."""
+    """Object with an Arrow C stream: tables, pandas and Polars DataFrames, DuckDB relations."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
@@ -51,16 +52,16 @@ class HuggingFaceDataset(Protocol):
 
 
 Tabular: TypeAlias = Mapping[str, Any] | ArrowStream | HuggingFaceDataset
-"""Data in columns, as `write_dataset` takes it."""
+"""Columnar data that `write_dataset` accepts."""
 
-_SCALE = 18
-"""Digits after the point of decimals without a codec; as many as are left of 38 stand before it."""
+_DECIMAL = pa.decimal128(38, 18)
+"""Type of decimals without a declared precision, as in fields without a codec."""
 
 _FREE_IMAGE_BYTES = 64 * 1024
 """Estimated bytes to encode an image of unknown size."""
 
 _LOOKED_AT = 1000
-"""Values of a column that are looked at, where Arrow has no type for them."""
+"""Maximum values of a column to inspect, if Arrow has no type for them."""
 
 KINDS = "an Arrow table, a pandas or Polars frame, a datasets.Dataset, or a dict of columns"
 """Accepted containers of columns, for messages."""
@@ -71,38 +72,32 @@ class Columns:
     """Columns in chunks of rows."""
 
     names: tuple[str, ...]
-    """What they are called."""
+    """Names of the columns."""
 
     fields: Callable[[], Iterator[UnischemaField]] = dataclasses.field(repr=False)
-    """Infers what they hold, one after the other; raises `SchemaError` where that cannot be told."""
+    """Function that infers the fields one by one, and raises `SchemaError` if a type is unknown."""
 
     chunks: Callable[[int], Iterator[Mapping[str, Column]]] = dataclasses.field(repr=False)
-    """Gives at most so many rows at a time, in order; a stream gives them once."""
-
-    rows: int | None = None
-    """How many there are; None of a stream."""
-
-    between: Callable[[int, int], Columns] | None = dataclasses.field(default=None, repr=False)
-    """Gives the rows `[first, stop)`, in any order and as often as asked; None of a stream."""
+    """Function that yields chunks of at most this many rows, in order; a stream can be read only once."""
 
 
 def columns_of(data: Any) -> Columns | None:
-    """The columns of some data; None where it has none, as a list of rows.
+    """Return the columns of some data; None for data without columns, such as a list of rows.
 
     Args:
         data: A `pyarrow.Table`, `RecordBatch` or `RecordBatchReader`; a pandas DataFrame, whose index is left out;
-            a `datasets.Dataset` of Hugging Face; whatever has `__arrow_c_stream__`, as frames of Polars and relations
-            of DuckDB do; a dict of columns by name, each an array of shape (rows, ...) or a sequence of values.
+            a `datasets.Dataset` of Hugging Face; an object with `__arrow_c_stream__`, such as a Polars DataFrame or
+            DuckDB relation; a dict of columns by name, each an array of shape (rows, ...) or a sequence of values.
 
     Raises:
-        InvalidArgumentError: Columns are not equally long, or a name is no text.
-        SchemaError: A column holds what no field can be.
+        InvalidArgumentError: Columns are not equally long, or a name is not text.
+        SchemaError: A column has values of an unsupported type.
     """
     if isinstance(data, Mapping):
         return _of_dict(data)
     if isinstance(data, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
         return _of_arrow(data)
-    if _is_of("polars", data, "DataFrame"):  # in memory, as a table is: its values can be looked at
+    if _is_of("polars", data, "DataFrame"):  # convert to an Arrow table, so that values can be inspected
         return _of_arrow(pa.table(data))
     if _is_of("pandas", data, "DataFrame"):
         _check_names(data.columns)
@@ -115,22 +110,24 @@ def columns_of(data: Any) -> Columns | None:
 
 
 def infer_schema(data: Tabular, *, name: str = "inferred") -> Unischema:
-    """The schema under which `write_dataset` writes columns that come without one.
+    """Infer the schema that `write_dataset` uses for a DataFrame, a table or a dict of columns.
 
-    Print it, and change what should be otherwise: give images a codec for images, say what may be missing later. Arrays
-    of two dimensions and more get `NdarrayCodec`; lists, and arrays of one, are lists in the file. A field is nullable
-    where a value is missing; of a stream, where its schema says so. NaN is a number, and stays one.
+    Print the result and adapt it where needed: give image columns an image codec, and make columns nullable if they may
+    have missing values later. Arrays of two or more dimensions get `NdarrayCodec`; lists and one-dimensional arrays
+    become Parquet lists. A field is nullable if a value is missing, or, for a stream, if the stream's schema declares
+    it. NaN is not a missing value.
 
     Args:
-        data: As `write_dataset` takes it. A stream can be read once: infer from `reader.schema.empty_table()`.
-        name: The schema's name.
+        data: Columns, as in `write_dataset`. For a stream, which can be read only once, pass
+            `reader.schema.empty_table()`.
+        name: Name of the schema.
 
     Returns:
         A schema with a field for each column.
 
     Raises:
-        InvalidArgumentError: The data has no columns, or unequal ones.
-        SchemaError: A column holds what no field can be.
+        InvalidArgumentError: The data has no columns, or its columns have different lengths.
+        SchemaError: The type of a column is not supported.
 
     Example:
         >>> infer_schema({"id": np.arange(3), "word": ["a", None, "b"], "image": np.zeros((3, 28, 28), np.uint8)})
@@ -142,30 +139,27 @@ def infer_schema(data: Tabular, *, name: str = "inferred") -> Unischema:
     """
     columns = columns_of(data)
     if columns is None:
-        raise InvalidArgumentError(f"a schema is inferred from {KINDS}, but a {type(data).__name__} was given")
+        raise InvalidArgumentError(f"data must be {KINDS}, got {type(data).__name__}")
     return Unischema(name, columns.fields())
 
 
-def encode_columns(
-    columns: Columns, schema: Unischema, pool: Pool | None = None, *, first_row: int = 0
-) -> Iterator[pa.RecordBatch]:
-    """Columns as they are stored, chunk by chunk.
+def encode_columns(columns: Columns, schema: Unischema, pool: Pool | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield encoded columns, chunk by chunk.
 
     Args:
-        columns: What is encoded; columns that the schema lacks are refused, nullable ones may be missing.
-        schema: What they are to be.
-        pool: Who encodes; see `petastore.writers.encode.encoded_ahead`.
-        first_row: Number of the first of these rows in all the data given, for messages.
+        columns: Columns to encode; unknown columns raise, nullable ones may be missing.
+        schema: Schema of the columns.
+        pool: Pool that encodes; see `petastore.writers.encode.encoded_ahead`.
 
     Raises:
-        EncodeError: A value does not fit; by `next`, where it would come. Field and row are named.
+        EncodeError: A value does not match its field; raised by `next` at its position, with field and row.
     """
     _check_fields(columns.names, schema)
-    yield from encoded_ahead(_tasks(columns, schema, first_row), pool)
+    yield from encoded_ahead(_tasks(columns, schema), pool)
 
 
-def _tasks(columns: Columns, schema: Unischema, first_row: int) -> Iterator[Callable[[], pa.RecordBatch]]:
-    done = first_row
+def _tasks(columns: Columns, schema: Unischema) -> Iterator[Callable[[], pa.RecordBatch]]:
+    done = 0
     for chunk in columns.chunks(_rows_at_once(schema)):
         rows = len(next(iter(chunk.values()))) if chunk else 0
         yield functools.partial(_encoded_chunk, chunk, schema, rows, done)
@@ -184,6 +178,7 @@ def _encoded(column: Column | None, field: UnischemaField, stored: pa.DataType, 
         return pa.nulls(rows, stored)
     if not isinstance(column, (pa.Array, pa.ChunkedArray)):
         return encode_column(column, field, stored, first_row=first_row)
+    column = _without_views(column)
     cells = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     is_stored_so = cells.type == stored and field.codec is None and field.is_scalar
     if is_stored_so and (field.nullable or not cells.null_count):
@@ -199,10 +194,14 @@ def _check_fields(names: Sequence[str], schema: Unischema) -> None:
     for name in names:
         if name not in schema:
             known = ", ".join(map(repr, schema.fields))
-            raise EncodeError(f"schema {schema.name!r} has no such field; it has {known}", column=name)
+            raise EncodeError(f"columns must be fields of schema {schema.name!r} ({known}), got {name!r}", column=name)
     for field in schema:
         if field.name not in names and not field.nullable:
-            raise EncodeError("there is no such column, and the field is not nullable", column=field.name)
+            raise EncodeError(
+                "the column must be given, because the field is not nullable, got none. Add the column, or declare "
+                "nullable=True",
+                column=field.name,
+            )
 
 
 def _of_arrow(data: pa.Table | pa.RecordBatch | pa.RecordBatchReader) -> Columns:
@@ -220,10 +219,7 @@ def _of_arrow(data: pa.Table | pa.RecordBatch | pa.RecordBatchReader) -> Columns
                 part = batch.slice(first, rows)
                 yield dict(zip(part.schema.names, part.columns, strict=True))
 
-    names = tuple(data.schema.names)
-    if is_stream:
-        return Columns(names, fields, chunks)
-    return Columns(names, fields, chunks, data.num_rows, lambda first, stop: _of_arrow(data[first:stop]))
+    return Columns(tuple(data.schema.names), fields, chunks)
 
 
 def _is_hugging_face(data: Any) -> bool:
@@ -231,8 +227,8 @@ def _is_hugging_face(data: Any) -> bool:
 
 
 def _of_hugging_face(data: Any) -> Columns:
-    """A `datasets.Dataset`: a table, of which indices may pick the rows and say their order."""
-    table, indices = data.data.table, data._indices  # noqa: SLF001 - as other libraries find them
+    """Return a `datasets.Dataset` as a table, with its indices applied."""
+    table, indices = data.data.table, data._indices  # noqa: SLF001 - other libraries also read it
     _check_names(table.column_names)
 
     def fields() -> Iterator[UnischemaField]:
@@ -244,16 +240,16 @@ def _of_hugging_face(data: Any) -> Columns:
             yield field
 
     def chunks(rows: int) -> Iterator[Mapping[str, Column]]:
-        # Copies, if there are indices: of rows that may be large.
+        # `take` with indices would copy the rows, which may be large.
         fitting = CHUNK_BYTES * len(table) // max(1, table.nbytes)
         for part in data.with_format("arrow").iter(batch_size=max(1, min(rows, fitting))):
             yield dict(zip(part.column_names, part.columns, strict=True))
 
-    return Columns(tuple(table.column_names), fields, chunks, len(data))
+    return Columns(tuple(table.column_names), fields, chunks)
 
 
 def _field_of_arrow(name: str, column: pa.Array | pa.ChunkedArray) -> UnischemaField:
-    """The field of a column whose values can be looked at."""
+    """Infer the field of an Arrow column from its type and values."""
     kind = column.type
     declared = pa.field(name, kind, column.null_count > 0 or pa.types.is_null(kind))
     if is_image_struct(kind):
@@ -261,22 +257,34 @@ def _field_of_arrow(name: str, column: pa.Array | pa.ChunkedArray) -> UnischemaF
         if image is not None:
             return dataclasses.replace(image, nullable=declared.nullable)
     field = _field_of_type(declared)
-    if field.shape and not are_arrays(column, field):
+    if field.shape and not are_arrays(_without_views(column), field):
         return UnischemaField(name, object, (), ArrowCodec(kind), declared.nullable)
     return field
 
 
+def _without_views(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Convert string and binary views in a column, because Arrow cannot select from them."""
+    return column if is_pickable(column.type) else pickable(pa.table({"": column})).column(0)
+
+
 def _field_of_type(declared: pa.Field) -> UnischemaField:
-    field = with_arrow_type(field_from_arrow(declared), declared.type)
-    kind = declared.type
-    if (
-        field.numpy_dtype is Decimal
-        and field.is_scalar
-        and (kind.scale > _SCALE or kind.precision - kind.scale > 38 - _SCALE)
-    ):
+    # Arrow's declaration decides, not the values
+    field = dataclasses.replace(field_from_arrow(declared), nullable=declared.nullable)
+    field = with_arrow_type(field, declared.type)
+    kind = declared.type.value_type if pa.types.is_dictionary(declared.type) else declared.type
+    if field.numpy_dtype is Decimal and field.is_scalar and kind != _DECIMAL and not _is_only_castable(kind):
         codec = ScalarCodec(f"decimal({kind.precision},{kind.scale})") if kind.precision <= 38 else ArrowCodec(kind)
         field = UnischemaField(field.name, Decimal if kind.precision <= 38 else object, (), codec, field.nullable)
     return dataclasses.replace(field, codec=NdarrayCodec()) if len(field.shape) > 1 else field
+
+
+def _is_only_castable(kind: pa.DataType) -> bool:
+    """Return whether a decimal type fits into `_DECIMAL`, and is not supported by Parquet or Spark."""
+    return _is_within(kind) and not 0 <= kind.scale <= kind.precision
+
+
+def _is_within(kind: pa.DataType) -> bool:
+    return bool(kind.scale <= _DECIMAL.scale and kind.precision - kind.scale <= _DECIMAL.precision - _DECIMAL.scale)
 
 
 def _of_dict(data: Mapping[Any, Any]) -> Columns:
@@ -285,31 +293,18 @@ def _of_dict(data: Mapping[Any, Any]) -> Columns:
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{name!r} has {rows:,}" for name, rows in lengths.items())
-        raise InvalidArgumentError(f"columns of one dataset are equally long, but {said}")
-
-    return _of_equal(columns)
-
-
-def _of_equal(columns: Mapping[str, Column]) -> Columns:
-    rows = max(map(len, columns.values()), default=0)
-
-    def between(first: int, stop: int) -> Mapping[str, Column]:
-        return {name: column[first:stop] for name, column in columns.items()}
+        raise InvalidArgumentError(f"columns must have equal lengths, got {said}")
+    rows = max(lengths.values(), default=0)
 
     def chunks(step: int) -> Iterator[Mapping[str, Column]]:
-        return (between(first, first + step) for first in range(0, rows, step))
+        for first in range(0, rows, step):
+            yield {name: column[first : first + step] for name, column in columns.items()}
 
-    return Columns(
-        tuple(columns),
-        lambda: itertools.starmap(_field_of, columns.items()),
-        chunks,
-        rows,
-        lambda first, stop: _of_equal(between(first, stop)),
-    )
+    return Columns(tuple(columns), lambda: itertools.starmap(_field_of, columns.items()), chunks)
 
 
 def _column(name: str, values: Any) -> Column:
-    """Values as Arrow has them where it has a type for them, else as they are."""
+    """Return values as an Arrow array if Arrow has a type for them, otherwise unchanged."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     if isinstance(values, np.ndarray) and values.ndim > 1:
@@ -320,16 +315,37 @@ def _column(name: str, values: Any) -> Column:
         )
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0:
         raise InvalidArgumentError(
-            f"column {name!r} is a {type(values).__name__}; a dict of columns has an array or a list of values for "
-            "each. A dict that is one row goes into a list of rows"
+            f"column {name!r} must be an array or a list, got {type(values).__name__}. Put a dict that is one row "
+            "into a list of rows"
         )
     if hasattr(values, "__arrow_c_stream__") and not _is_of("pandas", values):
         return pa.chunked_array(values)
     try:
-        # Among Python's objects pandas writes NaN for what is missing; in an array of numbers it is a number.
-        return pa.array(values, from_pandas=getattr(values, "dtype", None) == np.dtype(object))
+        # In object columns, pandas uses NaN for missing values; in numeric columns, NaN is an ordinary value.
+        column = pa.array(values, from_pandas=getattr(values, "dtype", None) == np.dtype(object))
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return list(values)
+        return _of_values(list(values))
+    # Rows that are appended later may have more digits than these values.
+    is_inferred = pa.types.is_decimal(column.type) and not hasattr(getattr(values, "dtype", None), "pyarrow_dtype")
+    return column.cast(_DECIMAL) if is_inferred and _is_within(column.type) else column
+
+
+def _of_values(values: list[Any]) -> Column:
+    """Return an Arrow array of values whose type Arrow does not infer: days, maps, and large unsigned integers."""
+    present = [value for value in values if value is not None]
+    kind: pa.DataType | None = None
+    try:
+        if all(isinstance(value, np.datetime64) for value in present):
+            return pa.array(np.array(["NaT" if value is None else value for value in values], np.array(present).dtype))
+        if all(isinstance(value, int) for value in present):
+            kind = pa.uint64()
+        elif all(isinstance(value, list) for value in present):
+            pairs = list(itertools.chain.from_iterable(present))
+            if pairs and all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+                kind = pa.map_(*(pa.array(side).type for side in zip(*pairs, strict=True)))
+        return values if kind is None else pa.array(values, kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return values
 
 
 def _field_of(name: str, column: Column) -> UnischemaField:
@@ -342,15 +358,15 @@ def _field_of(name: str, column: Column) -> UnischemaField:
 
 def _field_of_values(name: str, values: Sequence[Any]) -> UnischemaField:
     present = [value for value in values[:_LOOKED_AT] if value is not None]
-    if present and all(isinstance(value, uuid.UUID) for value in present):  # Arrow has no type for them before 21
+    if present and all(isinstance(value, uuid.UUID) for value in present):  # pyarrow < 21 infers no type
         return UnischemaField(name, bytes, (), None, any(value is None for value in values))
     known = [np.asarray(value) for value in present]
     kinds = {(value.dtype, value.ndim) for value in known}
     if len(kinds) != 1 or next(iter(kinds))[0].kind not in "biuf":
         kinds_of_python = ", ".join(sorted({type(value).__name__ for value in values[:_LOOKED_AT]}))
         raise SchemaError(
-            f"column {name!r} has values of no single type that a field can have ({kinds_of_python}); convert them, or "
-            "write rows with a schema of your own"
+            f"column {name!r} must have values of one type, got {kinds_of_python}. Convert them, or write rows with "
+            "your own schema"
         )
     ((dtype, _),) = kinds
     sizes = zip(*(value.shape for value in known), strict=True)
@@ -360,7 +376,7 @@ def _field_of_values(name: str, values: Sequence[Any]) -> UnischemaField:
 
 
 def _rows_at_once(fields: Iterable[UnischemaField]) -> int:
-    """Rows that are encoded together: few enough for the values of fixed shapes to stay small."""
+    """Return the number of rows to encode together, so that values of fixed shape stay small."""
     fixed = sum(
         field.decoded_bytes or (_FREE_IMAGE_BYTES if hasattr(field.codec, "decode_bytes") else 0) for field in fields
     )
@@ -371,7 +387,7 @@ def _check_names(names: Any) -> None:
     seen: set[str] = set()
     for name in names:
         if not isinstance(name, str):
-            raise InvalidArgumentError(f"names of columns are texts, but one is {name!r}; rename it")
+            raise InvalidArgumentError(f"names of columns must be str, got {name!r}. Rename it")
         if name in seen:
             raise InvalidArgumentError(
                 f"names of columns must differ, got {name!r} twice. Rename or drop one of the columns"
@@ -380,6 +396,6 @@ def _check_names(names: Any) -> None:
 
 
 def _is_of(package: str, data: Any, kind: str | None = None) -> bool:
-    """Whether data is of a class of a package that need not be installed; of one with a name, where it is given."""
+    """Return whether data is of a class of an optional package, by name."""
     found = type(data)
     return found.__module__.partition(".")[0] == package and kind in (None, found.__name__)

@@ -1,26 +1,35 @@
-"""The last step of every write: check the data files against the schema, then make them the dataset.
+"""Commit of a write: check the data files against the schema, then replace the manifest.
 
-`write_dataset` and Spark's `materialize_dataset` end here alike. Until the manifest is renamed into place nothing has
-changed for readers; after it all has.
+`write_dataset` and `materialize_dataset` both use this commit. Readers see the old dataset until the manifest is
+renamed, and the new dataset afterwards. One writer at a time replaces the manifest. On a local filesystem the lock is
+`flock` on `_petastore/.lock`, which also excludes other processes of the host (and over NFS 4), and is released when
+its process ends. On other storage the lock excludes only threads of this process, so writers compare the manifest
+before they replace it.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import pyarrow as pa
+from pyarrow import fs
 
+from petastore import forks
+from petastore.codecs.arrow.arrow_types import map_leaves
 from petastore.errors import DatasetChangedError, FileMissingError, SchemaError
 from petastore.inventory import Inventory
 from petastore.schema import Unischema, UnischemaField
-from petastore.schema.arrow import storage_schema, storage_type
+from petastore.schema.arrow import is_bytes, is_text, storage_schema, storage_type
 from petastore.schema.document import dump_document
-from petastore.storage.files.listing import list_data_files, unfinished_writes, writing_marker
+from petastore.storage.files.listing import list_data_files, partition_value, unfinished_writes, writing_marker
 from petastore.storage.files.location import Location
-from petastore.storage.files.partitions import partition_fields, partition_value
 from petastore.storage.files.whole_files import delete_file
-from petastore.storage.footers.footers import Footer, encoded_footers, inventory_of, read_footers
+from petastore.storage.footers.footer import Footer
+from petastore.storage.footers.footers import differing_schemas, encoded_footers, inventory_of, read_footers
 from petastore.storage.metadata.manifest import (
     Manifest,
     manifest_token,
@@ -28,37 +37,43 @@ from petastore.storage.metadata.manifest import (
     write_common_metadata,
     write_manifest,
 )
-from petastore.writers.commit_lock import committing
+from petastore.storage.requests.failures import asking
 
-__all__ = ["check_stored", "commit_dataset", "manifest_of", "publish"]
+__all__ = ["LOCK", "check_stored", "commit_dataset", "committing", "manifest_of", "publish"]
 
 _ATTEMPTS = 5
+
+LOCK = "_petastore/.lock"
+"""Path of the empty lock file, relative to the root."""
+
+_guard = forks.Lock()
+_in_process: dict[tuple[str, str], forks.Lock] = collections.defaultdict(forks.Lock)
 
 
 def commit_dataset(
     location: Location, schema: Unischema, *, files: Sequence[str] | None = None, writer: str
 ) -> Inventory:
-    """Make data files that are written already the dataset with that schema.
+    """Commit written data files as the dataset, with a schema.
 
-    Reads the footers, checks them against the schema, and writes `_common_metadata` and the manifest, the manifest
-    last. Afterwards the dataset is exactly these files. When another writer commits meanwhile, it starts again.
+    Reads the footers, checks them against the schema, and writes `_common_metadata` and then the manifest. Afterwards
+    the dataset consists of exactly these files. If another writer commits in the meantime, the commit is retried.
 
     Args:
-        location: The dataset's directory.
-        schema: What its rows are. Hive partition columns may be in it though they are not in the files.
-        files: The data files, relative to the root; None takes all that are found.
-        writer: Who wrote them, for people.
+        location: Location of the dataset.
+        schema: Schema of the rows. It may have hive partition columns, which are not in the files.
+        files: Data files, relative to the root; None means all files in the directory.
+        writer: Name of the writing program, for display.
 
     Returns:
-        The inventory as it was written.
+        The written inventory.
 
     Raises:
-        DatasetNotFoundError: There are no data files.
-        SchemaError: A file lacks a column, has one that the schema lacks, stores one as another type, or stores a
-            field that is not nullable as OPTIONAL.
-        MetadataError: A file is no Parquet or is damaged.
-        StorageError: The storage refused; the old dataset still stands.
-        DatasetChangedError: Others committed again and again meanwhile.
+        DatasetNotFoundError: The directory has no data files.
+        SchemaError: A file has a missing or additional column, stores a column as another type, or stores a field that
+            is not nullable as OPTIONAL.
+        MetadataError: A file is not Parquet, or is damaged.
+        StorageError: A storage operation failed; the old dataset is unchanged.
+        DatasetChangedError: Other writers committed during every attempt.
 
     Example:
         >>> import pyarrow.parquet as pq, tempfile
@@ -79,7 +94,7 @@ def commit_dataset(
 
 
 def manifest_of(location: Location, files: Sequence[str], schema: Unischema, *, writer: str) -> Manifest:
-    """The manifest that makes data files a dataset, once each was checked against the schema.
+    """Return the manifest of data files, after checking each against the schema.
 
     Raises:
         SchemaError, MetadataError, StorageError: As `commit_dataset`.
@@ -87,33 +102,33 @@ def manifest_of(location: Location, files: Sequence[str], schema: Unischema, *, 
     footers = read_footers(location, files)
     for footer in footers:
         check_stored(footer, schema)
-    partition_fields([footer.file for footer in footers])  # refuses files under different keys
-    document = dump_document(schema.name, schema)
-    return Manifest(inventory_of(footers), document, writer, footers=encoded_footers(footers))
+    _check_stored_somewhere(footers, schema)
+    document, schemas = dump_document(schema.name, schema), differing_schemas(footers)
+    return Manifest(inventory_of(footers), document, writer, schemas, footers=encoded_footers(footers))
 
 
 def _forget_ended_writes(location: Location) -> None:
-    """Delete the markers of writes whose files the manifest lists: they were killed just after they succeeded."""
+    """Delete the markers of writes that were killed after their commit, since the manifest lists their files."""
     tokens = unfinished_writes(location)
     manifest = read_manifest(location) if tokens else None
     for file in manifest.inventory.files if manifest is not None else ():
         for token in tokens:
             if token in file.path:
-                with contextlib.suppress(FileMissingError):  # another writer forgot it just now
+                with contextlib.suppress(FileMissingError):  # another writer has removed it in the meantime
                     delete_file(location, writing_marker(token))
 
 
 def publish(location: Location, schema: Unischema, change: Callable[[], Manifest]) -> Inventory:
-    """Replace the manifest by the next one, and let no other writer's commit be lost.
+    """Replace the manifest without losing the commit of another writer.
 
     Args:
-        location: The dataset's directory.
-        schema: What its rows are, for `_common_metadata`.
-        change: Reads what there is and makes the next manifest. Called again when another writer committed meanwhile,
-            which can happen only where there is no lock between processes (see `petastore.writers.commit_lock`).
+        location: Location of the dataset.
+        schema: Schema of the rows, for `_common_metadata`.
+        change: Function that reads the current manifest and returns the next one. Called again if another writer
+            committed meanwhile, which is possible only without a lock between processes (see `committing`).
 
     Raises:
-        DatasetChangedError: Others committed each time.
+        DatasetChangedError: Other writers committed during every attempt.
     """
     with committing(location):
         for _ in range(_ATTEMPTS):
@@ -126,19 +141,56 @@ def publish(location: Location, schema: Unischema, change: Callable[[], Manifest
                 write_manifest(location, manifest)
                 return manifest.inventory
     raise DatasetChangedError(
-        f"{location.url}: other writers committed {_ATTEMPTS} times while this one tried to; "
-        "let them end, and commit again"
+        f"{location.url}: other writers committed during all {_ATTEMPTS} attempts to commit. Wait for them, and "
+        "commit again"
     )
 
 
+@contextlib.contextmanager
+def committing(location: Location) -> Iterator[None]:
+    """Hold the commit lock of a dataset; wait while another writer holds it.
+
+    Example:
+        >>> from petastore.storage.files.location import open_location
+        >>> with committing(open_location("memory://bucket/frames")):
+        ...     pass
+    """
+    with _guard:
+        mine = _in_process[(location.url, location.root)]
+    with mine, _file_lock(location):
+        yield
+
+
+@contextlib.contextmanager
+def _file_lock(location: Location) -> Iterator[None]:
+    if not isinstance(location.filesystem, fs.LocalFileSystem):
+        yield
+        return
+    try:
+        import fcntl
+    except ImportError:  # Windows has no fcntl
+        yield
+        return
+    path = Path(location.join(LOCK))
+    with asking(location, "make the lock", LOCK):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        with asking(location, "take the lock", LOCK):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def check_stored(footer: Footer, schema: Unischema) -> None:
-    """Refuse a file whose columns are not those of the schema.
+    """Raise for a file whose columns differ from the schema.
 
     Time units, zones, large and view layouts, kinds of list and INT96 time stamps are not compared: they are read as
     the same values.
 
     Raises:
-        SchemaError: Naming the file, the column and what to do.
+        SchemaError: A column differs; the message has the file, the column and advice.
     """
     path = footer.file.path
     partitions = dict(footer.file.partitions)
@@ -146,8 +198,8 @@ def check_stored(footer: Footer, schema: Unischema) -> None:
     extra = [name for name in stored if name not in schema]
     if extra:
         raise SchemaError(
-            f"{path} has columns that schema {schema.name!r} lacks: {', '.join(map(repr, extra))}; add them to the "
-            "schema, or write the file without them"
+            f"{path} must have only columns of schema {schema.name!r}, got {', '.join(map(repr, extra))}. Add them "
+            "to the schema, or write the file without them"
         )
     for field in schema:
         if field.name in stored:
@@ -160,50 +212,52 @@ def _check_partition(
     field: UnischemaField, partitions: Mapping[str, str | None], stored: Mapping[str, pa.Field], path: str
 ) -> None:
     if field.name not in partitions:
+        if field.nullable:
+            return
         raise SchemaError(
-            f"{path} has no column {field.name!r}, which the schema declares; it has {', '.join(map(repr, stored))}. "
-            "Write the column, or take it out of the schema"
+            f"{path} must have the column {field.name!r}, which the schema declares, got "
+            f"{', '.join(map(repr, stored))}. Write the column, declare it "
+            "nullable=True, or remove it from the schema"
         )
     if partition_value(partitions[field.name], field) is None and not field.nullable:
         raise SchemaError(
-            f"{path} lies under a null partition of {field.name!r}, which the schema declares as not nullable; "
-            "declare it nullable=True"
+            f"{path} must not be in a null partition of {field.name!r}, because the schema says nullable=False. "
+            "Declare the field nullable=True"
         )
+
+
+def _check_stored_somewhere(footers: Sequence[Footer], schema: Unischema) -> None:
+    known = {name for footer in footers for name in [*footer.arrow_schema.names, *dict(footer.file.partitions)]}
+    for field in schema:
+        if footers and field.name not in known:
+            raise SchemaError(
+                f"at least one file must have the column {field.name!r}, which the schema declares, got "
+                f"{', '.join(map(repr, footers[0].arrow_schema.names))} in {footers[0].file.path}. Write the column, "
+                "or remove it from the schema"
+            )
 
 
 def _check_column(field: UnischemaField, found: pa.Field, path: str) -> None:
     expected = storage_type(field)
-    if _comparable(found.type) != _comparable(expected):
+    if map_leaves(found.type, _comparable) != map_leaves(expected, _comparable):
         raise SchemaError(
-            f"{path} stores column {field.name!r} as {found.type}, but {field!r} is stored as {expected}; "
-            "encode the values with the schema before writing them, or correct the schema"
+            f"{path} must store column {field.name!r} as {expected}, like {field!r}, got {found.type}. Encode the "
+            "values with the schema before writing them, or correct the schema"
         )
     if found.nullable and not field.nullable:
         raise SchemaError(
-            f"{path} stores column {field.name!r} as OPTIONAL, but the schema says nullable=False; write it with a "
-            "schema in which the column is not nullable (Unischema.as_spark_schema gives one), or declare nullable=True"
+            f"{path} must store column {field.name!r} as REQUIRED, because the schema says nullable=False, got "
+            "OPTIONAL. Write the file with a schema whose column is not nullable (Unischema.as_spark_schema gives "
+            "one), or declare nullable=True"
         )
 
 
-def _comparable(arrow_type: pa.DataType) -> pa.DataType:
-    """One type for all that are read as the same values."""
-    types = pa.types
-    if isinstance(arrow_type, pa.BaseExtensionType):
-        return _comparable(arrow_type.storage_type)
-    if types.is_dictionary(arrow_type):
-        return _comparable(arrow_type.value_type)
-    if types.is_large_string(arrow_type) or types.is_string_view(arrow_type):
+def _comparable(leaf: pa.DataType) -> pa.DataType:
+    """Return one representative of all types that are read as the same values."""
+    if is_text(leaf):
         return pa.string()
-    if types.is_large_binary(arrow_type) or types.is_binary_view(arrow_type) or types.is_fixed_size_binary(arrow_type):
+    if is_bytes(leaf):
         return pa.binary()
-    if types.is_timestamp(arrow_type):
+    if pa.types.is_timestamp(leaf):
         return pa.timestamp("us")
-    if types.is_decimal(arrow_type):
-        return pa.decimal256(arrow_type.precision, arrow_type.scale)
-    if types.is_map(arrow_type):
-        return pa.map_(_comparable(arrow_type.key_type), _comparable(arrow_type.item_type))
-    if hasattr(arrow_type, "value_type"):
-        return pa.list_(_comparable(arrow_type.value_type))
-    if types.is_struct(arrow_type):
-        return pa.struct([(member.name, _comparable(member.type)) for member in arrow_type])
-    return arrow_type
+    return pa.decimal256(leaf.precision, leaf.scale) if pa.types.is_decimal(leaf) else leaf

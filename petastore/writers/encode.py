@@ -1,4 +1,4 @@
-"""Rows (dicts) → Arrow record batches, column by column through the codecs."""
+"""Encode rows (dicts) as Arrow record batches, column by column."""
 
 from __future__ import annotations
 
@@ -29,45 +29,44 @@ __all__ = [
 ]
 
 CHUNK_BYTES = 4 * 1024 * 1024
-"""Rows are encoded together up to about this many bytes of values, so that memory stays bounded."""
+"""Approximate maximum bytes of values that are encoded together, so that memory stays bounded."""
 
 CHUNK_ROWS = 4096
-"""Rows are encoded together up to this many."""
+"""Maximum number of rows that are encoded together."""
 
 _UNKNOWN_BYTES = 64
 
 
 def check_rows(rows: Any) -> None:
-    """Refuses what is no iterable of rows.
+    """Raise for arguments that are not an iterable of rows.
 
     Raises:
-        InvalidArgumentError: It is none, or one row alone.
+        InvalidArgumentError: `rows` is not iterable, or is a single row.
     """
     if not isinstance(rows, Iterable) or isinstance(rows, (Mapping, str, bytes)):
-        raise InvalidArgumentError(f"rows is an iterable of dicts, one a row, but a {type(rows).__name__} was given")
+        raise InvalidArgumentError(f"rows must be an iterable of dicts, got {type(rows).__name__}")
 
 
 def encode_chunks(rows: Iterable[Any], schema: Unischema, pool: Pool | None = None) -> Iterator[pa.RecordBatch]:
     """Encode any number of rows, `in_chunks`, so that memory stays bounded.
 
     Args:
-        rows: Dicts or named tuples; the caller's thread takes them.
-        schema: What the rows are.
-        pool: Who encodes; see `encoded_ahead`.
+        rows: Dicts or named tuples, iterated in the caller's thread.
+        schema: Schema of the rows.
+        pool: Pool that encodes; see `encoded_ahead`.
 
     Raises:
-        EncodeError: As `encode_rows`; by `next`, where the first row that does not fit would come.
+        EncodeError: As in `encode_rows`; raised by `next` at the position of the first invalid row.
     """
     yield from encoded_ahead(_tasks(rows, schema), pool)
 
 
 def encoded_ahead(tasks: Iterable[Callable[[], pa.RecordBatch]], pool: Pool | None) -> Iterator[pa.RecordBatch]:
-    """What tasks encode, in their order.
+    """Yield the results of encoding tasks, in their order.
 
     Args:
-        tasks: Each encodes a chunk; the caller's thread takes them.
-        pool: Runs as many as it has workers, and one more, ahead of who takes what they give; None is the caller's
-            thread.
+        tasks: Iterator of functions that encode one chunk each, advanced in the caller's thread.
+        pool: Pool that runs as many tasks ahead as it has workers, plus one; None means the caller's thread.
     """
     for _, batch in in_order(lambda task: task(), tasks, pool or InlinePool()):
         yield batch
@@ -84,16 +83,16 @@ def encode_rows(rows: Sequence[Mapping[str, Any]], schema: Unischema, *, first_r
     """Encode rows to stored columns.
 
     Args:
-        rows: Of each row: field name to value. A nullable field may be left out or None.
-        schema: What the rows are.
+        rows: Rows as dicts from field name to value. A nullable field may be missing or None.
+        schema: Schema of the rows.
         first_row: Number of the first of these rows in all the data given, for messages.
 
     Returns:
         The stored columns, in the order of the schema, of `petastore.schema.arrow.storage_schema(schema)`.
 
     Raises:
-        EncodeError: A row lacks a field, has one that the schema lacks, has None where that is not allowed, or a
-            codec refuses a value; field and row are named.
+        EncodeError: A row has a missing or unknown field, None in a field that is not nullable, or a value that its
+            codec rejects; the message names field and row.
 
     Example:
         >>> schema = Unischema("user", [UnischemaField("id", "int64"), UnischemaField("age", "int32", nullable=True)])
@@ -101,12 +100,13 @@ def encode_rows(rows: Sequence[Mapping[str, Any]], schema: Unischema, *, first_r
         {'id': [1, 2], 'age': [40, None]}
         >>> encode_rows([{"id": 1}, {"age": 2}], schema)
         Traceback (most recent call last):
-        petastore.errors.EncodeError: column 'id', row 1: the row has no value for it, and it is not nullable
+        petastore.errors.EncodeError: column 'id', row 1: the row must have this field, because the field is not
+            nullable. Add it, or declare nullable=True
     """
     expected = frozenset(schema.fields)
     for number, row in enumerate(rows, first_row):
         if not isinstance(row, Mapping):
-            raise EncodeError(f"a row is a dict or a named tuple, but a {type(row).__name__} was given", row=number)
+            raise EncodeError(f"a row must be a dict or a named tuple, got {type(row).__name__}", row=number)
         if row.keys() != expected:
             _check_keys(row, schema, number)
     stored = storage_schema(schema)
@@ -118,10 +118,18 @@ def _check_keys(row: Mapping[str, Any], schema: Unischema, number: int) -> None:
     for name in row:
         if name not in schema:
             known = ", ".join(map(repr, schema.fields))
-            raise EncodeError(f"schema {schema.name!r} has no such field; it has {known}", column=str(name), row=number)
+            raise EncodeError(
+                f"a row must have only fields of schema {schema.name!r} ({known}), got {name!r}",
+                column=str(name),
+                row=number,
+            )
     for field in schema:
         if field.name not in row and not field.nullable:
-            raise EncodeError("the row has no value for it, and it is not nullable", column=field.name, row=number)
+            raise EncodeError(
+                "the row must have this field, because the field is not nullable. Add it, or declare nullable=True",
+                column=field.name,
+                row=number,
+            )
 
 
 def _column(rows: Sequence[Mapping[str, Any]], field: UnischemaField, stored: pa.DataType, first_row: int) -> pa.Array:
@@ -135,17 +143,21 @@ def encode_column(
 
     Args:
         values: An array of shape (rows, ...), or a list; None is null.
-        field: What they are.
-        stored: The type of its stored column.
+        field: Field of the values.
+        stored: Arrow type of the stored column.
         first_row: Number of the first of these rows in all the data given, for messages.
 
     Raises:
-        EncodeError: A value does not fit; field and row are named.
+        EncodeError: A value does not match its field; the message has field and row.
     """
     if not field.nullable and not isinstance(values, np.ndarray):
         for number, value in enumerate(values, first_row):
             if value is None:
-                raise EncodeError("the value is None, but the field is not nullable", column=field.name, row=number)
+                raise EncodeError(
+                    "the value must not be None, because the field is not nullable. Declare nullable=True",
+                    column=field.name,
+                    row=number,
+                )
     try:
         cells = codec_of(field).encode_column(values, field)
     except EncodeError as problem:
@@ -161,16 +173,17 @@ def _check_cells(
     nulls = 0 if isinstance(values, np.ndarray) else sum(value is None for value in values)
     if cells.type != stored or len(cells) != len(values) or cells.null_count != nulls:
         raise EncodeError(
-            f"the codec {codec_of(field)!r} gave {len(cells):,} cells of {cells.type} with {cells.null_count:,} nulls "
-            f"for {len(values):,} values with {nulls:,}; it promised {stored}. This is a defect of the codec",
+            f"the codec {codec_of(field)!r} must return {stored}, got {len(cells):,} cells of {cells.type} with "
+            f"{cells.null_count:,} nulls for {len(values):,} values with {nulls:,}. This is a defect of the codec",
             column=field.name,
         )
 
 
 def in_chunks(rows: Iterable[Any], schema: Unischema) -> Iterator[list[Mapping[str, Any]]]:
-    """Rows in lists of at most `CHUNK_ROWS` rows and about `CHUNK_BYTES` bytes of values.
+    """Yield rows in lists of at most `CHUNK_ROWS` rows and about `CHUNK_BYTES` bytes of values.
 
-    Named tuples become dicts. A chunk is full once it has reached the bytes, so one row may pass them.
+    Named tuples become dicts. A chunk ends with the row that reaches `CHUNK_BYTES`, so it may be larger by up to one
+    row.
     """
     fixed = sum(field.decoded_bytes or 0 for field in schema)
     free = [field.name for field in schema if field.decoded_bytes is None]

@@ -1,17 +1,15 @@
-"""The data files of one write: from the first byte until they are part of the dataset, or gone.
+"""Data files of one write: created, committed or deleted together.
 
-Files carry the token of their write in their names. While the marker `_petastore/writing-<token>` exists, petastore
-leaves them out; where a rename is cheap they also carry a leading `_` until all are complete, so that other tools
-leave them out too.
+The name of each file contains the token of its write. While the marker `_petastore/writing-<token>` exists, readers
+ignore files with this token. If the storage can rename files cheaply, file names also begin with `_` until all files
+are complete, so that other tools ignore them, too.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import uuid
 from collections.abc import Iterable
-from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -26,31 +24,27 @@ from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import create_directory, delete_quietly, read_whole, rename, write_file
 from petastore.storage.metadata.manifest import read_manifest
 from petastore.storage.requests.failures import answered_once, asking
-from petastore.writers.compression_choice import choose_compression
 from petastore.writers.layout import Layout
-from petastore.writers.page_borders import on_page_borders
-from petastore.writers.parquet import WriterOptions
+from petastore.writers.parquet import WriterOptions, choose_compression, fit_pages, on_page_borders
 
-__all__ = ["DataFiles", "end_write", "hidden_name", "lists_write", "show_files", "token_of"]
+__all__ = ["DataFiles", "begin_write", "end_write", "hidden_name", "is_being_written", "lists_write", "show_files"]
 
 _MARKED = b"petastore is writing the files with this token in their names\n"
 
 
 class DataFiles:
-    """Writes row groups to new files; not thread-safe, but threads may write files `beside` each other.
+    """Writes row groups to new files; not thread-safe.
 
     Args:
-        location: The dataset's directory; it is made.
-        schema: What the rows are.
-        layout: Where files end.
-        options: Of `pyarrow.parquet.ParquetWriter`. The first row group settles them for all files.
+        location: Location of the dataset's directory, which is created.
+        schema: Schema of the rows.
+        layout: Sizes of files and row groups.
+        options: Options of `pyarrow.parquet.ParquetWriter`; the first row group determines `"auto"` ones for all files.
         first_number: Number in the name of the first file.
-        token: 32 hexadecimal digits that no other write has; None makes some.
-        names: Takes the names of the files of the write, by their numbers; other files took some before, and made the
-            marker. None is a dict of its own.
+        token: Unique token of 32 hexadecimal digits; None creates one.
 
     Raises:
-        StorageError: The storage refused.
+        StorageError: A storage operation failed.
     """
 
     def __init__(
@@ -62,71 +56,38 @@ class DataFiles:
         *,
         first_number: int = 0,
         token: str | None = None,
-        names: dict[int, str] | None = None,
     ) -> None:
         self.token = uuid.uuid4().hex if token is None else token
-        """What the names of the files have, and those of no other write."""
+        """Unique token in the names of this write's files."""
         self._location = location
         self._schema = schema
         self._stored = storage_schema(schema)
         self._document = dump_document(schema.name, schema)
         self._layout = layout
-        self._options = options
+        self._options = self._paged = options
         self._next_number = first_number
-        self._names = {} if names is None else names
-        self._name = ""
+        self._names: list[str] = []
         self._sink: Any = None
         self._writer: Any = None
         self._rows = 0
-        if names is None:
-            self._begin()
-
-    def _begin(self) -> None:
-        """Has the files left out until `end`. Tasks of one write on several hosts each say so, and it is the same."""
-        create_directory(self._location, "_petastore")
-        write_file(self._location, writing_marker(self.token), _MARKED)
-
-    @property
-    def options(self) -> WriterOptions:
-        """Of the Parquet writer; complete once a row group is written."""
-        return self._options
-
-    def end_after(self, rows: int) -> None:
-        """Let files end after so many rows and not by their bytes; also the one that is being written."""
-        self._layout = dataclasses.replace(self._layout, rows_per_file=rows)
-
-    def beside(self, number: int) -> DataFiles:
-        """More files of this write, with the same options, which another thread may write meanwhile.
-
-        Whoever writes them completes them, or gives them up; they are shown, undone and ended with these.
-
-        Args:
-            number: How many files come between them and the next one of these.
-        """
-        return DataFiles(
-            self._location,
-            self._schema,
-            self._layout,
-            self._options,
-            first_number=self._next_number + number,
-            token=self.token,
-            names=self._names,
-        )
 
     def write(self, group: pa.Table) -> None:
-        """Write one row group, and end the file where the layout says so.
+        """Write one row group, and close the file where the layout requires it.
 
         Raises:
-            StorageError: The storage refused.
+            StorageError: A storage operation failed.
         """
-        if group.schema != self._stored:  # rows that are appended may come in another order, or be all there
-            columns = [group.column(name) for name in self._stored.names]
+        # appended rows may have another column order, non-nullable columns, or fewer columns
+        if group.schema != self._stored:
+            has, rows = set(group.column_names), group.num_rows
+            columns = [
+                group.column(field.name) if field.name in has else pa.nulls(rows, field.type) for field in self._stored
+            ]
             group = pa.Table.from_arrays(columns, schema=self._stored)
         if self._writer is None:
-            self._options = choose_compression(self._options, group)
-            self._open()
-        paged = on_page_borders(group, self._options["write_batch_size"])
-        with asking(self._location, "write", self._name):
+            self._open(group)
+        paged = on_page_borders(group, self._paged["write_batch_size"])
+        with asking(self._location, "write", self._names[-1]):
             self._writer.write_table(paged, row_group_size=max(1, group.num_rows))
             self._rows += group.num_rows
             is_full = self._is_full()
@@ -138,84 +99,76 @@ class DataFiles:
             return self._rows >= self._layout.rows_per_file
         return bool(self._sink.tell() >= self._layout.file_bytes)
 
-    def _open(self) -> None:
-        name = self._name = f"part-{self._next_number:05d}-{self.token}.parquet"
-        self._names[self._next_number] = name
+    def _open(self, first: pa.Table) -> None:
+        """Open a file that begins with this row group."""
+        self._options = choose_compression(self._options, first)
+        self._paged = fit_pages(self._options, first)
+        if not self._names:
+            begin_write(self._location, self.token)
+        name = f"part-{self._next_number:05d}-{self.token}.parquet"
+        self._names.append(name)
         self._next_number += 1
         path = self._location.join(hidden_name(self._location, name))
         self._sink = answered_once(
             self._location, lambda: self._location.filesystem.open_output_stream(path), "write", name
         )
         with asking(self._location, "write", name):
-            self._writer = pq.ParquetWriter(self._sink, self._stored, **self._options)
+            self._writer = pq.ParquetWriter(self._sink, self._stored, **self._paged)
         self._rows = 0
 
     def _close(self) -> None:
-        with asking(self._location, "end the file", self._name):
+        with asking(self._location, "end the file", self._names[-1]):
             self._writer.add_key_value_metadata({DOCUMENT_KEY: self._document})
             self._writer.close()
             self._sink.close()
         self._writer = self._sink = None
 
     def complete(self, *, at_least_one: bool) -> list[str]:
-        """Complete the files, under the names that they have while they are written.
+        """Complete the files, under their temporary names.
 
         Args:
-            at_least_one: Write a file without rows if there is none yet, so that the dataset has a schema.
+            at_least_one: Whether to write a file without rows if no file was written, so that the dataset has a schema.
 
         Returns:
-            Paths of all files of the write, relative to the root, as `show_files` makes them.
+            Final paths of all files of the write, relative to the root; see `show_files`.
 
         Raises:
-            StorageError: The storage refused.
+            StorageError: A storage operation failed.
         """
         if at_least_one and not self._names:
-            self._options = choose_compression(self._options, self._stored.empty_table())
-            self._open()
+            self._open(self._stored.empty_table())
         if self._writer is not None:
             self._close()
-        return [self._names[number] for number in sorted(self._names)]
+        return list(self._names)
 
     def finish(self, *, at_least_one: bool) -> list[str]:
-        """Complete the files and give them their final names; they stay left out until `end`. As `complete`."""
+        """Complete the files and give them their final names; readers ignore them until `end`."""
         names = self.complete(at_least_one=at_least_one)
         show_files(self._location, names)
         return names
 
-    def is_going_on(self) -> bool:
-        """Whether nobody has ended the write so far, which others may who know its token.
-
-        Raises:
-            StorageError: The storage refused.
-        """
-        return read_whole(self._location, writing_marker(self.token), max_bytes=len(_MARKED)) is not None
-
     def end(self) -> None:
-        """Say that the write has ended: the files are part of the dataset, or are gone."""
+        """End the write: the files are published or deleted."""
         end_write(self._location, self.token)
 
     def undo(self) -> None:
-        """Delete the files, unless the manifest lists them: then the write did succeed. Raises nothing of storage's."""
-        self.give_up()
+        """Delete the files, unless the manifest lists them because the write succeeded. Raises no storage errors."""
+        for closable in (self._writer, self._sink):
+            # A half-written file is about to be deleted; errors on closing it do not matter.
+            with contextlib.suppress(StorageError), asking(self._location, "end a file that is given up"):
+                if closable is not None:
+                    closable.close()
         is_listed = lists_write(self._location, self.token)
         if is_listed is None:
-            return  # left out by their marker, until somebody can tell
-        for name in () if is_listed else self._names.values():
+            return  # hidden by their marker until the storage answers
+        for name in () if is_listed else self._names:
             for path in {name, hidden_name(self._location, name)}:
                 delete_quietly(self._location, path)
         self.end()
 
-    def give_up(self) -> None:
-        """Write no more to the file that is being written. Raises nothing of storage's."""
-        for closable in (self._writer, self._sink):
-            # A half-written file is about to be deleted; why it cannot be closed does not matter any more.
-            with contextlib.suppress(StorageError), asking(self._location, "end a file that is given up"):
-                if closable is not None:
-                    closable.close()
-
 
 def hidden_name(location: Location, name: str) -> str:
-    """What a file is called until all files of its write are complete; its own name where a rename is a copy."""
+    """Return the temporary name of a file while it is written; its final name if the storage renames by copying."""
     return f"_{name}" if location.has_cheap_rename else name
 
 
@@ -223,7 +176,7 @@ def show_files(location: Location, names: Iterable[str]) -> None:
     """Give complete files their final names.
 
     Raises:
-        StorageError: The storage refused.
+        StorageError: A storage operation failed.
     """
     for name in names:
         hidden = hidden_name(location, name)
@@ -231,18 +184,32 @@ def show_files(location: Location, names: Iterable[str]) -> None:
             rename(location, hidden, name)
 
 
+def begin_write(location: Location, token: str) -> None:
+    """Write the marker file: readers ignore files with this token in their names until `end_write`.
+
+    Raises:
+        StorageError: A storage operation failed.
+    """
+    create_directory(location, "_petastore")
+    write_file(location, writing_marker(token), _MARKED)
+
+
+def is_being_written(location: Location, token: str) -> bool:
+    """Return whether a write's marker file exists: `end_write` was not called yet.
+
+    Raises:
+        StorageError: A storage operation failed.
+    """
+    return read_whole(location, writing_marker(token), max_bytes=len(_MARKED)) is not None
+
+
 def end_write(location: Location, token: str) -> None:
-    """Say that a write has ended: its files are part of the dataset, or are gone. Raises nothing of storage's."""
+    """End a write: its files are published or deleted. Raises no storage errors."""
     delete_quietly(location, writing_marker(token))
 
 
-def token_of(path: str) -> str:
-    """The token of the write that a file is of, by the name of a data file or a marker."""
-    return PurePosixPath(path).stem.rpartition("-")[2]
-
-
 def lists_write(location: Location, token: str) -> bool | None:
-    """Whether the manifest lists files with these digits in their names; None where the storage does not say."""
+    """Return whether the manifest lists a write's files; None if storage fails."""
     try:
         manifest = read_manifest(location)
     except MetadataError:

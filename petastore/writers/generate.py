@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from petastore.codecs.registry import codec_from_json
-from petastore.errors import InvalidArgumentError
+from petastore.errors import InvalidArgumentError, MetadataError
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.schema.document import parse_document
 from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import Location, open_location
-from petastore.storage.files.partitions import partition_fields
-from petastore.storage.footers.agreed_schema import agreed_arrow_schema
-from petastore.storage.footers.footers import encoded_footers, inventory_of, read_footer, read_footers
-from petastore.storage.metadata.manifest import Manifest, read_manifest, read_schema_document, write_manifest
-from petastore.writers.commit import commit_dataset
-from petastore.writers.commit_lock import committing
+from petastore.storage.files.whole_files import NewerFormatError
+from petastore.storage.footers.footers import (
+    differing_schemas,
+    encoded_footers,
+    inventory_of,
+    read_footer,
+    read_footers,
+)
+from petastore.storage.metadata.manifest import (
+    Manifest,
+    read_manifest,
+    read_schema_document,
+    write_manifest,
+)
+from petastore.writers.commit import commit_dataset, committing
 
-__all__ = ["generate_metadata"]
+__all__ = ["generate_metadata", "write_inventory"]
 
 _WRITER = "petastore generate_metadata"
 
@@ -32,27 +41,27 @@ def generate_metadata(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
 ) -> Inventory:
-    """Write beside Parquet files what they are: a manifest, so that readers open no footers, and the schema.
+    """Write a manifest and schema for existing Parquet files, so that readers skip their footers.
 
-    All data files in the directory are taken; none is changed. It needs no Spark. Use it for files that something else
-    wrote, after files were added or removed, and when a manifest was lost.
+    The manifest lists all data files in the directory; the files themselves do not change. Spark is not needed. Use it
+    for files that another program wrote, after files were added or removed, or to replace a lost manifest.
 
     Args:
-        dataset_url: The directory.
-        schema: What a row is. The files must hold it as its codecs store it. None is what the dataset declares already
-            (its own schema, or Petastorm's); where it declares none, only the manifest is written, and the schema goes
-            on being inferred from the files.
+        dataset_url: Directory of the dataset.
+        schema: Schema of the rows; the files must contain cells in the format of its codecs. None uses the schema
+            stored in the dataset (petastore's or Petastorm's). Without a stored schema, only the manifest is written,
+            and readers infer the schema from the files as before.
         storage_options: Keyword arguments of the fsspec filesystem of the URL.
         filesystem: A pyarrow or fsspec filesystem to use instead.
 
     Returns:
-        The inventory as it was written.
+        The inventory (files and row groups) that was written.
 
     Raises:
         InvalidArgumentError: The URL is a file or a list.
-        DatasetNotFoundError: There are no data files.
-        SchemaError: A file does not keep the schema, or files disagree with each other.
-        StorageError: The storage refused; what was there before still stands.
+        DatasetNotFoundError: The directory has no data files.
+        SchemaError: A file does not match the schema.
+        StorageError: A storage operation failed; the dataset is unchanged.
 
     Example:
         >>> import pyarrow as pa, pyarrow.parquet as pq, tempfile, petastore
@@ -64,31 +73,43 @@ def generate_metadata(
     """
     location = open_location(dataset_url, storage_options=storage_options, filesystem=filesystem)
     if location.paths is not None:
-        raise InvalidArgumentError(
-            f"{location.url} is a file; metadata lies beside all files of a directory, so name that"
-        )
+        raise InvalidArgumentError(f"dataset_url must be a directory, got the file {location.url}")
     if schema is not None:
         return commit_dataset(location, schema, writer=_WRITER)
     document = _declared(location)
     if document is None:
-        return _inventory_alone(location)
+        return write_inventory(location, list_data_files(location), writer=_WRITER)
     declared = Unischema(*parse_document(document, codec_from_json=codec_from_json, source=location.url))
     return commit_dataset(location, declared, writer=_WRITER)
 
 
 def _declared(location: Location) -> str | None:
-    """The schema document that the dataset has already, wherever it lies."""
-    manifest = read_manifest(location)
+    """Return the schema document of an existing dataset."""
+    try:
+        manifest = read_manifest(location)
+    except NewerFormatError:
+        raise
+    except MetadataError:  # a damaged manifest is replaced
+        manifest = None
     if manifest is not None and manifest.schema_document is not None:
         return manifest.schema_document
     return read_schema_document(location) or read_footer(location, list_data_files(location)[0]).schema_document
 
 
-def _inventory_alone(location: Location) -> Inventory:
+def write_inventory(location: Location, files: Sequence[str], *, writer: str) -> Inventory:
+    """Write a manifest without a schema document.
+
+    Args:
+        location: The dataset's directory.
+        files: The data files, relative to the root.
+        writer: Name of the writing program, for display.
+
+    Raises:
+        MetadataError: A file is damaged.
+        StorageError: A storage operation failed; the old manifest is unchanged.
+    """
     with committing(location):
-        footers = read_footers(location, list_data_files(location))
-        agreed_arrow_schema(footers)  # refuses files that are not of one dataset
-        partition_fields([footer.file for footer in footers])
-        inventory = inventory_of(footers)
-        write_manifest(location, Manifest(inventory, None, _WRITER, footers=encoded_footers(footers)))
+        footers = read_footers(location, files)
+        schemas, inventory = differing_schemas(footers), inventory_of(footers)
+        write_manifest(location, Manifest(inventory, None, writer, schemas, footers=encoded_footers(footers)))
         return inventory

@@ -1,4 +1,4 @@
-"""Where row groups and files end. Pure."""
+"""Sizes of the row groups and files that a write creates, and the division of its rows into row groups. No I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FILE_BYTES = 256 * 1024 * 1024
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The sizes that were asked for.
+    """Requested sizes of files and row groups.
 
     Example:
         >>> Layout.of(rows_per_row_group=1500, row_group_size_mb=None, rows_per_file=None).rows_per_row_group
@@ -27,39 +27,35 @@ class Layout:
     """
 
     rows_per_row_group: int | None
-    """Rows of each row group but the last of a file; None where bytes decide."""
+    """Number of rows of each row group except the last of a file; None if determined by bytes."""
 
     row_group_bytes: int
-    """Arrow bytes of the encoded columns of a row group, about; used where `rows_per_row_group` is None."""
+    """Approximate Arrow bytes of the encoded columns of a row group; used if `rows_per_row_group` is None."""
 
     rows_per_file: int | None
-    """Rows of each file but the last; None where bytes decide."""
+    """Number of rows of each file except the last; None if determined by bytes."""
 
     file_bytes: int = _FILE_BYTES
-    """A file that has reached this many stored bytes is ended; used where `rows_per_file` is None."""
+    """Stored bytes after which a file is complete and the next one begins; used if `rows_per_file` is None."""
 
     @classmethod
     def of(cls, *, rows_per_row_group: Any, row_group_size_mb: Any, rows_per_file: Any) -> Layout:
-        """The layout that these parameters of `write_dataset` ask for.
+        """Return the layout for these parameters of `write_dataset`.
 
         Raises:
-            InvalidArgumentError: One is no positive number, or both rows and bytes of a row group are given.
+            InvalidArgumentError: A value is not a number above 0, or both rows and bytes of a row group are given.
         """
         if rows_per_row_group is not None and row_group_size_mb is not None:
             raise InvalidArgumentError(
-                f"rows_per_row_group={rows_per_row_group!r} and row_group_size_mb={row_group_size_mb!r} both say where "
-                "a row group ends; give one of them"
+                f"rows_per_row_group and row_group_size_mb must not both be given, got {rows_per_row_group!r} and "
+                f"{row_group_size_mb!r}. Pass one of them"
             )
         for name, rows in (("rows_per_row_group", rows_per_row_group), ("rows_per_file", rows_per_file)):
             if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
-                raise InvalidArgumentError(
-                    f"{name}={rows!r} is no number of rows; give an integer of at least 1, or leave it out"
-                )
+                raise InvalidArgumentError(f"{name} must be an int of at least 1, got {rows!r}")
         size = _DEFAULT_ROW_GROUP_MB if row_group_size_mb is None else row_group_size_mb
         if isinstance(size, bool) or not isinstance(size, (int, float)) or not 0 < size < math.inf:
-            raise InvalidArgumentError(
-                f"row_group_size_mb={size!r} is no size; give a positive number of MiB, or leave it out"
-            )
+            raise InvalidArgumentError(f"row_group_size_mb must be a number of MiB above 0, got {size!r}")
         return cls(rows_per_row_group, max(1, int(size * 1024 * 1024)), rows_per_file)
 
 
@@ -92,7 +88,7 @@ def row_groups(batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator[pa
 
 
 def _room(batch: pa.RecordBatch, layout: Layout, rows: int, size: int, in_file: int) -> int:
-    """Rows until the row group is full, at least 1."""
+    """Return the number of rows until the row group is full, at least 1."""
     if layout.rows_per_row_group is not None:
         room = layout.rows_per_row_group - rows
     else:

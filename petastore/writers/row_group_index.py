@@ -1,13 +1,11 @@
-"""Build row-group indexes: each row group is read once, its indexed fields are decoded, and indexers look at them."""
+"""Build row-group indexes: read each row group once, decode the indexed fields, and run the indexers."""
 
 from __future__ import annotations
 
 import copy
-import functools
 import logging
 import operator
 import os
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,11 +14,12 @@ import numpy as np
 from petastore.dataset import Dataset, open_dataset
 from petastore.errors import InvalidArgumentError, PetastoreError, TransformError
 from petastore.indexers import FieldNotNullIndexer, RowGroupIndex, RowGroupIndexerBase
-from petastore.readers.by_number.random_access import RandomAccess
+from petastore.readers.random_access import RandomAccess
 from petastore.schema import Unischema
 from petastore.schema.values import each_value
 from petastore.storage.metadata.row_group_index import write_indexes
-from petastore.work.workers import Workers
+from petastore.work.futures import in_order
+from petastore.work.pools import Workers
 
 __all__ = ["build_rowgroup_index", "checked_indexers"]
 
@@ -37,27 +36,26 @@ def build_rowgroup_index(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
 ) -> None:
-    """Build indexes of a dataset and store them in it, each in place of the one of that name.
+    """Build row-group indexes and store them in the dataset; indexes with the same names are replaced.
 
-    Row groups are read in parallel by threads of this process; only the fields that indexers look at are. Afterwards
-    the indexes hold for exactly this version of the data: when files are added, rewritten or deleted they are refused
-    until they are built again.
+    Threads of this process read the indexed fields, several row groups in parallel. An index is valid for one version
+    of the data: after files have changed, using it raises an error until you build it again.
 
     Args:
-        dataset_url: A directory: petastore's dataset, Petastorm's, or plain Parquet.
-        spark_context: Accepted, because Petastorm needs it, and not used.
-        indexers: What to look for, with names of their own; they stay as they are.
-        hdfs_driver: Accepted and not used.
-        workers_count: Row groups that are read at a time; None is one for each CPU that the process may use.
-        storage_options: Passed to the fsspec filesystem of the URL's scheme.
-        filesystem: A pyarrow or fsspec filesystem to use instead.
+        dataset_url: A directory: a dataset of petastore or Petastorm, or plain Parquet.
+        spark_context: Ignored; a parameter of Petastorm's function.
+        indexers: The indexers, with distinct names; they are not modified.
+        hdfs_driver: Ignored; a parameter of Petastorm's function.
+        workers_count: Number of row groups to read in parallel; None means one per CPU that the process may use.
+        storage_options: Keyword arguments for the fsspec filesystem that the URL selects.
+        filesystem: A pyarrow or fsspec filesystem, used instead of the one that the URL selects.
 
     Raises:
-        InvalidArgumentError: There is no indexer, two share a name, one looks at a field that there is not or found a
-            value that cannot be stored, or the URL names single files.
-        DecodeError: A cell is not what its field declares.
+        InvalidArgumentError: `indexers` is empty, two indexers have the same name, an indexed field is unknown, an
+            indexed value cannot be stored, or the URL names single files.
+        DecodeError: A cell cannot be decoded.
         TransformError: A user's indexer raised.
-        StorageError: The storage refused.
+        StorageError: A storage operation failed.
 
     Example:
         >>> import tempfile, petastore
@@ -74,10 +72,15 @@ def build_rowgroup_index(
     del spark_context, hdfs_driver
     dataset = open_dataset(dataset_url, storage_options=storage_options, filesystem=filesystem)
     if dataset.location.paths is not None:
-        raise InvalidArgumentError(f"row-group indexes belong to whole datasets, but {dataset.url} names single files")
+        raise InvalidArgumentError(
+            "dataset_url must be a directory, because indexes belong to whole datasets, got single files of "
+            f"{dataset.url}"
+        )
     given = copy.deepcopy(checked_indexers(indexers, dataset.schema, dataset.url))
     if not given:
-        raise InvalidArgumentError("indexers is empty; give at least one, such as SingleFieldIndexer('by_id', 'id')")
+        raise InvalidArgumentError(
+            "indexers must have at least one indexer, such as SingleFieldIndexer('by_id', 'id'), got none"
+        )
     found = list(given)
     for of_group in _built(dataset, given, Workers(count=workers_count)):
         found = [_called(total, operator.add, total, part) for total, part in zip(found, of_group, strict=True)]
@@ -87,46 +90,41 @@ def build_rowgroup_index(
 
 
 def checked_indexers(indexers: Iterable[Any], schema: Unischema, url: str) -> list[Any]:
-    """The indexers, all of which can look at a dataset.
+    """Return the validated indexers.
 
     Raises:
-        InvalidArgumentError: One is none, two share a name, or one looks at a field that there is not.
+        InvalidArgumentError: An item is not an indexer, two have the same name, or a field is unknown.
     """
     if isinstance(indexers, RowGroupIndexerBase) or not isinstance(indexers, Iterable):
-        raise InvalidArgumentError(f"indexers is a list of indexers, not {indexers!r:.80}")
+        raise InvalidArgumentError(f"indexers must be a list of indexers, got {indexers!r:.80}")
     given, names = list(indexers), set()
     for indexer in given:
         if isinstance(indexer, type) or not callable(getattr(indexer, "build_index", None)):
-            raise InvalidArgumentError(f"{indexer!r:.80} is no indexer; derive it from RowGroupIndexerBase")
+            raise InvalidArgumentError(f"indexers must be derived from RowGroupIndexerBase, got {indexer!r:.80}")
         if indexer.index_name in names:
-            raise InvalidArgumentError(
-                f"two of the indexers are named {indexer.index_name!r}; names tell indexes apart"
-            )
+            raise InvalidArgumentError(f"indexers must have distinct names, got {indexer.index_name!r} twice")
         names.add(indexer.index_name)
         for column in indexer.column_names:
             if column not in schema:
                 known = ", ".join(map(repr, schema.fields))
-                raise InvalidArgumentError(f"{indexer!r:.80} looks at the field {column!r}, but {url} has {known}")
+                raise InvalidArgumentError(
+                    f"indexers must use fields of {url} ({known}), got {column!r} in {indexer!r:.80}"
+                )
     return given
 
 
 def _built(dataset: Dataset, indexers: list[Any], workers: Workers) -> Iterator[list[Any]]:
-    """Of each row group: copies of the indexers that have seen it."""
+    """Return copies of the indexers for each row group, with the values of this row group."""
     names = dict.fromkeys(name for indexer in indexers for name in indexer.column_names)
     cells = RandomAccess(dataset, [dataset.schema[name] for name in names], cache_bytes=0)
     stops = np.cumsum(dataset.inventory.rows)
     empty = copy.deepcopy(indexers)
+    rows = dataset.inventory.rows.tolist()
+    groups = [(group, range(stop - rows[group], stop)) for group, stop in enumerate(stops.tolist()) if rows[group]]
     pool = workers.pool()
-    waiting: deque[Any] = deque()
     try:
-        for group, (rows, stop) in enumerate(zip(dataset.inventory.rows.tolist(), stops.tolist(), strict=True)):
-            if rows:
-                task = functools.partial(_look, cells, group, range(stop - rows, stop), empty)
-                waiting.append(pool.submit(task, priority=group))
-            if len(waiting) > pool.workers:
-                yield waiting.popleft().result()
-        for built in waiting:
-            yield built.result()
+        for _, built in in_order(lambda of_group: _look(cells, *of_group, empty), groups, pool):
+            yield built
     finally:
         pool.close()
         pool.join()

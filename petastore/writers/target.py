@@ -1,4 +1,4 @@
-"""The directory that a write aims at: what was there when it began, and what its mode makes of it."""
+"""Target directory of a write: existing data, and whether `mode` allows to replace it or append."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 import warnings
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -23,50 +24,60 @@ from petastore.errors import (
 from petastore.inventory import DataFile, Inventory
 from petastore.schema import Unischema
 from petastore.schema.document import dump_document, parse_document
+from petastore.schema.file_schemas import FileSchemas
 from petastore.storage.files.lake_tables import reject_lake_tables_among
 from petastore.storage.files.listing import files_below, is_hidden, list_data_files, writing_marker
 from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import delete_file
-from petastore.storage.footers.footers import Footer, encoded_footers, inventory_of, parquet_among, read_footers
+from petastore.storage.footers.footer import Footer
+from petastore.storage.footers.footers import (
+    differing_schemas,
+    encoded_footers,
+    inventory_of,
+    parquet_among,
+    read_footer,
+    read_footers,
+)
 from petastore.storage.metadata.manifest import Manifest, manifest_token, read_manifest, read_schema_document
-from petastore.writers.commit import check_stored
-from petastore.writers.commit_lock import LOCK
+from petastore.writers.commit import LOCK, check_stored
 
 __all__ = ["Mode", "Target", "schema_difference", "schema_there"]
 
 Mode: TypeAlias = Literal["error", "overwrite", "append"]
 
 _NUMBERED = re.compile(r"(?:^|/)_?part-([0-9]{5,9})[^/]*$")
-# What else an overwrite removes: summaries of old files, and what killed writes left.
+# Other files that an overwrite deletes: summaries of the old files, and leftovers of killed writes.
 _LEFTOVER = re.compile(
     r"_metadata|_part-[0-9]{5,}-[0-9a-f]{32}\.parquet|_petastore/writing-[0-9a-f]{32}"
-    r"|(?:_petastore/)?\.[^/]+\.[0-9a-f]{32}"  # what was to be renamed in place of a small file
+    r"|(?:_petastore/)?\.[^/]+\.[0-9a-f]{32}"  # temporary names of small files
 )
 
 
 class Target:
-    """What was at the URL when the write began, and what the mode makes of it.
+    """Files at the URL when the write began, and the effect of the mode.
 
     Args:
         location: The dataset's directory; it need not exist.
-        schema: What the rows to write are.
+        schema: Schema of the rows to write.
         mode: `"error"`, `"overwrite"` or `"append"`, as in `write_dataset`.
-        writer: Who writes, for people.
-        since: The `manifest_token` that stood there when the write began, "" for none; None is now.
+        writer: Name of the writing program, for display.
+        since: `manifest_token` at the start of the write, "" without a manifest; None reads the current token.
 
     Raises:
-        DatasetExistsError: Something is there, and the mode is `"error"`; or the URL is a file.
-        SchemaError: The dataset to append to has a schema that these rows do not fit, or none.
+        DatasetExistsError: A dataset exists, and the mode is `"error"`; or the URL is a file.
+        SchemaError: The dataset to append to has no schema, or a schema that these rows do not fit.
     """
 
     schema: Unischema
-    """The schema to write; if rows are appended, that of the dataset."""
+    """The schema to write; if rows are appended, the schema of the existing dataset."""
 
     def __init__(
         self, location: Location, schema: Unischema, mode: Mode, *, writer: str, since: str | None = None
     ) -> None:
         if location.paths is not None:
-            raise DatasetExistsError(f"{location.url} is a file; a dataset is a directory, so choose another URL")
+            raise DatasetExistsError(
+                f"the dataset URL must be a directory, got the file {location.url}. Choose another URL"
+            )
         self._location = location
         self.schema = schema
         self._mode = mode
@@ -77,12 +88,12 @@ class Target:
             self._found = [path for path in files_below(location) if path != LOCK]
         except DatasetNotFoundError:
             self._found = []
-        # A writer that is killed before its first file leaves only a marker; the next write may still begin.
+        # A writer killed before its first file leaves only a marker; the next write may still begin.
         data = [path for path in self._found if not path.startswith(writing_marker(""))]
         if mode == "error" and data:
             raise DatasetExistsError(
-                f"{location.url} is not empty: it holds {min(data)} ({len(data):,} files in all). Choose "
-                'another URL, or mode="append" or mode="overwrite"'
+                f"{location.url} must be empty, got {min(data)} ({len(data):,} files in all). Choose another URL, "
+                'or mode="append" or mode="overwrite"'
             )
         reject_lake_tables_among(location, self._found, self._found)
         old = self._old() if mode == "append" else None
@@ -90,7 +101,7 @@ class Target:
 
     @property
     def needs_a_file(self) -> bool:
-        """Whether a write without rows must leave a file, so that the dataset has a schema."""
+        """Return whether a write without rows must create a file, so that the dataset has a schema."""
         return self._is_new
 
     @property
@@ -102,11 +113,11 @@ class Target:
         return max(numbers, default=-1) + 1
 
     def next_manifest(self, footers: list[Footer]) -> Manifest:
-        """The manifest that follows the one that stands now.
+        """Return the manifest that replaces the current one.
 
         Raises:
-            DatasetExistsError, DatasetChangedError: Another writer committed since the write began, and appending to
-                what it wrote is not what was asked.
+            DatasetExistsError, DatasetChangedError: Another writer has committed since the write began, and this write
+                does not append.
         """
         mine, beside = [(footer.file, footer.groups) for footer in footers], encoded_footers(footers)
         if self._mode == "append":
@@ -115,12 +126,16 @@ class Target:
                 mine = [*_parts(old.inventory), *mine]
                 stored = {} if old.beside is None else old.beside.all_at(self._location)
                 beside = {**old.footers, **stored, **beside}
-            return Manifest(Inventory.concatenate(mine), self._document, self._writer, footers=beside)
+            inventory = Inventory.concatenate(mine)
+            schemas = None if old is None else self._schemas(old, inventory, footers)
+            # A field that is in no file is not a field of the dataset.
+            document = self._document if footers or old is None else old.schema_document
+            return Manifest(inventory, document, self._writer, schemas, footers=beside)
         if manifest_token(self._location) != self._token:
             kind = DatasetExistsError if self._mode == "error" else DatasetChangedError
             raise kind(
-                f"{self._location.url}: another writer committed a dataset there while this one was being written; "
-                "its rows are kept and these are not. Write again"
+                f"{self._location.url}: another writer committed a dataset during this write; its rows are kept, and "
+                "this write is discarded. Write again"
             )
         return Manifest(Inventory.concatenate(mine), self._document, self._writer, footers=beside)
 
@@ -137,26 +152,44 @@ class Target:
         self._take_schema(read_schema_document(self._location))
         for footer in footers:
             check_stored(footer, self.schema)
-        return Manifest(inventory_of(footers), self._document, self._writer, footers=encoded_footers(footers))
+        schemas = differing_schemas(footers)
+        return Manifest(inventory_of(footers), self._document, self._writer, schemas, footers=encoded_footers(footers))
+
+    def _schemas(self, old: Manifest, inventory: Inventory, footers: Sequence[Footer]) -> FileSchemas | None:
+        """Return the Arrow schemas of old and new files, where these differ."""
+        of_files = {footer.file.path: footer.arrow_schema for footer in footers}
+        files = old.inventory.files
+        if old.schemas is not None:
+            numbers = zip(old.schemas.paths, old.schemas.of_files, strict=True)
+            of_files |= {path: old.schemas.schemas[number] for path, number in numbers}
+        elif files and footers:
+            first = read_footer(self._location, files[0].path).arrow_schema
+            of_files |= {file.path: first for file in files}
+        if not of_files.keys() >= {file.path for file in inventory.files}:
+            return None
+        schemas = FileSchemas.of((file.path, of_files[file.path]) for file in inventory.files)
+        return None if schemas.are_equal else schemas
 
     def _take_schema(self, document: str | None) -> None:
         if document is None:
             raise SchemaError(
-                f"{self._location.url} holds Parquet files without a petastore schema, so nothing says that these rows "
-                "belong to them; give them one with petastore.writers.commit.commit_dataset, then append"
+                f"{self._location.url} must have a petastore schema to append rows, got Parquet files without one. Add "
+                "a schema with petastore.writers.commit.commit_dataset, then append"
             )
         if document == self._document:
             return
         theirs = _parsed_schema(document, self._location.url)
         if theirs is None or not _fits(self.schema, theirs):
             raise SchemaError(
-                f"{self._location.url} has another schema than the rows to append: "
-                f"{schema_difference(document, self._document)}. Append with the same schema, or write elsewhere"
+                f"rows to append must have the schema of {self._location.url}, got a difference: "
+                f"{schema_difference(document, self._document)}. Append with the same schema, or write to another URL"
             )
-        self.schema, self._document = theirs, document
+        added = [field for field in self.schema if field.name not in theirs]
+        self.schema = Unischema(theirs.name, [*theirs, *added])
+        self._document = dump_document(theirs.name, self.schema) if added else document
 
     def delete_replaced(self, inventory: Inventory) -> None:
-        """After an overwrite: delete what was there before; the manifest lists it no more."""
+        """Delete the old files after an overwrite; the manifest no longer lists them."""
         if self._mode != "overwrite":
             return
         kept = {file.path for file in inventory.files}
@@ -165,10 +198,10 @@ class Target:
                 continue
             try:
                 delete_file(self._location, path)
-            except FileMissingError:  # somebody else deleted it
+            except FileMissingError:  # deleted by another process
                 continue
             except StorageError as problem:
-                warnings.warn(f"the replaced file {path} stays: {problem}", stacklevel=3)
+                warnings.warn(f"the replaced file {path} cannot be deleted: {problem}. Delete it by hand", stacklevel=3)
 
     def _is_data_file(self, path: str) -> bool:
         return not is_hidden(path) and bool(parquet_among(self._location, [path]))
@@ -186,10 +219,10 @@ def _parts(inventory: Inventory) -> list[tuple[DataFile, dict[str, Any]]]:
 
 
 def schema_there(location: Location) -> Unischema | None:
-    """The schema of the dataset that stands at a location; None where there is none, or one that cannot be read.
+    """Return the schema of the dataset at a location; None if there is none, or it is unreadable.
 
     Raises:
-        StorageError: The storage refused.
+        StorageError: A storage operation failed.
     """
     manifest = read_manifest(location) if location.paths is None else None
     document = read_schema_document(location) if manifest is None else manifest.schema_document
@@ -197,7 +230,7 @@ def schema_there(location: Location) -> Unischema | None:
 
 
 def _parsed_schema(document: str, url: str) -> Unischema | None:
-    """The schema of a document; None where it is damaged or newer than this release."""
+    """Return the schema of a document; None if the document is damaged or newer than this release."""
     try:
         return Unischema(*parse_document(document, codec_from_json=codec_from_json, source=url))
     except (MetadataError, SchemaError):
@@ -205,36 +238,46 @@ def _parsed_schema(document: str, url: str) -> Unischema | None:
 
 
 def _fits(rows: Unischema, theirs: Unischema) -> bool:
-    """Whether rows of a schema are rows of the other: fields in any order, and a value may be missing there only."""
+    """Return whether rows of a schema fit another: fields in any order, nulls only where allowed.
+
+    Each schema may have nullable fields that the other does not have.
+    """
+    ours_alone = [field for field in rows if field.name not in theirs]
+    theirs_alone = [field for field in theirs if field.name not in rows]
     return (
         rows.name == theirs.name
-        and rows.fields.keys() == theirs.fields.keys()
+        and all(field.nullable for field in [*ours_alone, *theirs_alone])
         and all(
-            field in (theirs[field.name], dataclasses.replace(theirs[field.name], nullable=False)) for field in rows
+            field in (theirs[field.name], dataclasses.replace(theirs[field.name], nullable=False))
+            for field in rows
+            if field.name in theirs
         )
     )
 
 
 def schema_difference(theirs: str, ours: str) -> str:
-    """What differs between two schema documents, for people.
+    """Describe the differences between two schema documents, for error messages.
 
     Example:
         >>> schema_difference('{"name": "a", "fields": []}', '{"name": "b", "fields": []}')
-        "it is called 'a', these 'b'"
+        "the dataset's schema is named 'a', and the rows' schema 'b'"
     """
     try:
         old, new = json.loads(theirs), json.loads(ours)
         before = {field["name"]: field for field in old["fields"]}
         after = {field["name"]: field for field in new["fields"]}
-        found = [] if old["name"] == new["name"] else [f"it is called {old['name']!r}, these {new['name']!r}"]
+        names = f"the dataset's schema is named {old['name']!r}, and the rows' schema {new['name']!r}"
+        found = [] if old["name"] == new["name"] else [names]
     except (ValueError, KeyError, TypeError) as problem:
-        return f"its schema document is damaged ({problem})"
+        return f"the schema document of the dataset is damaged ({problem})"
     for name in {**before, **after}:
         if name not in after or name not in before:
-            found.append(f"{'these rows lack' if name in before else 'it lacks'} the field {name!r}")
+            found.append(f"{'the rows lack' if name in before else 'the dataset lacks'} the field {name!r}")
         elif before[name] != after[name]:
             changed = [key for key in {**before[name], **after[name]} if before[name].get(key) != after[name].get(key)]
             found += [
-                f"{key} of {name!r} is {before[name].get(key)!r}, not {after[name].get(key)!r}" for key in changed
+                f"{key} of {name!r} is {before[name].get(key)!r} in the dataset and {after[name].get(key)!r} in the "
+                "rows"
+                for key in changed
             ]
-    return "; ".join(found) or "the fields stand in another order"
+    return "; ".join(found) or "the fields have another order"

@@ -1,4 +1,4 @@
-"""A dataset that writes down which row groups are read, by whichever process."""
+"""Dataset that records which row groups are read, in all processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in which each kind of column has missing values, for all frameworks."""
+"""Rows with missing values in each kind of column, for all frameworks."""
 
 from __future__ import annotations
 

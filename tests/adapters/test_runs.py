@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.adapters.runs import runs_of
+from petastore.adapters.column_plans import runs_of
 from petastore.decoding.decode import Decoded
 from petastore.plan.cursor import Cursor
 from petastore.readers.batch import Batch, Columns
@@ -29,7 +29,7 @@ def batches_of(spans: list[list[int]]) -> Iterator[Batch]:
 
 
 @given(spans=SPANS, most=st.integers(1, 5))
-def test_runs_hold_every_batch_once_in_order_and_with_its_rows(spans: list[list[int]], most: int) -> None:
+def test_runs_contain_each_batch_once_in_order(spans: list[list[int]], most: int) -> None:
     runs = list(runs_of(batches_of(spans), most=most))
     singles = [single for run in runs for single in run.single()]
     assert [single.sizes[0] for single in singles] == [size for sizes in spans for size in sizes]
@@ -40,7 +40,7 @@ def test_runs_hold_every_batch_once_in_order_and_with_its_rows(spans: list[list[
         assert len(run.column("id")) == sum(run.sizes)
 
 
-def test_nothing_is_asked_for_that_the_run_does_not_need() -> None:
+def test_runs_request_no_more_batches_than_needed() -> None:
     asked = 0
 
     def counted() -> Iterator[Batch]:

@@ -8,11 +8,11 @@ import pytest
 from petastore.arrow import compute
 
 
-def test_a_function_is_that_of_arrow() -> None:
+def test_compute_function_equals_pyarrows() -> None:
     assert compute.binary_length is pyarrow.compute.binary_length
     assert compute.binary_length(["ab", None]).to_pylist() == [2, None]
 
 
-def test_what_arrow_does_not_have_is_no_function_here() -> None:
+def test_unknown_function_of_arrow_compute_raises() -> None:
     with pytest.raises(AttributeError, match="no_such_function"):
         _ = compute.no_such_function

@@ -1,4 +1,4 @@
-"""Results as the harness writes them, small enough to be worked out by hand."""
+"""Fixtures: results in the format of the benchmarks, small enough to be checked by hand."""
 
 from __future__ import annotations
 

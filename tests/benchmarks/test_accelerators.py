@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("workload", WORKLOADS.values(), ids=list(WORKLOADS))
-def test_the_settings_of_dlio_are_those_of_the_workload(workload: Workload) -> None:
+def test_dlio_settings_match_the_workload(workload: Workload) -> None:
     config = yaml.safe_load((CONFIGS / "workload" / f"{workload.name}.yaml").read_text(encoding="utf-8"))
     assert config["reader"]["batch_size"] == workload.batch
     assert config["train"]["computation_time"] == workload.step_s
@@ -40,18 +40,18 @@ def test_the_settings_of_dlio_are_those_of_the_workload(workload: Workload) -> N
     assert workload.configured_steps <= workload.steps
 
 
-def test_a_row_of_tensors_is_as_large_as_dlio_says() -> None:
+def test_row_size_matches_dlio() -> None:
     config = yaml.safe_load((CONFIGS / "workload" / "tensors.yaml").read_text(encoding="utf-8"))
     assert config["dataset"]["record_length"] == 4 * sum(TENSORS.values())
 
 
 @pytest.mark.parametrize("workload", WORKLOADS.values(), ids=list(WORKLOADS))
-def test_a_share_of_a_workload_has_three_batches_at_least(workload: Workload) -> None:
+def test_reduced_workload_has_at_least_three_batches(workload: Workload) -> None:
     assert workload.scaled(0.001).steps == 3
     assert workload.scaled(0.5).rows == pytest.approx(workload.rows / 2)
 
 
-def test_tensors_are_plain_parquet_and_dlio_is_shown_links_to_them(tmp_path: Path) -> None:
+def test_dlio_reads_plain_parquet_through_links(tmp_path: Path) -> None:
     workload = dataclasses.replace(WORKLOADS["tensors"], files=2, rows_a_file=3, rows_a_group=2)
     said: list[str] = []
     folder = make(workload, tmp_path, said.append)
@@ -68,7 +68,7 @@ def test_tensors_are_plain_parquet_and_dlio_is_shown_links_to_them(tmp_path: Pat
     assert [rows for rows, _ in PlainFolder(folder / DATASET).decoded()] == [2, 1, 2, 1]
 
 
-def test_the_limit_decodes_pictures(tmp_path: Path) -> None:
+def test_upper_limit_decodes_images(tmp_path: Path) -> None:
     def write(name: str, cells: list[bytes]) -> Path:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -105,19 +105,19 @@ def hung(folder: Path) -> None:
         time.sleep(60)
 
 
-def test_a_function_runs_in_a_process_of_its_own() -> None:
+def test_function_runs_in_a_new_process() -> None:
     assert alone(60, doubled, 21) == 42
     assert alone(60, os.getpid) != os.getpid()
 
 
-def test_what_fails_there_is_told() -> None:
+def test_failure_on_the_device_is_reported() -> None:
     with pytest.raises(RunFailedError, match="OSError: no disk"):
         alone(60, failed)
     with pytest.raises(RunFailedError, match="gone ended without a word"):
         alone(60, gone)
 
 
-def test_what_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+def test_hanging_benchmark_is_killed_with_its_children(tmp_path: Path) -> None:
     for limit in (3, 20, 120):  # a busy machine may not start both processes within the first limit
         folder = tmp_path / str(limit)
         folder.mkdir()
@@ -165,19 +165,19 @@ def measured() -> dict[str, Any]:
     }
 
 
-def test_where_the_limit_keeps_it_busy_the_bound_is_99_percent(measured: dict[str, Any]) -> None:
+def test_bound_is_99_percent_when_the_limit_saturates_the_accelerator(measured: dict[str, Any]) -> None:
     ours = [figure for figure in figures_of(measured) if figure.what == "petastore"]
     assert [figure.least for figure in ours] == [99.0, 99.0, 99.0, None]
     assert [figure.is_kept for figure in ours] == [True, False, True, None]
 
 
-def test_where_it_does_not_the_bound_is_a_share_of_the_limit(measured: dict[str, Any]) -> None:
+def test_bound_is_a_share_of_the_limit_otherwise(measured: dict[str, Any]) -> None:
     (share,) = [figure for figure in figures_of(measured) if figure.what == "petastore / limit, steady"]
     assert share.values == pytest.approx([0.49 / 0.6, 0.59 / 0.6, 0.58 / 0.6])
     assert (share.least, share.is_kept) == (0.95, True)
 
 
-def test_the_reader_as_released_and_a_loader_that_never_waits_are_shown_where_they_ran(
+def test_page_shows_released_reader_and_ideal_loader(
     measured: dict[str, Any],
 ) -> None:
     lines = [figure.what for figure in figures_of(measured)]
@@ -188,7 +188,7 @@ def test_the_reader_as_released_and_a_loader_that_never_waits_are_shown_where_th
     assert not any("released" in line for line in lines)
 
 
-def test_the_page_has_what_was_measured(measured: dict[str, Any]) -> None:
+def test_accelerator_page_lists_the_measurements(measured: dict[str, Any]) -> None:
     figures = [dataclasses.asdict(figure) for figure in figures_of(measured)]
     found = {"date": "2026-11-23", "load": 0.5, "load_after": 1.25, "seconds": 12.3, "rounds": 3, "scale": 0.1}
     page = page_of({"machine": {"CPU": "Abacus"}, "shown": {"tensors": {**found, "figures": figures}}})
@@ -198,7 +198,7 @@ def test_the_page_has_what_was_measured(measured: dict[str, Any]) -> None:
     assert "\n## pictures" not in page
 
 
-def test_the_page_is_that_of_the_published_results() -> None:
+def test_accelerator_page_equals_the_published_results() -> None:
     results = json.loads(PUBLISHED.read_text(encoding="utf-8"))
     assert PAGE.read_text(encoding="utf-8") == page_of(results)
     assert list(results["shown"]) == list(WORKLOADS)

@@ -19,7 +19,7 @@ SPIN_AND_STAY = f"{SPIN}\nprint('spun', flush=True)\nimport sys; sys.stdin.read(
 IN_A_CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SPIN_AND_STAY!r}])"
 
 
-def test_a_child_counts_once_it_has_ended() -> None:
+def test_cpu_time_includes_ended_children() -> None:
     before = cpu_seconds()
     subprocess.run([sys.executable, "-c", SPIN], check=True)
     assert cpu_seconds() - before >= 0.2
@@ -32,7 +32,7 @@ def used_by_children() -> float:
     return used.ru_utime + used.ru_stime + own.ru_utime + own.ru_stime
 
 
-def test_a_grandchild_counts_while_it_runs_and_not_twice_when_it_has_ended() -> None:
+def test_cpu_time_counts_grandchildren_once() -> None:
     before, counted_before = cpu_seconds(), used_by_children()
     with subprocess.Popen(
         [sys.executable, "-c", IN_A_CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -13,7 +13,7 @@ from benchmarks.bench.data import Data
 from benchmarks.bench.roster import FORMATS
 
 
-def test_a_format_is_made_again_when_one_that_it_needs_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_format_is_rebuilt_when_its_source_format_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("petastore", "petastorm", "lance")
     before = [data.recipe_of("images", name) for name in names]
     monkeypatch.setitem(FORMATS, "petastore", dataclasses.replace(FORMATS["petastore"], module="limits"))
@@ -21,9 +21,7 @@ def test_a_format_is_made_again_when_one_that_it_needs_changes(monkeypatch: pyte
     assert [one == other for one, other in zip(before, after, strict=True)] == [False, False, True]
 
 
-def test_what_is_there_is_not_made_again_unless_another_tree_is_to_write_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_existing_data_is_reused_unless_another_tree_writes_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made: list[tuple[str, Path]] = []
     monkeypatch.setattr(data, "run_task", lambda _, task, **more: made.append((task["do"], more["root"])))
 

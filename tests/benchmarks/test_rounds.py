@@ -21,7 +21,7 @@ from benchmarks.bench.workloads import WORKLOADS
 pytestmark = pytest.mark.slow
 
 
-def test_a_tiny_workload_runs_with_petastore_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tiny_workload_runs_with_petastore_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["--workloads", "rows", "--contenders", "petastore, rows", "--rounds", "1", "--seconds", "0"]
     assert main([*asked, "--scale", "0.01", "--folder", str(tmp_path)]) == 0
     assert "petastore, rows" in capsys.readouterr().out
@@ -33,9 +33,7 @@ def test_a_tiny_workload_runs_with_petastore_alone(tmp_path: Path, capsys: pytes
     assert found["runs"][0]["peak_megabytes"] > 10
 
 
-def test_a_contender_that_fails_is_recorded_and_the_others_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failure_of_one_contender_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (able,) = contenders_for("rows")[:1]
     broken = Contender("broken", "peer", "no_such_contender", "petastore", only=("rows",))
     monkeypatch.setattr(rounds, "contenders_for", lambda _: [broken, able])
@@ -45,7 +43,7 @@ def test_a_contender_that_fails_is_recorded_and_the_others_go_on(
     assert found[able.name]["runs"][0]["rate"] > 0
 
 
-def test_turns_move_by_one_each_round(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_contender_order_rotates_each_round(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     order: list[tuple[str, str]] = []
 
     def done(_: Path, task: dict[str, Any], **_more: Any) -> dict[str, Any]:
@@ -60,7 +58,7 @@ def test_turns_move_by_one_each_round(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert "".join(module for do, module in order if do == "measure") == "abcbcacab"
 
 
-def test_names_are_unique_within_a_workload_and_everything_named_exists() -> None:
+def test_contender_names_are_unique_and_exist() -> None:
     environments = {OWN, *tomllib.loads(PINS.read_text(encoding="utf-8"))}
     folder = Path(rounds.__file__).parent / "contenders"
     for workload in WORKLOADS:

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from petastore.cache import DiskCache, entries, ledger
-from petastore.testing.cache_laws import Source, bytes_at_one_moment
 from tests.forked import forked
 from tests.killed_at_call import call_count, points, run_until_call
+from tests.laws.cache_laws import Source, bytes_at_one_moment
 from tests.tier import sized
 
 PROCESSES = 8
@@ -177,7 +177,7 @@ def dead(folder: Path) -> dict[str, object]:
 
 def anything(folder: Path) -> dict[str, object]:
     """Processes that do whatever can be done, some of which are killed, while entries are damaged: what comes of it."""
-    chance = random.Random(1)  # noqa: S311 - whom, and when
+    chance = random.Random(1)  # noqa: S311 - which process is killed, and when
     running = {forked(lambda number=number: does_anything(folder, number)) for number in range(PROCESSES)}  # type: ignore[misc]
     most = deaths = 0
     while running:
@@ -199,7 +199,7 @@ def anything(folder: Path) -> dict[str, object]:
 
 def does_anything(folder: Path, seed: int) -> None:
     """What one of them does."""
-    chance = random.Random(seed)  # noqa: S311 - deeds
+    chance = random.Random(seed)  # noqa: S311 - selects operations
     cache = DiskCache(folder, limit=LIMIT)
     keys = [f"entry {number}" for number in range(40)]
     announcement = cache.announce([], [])
@@ -261,7 +261,7 @@ def was_kept(cache: DiskCache, key: str) -> bool:
 
 
 if __name__ == "__main__":
-    # A busy machine may stop whoever holds a lock for seconds.
+    # On a busy machine, a process that holds a lock may not run for seconds.
     ledger.LOCK_PATIENCE_S = entries.FETCH_PATIENCE_S = 600.0
     programs = {program.__name__: program for program in (cold, writers, killed, dead, anything, full)}
     print(json.dumps(programs[sys.argv[1]](Path(sys.argv[2]))))

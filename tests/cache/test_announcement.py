@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from petastore.cache.announcement import Announcement, announced
+from petastore.cache.disk_cache import Announcement, announced
 from petastore.cache.folder import Folder
 from petastore.cache.ledger import Ledger
-from petastore.cache.uses.futures import uses_within
+from petastore.cache.next_use import uses_within
 from tests.forked import forked
 
 KEYS = [f"key {number}" for number in range(5)]
@@ -35,7 +35,7 @@ def names(folder: Folder) -> list[str]:
     return [path.name for path in folder.futures.iterdir()]
 
 
-def test_it_is_there_for_others_until_it_is_closed(folder: Folder, ledger: Ledger) -> None:
+def test_announcement_is_visible_until_closed(folder: Folder, ledger: Ledger) -> None:
     with announced(folder, ledger, KEYS, ORDER) as announcement:
         assert announcement.uses == len(ORDER)
         assert len(names(folder)) == 1
@@ -46,7 +46,7 @@ def test_it_is_there_for_others_until_it_is_closed(folder: Folder, ledger: Ledge
     announcement.move_to(2)
 
 
-def test_the_future_that_is_too_long_is_cut_at_its_end(folder: Folder) -> None:
+def test_announcement_truncates_a_long_forecast(folder: Folder) -> None:
     ledger = Ledger(folder, 1 << 20)
     most = uses_within(ledger.most // 64)
     order = np.tile(np.arange(5), most)
@@ -57,20 +57,20 @@ def test_the_future_that_is_too_long_is_cut_at_its_end(folder: Folder) -> None:
     ledger.close()
 
 
-def test_positions_stay_within_what_others_know_of(folder: Folder, ledger: Ledger) -> None:
+def test_announced_positions_do_not_exceed_published_ones(folder: Folder, ledger: Ledger) -> None:
     with announced(folder, ledger, KEYS, ORDER) as announcement:
         for position in (-3, 2, 99):
             announcement.move_to(position)
         announcement.move_to(1, begun=99)
 
 
-def test_it_is_nobodys_in_a_forked_child(folder: Folder, ledger: Ledger) -> None:
+def test_announcement_is_empty_in_a_forked_child(folder: Folder, ledger: Ledger) -> None:
     with announced(folder, ledger, KEYS, ORDER) as announcement:
         assert os.waitpid(forked(announcement.close), 0)[1] == 0
         assert len(names(folder)) == 1
 
 
-def test_nobodys_does_nothing() -> None:
+def test_empty_announcement_does_nothing() -> None:
     with Announcement() as announcement:
         announcement.move_to(3)
     assert announcement.uses == 0

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.cache.checksum import SIZE, checksum
+from petastore.cache.entry_file import SIZE, checksum
 
 BLOCK = 1 << 20
 LONG = np.random.default_rng(1).bytes(2 * BLOCK + 12_345)
@@ -18,7 +18,7 @@ def of(data: bytes | bytearray, head: bytes = b"head") -> bytes:
 
 
 @given(st.binary(max_size=200), st.binary(min_size=1, max_size=60), st.data())
-def test_every_wrong_byte_is_found_in_data_and_head(data: bytes, head: bytes, draw: st.DataObject) -> None:
+def test_checksum_detects_every_wrong_byte(data: bytes, head: bytes, draw: st.DataObject) -> None:
     both = bytearray(data + head)
     both[draw.draw(st.integers(0, len(both) - 1))] ^= draw.draw(st.integers(1, 255))
     wrong = checksum(bytes(both[len(data) :]), memoryview(both)[: len(data)])
@@ -27,14 +27,14 @@ def test_every_wrong_byte_is_found_in_data_and_head(data: bytes, head: bytes, dr
 
 
 @given(st.integers(0, len(LONG) - 1), st.integers(1, 255))
-def test_every_wrong_byte_is_found_in_long_data(place: int, change: int) -> None:
+def test_checksum_detects_every_wrong_byte_in_long_data(place: int, change: int) -> None:
     wrong = bytearray(LONG)
     wrong[place] ^= change
     assert of(wrong) != of(LONG)
 
 
 @pytest.mark.parametrize("bit", [0x80, 0x01])
-def test_the_same_bit_of_two_words_is_found(bit: int) -> None:
+def test_checksum_detects_the_same_bit_in_two_words(bit: int) -> None:
     for first, second in ((7, 15), (7, 71), (7, 1031), (15, BLOCK + 15), (7, BLOCK - 1)):
         wrong = bytearray(LONG)
         wrong[first] ^= bit
@@ -43,7 +43,7 @@ def test_the_same_bit_of_two_words_is_found(bit: int) -> None:
 
 
 @given(st.data(), st.sampled_from([4096, 65536, BLOCK]))
-def test_pages_and_blocks_that_changed_places_are_found(draw: st.DataObject, size: int) -> None:
+def test_checksum_detects_swapped_pages_and_blocks(draw: st.DataObject, size: int) -> None:
     places = st.integers(0, len(LONG) // size - 1)
     first, second = draw.draw(st.lists(places, min_size=2, max_size=2, unique=True))
     wrong = bytearray(LONG)
@@ -53,11 +53,11 @@ def test_pages_and_blocks_that_changed_places_are_found(draw: st.DataObject, siz
 
 
 @given(st.integers(1, 5000))
-def test_shifted_bytes_are_found(distance: int) -> None:
+def test_checksum_detects_shifted_bytes(distance: int) -> None:
     assert of(LONG[distance:] + LONG[:distance]) != of(LONG)
 
 
 @given(st.binary(max_size=100), st.binary(min_size=1, max_size=20))
-def test_what_was_cut_off_is_found_and_zeros_are_no_end(data: bytes, rest: bytes) -> None:
+def test_checksum_detects_truncation_and_trailing_zeros(data: bytes, rest: bytes) -> None:
     assert of(data) != of(data + rest)
     assert of(data) != of(data + b"\0")

@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from petastore.cache.disk import FOLDER, Disk
+from petastore.cache.entries import FOLDER, Disk
 from petastore.errors import CacheBypassWarning, StorageError
 
 LIMIT = 1 << 20
 
 
-def test_its_files_lie_in_a_folder_of_the_place_that_was_asked_for(tmp_path: Path) -> None:
+def test_cache_files_are_stored_under_the_location(tmp_path: Path) -> None:
     disk = Disk(tmp_path / "place", LIMIT)
     assert disk.folder.root == tmp_path / "place" / FOLDER
     assert disk.ledger is not None
     assert disk.most == disk.ledger.most < LIMIT
 
 
-def test_a_place_that_is_no_folder_is_done_without_until_it_is_one(tmp_path: Path) -> None:
+def test_cache_is_bypassed_until_the_location_is_a_directory(tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.write_text("a file")
-    with pytest.warns(CacheBypassWarning, match=r"place.*bypassed.*choose another location or limit"):
+    with pytest.warns(CacheBypassWarning, match=r"place.*bypassed.*choose another cache_location or cache_size_limit"):
         disk = Disk(place, LIMIT)
     assert (disk.ledger, disk.most) == (None, sys.maxsize)
     with pytest.raises(StorageError, match=r"the cache at .*place.* cannot be used") as caught:
@@ -35,7 +35,7 @@ def test_a_place_that_is_no_folder_is_done_without_until_it_is_one(tmp_path: Pat
     assert disk.ledger is not None
 
 
-def test_it_is_said_once_and_what_takes_too_long_is_let_alone_for_a_while(tmp_path: Path) -> None:
+def test_slow_disk_pauses_the_cache_with_one_warning(tmp_path: Path) -> None:
     disk = Disk(tmp_path, LIMIT)
     with pytest.warns(CacheBypassWarning, match="No space"):
         disk.bypass(OSError(28, "No space left on device"))

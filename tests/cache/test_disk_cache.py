@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,15 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from petastore.cache import DiskCache, entry_file, ledger, simulate, writing
-from petastore.cache.disk import FOLDER
+from petastore.cache import DiskCache, entries, entry_file, ledger, simulate
+from petastore.cache.entries import FOLDER
 from petastore.cache.entry_file import digest_of, size_on_disk
-from petastore.cache.folder import Folder
-from petastore.cache.location import cache_location
-from petastore.cache.locks import locked
+from petastore.cache.folder import Folder, cache_location, locked
 from petastore.cache.table import slots_for, table_bytes
 from petastore.errors import CacheBypassWarning, InvalidArgumentError, StorageError
-from petastore.testing.cache_laws import CacheLaws, Source, bytes_at_one_moment
+from tests.laws.cache_laws import CacheLaws, Source, bytes_at_one_moment
 from tests.tier import examples
 
 LIMIT = 1 << 20
@@ -44,7 +43,9 @@ def ask(
 
 @given(entries=st.dictionaries(st.text(max_size=20), st.binary(max_size=20_000), max_size=10))
 @settings(max_examples=30)
-def test_what_was_fetched_is_given(entries: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_cache_miss_returns_the_fetched_bytes(
+    entries: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     with DiskCache(tmp_path_factory.mktemp("cache"), limit=LIMIT) as cache:
         for _ in range(2):
             for key, data in entries.items():
@@ -55,10 +56,8 @@ def test_what_was_fetched_is_given(entries: dict[str, bytes], tmp_path_factory: 
         assert cache.info().entry_bytes == sum(size_on_disk(len(data)) for data in entries.values())
 
 
-def test_who_waits_too_long_for_what_others_fetch_fetches_it_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("petastore.cache.entries.FETCH_PATIENCE_S", 0.0)
+def test_waiting_process_fetches_after_the_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "FETCH_PATIENCE_S", 0.0)
     with DiskCache(tmp_path, limit=LIMIT) as cache:
 
         def fetched() -> bytes:
@@ -94,7 +93,7 @@ def hits_of(cache: DiskCache, orders: list[np.ndarray[Any, Any]], blocks: list[i
 @pytest.mark.parametrize("policy", ["belady", "lru"])
 @given(blocks=SIZES, room=st.integers(8, 16), seed=st.integers(0, 99), is_static=st.booleans())
 @settings(max_examples=25)
-def test_it_hits_what_the_simulation_hits(
+def test_cache_hits_equal_the_simulation(
     policy: Any, blocks: list[int], room: int, seed: int, is_static: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     random = np.random.default_rng(seed)
@@ -110,7 +109,7 @@ def test_it_hits_what_the_simulation_hits(
 @pytest.mark.parametrize("policy", ["belady", "lru"])
 @given(room=st.integers(300, 700), seed=st.integers(0, 99), is_static=st.booleans())
 @settings(max_examples=examples(20))
-def test_cache_hits_as_simulated_when_a_batch_has_several_entries(
+def test_cache_hits_equal_the_simulation_for_batches_of_entries(
     policy: Any, room: int, seed: int, is_static: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     random = np.random.default_rng(seed)
@@ -126,7 +125,7 @@ def test_cache_hits_as_simulated_when_a_batch_has_several_entries(
     assert found == [hits.tolist() for hits in expected]
 
 
-def test_what_no_living_reader_wants_goes_first(tmp_path: Path) -> None:
+def test_entry_that_no_live_reader_needs_is_evicted_first(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=10 * 8192 + table_bytes(64) + 4096) as cache:
         data = bytes(8000)
         for number in range(10):
@@ -141,7 +140,7 @@ def test_what_no_living_reader_wants_goes_first(tmp_path: Path) -> None:
         assert cache.info().readers == 0
 
 
-def test_the_future_that_is_too_long_for_the_disk_is_cut(tmp_path: Path) -> None:
+def test_access_forecast_is_truncated_to_fit_the_disk(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         keys = [f"{number}" for number in range(5_000)]
         with cache.announce(keys, np.arange(5_000)) as announcement:
@@ -152,12 +151,15 @@ def test_the_future_that_is_too_long_for_the_disk_is_cut(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("order", [[3], [-2], [[0]]])
-def test_an_order_of_other_numbers_is_refused(tmp_path: Path, order: Any) -> None:
-    with DiskCache(tmp_path, limit=LIMIT) as cache, pytest.raises(InvalidArgumentError, match="3 keys"):
+def test_access_forecast_of_unknown_entries_raises(tmp_path: Path, order: Any) -> None:
+    with (
+        DiskCache(tmp_path, limit=LIMIT) as cache,
+        pytest.raises(InvalidArgumentError, match="integers from -1 to 2 for 3 keys, got"),
+    ):
         cache.announce(["a", "b", "c"], order)
 
 
-def test_small_entries_are_as_many_as_the_ledger_has_rows(tmp_path: Path) -> None:
+def test_number_of_entries_is_limited_by_the_ledger(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         for number in range(100):
             assert ask(cache, f"{number}", b"%d" % number) == b"%d" % number
@@ -166,7 +168,7 @@ def test_small_entries_are_as_many_as_the_ledger_has_rows(tmp_path: Path) -> Non
         assert ask(cache, "99", b"wrong") == b"99"
 
 
-def test_views_outlive_eviction_and_the_cache(tmp_path: Path) -> None:
+def test_mapped_entry_stays_valid_after_eviction_and_close(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         ask(cache, "key", bytes(range(256)))
         with cache.entry("key", bytes) as view:
@@ -176,7 +178,7 @@ def test_views_outlive_eviction_and_the_cache(tmp_path: Path) -> None:
     assert numbers.tolist() == list(range(256))
 
 
-def test_what_is_known_to_be_too_large_is_not_waited_for(tmp_path: Path) -> None:
+def test_too_large_entry_is_not_waited_for(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         name = digest_of("large").hex()
         other = locked(tmp_path / "petastore-cache-1/writing" / name, patience=0)
@@ -186,7 +188,7 @@ def test_what_is_known_to_be_too_large_is_not_waited_for(tmp_path: Path) -> None
         assert cache.metrics.bypassed == 1
 
 
-def test_a_reader_that_waits_gets_what_the_other_fetches(tmp_path: Path) -> None:
+def test_waiting_reader_gets_the_bytes_of_another_reader(tmp_path: Path) -> None:
     began, go_on = threading.Event(), threading.Event()
 
     def slow() -> bytes:
@@ -213,7 +215,7 @@ def test_a_reader_that_waits_gets_what_the_other_fetches(tmp_path: Path) -> None
     assert found == [b"fetched by the first"] * 2
 
 
-def test_who_waits_for_an_error_tries_for_itself(tmp_path: Path) -> None:
+def test_waiting_reader_fetches_after_an_error_of_another_reader(tmp_path: Path) -> None:
     began, go_on = threading.Event(), threading.Event()
 
     def fails() -> bytes:
@@ -244,7 +246,7 @@ def test_who_waits_for_an_error_tries_for_itself(tmp_path: Path) -> None:
         assert ask(cache, "key", b"wrong") == b"by the second"
 
 
-def test_an_entry_in_the_place_of_another_is_not_given(tmp_path: Path) -> None:
+def test_swapped_entry_file_is_detected(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         ask(cache, "one", b"1" * 100)
         ask(cache, "two", b"2" * 100)
@@ -257,7 +259,7 @@ def test_an_entry_in_the_place_of_another_is_not_given(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO])
 @pytest.mark.parametrize("place", ["write", "reserve", "hold"])
-def test_a_disk_that_does_not_take_it_is_bypassed_with_one_warning(
+def test_failing_disk_is_bypassed_with_one_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, place: str
 ) -> None:
     def refuses(*args: Any, **more: Any) -> Any:
@@ -267,7 +269,7 @@ def test_a_disk_that_does_not_take_it_is_bypassed_with_one_warning(
         ask(cache, "kept", b"kept")
         with monkeypatch.context() as patch:
             patch.setattr(*{
-                "write": (entry_file, "write_all"), "reserve": (os, "ftruncate"), "hold": (writing, "locked")
+                "write": (entry_file, "write_all"), "reserve": (os, "ftruncate"), "hold": (entries, "locked")
             }[place], refuses)  # fmt: skip
             with pytest.warns(CacheBypassWarning, match=os.strerror(number)) as told:
                 found = [ask(cache, "key") for _ in range(3)]
@@ -281,9 +283,7 @@ def test_a_disk_that_does_not_take_it_is_bypassed_with_one_warning(
         assert cache.info().entries == 2
 
 
-def test_a_place_that_cannot_be_written_is_read_from_and_bypassed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_read_only_cache_is_read_and_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         ask(cache, "kept", b"kept")
 
@@ -301,26 +301,23 @@ def test_a_place_that_cannot_be_written_is_read_from_and_bypassed(
         cache.info()
 
 
-def test_a_place_that_is_no_folder_is_bypassed(tmp_path: Path) -> None:
+def test_location_that_is_not_a_directory_is_bypassed(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.warns(CacheBypassWarning, match="file"):
         cache = DiskCache(tmp_path / "file", limit=LIMIT)
     assert ask(cache, "key") == b"right"
 
 
-def test_a_ledger_that_others_hold_for_long_is_let_alone_for_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_locked_ledger_is_bypassed_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now=0.0)
-    for module in ("entries", "disk"):
-        monkeypatch.setattr(f"petastore.cache.{module}.time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(entries, "time", SimpleNamespace(monotonic=lambda: clock.now))
     monkeypatch.setattr(ledger, "LOCK_PATIENCE_S", 0.01)
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         ask(cache, "kept", b"kept")
         other = locked(tmp_path / "petastore-cache-1/lock", patience=0)
         assert other is not None
         with other:
-            with pytest.warns(CacheBypassWarning, match="others hold its lock"):
+            with pytest.warns(CacheBypassWarning, match="other processes have held the lock of the cache"):
                 assert ask(cache, "one") == b"right"
             monkeypatch.setattr(ledger, "LOCK_PATIENCE_S", 60.0)
             assert ask(cache, "two") == b"right"  # does not wait again
@@ -330,7 +327,7 @@ def test_a_ledger_that_others_hold_for_long_is_let_alone_for_a_while(
         assert ask(cache, "two", b"now") == ask(cache, "two") == b"now"
 
 
-def test_a_warning_that_is_an_error_is_the_askers(tmp_path: Path) -> None:
+def test_bypass_warning_as_error_is_raised_in_the_caller(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CacheBypassWarning):  # as all warnings are errors here
         DiskCache(tmp_path / "file", limit=LIMIT)
@@ -352,7 +349,7 @@ def damages(path: Path) -> None:
         lambda path: path.write_bytes(path.read_bytes()[:-1]),
     ],
 )
-def test_a_damaged_ledger_is_made_anew_of_the_entries(tmp_path: Path, damage: Any) -> None:
+def test_damaged_ledger_is_rebuilt_from_the_entries(tmp_path: Path, damage: Any) -> None:
     source = Source()
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         for number in range(10):
@@ -368,7 +365,7 @@ def test_a_damaged_ledger_is_made_anew_of_the_entries(tmp_path: Path, damage: An
             assert bytes_at_one_moment(tmp_path) <= LIMIT
 
 
-def test_any_wrong_byte_of_the_ledger_leaves_the_limit_as_it_is(tmp_path: Path) -> None:
+def test_damaged_ledger_keeps_the_size_limit(tmp_path: Path) -> None:
     limit = 300_000
     with DiskCache(tmp_path, limit=limit) as cache:
         for number in range(6):
@@ -386,7 +383,7 @@ def test_any_wrong_byte_of_the_ledger_leaves_the_limit_as_it_is(tmp_path: Path) 
                 assert bytes_at_one_moment(tmp_path) <= limit
 
 
-def test_entries_that_somebody_removed_are_fetched_again_and_count_once(tmp_path: Path) -> None:
+def test_removed_entries_are_fetched_again(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         for _ in range(5):
             ask(cache, "key", bytes(10_000))
@@ -395,7 +392,7 @@ def test_entries_that_somebody_removed_are_fetched_again_and_count_once(tmp_path
         assert cache.info().entries == 1
 
 
-def test_what_is_nobodys_is_pruned(tmp_path: Path) -> None:
+def test_orphaned_files_are_pruned(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         ask(cache, "key")
         ask(cache, "gone", bytes(10_000))
@@ -411,7 +408,7 @@ def test_what_is_nobodys_is_pruned(tmp_path: Path) -> None:
         assert left == {"lock", "ledger", digest_of("key").hex()}
 
 
-def test_a_smaller_limit_is_kept_at_once_and_is_everybodys(tmp_path: Path) -> None:
+def test_smaller_limit_applies_to_all_processes_at_once(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         for number in range(20):
             ask(cache, f"{number}", bytes(45_000))
@@ -426,7 +423,7 @@ def test_a_smaller_limit_is_kept_at_once_and_is_everybodys(tmp_path: Path) -> No
             assert whatever.info().limit == LIMIT // 4
 
 
-def test_files_are_the_users_alone(tmp_path: Path) -> None:
+def test_cache_files_are_private_to_the_user(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         with DiskCache(tmp_path, limit=LIMIT) as cache:
@@ -439,7 +436,7 @@ def test_files_are_the_users_alone(tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
 
 
-def test_it_is_opened_again_where_it_arrives(tmp_path: Path) -> None:
+def test_pickled_cache_is_reopened_in_another_process(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         ask(cache, "key")
         data = pickle.dumps(cache)
@@ -448,7 +445,7 @@ def test_it_is_opened_again_where_it_arrives(tmp_path: Path) -> None:
         assert again.info().limit == LIMIT
 
 
-def test_a_cache_that_is_closed_may_be_used_again(tmp_path: Path) -> None:
+def test_closed_cache_can_be_used_again(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path, limit=LIMIT)
     for _ in range(2):
         ask(cache, "key")
@@ -457,16 +454,19 @@ def test_a_cache_that_is_closed_may_be_used_again(tmp_path: Path) -> None:
     assert cache.metrics.hits == 1
 
 
-def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
-    for limit in (0, -1, True, "1 GB", 1.5):
-        with pytest.raises(InvalidArgumentError, match="cache limit"):
+def test_disk_cache_invalid_arguments_raise(tmp_path: Path) -> None:
+    for limit in (0, -1, True, "1 gig", 1.5):
+        with pytest.raises(InvalidArgumentError, match="cache_size_limit must be"):
             DiskCache(tmp_path, limit=limit)  # type: ignore[arg-type]
     for location in ("", 7, "s3://bucket/x"):
-        with pytest.raises(InvalidArgumentError, match="cache location"):
+        with pytest.raises(
+            InvalidArgumentError,
+            match="cache_location must be a local directory, or None .*, got " + re.escape(repr(location)),
+        ):
             DiskCache(location)  # type: ignore[arg-type]
 
 
-def test_a_child_goes_on_with_what_it_inherited(tmp_path: Path) -> None:
+def test_forked_child_continues_with_the_inherited_cache(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache, cache.announce(["key"], [0, 0]) as announcement:
         ask(cache, "key")
         child = os.fork()
@@ -480,7 +480,7 @@ def test_a_child_goes_on_with_what_it_inherited(tmp_path: Path) -> None:
         assert cache.info().readers == 1
 
 
-def test_a_child_that_is_forked_while_a_thread_fetches_waits_for_nobody_that_is_not_there(tmp_path: Path) -> None:
+def test_forked_child_does_not_wait_for_a_lost_thread(tmp_path: Path) -> None:
     began, go_on = threading.Event(), threading.Event()
 
     def slow() -> bytes:
@@ -501,7 +501,7 @@ def test_a_child_that_is_forked_while_a_thread_fetches_waits_for_nobody_that_is_
         assert ask(cache, "key", b"wrong") == b"right"
 
 
-def test_the_share_of_the_disk_is_what_is_taken_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_limit_is_a_share_of_the_free_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "limit_of_free_disk", lambda _: 777_777)
     with DiskCache(tmp_path) as cache:
         assert cache.info().limit == 777_777
@@ -525,7 +525,7 @@ def several(cache: DiskCache, data: dict[str, bytes], fetched: list[str], size: 
     known_sizes=st.booleans(),
 )
 @settings(max_examples=20)
-def test_several_at_once_are_what_each_would_be(
+def test_request_of_several_keys_equals_single_requests(
     asked: list[set[int]], known_sizes: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     fetched: list[str] = []
@@ -540,7 +540,7 @@ def test_several_at_once_are_what_each_would_be(
             assert ask(cache, key, b"never") == bytes([int(key)]) * 1000
 
 
-def test_who_want_the_same_in_another_order_do_not_wait_for_each_other(tmp_path: Path) -> None:
+def test_same_keys_in_another_order_do_not_deadlock(tmp_path: Path) -> None:
     fetched: list[str] = []
     data = {f"{number}": bytes([number]) * 100 for number in range(60)}
     with DiskCache(tmp_path, limit=LIMIT) as cache:
@@ -560,7 +560,7 @@ def test_who_want_the_same_in_another_order_do_not_wait_for_each_other(tmp_path:
     assert len(fetched) == len(set(fetched))
 
 
-def test_what_is_fetched_of_several_does_not_come_if_one_fails(tmp_path: Path) -> None:
+def test_failed_fetch_of_several_keys_returns_none_of_them(tmp_path: Path) -> None:
     def fails(numbers: Any) -> list[bytes]:
         raise StorageError("gone")
 
@@ -572,7 +572,7 @@ def test_what_is_fetched_of_several_does_not_come_if_one_fails(tmp_path: Path) -
         assert list((tmp_path / "petastore-cache-1/writing").iterdir()) == []
 
 
-def test_what_is_discarded_is_fetched_again_and_counts_no_more(tmp_path: Path) -> None:
+def test_discarded_entry_is_fetched_again_without_a_hit(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         with cache.entry("a", lambda: b"wrong") as fetched, cache.entry("a", lambda: b"never") as view:
             cache.discard(["a", "never was"])

@@ -8,10 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from petastore.cache.disk import Disk
-from petastore.cache.entries import MOST_OPEN, Entries, FetchedEntry
-from petastore.cache.entry_file import MappedEntry
-from petastore.cache.metrics import Counts
+from petastore.cache.entries import MOST_OPEN, Counts, Disk, Entries
+from petastore.cache.entry_file import Entry
 from petastore.errors import CacheBypassWarning
 
 
@@ -44,7 +42,7 @@ def asked(entries: Entries, numbers: Sequence[int], fetch: Fetching) -> list[byt
     return taken
 
 
-def test_what_is_missing_is_fetched_in_one_go_and_kept(disk: Disk) -> None:
+def test_missing_entries_are_fetched_in_one_request_and_stored(disk: Disk) -> None:
     counts, fetch = Counts(), Fetching()
     entries = Entries(disk, counts)
     assert asked(entries, [2, 0], fetch) == [b"entry 2", b"entry 0"]
@@ -54,7 +52,7 @@ def test_what_is_missing_is_fetched_in_one_go_and_kept(disk: Disk) -> None:
     assert (told.hits, told.misses, told.bytes_read, told.bytes_written) == (2, 4, 14, 28)
 
 
-def test_more_than_may_be_open_at_once_are_all_kept(disk: Disk) -> None:
+def test_more_entries_than_open_file_limit_are_stored(disk: Disk) -> None:
     fetch, many = Fetching(), list(range(MOST_OPEN + 9))
     entries = Entries(disk, Counts())
     first, again = asked(entries, many, fetch), asked(entries, many, fetch)
@@ -62,11 +60,11 @@ def test_more_than_may_be_open_at_once_are_all_kept(disk: Disk) -> None:
     assert fetch.asked == many
 
 
-def test_no_keys_are_no_entries(disk: Disk) -> None:
+def test_request_without_keys_returns_no_entries(disk: Disk) -> None:
     assert Entries(disk, Counts()).of([], lambda _: pytest.fail("nothing is missing"), []) == []
 
 
-def test_what_fails_is_raised_and_holds_no_name(disk: Disk) -> None:
+def test_failed_fetch_raises_and_releases_the_lock(disk: Disk) -> None:
     entries, fetch = Entries(disk, Counts()), Fetching()
 
     def fail(_: Sequence[int]) -> list[bytes]:
@@ -78,23 +76,22 @@ def test_what_fails_is_raised_and_holds_no_name(disk: Disk) -> None:
     assert list(disk.folder.writing.iterdir()) == []
 
 
-def test_fewer_entries_than_were_missing_are_refused(disk: Disk) -> None:
+def test_fetch_returning_too_few_entries_raises(disk: Disk) -> None:
     with pytest.raises(ValueError, match="zip"):
         Entries(disk, Counts()).of(["a", "b"], lambda _: [b"one"], [None, None])
 
 
-def test_what_is_too_large_is_given_and_not_kept(disk: Disk) -> None:
+def test_entry_over_the_limit_is_returned_and_not_stored(disk: Disk) -> None:
     counts = Counts()
     large = bytes(disk.most)
     for _ in range(2):
         (entry,) = Entries(disk, counts).of(["large"], lambda _: [large], [len(large)])
-        assert isinstance(entry, FetchedEntry)
         assert entry.view == large
         entry.close()
     assert (counts.told().bypassed, counts.told().hits) == (2, 0)
 
 
-def test_what_is_discarded_is_fetched_again(disk: Disk) -> None:
+def test_discarded_entry_is_fetched_again(disk: Disk) -> None:
     entries, fetch = Entries(disk, Counts()), Fetching()
     asked(entries, [0, 1], fetch)
     entries.discard(["key 0", "never kept"])
@@ -102,7 +99,7 @@ def test_what_is_discarded_is_fetched_again(disk: Disk) -> None:
     assert fetch.asked == [0, 1, 0]
 
 
-def test_without_a_disk_everything_is_fetched(tmp_path: Path) -> None:
+def test_all_entries_are_fetched_without_a_disk(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.warns(CacheBypassWarning):
         disk = Disk(tmp_path / "file", 1 << 22)
@@ -111,17 +108,8 @@ def test_without_a_disk_everything_is_fetched(tmp_path: Path) -> None:
     assert (fetch.asked, counts.told().bypassed) == ([0, 0], 2)
 
 
-def test_bytes_are_copied_to_where_they_are_wanted(disk: Disk) -> None:
-    entries, place = Entries(disk, Counts()), bytearray(7)
-    asked(entries, [3], Fetching())
-    (entry,) = entries.of(["key 3"], lambda _: pytest.fail("it is kept"), [7], [memoryview(place)])
-    assert isinstance(entry, MappedEntry)
-    entry.close()
-    assert place == b"entry 3"
-
-
-def test_a_fetched_entry_is_any_buffer_as_bytes_that_cannot_be_written() -> None:
-    entry = FetchedEntry.of(np.array([[1, 2]], dtype="<i2"))
+def test_fetched_entry_is_a_read_only_buffer() -> None:
+    entry = Entry.of(np.array([[1, 2]], dtype="<i2"))
     assert (bytes(entry.view), entry.view.readonly) == (b"\x01\x00\x02\x00", True)
     held = memoryview(entry.view)
     entry.close()  # somebody still looks at it

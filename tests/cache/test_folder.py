@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from petastore.cache.folder import Folder
-from petastore.cache.locks import locked
+from petastore.cache.folder import Folder, locked
 from petastore.cache.table import FUTURE, KEPT, WRITING
 
 ONE, TWO = "ab" * 16, "cd" * 16
@@ -28,7 +27,7 @@ def counted(folder: Folder) -> dict[str, tuple[int, int]]:
     return dict(zip(names, zip(rows.size.tolist(), rows.state.tolist(), strict=True), strict=True))
 
 
-def test_entries_count_and_so_does_what_somebody_holds(tmp_path: Path) -> None:
+def test_cache_folder_counts_entries_and_locked_files(tmp_path: Path) -> None:
     folder = made(tmp_path / "cache", ONE)
     (folder.writing / TWO).write_bytes(bytes(4096))
     (folder.futures / ("ef" * 16)).write_bytes(bytes(1))
@@ -45,7 +44,7 @@ def test_entries_count_and_so_does_what_somebody_holds(tmp_path: Path) -> None:
     assert not list(folder.futures.iterdir())
 
 
-def test_what_is_renamed_meanwhile_counts_once(tmp_path: Path) -> None:
+def test_cache_folder_counts_a_renamed_file_once(tmp_path: Path) -> None:
     class Busy(Folder):
         def _held(self, folder: Path, state: int) -> Iterator[Any]:  # type: ignore[override]
             yield from super()._held(folder, state)
@@ -60,5 +59,5 @@ def test_what_is_renamed_meanwhile_counts_once(tmp_path: Path) -> None:
         assert counted(folder) == {ONE: (8192, KEPT), TWO: (4096, KEPT)}
 
 
-def test_an_empty_folder_has_nothing(tmp_path: Path) -> None:
+def test_empty_cache_folder_has_no_entries(tmp_path: Path) -> None:
     assert counted(made(tmp_path / "cache")) == {}

@@ -9,12 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from petastore.cache.folder import Folder
+from petastore.cache.folder import Folder, LockedFile, locked
 from petastore.cache.ledger import Ledger
-from petastore.cache.locks import LockedFile, locked
+from petastore.cache.next_use import Future, FutureFile, future_bytes
 from petastore.cache.table import KEPT, WRITING, Table
-from petastore.cache.uses.futures import FutureFile, future_bytes
-from petastore.cache.uses.next_use import Future
 
 LIMIT = 1 << 20
 
@@ -41,7 +39,7 @@ def states(folder: Folder) -> list[int]:
     return sorted(int(state) for state in Table.open(folder.ledger).state if state)
 
 
-def test_a_reservation_counts_at_once_and_makes_its_file_that_long(folder: Folder) -> None:
+def test_reservation_counts_at_once_and_allocates_its_file(folder: Folder) -> None:
     ledger = Ledger(folder, LIMIT)
     with held(folder, 1) as file:
         slot, evicted = ledger.reserve(file, 5000)
@@ -55,7 +53,7 @@ def test_a_reservation_counts_at_once_and_makes_its_file_that_long(folder: Folde
     ledger.close()
 
 
-def test_what_was_used_last_stays_where_entries_are_removed_in_part(folder: Folder) -> None:
+def test_partial_eviction_keeps_the_most_recently_used_entries(folder: Folder) -> None:
     ledger = Ledger(folder, LIMIT)
     for number in range(1, 5):
         kept(folder, ledger, number)
@@ -69,7 +67,7 @@ def test_what_was_used_last_stays_where_entries_are_removed_in_part(folder: Fold
     ledger.close()
 
 
-def test_what_a_writer_left_that_was_killed_is_removed(folder: Folder) -> None:
+def test_files_of_a_killed_writer_are_removed(folder: Folder) -> None:
     ledger = Ledger(folder, LIMIT)
     for number in (1, 2, 3):
         with held(folder, number) as file:
@@ -84,7 +82,7 @@ def test_what_a_writer_left_that_was_killed_is_removed(folder: Folder) -> None:
     ledger.close()
 
 
-def test_what_was_marked_by_one_who_was_killed_is_removed(folder: Folder) -> None:
+def test_entries_marked_by_a_killed_process_are_removed(folder: Folder) -> None:
     ledger = Ledger(folder, LIMIT)
     kept(folder, ledger, 1)
     kept(folder, ledger, 2)
@@ -95,7 +93,7 @@ def test_what_was_marked_by_one_who_was_killed_is_removed(folder: Folder) -> Non
     ledger.close()
 
 
-def test_the_future_of_a_dead_reader_is_removed_and_never_cut(folder: Folder) -> None:
+def test_forecast_of_a_dead_reader_is_removed(folder: Folder) -> None:
     Ledger(folder, LIMIT).close()
     path = folder.futures / ("ab" * 16)
     path.write_bytes(future_bytes(Future.of(np.arange(4, dtype=np.uint64), np.arange(4))))
@@ -107,7 +105,7 @@ def test_the_future_of_a_dead_reader_is_removed_and_never_cut(folder: Folder) ->
     assert read.future.words.tolist() == [0, 1, 2, 3]
 
 
-def test_nothing_counts_where_the_file_cannot_get_its_length(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_allocation_counts_no_bytes(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError
 
@@ -120,7 +118,7 @@ def test_nothing_counts_where_the_file_cannot_get_its_length(folder: Folder, mon
     ledger.close()
 
 
-def test_what_is_needed_last_goes_and_is_told(folder: Folder) -> None:
+def test_entry_with_the_latest_next_use_is_evicted_and_reported(folder: Folder) -> None:
     ledger = Ledger(folder, LIMIT)
     for number in range(4):
         kept(folder, ledger, number, 250_000)
@@ -136,7 +134,7 @@ def test_what_is_needed_last_goes_and_is_told(folder: Folder) -> None:
     ledger.close()
 
 
-def test_what_is_larger_than_all_room_pushes_nothing_out(folder: Folder) -> None:
+def test_entry_larger_than_the_cache_evicts_nothing(folder: Folder) -> None:
     ledger = Ledger(folder, LIMIT)
     kept(folder, ledger, 1)
     with held(folder, 2) as file:

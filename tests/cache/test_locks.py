@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from petastore.cache.locks import locked
+from petastore.cache.folder import locked
 
 
-def test_one_holds_it_at_a_time(tmp_path: Path) -> None:
+def test_lock_has_one_holder_at_a_time(tmp_path: Path) -> None:
     first = locked(tmp_path / "lock", patience=None)
     assert first is not None
     assert locked(tmp_path / "lock", patience=0) is None
@@ -23,7 +23,7 @@ def test_one_holds_it_at_a_time(tmp_path: Path) -> None:
     second.close()
 
 
-def test_who_waits_is_next(tmp_path: Path) -> None:
+def test_waiter_gets_the_lock_next(tmp_path: Path) -> None:
     first = locked(tmp_path / "lock", patience=None)
     assert first is not None
     done = []
@@ -44,7 +44,7 @@ def test_who_waits_is_next(tmp_path: Path) -> None:
     assert len(done) == 2
 
 
-def test_who_waited_for_a_file_that_was_removed_gets_the_one_that_has_its_name(tmp_path: Path) -> None:
+def test_waiter_for_a_removed_lock_file_gets_the_new_one(tmp_path: Path) -> None:
     first = locked(tmp_path / "lock", patience=None)
     assert first is not None
     found = []
@@ -64,7 +64,7 @@ def test_who_waited_for_a_file_that_was_removed_gets_the_one_that_has_its_name(t
     assert found == [True]
 
 
-def test_a_child_holds_none_of_its_parents_locks_and_frees_none(tmp_path: Path) -> None:
+def test_forked_child_neither_holds_nor_releases_locks(tmp_path: Path) -> None:
     held = locked(tmp_path / "lock", patience=None)
     assert held is not None
     ready, go = os.pipe(), os.pipe()
@@ -86,7 +86,7 @@ def test_a_child_holds_none_of_its_parents_locks_and_frees_none(tmp_path: Path) 
         os.close(end)
 
 
-def test_links_are_not_followed(tmp_path: Path) -> None:
+def test_lock_files_do_not_follow_links(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="link"):
         locked(tmp_path / "link", patience=0)

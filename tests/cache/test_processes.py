@@ -28,11 +28,11 @@ def outcome_of(program: str, folder: Path, repository: Path) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def test_processes_that_want_one_entry_fetch_it_once(tmp_path: Path, repository: Path) -> None:
+def test_concurrent_processes_fetch_an_entry_once(tmp_path: Path, repository: Path) -> None:
     assert outcome_of("cold", tmp_path, repository) == {"fetched": True, "times": 40}
 
 
-def test_writers_are_never_above_the_limit_together(tmp_path: Path, repository: Path) -> None:
+def test_concurrent_writers_never_exceed_the_limit(tmp_path: Path, repository: Path) -> None:
     outcome = outcome_of("writers", tmp_path, repository)
     assert outcome["samples"] == 7 * PROCESSES
     assert outcome["most"] <= LIMIT
@@ -45,19 +45,19 @@ def test_cache_keeps_limit_and_bytes_when_a_writer_is_killed_at_any_call(tmp_pat
     assert outcome == {"wrong": 0, "left": 0, "ended": 0}
 
 
-def test_the_future_of_a_dead_reader_is_none(tmp_path: Path, repository: Path) -> None:
+def test_forecast_of_a_dead_reader_is_ignored(tmp_path: Path, repository: Path) -> None:
     outcome = outcome_of("dead", tmp_path, repository)
     assert outcome == {"living": 1, "kept": 12, "after": 0, "left": 0}
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_whatever_processes_do_the_limit_holds_and_bytes_are_right(tmp_path: Path, repository: Path) -> None:
+def test_random_process_histories_keep_limit_and_bytes(tmp_path: Path, repository: Path) -> None:
     outcome = outcome_of("anything", tmp_path, repository)
     assert outcome.pop("most") <= LIMIT
     assert outcome == {"left": 0, "lost": 0}
 
 
-def test_where_the_system_lets_files_not_grow_what_is_read_is_right(tmp_path: Path, repository: Path) -> None:
+def test_file_size_limit_of_the_system_never_corrupts_reads(tmp_path: Path, repository: Path) -> None:
     outcome = outcome_of("full", tmp_path, repository)
     assert outcome == {"right": True, "kept": True, "bypassed": 3, "left": 0, "told": ["CacheBypassWarning"]}

@@ -28,7 +28,7 @@ STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(0, 5000
 
 
 @given(STEPS)
-def test_it_counts_what_was_taken_and_not_freed(steps: list[tuple[bool, int, int]]) -> None:
+def test_table_counts_reserved_minus_freed_bytes(steps: list[tuple[bool, int, int]]) -> None:
     path = Path(f"/dev/shm/{secrets.token_hex(8)}")  # noqa: S108 - removed below
     table, sizes = Table.create(path, LIMIT, nothing()), dict[int, int]()
     try:
@@ -51,7 +51,7 @@ def test_it_counts_what_was_taken_and_not_freed(steps: list[tuple[bool, int, int
         path.unlink()
 
 
-def test_another_sees_what_one_writes(tmp_path: Path) -> None:
+def test_table_written_by_one_process_is_seen_by_another(tmp_path: Path) -> None:
     table = made(tmp_path)
     other = Table.open(tmp_path / "ledger")
     assert table.take(b"0123456789abcdef", 5, WRITING, 3) == 0
@@ -62,7 +62,7 @@ def test_another_sees_what_one_writes(tmp_path: Path) -> None:
     assert Table.open(tmp_path / "ledger").identity == table.identity
 
 
-def test_free_rows_are_taken_again_and_there_is_an_end_of_them(tmp_path: Path) -> None:
+def test_table_reuses_free_rows_until_full(tmp_path: Path) -> None:
     table = made(tmp_path)
     for number in range(table.slots):
         assert table.take(number.to_bytes(16, "little"), 1, KEPT, 0) == number
@@ -71,7 +71,7 @@ def test_free_rows_are_taken_again_and_there_is_an_end_of_them(tmp_path: Path) -
     assert table.take(b"x" * 16, 1, KEPT, 0) == 3
 
 
-def test_it_begins_with_the_rows_that_it_is_given(tmp_path: Path) -> None:
+def test_table_starts_with_the_given_rows(tmp_path: Path) -> None:
     rows = Rows(
         np.arange(6, dtype=np.uint64).reshape(3, 2), np.array([1, 2, 3]), np.array([1, 2, 3]), np.array([7, 8, 9])
     )
@@ -84,13 +84,13 @@ def test_it_begins_with_the_rows_that_it_is_given(tmp_path: Path) -> None:
     assert again.room == LIMIT - (tmp_path / "ledger").stat().st_size
 
 
-def test_its_file_is_as_long_as_it_says(tmp_path: Path) -> None:
+def test_table_file_has_the_declared_size(tmp_path: Path) -> None:
     made(tmp_path)
     assert (tmp_path / "ledger").stat().st_size == table_bytes(slots_for(LIMIT))
     assert (tmp_path / "ledger").stat().st_blocks * 512 >= table_bytes(slots_for(LIMIT))
 
 
-def test_what_is_wrong_in_a_row_is_found_but_for_its_last_use(tmp_path: Path) -> None:
+def test_damage_in_a_row_is_detected_except_in_the_last_use(tmp_path: Path) -> None:
     table = made(tmp_path)
     for number in range(4):
         table.take(bytes([number]) * 16, 4096, KEPT, 5)
@@ -107,7 +107,7 @@ def test_what_is_wrong_in_a_row_is_found_but_for_its_last_use(tmp_path: Path) ->
     assert Table.open(tmp_path / "ledger").counted == 4 * 4096
 
 
-def test_a_table_of_which_rows_are_wrong_still_says_its_limit(tmp_path: Path) -> None:
+def test_table_with_damaged_rows_still_reports_its_limit(tmp_path: Path) -> None:
     table = made(tmp_path)
     table.take(b"x" * 16, 4096, KEPT, 5)
     with (tmp_path / "ledger").open("r+b") as file:
@@ -122,7 +122,7 @@ def test_a_table_of_which_rows_are_wrong_still_says_its_limit(tmp_path: Path) ->
     assert caught.value.limit is None
 
 
-def test_a_table_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_table_creation_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError
 

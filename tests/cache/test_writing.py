@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from petastore.cache.entries import Writing
 from petastore.cache.folder import Folder
 from petastore.cache.ledger import Ledger
 from petastore.cache.table import FUTURE, KEPT, Table
-from petastore.cache.writing import Writing
 
 NAME = bytes(range(16))
 
@@ -47,7 +47,7 @@ def counted(folder: Folder) -> list[int]:
 
 
 @pytest.mark.parametrize("state", [KEPT, FUTURE])
-def test_what_was_written_has_its_place_and_counts_as_what_it_is(folder: Folder, ledger: Ledger, state: int) -> None:
+def test_written_entry_is_stored_and_counted_with_its_size(folder: Folder, ledger: Ledger, state: int) -> None:
     target = Path(folder.entry(NAME.hex()))
     with begun(folder, ledger) as writing:
         assert writing.write(7, put)
@@ -57,7 +57,7 @@ def test_what_was_written_has_its_place_and_counts_as_what_it_is(folder: Folder,
     assert (aside(folder), counted(folder)) == ([], [state])
 
 
-def test_what_gets_no_place_leaves_nothing_and_counts_no_more(folder: Folder, ledger: Ledger) -> None:
+def test_rejected_write_leaves_no_file_and_no_count(folder: Folder, ledger: Ledger) -> None:
     def fails() -> None:
         with begun(folder, ledger) as writing:
             assert writing.write(7, put)
@@ -68,7 +68,7 @@ def test_what_gets_no_place_leaves_nothing_and_counts_no_more(folder: Folder, le
     assert (aside(folder), counted(folder)) == ([], [])
 
 
-def test_a_name_is_held_by_one_at_a_time(folder: Folder, ledger: Ledger) -> None:
+def test_entry_name_has_one_writer_at_a_time(folder: Folder, ledger: Ledger) -> None:
     with begun(folder, ledger):
         assert Writing.begun(folder, ledger, NAME, patience=0) is None
         with Writing.begun(folder, ledger, NAME[::-1], patience=0) or pytest.fail("another name is free"):
@@ -77,7 +77,7 @@ def test_a_name_is_held_by_one_at_a_time(folder: Folder, ledger: Ledger) -> None
         pass
 
 
-def test_what_a_killed_writer_left_is_not_mixed_with_what_comes(folder: Folder, ledger: Ledger) -> None:
+def test_leftovers_of_a_killed_writer_are_not_mixed_with_a_new_entry(folder: Folder, ledger: Ledger) -> None:
     (folder.writing / NAME.hex()).write_bytes(b"what somebody left")
     target = Path(folder.entry(NAME.hex()))
     with begun(folder, ledger) as writing:
@@ -87,13 +87,13 @@ def test_what_a_killed_writer_left_is_not_mixed_with_what_comes(folder: Folder, 
     assert target.read_bytes() == b"payload"
 
 
-def test_what_is_too_large_is_not_written(folder: Folder, ledger: Ledger) -> None:
+def test_entry_over_the_limit_is_not_written(folder: Folder, ledger: Ledger) -> None:
     with begun(folder, ledger) as writing:
         assert not writing.write(ledger.most + 1, lambda *_: pytest.fail("it was written"))
     assert (aside(folder), counted(folder)) == ([], [])
 
 
-def test_what_went_to_make_room_is_told(folder: Folder, ledger: Ledger) -> None:
+def test_evicted_entries_are_reported(folder: Folder, ledger: Ledger) -> None:
     for number in range(2):
         name = bytes([number]) * 16
         with Writing.begun(folder, ledger, name, patience=0) or pytest.fail("nobody has it") as writing:

@@ -1,4 +1,4 @@
-"""Runs the command in this process, as typer's own tests do: importing petastore anew takes a second each time."""
+"""Run the command in this process, as typer's own tests do: a new process takes a second to import petastore."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from petastore.cli.commands import app
 
 __all__ = ["petastore"]
 
-# No terminal, and nothing in the environment that makes rich believe in one.
+# Without a terminal, and without environment variables from which rich infers a terminal.
 _ENVIRONMENT = {"COLUMNS": "100", "LINES": "40", "NO_COLOR": "1", "FORCE_COLOR": None, "TTY_COMPATIBLE": None}
 
 

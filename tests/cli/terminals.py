@@ -1,4 +1,4 @@
-"""The command as a user sees it at a terminal: its output with all control sequences."""
+"""Run the command on a pseudo-terminal, and return its output with all control sequences."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def cache(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
-def test_info_says_what_is_there_and_closes_with_one_line(cache: Path) -> None:
+def test_cache_info_prints_contents_and_a_summary_line(cache: Path) -> None:
     code, text = run("info", "--cache-dir", cache)
     lines = text.splitlines()
     assert code == 0
@@ -34,14 +34,14 @@ def test_info_says_what_is_there_and_closes_with_one_line(cache: Path) -> None:
     assert "16.8 MB" in lines[-1]
 
 
-def test_info_is_json_for_programs(cache: Path) -> None:
+def test_cache_info_prints_json(cache: Path) -> None:
     code, text = run("info", "--cache-dir", cache, "--json")
     found = json.loads(text)
     assert (code, found["entries"], found["entry_bytes"], found["limit"]) == (0, 1, 8192, 1 << 24)
     assert found["location"].startswith(str(cache))
 
 
-def test_clear_and_prune_say_what_they_freed(cache: Path) -> None:
+def test_cache_clear_and_prune_print_the_freed_bytes(cache: Path) -> None:
     (cache / "petastore-cache-1" / "writing" / ("0" * 32)).write_bytes(bytes(10_000))
     pruned = json.loads(run("prune", "--cache-dir", cache, "--json")[1])
     assert pruned["entries"] == 1
@@ -50,14 +50,14 @@ def test_clear_and_prune_say_what_they_freed(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["info", "prune", "clear"])
-def test_where_there_is_no_cache_none_is_made(verb: str, tmp_path: Path) -> None:
+def test_cache_commands_create_no_cache(verb: str, tmp_path: Path) -> None:
     code, text = run(verb, "--cache-dir", tmp_path / "none")
     assert code == 2
-    assert "there is no cache at" in text
+    assert "--cache-dir must be the directory of an existing cache, got" in text
     assert not (tmp_path / "none").exists()
 
 
-def test_prune_takes_entries_that_were_not_used_for_long_or_are_too_much(cache: Path) -> None:
+def test_cache_prune_evicts_by_age_and_size(cache: Path) -> None:
     with DiskCache(cache) as kept:
         for number in range(3):
             with kept.entry(f"more {number}", lambda: bytes(5000)):

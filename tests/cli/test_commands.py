@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -22,21 +23,21 @@ def url(tmp_path: Path) -> str:
     return str(tmp_path / "wide")
 
 
-def test_the_version_is_told_without_a_verb() -> None:
+def test_version_option_prints_the_version() -> None:
     assert run("--version").output == f"petastore {petastore.__version__}\n"
 
 
-def test_facts_are_the_same_as_json(url: str) -> None:
+def test_inspect_json_has_the_same_facts(url: str) -> None:
     found = run("inspect", url, "--json")
-    facts = json.loads(json.dumps(dataset_facts(petastore.open_dataset(url)).as_json()))
+    facts = json.loads(json.dumps(dataclasses.asdict(dataset_facts(petastore.open_dataset(url)))))
     assert (found.exit_code, json.loads(found.stdout)) == (0, facts)
 
 
-def test_what_is_piped_leaves_no_field_out(url: str) -> None:
+def test_inspect_lists_every_field_when_piped(url: str) -> None:
     assert all(f"field_{number}" in run("inspect", url).output for number in (0, 59))
 
 
-def test_what_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
+def test_missing_dataset_prints_one_line(tmp_path: Path) -> None:
     found = run("inspect", tmp_path / "nowhere")
     assert found.exit_code != 0
     assert found.stderr.count("\n") == 1
@@ -50,7 +51,7 @@ def test_plan_shows_the_steps_of_each_rank(tmp_path: Path) -> None:
     assert found.exit_code == 0
     assert "8 ranks × 4 batches of 32 rows, 125 rows a rank" in found.output
     assert re.search(r"^last batch +even$", found.output, re.MULTILINE)
-    facts = json.loads(run(*asked, "--json", "--field-regex", "id").stdout)
+    facts = json.loads(run(*asked, "--json", "--columns", "id").stdout)
     assert (facts["ranks"], facts["steps"], facts["seed"], facts["bytes_of"]) == (8, 4, 7, "columns")
     whole = json.loads(run(*asked, "--json").stdout)
     assert 0 < facts["bytes_to_fetch"] < whole["bytes_to_fetch"]
@@ -59,6 +60,6 @@ def test_plan_shows_the_steps_of_each_rank(tmp_path: Path) -> None:
 
 def test_plan_rejects_invalid_options_in_one_line(tmp_path: Path) -> None:
     petastore.write_dataset(tmp_path / "x", {"id": range(10)})
-    for wrong in (("--ranks", "11"), ("--rank", "1"), ("--last-batch", "odd"), ("--field-regex", "no")):
+    for wrong in (("--ranks", "11"), ("--rank", "1"), ("--last-batch", "odd"), ("--columns", "no")):
         found = run("plan", tmp_path / "x", "--batch-size", "4", *wrong)
         assert (found.exit_code, found.stderr.count("\n")) == (2, 1), wrong

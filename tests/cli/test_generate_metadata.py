@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_files_get_the_schema_that_is_named_and_keep_it(folder: Path) -> None:
+def test_generate_metadata_writes_the_named_schema(folder: Path) -> None:
     ran = run("users", "--unischema-class", "users_schema.Schema", folder=folder)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "Inventory(1 file, 1 row group, 2 rows)\n", "")
     assert petastore.open_dataset(folder / "users").schema.name == "User"
@@ -44,15 +44,16 @@ def test_files_get_the_schema_that_is_named_and_keep_it(folder: Path) -> None:
     assert petastore.open_dataset(folder / "users").schema.name == "User"
 
 
-def test_wrong_arguments_are_one_line_on_stderr_and_write_nothing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_generate_metadata_reports_invalid_arguments_in_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
     for arguments, problem in (
         (["nothing here"], "nothing here"),
-        (["users", "--unischema-class", "users_schema.Other"], "no schema at 'users_schema.Other'"),
-        (["users", "--storage-options", "[]"], "takes a JSON object"),
+        (
+            ["users", "--unischema-class", "users_schema.Other"],
+            "unischema_class must be package.module.name of a schema, got 'users_schema.Other'",
+        ),
+        (["users", "--storage-options", "[]"], "--storage-options must be a JSON object"),
     ):
         ran = in_process("generate-metadata", *arguments)
         assert (ran.exit_code, ran.stdout) == (2, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def written(tmp_path: Path) -> DatasetFacts:
     return dataset_facts(open_dataset(str(tmp_path / "shapes")))
 
 
-def test_fields_are_told_with_codec_and_stored_type(written: DatasetFacts) -> None:
+def test_inspect_reports_codec_and_stored_type_of_fields(written: DatasetFacts) -> None:
     assert written.schema == "Shapes"
     assert written.fields == (
         FieldFacts("id", "int64", (), False, None, None, "int64", False),
@@ -40,7 +41,7 @@ def test_fields_are_told_with_codec_and_stored_type(written: DatasetFacts) -> No
     )
 
 
-def test_rows_and_bytes_are_counted(written: DatasetFacts) -> None:
+def test_inspect_counts_rows_and_bytes(written: DatasetFacts) -> None:
     assert (written.files, written.row_groups, written.rows) == (1, 3, 10)
     assert written.rows_of_row_groups == Spread(smallest=2, median=4, largest=4)
     assert written.histogram == (1, *[0] * 14, 2)
@@ -51,13 +52,25 @@ def test_rows_and_bytes_are_counted(written: DatasetFacts) -> None:
     assert "petastore" in written.writer
 
 
-def test_facts_are_json(written: DatasetFacts) -> None:
-    facts = json.loads(json.dumps(written.as_json()))
+def test_differences_between_files_are_reported_as_json(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": pa.array([1], pa.int32())}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"x": [1], "y": ["a"]}), tmp_path / "b.parquet")
+    facts = json.loads(json.dumps(dataclasses.asdict(dataset_facts(open_dataset(tmp_path)))))
+    one, other = {"files": 1, "example": "a.parquet"}, {"files": 1, "example": "b.parquet"}
+    assert facts["differences"] == [
+        {"name": "x", "stored": [{"type": "int32", **one}, {"type": "int64", **other}]},
+        {"name": "y", "stored": [{"type": None, **one}, {"type": "string", **other}]},
+    ]
+    assert [field["stored"] for field in facts["fields"]] == ["int64", "string"]
+
+
+def test_inspect_facts_are_json(written: DatasetFacts) -> None:
+    facts = json.loads(json.dumps(dataclasses.asdict(written)))
     assert facts["fields"][2]["shape"] == [None]
     assert facts["rows_of_row_groups"] == {"smallest": 2, "median": 4, "largest": 4}
 
 
-def test_plain_parquet_with_partitions_is_told_as_what_it_is(tmp_path: Path) -> None:
+def test_inspect_describes_partitioned_plain_parquet(tmp_path: Path) -> None:
     for day, rows in (("2026-01-01", 3), ("2026-02-01", 4)):
         (tmp_path / f"day={day}").mkdir()
         pq.write_table(pa.table({"x": pa.array(range(rows), pa.uint16())}), tmp_path / f"day={day}" / "a.parquet")
@@ -73,7 +86,7 @@ def test_plain_parquet_with_partitions_is_told_as_what_it_is(tmp_path: Path) -> 
     assert "parquet-cpp-arrow" in facts.writer
 
 
-def test_indexes_are_told_with_what_is_wrong_with_them(tmp_path: Path) -> None:
+def test_inspect_lists_indexes_with_problems(tmp_path: Path) -> None:
     schema = Unischema("ids", [UnischemaField("id", np.int64)])
     url = str(tmp_path / "ids")
     write_dataset(url, schema, [{"id": number} for number in range(4)])
@@ -86,7 +99,7 @@ def test_indexes_are_told_with_what_is_wrong_with_them(tmp_path: Path) -> None:
     assert [index.problem is None for index in dataset_facts(open_dataset(url)).indexes] == [True, False]
 
 
-def test_indexes_that_petastorm_built_are_told(repository: Path) -> None:
+def test_inspect_reports_petastorm_indexes(repository: Path) -> None:
     facts = dataset_facts(open_dataset(repository / "tests" / "fixtures" / "petastorm-0.13.1" / "Meadow"))
     assert facts.indexes == (
         IndexFacts("by_id", ("id",), 36, None),
@@ -94,5 +107,5 @@ def test_indexes_that_petastorm_built_are_told(repository: Path) -> None:
     )
 
 
-def test_no_row_groups_have_no_spread() -> None:
+def test_spread_is_zero_without_row_groups() -> None:
     assert Spread.of(np.empty(0, np.int64)) == Spread(0, 0, 0)

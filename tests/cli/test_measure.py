@@ -25,14 +25,14 @@ def dataset(tmp_path: Path) -> Path:
 BRIEFLY = ("--warmup", "100", "--measure", "500", "--seconds", "0", "--batch-size", "50", "-w", "1")
 
 
-def test_throughput_closes_with_one_line(dataset: Path) -> None:
+def test_throughput_ends_with_a_summary_line(dataset: Path) -> None:
     ran = petastore("throughput", dataset, *BRIEFLY)
     assert (ran.exit_code, ran.stderr) == (0, "")
     assert "measured  500 rows in " in ran.stdout
     assert re.fullmatch(r"[0-9,]+ rows/s, .*/s, [0-9]+ % CPU, .* of memory", ran.stdout.splitlines()[-1])
 
 
-def test_the_same_is_json_with_units_in_its_names(dataset: Path) -> None:
+def test_throughput_json_has_units_in_names(dataset: Path) -> None:
     ran = petastore("throughput", dataset, *BRIEFLY, "--json")
     assert (ran.exit_code, ran.stderr) == (0, "")
     found = json.loads(ran.stdout)
@@ -47,20 +47,20 @@ def test_the_same_is_json_with_units_in_its_names(dataset: Path) -> None:
     assert len(found) == 11
 
 
-def test_a_terminal_sees_how_far_it_is_and_json_is_no_different_for_that(dataset: Path) -> None:
+def test_throughput_shows_progress_on_terminals_only(dataset: Path) -> None:
     code, seen, printed = on_a_terminal("throughput", dataset, *BRIEFLY, "--json", stream="stderr")
     assert code == 0
-    shares = [int(share) for share in re.findall(r"([0-9]+)%", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen))]
+    shares = [int(share) for share in re.findall(r"([0-9]+)\s*%", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen))]
     assert len(set(shares)) > 5
     assert shares == sorted(shares)
     assert shares[-1] == 100
     assert json.loads(printed)["rows"] == 500
 
 
-def test_what_cannot_be_measured_is_one_line(dataset: Path) -> None:
+def test_throughput_reports_an_empty_dataset_in_one_line(dataset: Path) -> None:
     ran = petastore("throughput", dataset, "--pool-type", "fibre")
     assert ran.exit_code == 2
-    assert "reader_pool_type='fibre' is not known" in ran.stderr
+    assert "reader_pool_type must be one of 'thread', 'process', 'dummy', got 'fibre'" in ran.stderr
 
 
 def test_throughput_measures_with_decode_and_a_transform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_throughput_measures_with_decode_and_a_transform(tmp_path: Path, monkeyp
     ("wrong", "said"),
     [
         (("--decode", '{"id": {"sized": 8}}'), "--decode must have the arguments of ImageDecode"),
-        (("--decode", "8"), "--decode takes a JSON object"),
+        (("--decode", "8"), '--decode must be a JSON object such as {"image": {"size": [224, 224]}}, got \'8\''),
         (("--transform", "nowhere.to.be_found"), "--transform must name a function or a TransformSpec"),
         (("--transform", "json"), "--transform must name a function or a TransformSpec"),
     ],
@@ -95,3 +95,43 @@ def test_throughput_rejects_invalid_decode_and_transform(dataset: Path, wrong: t
     ran = petastore("throughput", dataset, *wrong)
     assert ran.exit_code == 2
     assert said in ran.stderr
+
+
+def test_tune_prints_rates_and_code(dataset: Path) -> None:
+    ran = petastore("tune", dataset, "--batch-size", "50", "--seconds", "0.3", "--shuffle-rows", "--mixing")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("setting ")
+    assert "\nyour arguments " in ran.stdout
+    assert f'make_reader(\n    "file://{dataset}",\n    shuffle_rows=True,\n' in ran.stdout
+
+
+def test_tune_json_has_the_best_arguments_and_all_rates(dataset: Path) -> None:
+    ran = petastore("tune", dataset, "--seconds", "0.2", "--columns", "id", "--json")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    found = json.loads(ran.stdout)
+    assert set(found) == {"best", "advice", "code", "tried"}
+    assert found["tried"][0]["arguments"] == {}
+    assert found["tried"][0]["rows_per_second"][0] > 0
+    assert "schema_fields=['id']" in found["code"]
+
+
+def test_tune_shows_progress_on_terminals_only(dataset: Path) -> None:
+    code, seen, printed = on_a_terminal("tune", dataset, "--seconds", "0.5", "--json", stream="stderr")
+    assert code == 0
+    assert "100" in seen
+    assert "tried" in json.loads(printed)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--seconds", "0"), "seconds must be a number above 0, got 0.0"),
+        (("--batch-size", "0"), "batch_size must be"),
+        (("--decode", "{"), "--decode must be a JSON object"),
+        (("--transform", "nowhere.at_all"), "--transform must name a function"),
+    ],
+)
+def test_tune_reports_invalid_arguments_in_one_line(dataset: Path, more: tuple[str, str], message: str) -> None:
+    ran = petastore("tune", dataset, *more)
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert message in ran.stderr

@@ -26,7 +26,7 @@ def meadow(tmp_path: Path, fixtures_root: Path) -> Path:
     return tmp_path / "Meadow"
 
 
-def test_migrate_lists_what_it_writes_and_does_it_once(meadow: Path) -> None:
+def test_migrate_lists_the_files_it_writes_and_is_idempotent(meadow: Path) -> None:
     written = [
         "_common_metadata",
         "_petastore/indexes/by_id.arrow",
@@ -40,18 +40,18 @@ def test_migrate_lists_what_it_writes_and_does_it_once(meadow: Path) -> None:
     )
     assert [ran.exit_code for ran in (planned, done, again)] == [0, 0, 0]
     assert planned.stdout.splitlines()[:-1] == [f"would write {path}" for path in written]
-    assert "this was a dry run" in planned.stdout.splitlines()[-1]
+    assert "dry run, nothing was written" in planned.stdout.splitlines()[-1]
     assert done.stdout.splitlines()[:-1] == [f"wrote {path}" for path in written]
     assert "nothing to write" in again.stdout
     assert len(again.stdout.splitlines()) == 1
 
 
-def test_migrate_says_which_indexes_stay_behind(meadow: Path) -> None:
+def test_migrate_lists_the_indexes_that_are_not_migrated(meadow: Path) -> None:
     file = next(meadow.rglob("*.parquet"))
     shutil.copy(file, file.with_name("part-99999.parquet"))
     ran = petastore("migrate", meadow)
     assert ran.exit_code == 0
-    assert "row-group index 'by_id' is not taken over: " in ran.stdout
+    assert "row-group index 'by_id' was not converted: " in ran.stdout
 
 
 def test_export_writes_the_metadata_of_petastorm(dataset: Path) -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from petastore.cli.inspect import DatasetFacts, FieldFacts, IndexFacts, PartitionFacts, Spread
 from petastore.cli.render import render_facts
+from petastore.schema.file_schemas import ColumnDifference, StoredType
 
 FACTS = DatasetFacts(
     url="file:///data/meadow",
@@ -22,6 +23,10 @@ FACTS = DatasetFacts(
         ),
         FieldFacts("[when]", "datetime64[us]", (), True, None, None, "timestamp[us]", True),
         FieldFacts("day", "str", (), True, None, None, None, True),
+    ),
+    differences=(
+        ColumnDifference("id", (StoredType("int32", 2, "a.parquet"), StoredType(None, 1, "b.parquet"))),
+        ColumnDifference("gone", (StoredType("string", 2, "a.parquet"), StoredType("bool", 1, "b.parquet"))),
     ),
     partitions=(PartitionFacts("day", ("2026-01-01", "2026-02-01", None)),),
     indexes=(IndexFacts("by_id", ("id",), 1_200, None), IndexFacts("has_photo", (), None, "It is stale")),
@@ -38,13 +43,19 @@ FACTS = DatasetFacts(
 )
 
 
-def screen(facts: DatasetFacts, *, width: int = 100, height: int = 40, every_field: bool = False) -> str:
+def screen(facts: DatasetFacts, *, width: int = 110, height: int = 40, every_field: bool = False) -> str:
     out = io.StringIO()
     render_facts(facts, Console(file=out, width=width, height=height), every_field=every_field)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
-def test_the_whole_screen() -> None:
+def test_differing_columns_beyond_four_are_counted() -> None:
+    facts = dataclasses.replace(FACTS, differences=FACTS.differences * 5)
+    assert "… and 6 more columns: --all lists them" in screen(facts)
+    assert screen(facts, every_field=True).count("differs ") == 10
+
+
+def test_inspect_output_matches_the_golden_screen() -> None:
     assert screen(FACTS).splitlines() == [
         "dataset  file:///data/meadow",
         "schema   Meadow, 4 fields",
@@ -60,7 +71,9 @@ def test_the_whole_screen() -> None:
         "stored     987.7 MB; 2.0 GB once decompressed",
         "decoded    148.1 kB as arrays, and photo, day, where rows differ in size",
         "row group  100 / 1,500 / 1,600 rows, 100.0 kB / 1.5 MB / 2.6 MB (least / median / most)",
-        "           ▂              █  row groups by rows, least to most",
+        "           ▂              █  row groups, smallest to largest",
+        "differs    id: int32 in 2 files such as a.parquet and missing in 1 file such as b.parquet",
+        "differs    gone: string in 2 files such as a.parquet and bool in 1 file such as b.parquet; not readable",
         "partition  day: 3 values, 2026-01-01 … null",
         "index      by_id: of id, 1,200 values",
         "index      has_photo: not usable. It is stale",
@@ -69,9 +82,9 @@ def test_the_whole_screen() -> None:
     ]
 
 
-def test_it_fits_one_screen_however_many_fields_there_are() -> None:
+def test_inspect_output_fits_one_screen() -> None:
     fields = tuple(dataclasses.replace(FACTS.fields[0], name=f"f{number:03}") for number in range(200))
-    facts = dataclasses.replace(FACTS, fields=fields, fields_of_varying_size=())
+    facts = dataclasses.replace(FACTS, fields=fields, fields_of_varying_size=(), differences=())
     shown = screen(facts, height=24)
     assert len(shown.splitlines()) <= 24
     assert "… and 195 more fields: --all lists them" in shown
@@ -79,37 +92,37 @@ def test_it_fits_one_screen_however_many_fields_there_are() -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80])
-def test_a_narrow_screen_folds_and_loses_nothing(width: int) -> None:
+def test_inspect_output_wraps_on_narrow_screens(width: int) -> None:
     shown = screen(FACTS, width=width)
     assert max(len(line) for line in shown.splitlines()) <= width
     assert "".join(shown.split()).count("decompressed") == 1
 
 
-def test_row_groups_of_one_size_need_no_bars() -> None:
+def test_inspect_output_has_no_histogram_for_equal_row_groups() -> None:
     facts = dataclasses.replace(FACTS, rows_of_row_groups=Spread(5, 5, 5), histogram=())
     assert "5 rows each, 1.5 MB at the median" in screen(facts)
     assert "least" not in screen(facts)
 
 
-def test_the_writer_is_told_without_its_commit() -> None:
+def test_inspect_output_has_the_writer_without_commit() -> None:
     facts = dataclasses.replace(
         FACTS, writer="parquet-mr version 1.13.1 (build db4183109d5b734ec5930d870cdae161e408ddba)"
     )
     assert "writer     parquet-mr version 1.13.1\n" in screen(facts)
 
 
-def test_one_is_singular() -> None:
+def test_counts_of_one_are_singular() -> None:
     facts = dataclasses.replace(FACTS, rows=1, row_groups=1, files=1, fields=FACTS.fields[:1])
     assert "1 in 1 row group of 1 file\n" in screen(facts)
     assert screen(facts).endswith("meadow: 1 row, 1 field, 1 row group, 987.7 MB")
 
 
-def test_a_dataset_whose_rows_all_differ_in_size_says_so() -> None:
+def test_inspect_output_reports_fields_of_varying_size() -> None:
     facts = dataclasses.replace(FACTS, decoded_bytes=0, fields_of_varying_size=("id", "photo", "[when]", "day"))
-    assert "not known beforehand: rows differ in size" in screen(facts)
+    assert "not known in advance: rows differ in size" in screen(facts)
 
 
-def test_nothing_that_a_dataset_says_steers_the_terminal() -> None:
+def test_inspect_output_escapes_control_characters() -> None:
     nasty = "\x1b]0;owned\x07"
     facts = dataclasses.replace(
         FACTS,

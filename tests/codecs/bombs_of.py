@@ -1,4 +1,4 @@
-"""Bombs of every kind for Hypothesis: cells that lie in each place where a format says a size."""
+"""Hypothesis strategies of decompression bombs: cells with huge values in each size field of a format."""
 
 from __future__ import annotations
 

@@ -11,11 +11,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
+from petastore import open_dataset, write_dataset
 from petastore.codecs import ArrowCodec
 from petastore.codecs.arrow_codec import with_arrow_type
 from petastore.errors import EncodeError, SchemaError
 from petastore.schema import UnischemaField
-from petastore.testing.codec_laws import Case, CodecLaws, empty_column
+from petastore.testing.codec_laws import Case, empty_column
+from tests.codecs.measured_laws import MeasuredCodecLaws
 
 STRUCT = pa.struct(
     {"id": pa.int64(), "words": pa.list_(pa.string()), "at": pa.timestamp("us"), "took": pa.duration("ms")}
@@ -31,7 +33,7 @@ def visit(number: int | None, words: list[str | None] | None) -> dict[str, Any]:
     return {"id": number, "words": words, "at": at, "took": np.timedelta64(7, "ms")}
 
 
-class TestArrowLaws(CodecLaws):
+class TestArrowLaws(MeasuredCodecLaws):
     def cases(self) -> Mapping[str, Case]:
         small = st.none() | st.integers(-128, 127)
         text = st.none() | st.text(max_size=3)
@@ -60,7 +62,7 @@ class TestArrowLaws(CodecLaws):
         return values[name]
 
 
-def test_a_dict_is_a_map_too_and_a_missing_member_is_none() -> None:
+def test_arrow_codec_accepts_dicts_for_maps_and_missing_members() -> None:
     assert COUNTS.codec is not None
     assert VISIT.codec is not None
     assert COUNTS.codec.encode_column([{"a": 1}], COUNTS).to_pylist() == [[("a", 1.0)]]
@@ -69,7 +71,7 @@ def test_a_dict_is_a_map_too_and_a_missing_member_is_none() -> None:
     }  # fmt: skip
 
 
-def test_layouts_that_parquet_does_not_keep_become_plain_ones() -> None:
+def test_arrow_codec_replaces_types_that_parquet_does_not_keep() -> None:
     odd = pa.struct(
         {
             "word": pa.dictionary(pa.int8(), pa.large_string()),
@@ -92,7 +94,7 @@ def test_layouts_that_parquet_does_not_keep_become_plain_ones() -> None:
     assert ArrowCodec(odd).arrow_type == plain
 
 
-def test_arrow_columns_are_stored_as_their_objects_are() -> None:
+def test_arrow_codec_encodes_arrow_columns_like_objects() -> None:
     members = pa.struct({"words": pa.large_list(pa.large_string()), "id": pa.int32()})  # another order, another width
     column = pa.array([{"id": 1, "words": ["a", None]}, {"id": 2}], members)
     codec = ArrowCodec(STRUCT)
@@ -101,7 +103,7 @@ def test_arrow_columns_are_stored_as_their_objects_are() -> None:
     out = empty_column(VISIT, 2)
     codec.decode_column(cells, VISIT, out)
     assert [value["id"] for value in out] == [1, 2]
-    with pytest.raises(EncodeError, match="'other' came") as refused:
+    with pytest.raises(EncodeError, match=r"a struct must have only the members .*, got 'other'") as refused:
         codec.encode_arrow(pa.array([{"other": 1}]), VISIT)
     assert refused.value.row == 0
 
@@ -110,17 +112,39 @@ def test_arrow_columns_are_stored_as_their_objects_are() -> None:
     "arrow_type",
     [pa.struct([]), pa.run_end_encoded(pa.int32(), pa.int8()), "varchar", {"list": 5}, {"struct": [["a"]]}, None],
 )
-def test_a_type_that_parquet_cannot_store_is_rejected(arrow_type: Any) -> None:
-    with pytest.raises(SchemaError, match=r"Parquet|Arrow type|member of a struct"):
+def test_arrow_codec_raises_for_types_that_parquet_cannot_store(arrow_type: Any) -> None:
+    with pytest.raises(
+        SchemaError, match=r"Parquet|Arrow type|member of a struct|arrow_type must be a pyarrow\.DataType"
+    ):
         ArrowCodec(arrow_type)
 
 
-def test_fields_of_other_dtypes_are_rejected() -> None:
+def test_arrow_codec_raises_for_fields_of_other_dtypes() -> None:
     with pytest.raises(SchemaError, match="must have dtype object and shape"):
         UnischemaField("x", "int64", (), ArrowCodec(pa.int64()))
 
 
-def test_only_fields_of_objects_get_the_codec() -> None:
+def test_arrow_codec_is_inferred_only_for_object_fields() -> None:
     number = UnischemaField("x", "int64")
     assert with_arrow_type(number, pa.int64()) is number
     assert with_arrow_type(UnischemaField("x", object), pa.null()).codec == ArrowCodec(pa.null())
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_datetime64_in_structs_is_encoded_with_time_zones(unit: Any, zone: str | None) -> None:
+    codec = ArrowCodec(pa.struct({"at": pa.timestamp(unit, zone)}))
+    field = UnischemaField("x", object, (), codec, nullable=True)
+    values = [{"at": np.datetime64(5, unit)}, {"at": None}, {"at": np.datetime64(-7, unit)}]
+    decoded = np.empty(len(values), object)
+    codec.decode_column(codec.encode_column(values, field), field, decoded)
+    assert decoded.tolist() == values
+
+
+def test_durations_are_read_next_to_time_zones(tmp_path: Path) -> None:
+    """Parquet gives back a time zone as UTC, and a duration in a struct as an integer."""
+    kind = pa.struct({"took": pa.list_(pa.duration("ms")), "at": pa.timestamp("us", "Europe/Berlin")})
+    write_dataset(tmp_path / "x", pa.table({"s": pa.array([{"took": [1], "at": 5}], kind)}))
+    (row,) = open_dataset(tmp_path / "x").head()
+    assert row.s == {"took": [np.timedelta64(1, "ms")], "at": np.datetime64(5, "us")}
+    assert row.s["took"][0].dtype == "timedelta64[ms]"

@@ -30,7 +30,7 @@ MATRIX = UnischemaField("x", "int32", (2, None))
         ((2, 0, 0), (None, None, 5), (2, 0, 5)),
     ],
 )
-def test_below_an_empty_list_the_declared_sizes_hold(shape: Any, declared: Any, expected: Any) -> None:
+def test_declared_sizes_apply_below_an_empty_list(shape: Any, declared: Any, expected: Any) -> None:
     assert shape_below_empty(shape, declared) == expected
 
 
@@ -48,30 +48,36 @@ def test_below_an_empty_list_the_declared_sizes_hold(shape: Any, declared: Any, 
         ("O", np.object_, False),
     ],
 )
-def test_byte_order_width_of_text_and_unit_of_time_do_not_matter(stored: str, declared: Any, same: bool) -> None:
+def test_declared_check_ignores_byte_order_text_width_and_time_unit(stored: str, declared: Any, same: bool) -> None:
     assert same_dtype(np.dtype(stored), UnischemaField("x", declared)) is same
 
 
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (None, "a null is written by leaving the cell out"),
-        ([[1, 2], [3, 4]], "list came; give a numpy.ndarray"),
-        (np.ma.masked_array(np.zeros((2, 2), np.int32), True), "MaskedArray came"),
-        (np.int32(1), "int32 came; give a numpy.ndarray"),
-        (np.zeros((2, 2)), r"an array of float64 came; convert it with value.astype\('int32'\)"),
-        (np.zeros((3, 2), np.int32), r"an array of shape \(3, 2\) came"),
-        (np.zeros(2, np.int32), r"an array of shape \(2,\) came"),
+        (
+            None,
+            "column 'x': the value must not be None, because a codec encodes only values that exist. For a missing",
+        ),
+        ([[1, 2], [3, 4]], "must be a numpy.ndarray of .*, as the field declares, got list"),
+        (
+            np.ma.masked_array(np.zeros((2, 2), np.int32), True),
+            "must be a numpy.ndarray of .*, as the field declares, got MaskedArray",
+        ),
+        (np.int32(1), "must be a numpy.ndarray of .*, as the field declares, got int32"),
+        (np.zeros((2, 2)), r"got dtype float64\. If a conversion is intended, write value.astype\('int32'\)"),
+        (np.zeros((3, 2), np.int32), r"as the field declares, got shape \(3, 2\)"),
+        (np.zeros(2, np.int32), r"as the field declares, got shape \(2,\)"),
     ],
     ids=str,
 )
-def test_what_is_not_as_declared_is_refused_with_what_came(value: Any, said: str) -> None:
+def test_value_that_does_not_match_the_field_raises(value: Any, said: str) -> None:
     with pytest.raises(EncodeError, match=said) as caught:
         array_to_write(MATRIX, value)
     assert caught.value.column == "x"
 
 
-def test_what_is_as_declared_is_taken_as_it_is() -> None:
+def test_value_as_declared_is_returned_unchanged() -> None:
     array = np.zeros((2, 7), ">i4")
     assert array_to_write(MATRIX, array) is array
     scalar = array_to_write(UnischemaField("x", "int32"), np.int32(7))
@@ -79,13 +85,13 @@ def test_what_is_as_declared_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("dtype", [Decimal, np.object_])
-def test_arrays_of_objects_are_refused(dtype: Any) -> None:
-    with pytest.raises(SchemaError, match=r"field 'x': NdarrayCodec stores .*ScalarCodec"):
+def test_object_arrays_raise(dtype: Any) -> None:
+    with pytest.raises(SchemaError, match=r"field 'x': NdarrayCodec needs .*ScalarCodec"):
         check_array_field(UnischemaField("x", dtype, (2,)), "NdarrayCodec")
     check_array_field(UnischemaField("x", "datetime64[s]", (2,)), "NdarrayCodec")
 
 
-def test_arrays_are_alike_in_dtype_shape_and_layout() -> None:
+def test_checked_arrays_keep_dtype_shape_and_layout() -> None:
     one = np.zeros((2, 3))
     assert arrays_alike([one, one + 1])
     assert arrays_alike(np.zeros((4, 2, 3)))

@@ -70,7 +70,7 @@ def assert_as_expected(field: UnischemaField, wanted: Any, found: Any) -> None:
 
 
 @pytest.mark.parametrize("field", [field for field in MEADOW if field.name != "day"], ids=lambda field: field.name)
-def test_each_cell_of_each_column_is_what_petastorm_read(
+def test_cells_of_meadow_equal_those_that_petastorm_read(
     field: UnischemaField, files: list[tuple[str, pa.Table]], expected: dict[str, Any]
 ) -> None:
     codec, seen = codec_of(field), set()
@@ -88,7 +88,7 @@ def test_each_cell_of_each_column_is_what_petastorm_read(
     assert seen == {name for name in expected if name.endswith(f"/{field.name}")}
 
 
-def test_the_partition_column_is_what_petastorm_read(
+def test_partition_column_equals_the_values_that_petastorm_read(
     files: list[tuple[str, pa.Table]], expected: dict[str, Any]
 ) -> None:
     days = {row: day for day, table in files for row in table["id"].to_pylist()}
@@ -96,7 +96,7 @@ def test_the_partition_column_is_what_petastorm_read(
     assert all(MEADOW.day.codec.decode(MEADOW.day, day) == str(expected[f"{row}/day"]) for row, day in days.items())  # type: ignore[union-attr]
 
 
-def test_values_encode_to_cells_that_decode_alike_and_to_the_stored_type(files: list[tuple[str, pa.Table]]) -> None:
+def test_values_of_meadow_round_trip_through_stored_cells(files: list[tuple[str, pa.Table]]) -> None:
     _, table = files[0]
     for field in MEADOW:
         if field.name != "day":

@@ -19,7 +19,8 @@ from petastore.codecs import PlainCodec
 from petastore.errors import DecodeError, EncodeError, SchemaError
 from petastore.schema import UnischemaField
 from petastore.schema.arrow import field_from_arrow
-from petastore.testing.codec_laws import Case, CodecLaws, empty_column
+from petastore.testing.codec_laws import Case, empty_column
+from tests.codecs.measured_laws import MeasuredCodecLaws
 
 PLAIN = PlainCodec()
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -42,7 +43,7 @@ def microseconds() -> st.SearchStrategy[Any]:
     return st.datetimes().map(lambda time: np.datetime64(time, "us"))
 
 
-class TestPlainLaws(CodecLaws):
+class TestPlainLaws(MeasuredCodecLaws):
     def cases(self) -> Mapping[str, Case]:
         scalars: dict[str, Case] = {
             name: Case(
@@ -131,9 +132,7 @@ class TestPlainLaws(CodecLaws):
 
 @pytest.mark.parametrize("name", INTEGERS)
 @given(data=st.data())
-def test_numbers_stored_in_any_type_decode_as_their_cells_or_are_refused_like_them(
-    name: str, data: st.DataObject
-) -> None:
+def test_plain_numbers_decode_equally_by_column_and_by_cell(name: str, data: st.DataObject) -> None:
     field = UnischemaField("n", name)
     stored = data.draw(
         st.sampled_from([*map(pa.type_for_alias, INTEGERS), pa.float16(), pa.float32(), pa.float64(), pa.bool_()])
@@ -144,7 +143,7 @@ def test_numbers_stored_in_any_type_decode_as_their_cells_or_are_refused_like_th
 
 
 @given(data=st.data())
-def test_decimals_read_as_numbers_decode_as_their_cells_or_are_refused_like_them(data: st.DataObject) -> None:
+def test_plain_decimals_decode_equally_by_column_and_by_cell(data: st.DataObject) -> None:
     field = UnischemaField("n", data.draw(st.sampled_from([*INTEGERS, "float16", "float32", "float64", "bool"])))
     precision = data.draw(st.integers(1, 38))
     scale = data.draw(st.integers(0, precision))
@@ -157,7 +156,7 @@ def test_decimals_read_as_numbers_decode_as_their_cells_or_are_refused_like_them
 
 
 @given(data=st.data())
-def test_times_of_any_unit_decode_as_their_cells_or_are_refused_like_them(data: st.DataObject) -> None:
+def test_plain_times_decode_equally_by_column_and_by_cell(data: st.DataObject) -> None:
     unit = data.draw(st.sampled_from(["s", "ms", "us", "D", "h"]))
     field = UnischemaField("t", f"datetime64[{unit}]")
     stored = data.draw(
@@ -189,13 +188,13 @@ def expect_faces_agree(column: pa.Array, field: UnischemaField) -> None:
     np.testing.assert_array_equal(decoded(column, field), np.array(values, field.dtype))
 
 
-def test_an_unsigned_byte_stored_as_short_is_checked_and_the_row_is_named() -> None:
+def test_uint8_stored_as_short_is_range_checked() -> None:
     error = refused(pa.array([7, 255, 300, -1], pa.int16()), UnischemaField("small", "uint8"))
     assert error.row == 2
     assert "300" in str(error)
 
 
-def test_spark_stores_each_unsigned_type_wider_and_uint64_as_a_decimal() -> None:
+def test_unsigned_integers_of_spark_files_decode() -> None:
     for name, stored in (
         ("uint8", pa.int16()),
         ("uint16", pa.int32()),
@@ -208,38 +207,38 @@ def test_spark_stores_each_unsigned_type_wider_and_uint64_as_a_decimal() -> None
         assert decoded(column.slice(1), UnischemaField("n", name)).tolist() == [1, top]
 
 
-def test_a_decimal_beyond_64_bits_is_refused_for_uint64() -> None:
+def test_decimal_beyond_64_bits_raises_for_uint64() -> None:
     column = pa.array([Decimal(2**64 - 1), Decimal(2**64)], pa.decimal128(20, 0))
     assert refused(column, UnischemaField("n", "uint64")).row == 1
     assert refused(pa.array([Decimal(-1)], pa.decimal128(20, 0)), UnischemaField("n", "uint64")).row == 0
 
 
-def test_integers_beyond_the_digits_of_a_double_are_refused() -> None:
+def test_integers_beyond_double_precision_raise() -> None:
     field = UnischemaField("n", "float64")
     assert decoded(pa.array([2**53], pa.int64()), field).tolist() == [2.0**53]
     assert refused(pa.array([1, 2**53 + 1], pa.int64()), field).row == 1
     assert refused(pa.array([2**63 - 1], pa.int64()), field).row == 0
 
 
-def test_a_double_becomes_the_nearest_float_and_never_infinite() -> None:
+def test_double_decodes_to_the_nearest_float_or_raises() -> None:
     field = UnischemaField("n", "float32")
     assert decoded(pa.array([0.1, float("inf")]), field).tolist() == [np.float32(0.1), float("inf")]
     assert refused(pa.array([0.1, 1e300]), field).row == 1
 
 
-def test_sparks_int96_time_stamps_are_read_where_microseconds_hold_them() -> None:
+def test_int96_timestamps_decode_as_microseconds() -> None:
     stored = pa.array([1_000, 2_001], pa.timestamp("ns"))
     assert decoded(stored.slice(0, 1), UnischemaField("t", "datetime64")).astype("int64").tolist() == [1]
     assert refused(stored, UnischemaField("t", "datetime64")).row == 1
     assert decoded(stored, UnischemaField("t", "datetime64[ns]")).astype("int64").tolist() == [1_000, 2_001]
 
 
-def test_instants_too_far_for_nanoseconds_are_refused() -> None:
+def test_timestamps_outside_nanoseconds_raise() -> None:
     column = pa.array([dt.date(2000, 1, 1), dt.date(2500, 1, 1)])
     assert refused(column, UnischemaField("t", "datetime64[ns]")).row == 1
 
 
-def test_zoned_time_stamps_are_instants_in_utc() -> None:
+def test_timestamps_with_a_zone_decode_to_utc() -> None:
     zone = dt.timezone(dt.timedelta(hours=2))
     field = UnischemaField("t", "datetime64[s]")
     column = pa.array([dt.datetime(2026, 1, 1, 2, tzinfo=zone)], pa.timestamp("s", "+02:00"))
@@ -262,7 +261,9 @@ def test_zoned_time_stamps_are_instants_in_utc() -> None:
         (pa.float16(), 1.5, "float64", 1.5),
     ],
 )
-def test_both_faces_read_a_stored_type(stored: pa.DataType, cell: Any, dtype: str, value: Any) -> None:
+def test_decode_and_decode_column_read_every_stored_type(
+    stored: pa.DataType, cell: Any, dtype: str, value: Any
+) -> None:
     field = UnischemaField("t", dtype)
     assert decoded(pa.array([cell, cell], stored).slice(1), field)[0] == value
     assert PLAIN.decode(field, cell) == value
@@ -283,7 +284,7 @@ TEXTS = ["", "a", "título 深い", "a"]
     ],
     ids=str,
 )
-def test_text_of_every_layout_is_str_and_bytes_as_declared(stored: pa.DataType) -> None:
+def test_text_of_every_arrow_type_decodes(stored: pa.DataType) -> None:
     as_bytes = [text.encode() for text in TEXTS]
     binary = pa.types.is_binary(stored) or pa.types.is_binary_view(stored)
     column = pa.array(as_bytes if binary else TEXTS, stored).slice(1)
@@ -294,14 +295,14 @@ def test_text_of_every_layout_is_str_and_bytes_as_declared(stored: pa.DataType) 
 @pytest.mark.parametrize(
     "stored", [pa.large_binary(), pa.binary(2), pa.dictionary(pa.uint16(), pa.large_binary())], ids=str
 )
-def test_bytes_of_every_layout_are_bytes(stored: pa.DataType) -> None:
+def test_bytes_of_every_arrow_type_decode(stored: pa.DataType) -> None:
     assert decoded(pa.array([b"ab", b"\xff\x00", b"ab"], stored).slice(1), UnischemaField("t", bytes)).tolist() == [
         b"\xff\x00",
         b"ab",
     ]
 
 
-def test_bytes_that_are_no_text_are_refused_by_row() -> None:
+def test_invalid_utf8_raises_with_its_row() -> None:
     field = UnischemaField("t", str)
     broken = pa.array([b"ok", b"\xff"], pa.binary())
     assert refused(broken, field).row == 1
@@ -310,7 +311,7 @@ def test_bytes_that_are_no_text_are_refused_by_row() -> None:
     assert refused(unchecked, field).row == 1
 
 
-def test_a_dictionary_decodes_each_distinct_value_and_only_used_ones_matter() -> None:
+def test_dictionary_column_decodes_only_used_values() -> None:
     field = UnischemaField("n", "uint8")
     column = pa.DictionaryArray.from_arrays(pa.array([0, 2, 0], pa.int8()), pa.array([7, 300, 9], pa.int16()))
     assert decoded(column, field).tolist() == [7, 9, 7]
@@ -318,19 +319,31 @@ def test_a_dictionary_decodes_each_distinct_value_and_only_used_ones_matter() ->
     assert refused(used, field).row == 1
 
 
-def test_run_end_encoded_columns_are_read() -> None:
+def test_run_end_encoded_columns_decode() -> None:
     column = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([5, 6], pa.int32()))
     assert decoded(column, UnischemaField("n", "int32")).tolist() == [5, 5, 6]
 
 
-def test_a_null_is_refused_by_row() -> None:
+def test_null_raises_with_its_row() -> None:
     assert refused(pa.array([1, None, 2]), UnischemaField("n", "int64")).row == 1
     assert refused(pa.array([[1], None]), UnischemaField("n", "int64", (None,))).row == 1
 
 
-def test_a_null_inside_a_list_is_refused_by_row() -> None:
-    assert refused(pa.array([[1, 2], [], [3, None]]), UnischemaField("n", "int64", (None,))).row == 2
-    assert refused(pa.array([[[1]], [[2], None]]), UnischemaField("n", "int64", (None, None))).row == 1
+def test_null_inside_a_list_is_masked_and_a_null_inner_list_is_none() -> None:
+    one, _, masked = decoded(pa.array([[1, 2], [], [2**60 + 1, None]]), UnischemaField("n", "int64", (None,)))
+    assert type(one) is np.ndarray
+    assert (masked.dtype, masked.tolist()) == (np.int64, [2**60 + 1, None])
+    assert np.isnan(decoded(pa.array([[0.5, None]]), UnischemaField("x", "float64", (None,)))[0].data[1])
+    (lists,) = decoded(pa.array([[[2], None]]), UnischemaField("n", "int64", (None, None)))
+    assert (lists.dtype, lists[0].tolist(), lists[1]) == (object, [2], None)
+
+
+def test_null_inside_an_array_of_fixed_shape_raises_by_row_without_a_mask() -> None:
+    field, cells = UnischemaField("n", "int64", (2,)), pa.array([[1, 2], [3, None]])
+    assert refused(cells, field).row == 1
+    out = np.ma.MaskedArray(np.empty((2, 2), np.int64), np.zeros((2, 2), np.bool_))
+    PLAIN.decode_column(cells, field, out)
+    assert out.tolist() == [[1, 2], [3, None]]
 
 
 @pytest.mark.parametrize(
@@ -350,7 +363,7 @@ def test_a_null_inside_a_list_is_refused_by_row() -> None:
     ],
     ids=lambda item: str(getattr(item, "type", item)),
 )
-def test_a_column_of_another_kind_is_refused(column: pa.Array, field: UnischemaField) -> None:
+def test_column_of_another_kind_raises(column: pa.Array, field: UnischemaField) -> None:
     refused(column, field)
 
 
@@ -365,7 +378,7 @@ def test_a_column_of_another_kind_is_refused(column: pa.Array, field: UnischemaF
     ],
     ids=str,
 )
-def test_lists_of_every_layout_fill_one_array(stored: pa.DataType) -> None:
+def test_lists_of_every_arrow_type_decode_to_one_array(stored: pa.DataType) -> None:
     column = pa.array([[9, 9], [1, 2], [3, 4]], stored).slice(1)
     fixed = decoded(column, UnischemaField("xy", "uint8", (2,)))
     assert fixed.dtype == np.uint8
@@ -374,34 +387,35 @@ def test_lists_of_every_layout_fill_one_array(stored: pa.DataType) -> None:
     assert [value.tolist() for value in free] == [[1, 2], [3, 4]]
 
 
-def test_lists_fill_an_output_that_is_a_part_of_a_larger_array() -> None:
+def test_lists_decode_into_a_slice_of_a_larger_array() -> None:
     whole = np.zeros((2, 4), "int64")
     PLAIN.decode_column(pa.array([[1, 2], [3, 4]]), UnischemaField("xy", "int64", (2,)), whole[:, 1:3])
     assert whole.tolist() == [[0, 1, 2, 0], [0, 3, 4, 0]]
 
 
-def test_a_list_of_another_length_is_refused_by_row() -> None:
+def test_list_of_another_length_raises_with_its_row() -> None:
     assert refused(pa.array([[1, 2], [3]]), UnischemaField("xy", "int64", (2,))).row == 1
     assert refused(pa.array([[[1, 2]], [[3, 4], [5, 6]]]), UnischemaField("xy", "int64", (1, 2))).row == 1
 
 
-def test_a_bad_number_in_a_list_names_the_row_and_not_the_leaf() -> None:
+def test_bad_number_in_a_list_raises_with_its_row() -> None:
     assert refused(pa.array([[1, 2], [], [3, 300]]), UnischemaField("xy", "uint8", (None,))).row == 2
     assert refused(pa.array([[[1], [2]], [[3], [300]]]), UnischemaField("xy", "uint8", (2, 1))).row == 1
 
 
-def test_rows_of_nested_lists_may_differ_but_each_is_a_rectangle() -> None:
+def test_nested_lists_must_be_rectangular_per_row() -> None:
     field = UnischemaField("m", "int64", (None, None))
     values = decoded(pa.array([[[1, 2], [3, 4]], [], [[5]], [[], []]]), field)
     assert [value.tolist() for value in values] == [[[1, 2], [3, 4]], [], [[5]], [[], []]]
     assert [value.shape for value in values] == [(2, 2), (0, 0), (1, 1), (2, 0)]
+    for lists in (decoded(pa.array([[[1, 2], [3]]]), field)[0], PLAIN.decode(field, [[1, 2], [3]])):
+        assert (lists.dtype, [value.tolist() for value in lists]) == (object, [[1, 2], [3]])
     ragged = pa.array([[[1]], [[1, 2], [3]]])
-    assert refused(ragged, field).row == 1
-    with pytest.raises(DecodeError, match="different lengths"):
-        PLAIN.decode(field, [[1, 2], [3]])
+    for shape in ((2, 2), (None, 1), (1, None)):
+        assert refused(ragged, UnischemaField("m", "int64", shape)).row == 1
 
 
-def test_a_fixed_shape_tensor_column_is_an_array() -> None:
+def test_fixed_shape_tensor_column_decodes_to_an_array() -> None:
     tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(12, dtype="float32").reshape(2, 2, 3))
     field = field_from_arrow(pa.field("t", tensors.type))
     assert field.shape == (2, 3)
@@ -409,7 +423,7 @@ def test_a_fixed_shape_tensor_column_is_an_array() -> None:
     refused(tensors, UnischemaField("t", "float32", (6,)))
 
 
-def test_structs_maps_and_lists_of_them_are_python_objects() -> None:
+def test_structs_and_maps_decode_to_python_objects() -> None:
     rows = [{"a": 1, "b": ["x"]}, {"a": 2, "b": []}]
     assert decoded(pa.array(rows), UnischemaField("s", object)).tolist() == rows
     lists = pa.array([rows, []])
@@ -418,7 +432,7 @@ def test_structs_maps_and_lists_of_them_are_python_objects() -> None:
     assert decoded(maps, UnischemaField("s", object)).tolist() == [[("k", 1)]]
 
 
-def test_a_value_that_needs_a_codec_is_refused_when_written() -> None:
+def test_value_that_needs_a_codec_raises_when_written() -> None:
     with pytest.raises(SchemaError, match="codec"):
         PLAIN.encode_column([{"a": 1}], UnischemaField("s", object))
 
@@ -432,7 +446,7 @@ def test_masked_arrays_and_none_become_null() -> None:
 
 
 @pytest.mark.parametrize("bad", [300, -1, 1.5, "1", None])
-def test_a_bad_scalar_in_a_column_names_its_row(bad: Any) -> None:
+def test_bad_scalar_raises_with_its_row(bad: Any) -> None:
     field = UnischemaField("n", "uint8")
     if bad is None:
         assert PLAIN.encode_column([1, bad], field).null_count == 1
@@ -442,14 +456,14 @@ def test_a_bad_scalar_in_a_column_names_its_row(bad: Any) -> None:
     assert (caught.value.column, caught.value.row) == ("n", 2)
 
 
-def test_numbers_that_are_equal_are_taken_whatever_their_type() -> None:
+def test_equal_numbers_of_other_types_encode() -> None:
     field = UnischemaField("n", "uint8")
     mixed = [True, np.int64(2), 3.0, Decimal(4), np.float16(5), np.array(6)]
     assert PLAIN.encode_column(mixed, field).to_pylist() == [1, 2, 3, 4, 5, 6]
     assert PLAIN.encode_column(np.array([1.0, 2.0]), field).to_pylist() == [1, 2]
 
 
-def test_an_array_of_rows_is_taken_as_a_whole() -> None:
+def test_stacked_array_encodes_at_once() -> None:
     field = UnischemaField("m", "uint16", (2, 2))
     rows = np.arange(12, dtype="uint16").reshape(3, 2, 2)
     assert PLAIN.encode_column(rows, field).to_pylist() == rows.tolist()
@@ -458,6 +472,8 @@ def test_an_array_of_rows_is_taken_as_a_whole() -> None:
         PLAIN.encode_column(np.zeros((3, 2), "uint16"), field)
 
 
-def test_a_plain_codec_is_never_written_into_a_field() -> None:
-    with pytest.raises(SchemaError, match="leave the codec out"):
+def test_plain_codec_cannot_be_declared() -> None:
+    with pytest.raises(
+        SchemaError, match="field 'n': codec must be None to store values in their natural type, got PlainCodec"
+    ):
         UnischemaField("n", "int32", (), PLAIN)

@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from petastore.codecs.spark_types import arrow_type_of, max_length_of, simple_type_name
+from petastore.codecs.scalar import arrow_type_of, max_length_of, simple_type_name
 from petastore.errors import SchemaError
 
 
-def test_the_types_of_pyspark_have_the_names_and_arrow_types_that_pyspark_gives() -> None:
+def test_spark_types_have_pysparks_names_and_arrow_types() -> None:
     from pyspark.sql import types
     from pyspark.sql.pandas.types import to_arrow_type
 
@@ -47,7 +47,7 @@ def test_the_types_of_pyspark_have_the_names_and_arrow_types_that_pyspark_gives(
     ],
     ids=str,
 )
-def test_each_spelling_has_one_name_whose_name_it_is(spelled: Any, name: str) -> None:
+def test_spark_type_names_are_canonical(spelled: Any, name: str) -> None:
     assert simple_type_name(spelled) == name
     assert simple_type_name(name) == name
 
@@ -61,12 +61,12 @@ def test_each_spelling_has_one_name_whose_name_it_is(spelled: Any, name: str) ->
     ],
     ids=lambda bad: type(bad).__name__ if type(bad) is object else repr(bad),
 )  # fmt: skip
-def test_what_is_no_scalar_type_is_refused(bad: Any) -> None:
+def test_invalid_scalar_type_raises(bad: Any) -> None:
     with pytest.raises(SchemaError):
         simple_type_name(bad)
 
 
-def test_only_bounded_text_has_a_length() -> None:
+def test_only_char_and_varchar_have_a_length() -> None:
     assert (max_length_of("varchar(12)"), max_length_of("char(1)"), max_length_of("string")) == (12, 1, None)
     with pytest.raises(SchemaError):
         arrow_type_of("INT")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petastore import UnischemaField
-from petastore.codecs.vector_cells import DENSE, MAX_ELEMENTS, SPARSE, STORED, sizes_of_vectors, vector_cells
+from petastore.codecs.vector import DENSE, MAX_ELEMENTS, SPARSE, STORED, sizes_of_vectors, vector_cells
 from petastore.errors import DecodeError
 
 FREE = UnischemaField("v", "float64", (None,))
@@ -40,7 +40,7 @@ def vector_of(cell: dict[str, Any]) -> list[float]:
 
 
 @given(st.lists(dense | sparse, max_size=6), st.data())
-def test_each_number_has_its_row_and_its_place(drawn: list[dict[str, Any]], data: st.DataObject) -> None:
+def test_vector_cells_have_row_and_position_of_each_number(drawn: list[dict[str, Any]], data: st.DataObject) -> None:
     first = data.draw(st.integers(0, len(drawn)))
     cells, wanted = pa.array(drawn, STORED)[first:], [vector_of(cell) for cell in drawn[first:]]
     found = vector_cells(cells, FREE)
@@ -55,13 +55,13 @@ def test_each_number_has_its_row_and_its_place(drawn: list[dict[str, Any]], data
     assert vectors == wanted
 
 
-def test_dense_vectors_need_no_places() -> None:
+def test_dense_vectors_have_no_indices() -> None:
     cells = pa.array([{"type": DENSE, "values": [1.0, 2.0]}, {"type": DENSE, "values": []}], STORED)
     found = vector_cells(cells, FREE)
     assert (found.place, found.values.tolist(), found.row().tolist()) == (None, [1.0, 2.0], [0, 0])
 
 
-def test_sizes_are_told_of_vectors_that_are_refused() -> None:
+def test_sizes_are_reported_for_invalid_vectors() -> None:
     cells = pa.array(
         [
             {"type": SPARSE, "size": MAX_ELEMENTS + 1, "indices": [0], "values": [1.0]},
@@ -76,14 +76,16 @@ def test_sizes_are_told_of_vectors_that_are_refused() -> None:
     assert caught.value.row == 1
 
 
-def test_a_vector_of_another_size_than_declared_is_refused_by_row() -> None:
+def test_vector_of_another_size_raises_with_its_row() -> None:
     cells = pa.array([{"type": DENSE, "values": [1.0, 2.0]}, {"type": DENSE, "values": [1.0]}], STORED)
-    with pytest.raises(DecodeError, match=r"the vector has 1 elements, but \(2,\) is declared") as caught:
+    with pytest.raises(
+        DecodeError, match=r"column 'v', row 1: the vector must have shape \(2,\), got 1 elements"
+    ) as caught:
         vector_cells(cells, UnischemaField("v", "float64", (2,)))
     assert caught.value.row == 1
 
 
-def test_the_indices_of_dense_cells_mean_nothing() -> None:
+def test_indices_of_dense_vectors_are_ignored() -> None:
     cells = pa.array(
         [
             {"type": DENSE, "size": 1, "indices": [7, 7, 3], "values": [1.0, 2.0]},

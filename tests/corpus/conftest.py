@@ -1,4 +1,4 @@
-"""Files that are not the repository's: collected by `make corpus` only, which names the folder that holds them."""
+"""Fixture of files outside the repository: collected only by `make corpus`, which passes their folder."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from petastore import Dataset, Unischema, UnischemaField, make_reader, open_dataset, write_dataset
 from petastore.codecs import NdarrayCodec
-from petastore.dataset.first_rows import first_rows
+from petastore.dataset.stored_cells import first_rows
 from petastore.errors import DecodeError, InvalidArgumentError, PetastoreError, SchemaError
 
 SCHEMA = Unischema(
@@ -44,13 +45,13 @@ def equal(found: dict[str, Any], expected: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 5, 9, 10, 11])
-def test_the_first_rows_are_those_that_were_written_first(dataset: Dataset, count: int) -> None:
+def test_head_returns_the_rows_written_first(dataset: Dataset, count: int) -> None:
     found = list(first_rows(dataset, tuple(dataset.schema), count))
     assert len(found) == min(count, 10)
     assert all(equal(one, row(number)) for number, one in enumerate(found))
 
 
-def test_they_are_what_a_reader_gives_of_a_dataset_of_petastorms(fixtures_root: Path) -> None:
+def test_first_rows_equal_those_of_a_reader_of_a_petastorm_dataset(fixtures_root: Path) -> None:
     url = fixtures_root / "petastorm-0.13.1" / "Meadow"
     dataset = open_dataset(url)
     assert "day" in dataset.partition_names
@@ -60,7 +61,7 @@ def test_they_are_what_a_reader_gives_of_a_dataset_of_petastorms(fixtures_root: 
     assert all(equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
-def test_row_groups_without_rows_are_passed_over(tmp_path: Path) -> None:
+def test_head_skips_empty_row_groups(tmp_path: Path) -> None:
     with pq.ParquetWriter(tmp_path / "a.parquet", pa.schema([("x", pa.int64())])) as writer:
         for values in ([], [1], [], [2, 3]):
             writer.write_table(pa.table({"x": pa.array(values, pa.int64())}))
@@ -68,7 +69,7 @@ def test_row_groups_without_rows_are_passed_over(tmp_path: Path) -> None:
     assert [one["x"] for one in first_rows(dataset, tuple(dataset.schema), 2)] == [1, 2]
 
 
-def test_nothing_is_read_until_a_row_is_asked_for(dataset: Dataset, tmp_path: Path) -> None:
+def test_head_reads_nothing_before_a_row_is_requested(dataset: Dataset, tmp_path: Path) -> None:
     rows = first_rows(dataset, tuple(dataset.schema), 10)
     (file,) = (tmp_path / "rows").glob("*.parquet")
     next(rows)
@@ -89,7 +90,7 @@ def wiped(folder: Path, *, group: int, column: int, keep: int = 0) -> None:
         file.write(bytes(chunk.total_compressed_size - keep))
 
 
-def test_row_groups_after_the_last_row_are_not_read(dataset: Dataset, tmp_path: Path) -> None:
+def test_head_does_not_read_later_row_groups(dataset: Dataset, tmp_path: Path) -> None:
     for column in range(3):
         wiped(tmp_path / "rows", group=1, column=column)
     dataset = open_dataset(tmp_path / "rows")
@@ -98,7 +99,7 @@ def test_row_groups_after_the_last_row_are_not_read(dataset: Dataset, tmp_path: 
         list(first_rows(dataset, tuple(dataset.schema), 5))
 
 
-def test_columns_that_are_not_asked_for_are_not_read(dataset: Dataset, tmp_path: Path) -> None:
+def test_head_reads_only_the_selected_columns(dataset: Dataset, tmp_path: Path) -> None:
     wiped(tmp_path / "rows", group=0, column=2)
     dataset = open_dataset(tmp_path / "rows")
     assert [one["score"] for one in first_rows(dataset, dataset.fields_of(["score"]), 4)] == [0, None, None, 1.5]
@@ -106,7 +107,7 @@ def test_columns_that_are_not_asked_for_are_not_read(dataset: Dataset, tmp_path:
         list(first_rows(dataset, tuple(dataset.schema), 1))
 
 
-def test_of_a_large_row_group_the_last_pages_are_not_read(tmp_path: Path) -> None:
+def test_head_does_not_read_the_last_pages_of_a_large_row_group(tmp_path: Path) -> None:
     table = pa.table({"x": pa.array(np.random.default_rng(0).random(1_000_000))})
     pq.write_table(table, tmp_path / "a.parquet", compression="none", use_dictionary=False)
     wiped(tmp_path, group=0, column=0, keep=4_000_000)
@@ -117,7 +118,7 @@ def test_of_a_large_row_group_the_last_pages_are_not_read(tmp_path: Path) -> Non
         list(first_rows(dataset, tuple(dataset.schema), 1_000_000))
 
 
-def test_a_damaged_cell_is_told_by_its_place(tmp_path: Path) -> None:
+def test_head_reports_a_damaged_cell_with_its_row(tmp_path: Path) -> None:
     write_dataset(tmp_path / "rows", SCHEMA, map(row, range(4)), rows_per_row_group=2)
     (path,) = (tmp_path / "rows").glob("*.parquet")
     table = pq.read_table(path)
@@ -133,11 +134,14 @@ def test_a_damaged_cell_is_told_by_its_place(tmp_path: Path) -> None:
         list(first_rows(dataset, tuple(dataset.schema), 4))
 
 
-def test_values_that_readers_refuse_are_refused(tmp_path: Path) -> None:
+def test_head_raises_for_values_that_readers_reject(tmp_path: Path) -> None:
     schema = Unischema("Large", [UnischemaField("x", "uint8", (2**29,), NdarrayCodec())])
     write_dataset(tmp_path / "large", schema, [])
     dataset = open_dataset(tmp_path / "large")
-    with pytest.raises(InvalidArgumentError, match="takes 536,870,912 bytes of memory"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"max_cell_bytes must be at least 536,870,912 for field 'x' \(uint8 of shape \(536870912,\)\), got",
+    ):
         list(first_rows(dataset, tuple(schema), 1))
 
 
@@ -197,8 +201,25 @@ def test_to_pandas_gives_nullable_dtypes_and_rows(tmp_path: Path) -> None:
     assert frame["pose"][1].tolist() == [2.0, 3.0]
 
 
-def test_to_arrow_rejects_numbers_that_arrow_has_not(tmp_path: Path) -> None:
+def test_to_arrow_raises_for_complex_numbers(tmp_path: Path) -> None:
     field = UnischemaField("c", "complex64", (2,), NdarrayCodec())
     write_dataset(tmp_path / "x", Unischema("complex", [field]), [{"c": np.zeros(2, np.complex64)}])
     with pytest.raises(SchemaError, match="Arrow has no type for complex64"):
         open_dataset(tmp_path / "x").to_arrow()
+
+
+def test_to_arrow_keeps_the_precision_of_stored_decimals(tmp_path: Path) -> None:
+    large, small = Decimal("12345678901234567890123456789.5"), Decimal("0.0000000000000000000000001")
+    columns = {
+        "large": pa.array([large, None], pa.decimal256(70, 30)),
+        "small": pa.array([None, small], pa.decimal128(38, 25)),
+        "lists": pa.array([[[small], [None]], None], pa.list_(pa.list_(pa.decimal128(38, 25)))),
+        "words": pa.array([Decimal("1.5"), None], pa.decimal128(5, 1)).dictionary_encode(),
+        "row": pa.array([{"price": large}, None], pa.struct({"price": pa.decimal128(38, 1)})),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    dataset = open_dataset(tmp_path)
+    found = dataset.to_arrow()
+    assert found.to_pylist() == pa.table(columns).to_pylist()
+    assert found.schema.field("large").type == pa.decimal256(70, 30)
+    assert dataset.to_arrow(columns=["row.price"]).to_pylist() == [{"row.price": large}, {"row.price": None}]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import petastore
 from petastore import UnischemaField, col, make_batch_reader, make_reader, open_dataset
 from petastore.adapters.torch import DataLoader
-from petastore.dataset.stored_keys import StoredKey
+from petastore.dataset.stored_cells import StoredKey
 from petastore.errors import DecodeError
 from petastore.predicates import in_lambda, in_set
 from petastore.schema.arrow import field_from_arrow
@@ -58,7 +58,7 @@ AGREEING: dict[str, tuple[Any, dict[str, list[Any]]]] = {
 
 
 @pytest.mark.parametrize("name", AGREEING)
-def test_a_key_that_agrees_by_value_has_the_type_of_the_files(tmp_path: Path, name: str) -> None:
+def test_stored_partition_key_has_the_type_of_the_files(tmp_path: Path, name: str) -> None:
     stored, files = AGREEING[name]
     url = write(tmp_path, files, stored)
     dataset = open_dataset(url)
@@ -72,20 +72,38 @@ def test_a_key_that_agrees_by_value_has_the_type_of_the_files(tmp_path: Path, na
 
 
 CONTRADICTING: dict[str, tuple[Any, dict[str, list[Any]], str, int, str]] = {
-    "integers": (pa.int32(), {"1": [1, 1, 1], "2": [2, 2, 2, 3]}, "day=2/x.parquet", 3, "the cell is 3, .* day='2'"),
-    "text": (pa.string(), {"mon": ["mon", "Mon"]}, "day=mon/x.parquet", 1, "the cell is 'Mon', .* day='mon'"),
-    "no number": (pa.int64(), {"mon": [1]}, "day=mon/x.parquet", 0, "the cell is 1, .* day='mon'"),
-    "a null": (pa.int64(), {"1": [1, 1, None]}, "day=1/x.parquet", 2, "the cell is null, .* day='1'"),
-    "no null": (pa.int64(), {NULL: [None, 5]}, f"day={NULL}/x.parquet", 1, "the cell is 5, .* day=null"),
+    "integers": (
+        pa.int32(),
+        {"1": [1, 1, 1], "2": [2, 2, 2, 3]},
+        "day=2/x.parquet",
+        3,
+        "the cell must equal '2', .* day='2', got 3",
+    ),
+    "text": (
+        pa.string(),
+        {"mon": ["mon", "Mon"]},
+        "day=mon/x.parquet",
+        1,
+        "the cell must equal 'mon', .* day='mon', got 'Mon'",
+    ),
+    "no number": (pa.int64(), {"mon": [1]}, "day=mon/x.parquet", 0, "the cell must equal 'mon', .* day='mon', got 1"),
+    "a null": (pa.int64(), {"1": [1, 1, None]}, "day=1/x.parquet", 2, "the cell must equal '1', .* day='1', got null"),
+    "no null": (
+        pa.int64(),
+        {NULL: [None, 5]},
+        f"day={NULL}/x.parquet",
+        1,
+        "the cell must equal null, .* day=null, got 5",
+    ),
     "dates": (pa.date32(), {"2026-01-31": [dt.date(2026, 1, 30)]}, "day=2026-01-31/x.parquet", 0, "2026-01-30"),
-    "lists": (pa.list_(pa.int8()), {"1": [[1]]}, "day=1/x.parquet", 0, r"the cell is \[1\]"),
+    "lists": (pa.list_(pa.int8()), {"1": [[1]]}, "day=1/x.parquet", 0, r"the cell must equal .*, got \[1\]"),
 }
 
 
 @pytest.mark.parametrize("shuffle_rows", [False, True])
 @pytest.mark.parametrize("make", [make_reader, make_batch_reader])
 @pytest.mark.parametrize("name", CONTRADICTING)
-def test_a_cell_that_contradicts_its_directory_is_refused_with_both_values_and_its_place(
+def test_stored_partition_key_that_contradicts_its_directory_raises(
     tmp_path: Path, name: str, make: Any, shuffle_rows: bool
 ) -> None:
     stored, files, path, row, words = CONTRADICTING[name]
@@ -97,23 +115,21 @@ def test_a_cell_that_contradicts_its_directory_is_refused_with_both_values_and_i
     assert "schema_fields" in str(caught.value)
 
 
-def test_who_does_not_ask_for_the_key_reads_on(tmp_path: Path) -> None:
+def test_contradicting_partition_key_is_ignored_unless_read(tmp_path: Path) -> None:
     url = write(tmp_path, CONTRADICTING["integers"][1])
     with make_batch_reader(url, ["id"], shuffle_row_groups=False) as reader:
         assert [number for batch in reader for number in batch.id.tolist()] == [0, 1, 2, 0, 1, 2, 3]
 
 
-def test_a_loader_says_so_too(tmp_path: Path) -> None:
+def test_loader_raises_for_a_contradicting_partition_key(tmp_path: Path) -> None:
     url = write(tmp_path, CONTRADICTING["integers"][1])
-    with make_batch_reader(url) as reader, pytest.raises(DecodeError, match="lies under the partition day='2'"):
+    with make_batch_reader(url) as reader, pytest.raises(DecodeError, match="the value in the directory name day='2'"):
         list(DataLoader(reader, batch_size=100, nulls={"day": 0, "id": 0}))
 
 
 @pytest.mark.parametrize("statistics", [False, True])
 @pytest.mark.parametrize("value", [1, 2, 3, 9])
-def test_a_filter_on_the_key_loses_no_row_of_a_contradicting_file_in_silence(
-    tmp_path: Path, value: int, statistics: bool
-) -> None:
+def test_filter_on_a_contradicting_partition_key_raises(tmp_path: Path, value: int, statistics: bool) -> None:
     url = write(tmp_path, CONTRADICTING["integers"][1], write_statistics=statistics)
     for asked in (
         {"filters": col("day") == value},
@@ -121,12 +137,12 @@ def test_a_filter_on_the_key_loses_no_row_of_a_contradicting_file_in_silence(
         {"predicate": in_set({value}, "day")},
         {"predicate": in_lambda(["day"], lambda day: day == value)},
     ):
-        with pytest.raises(DecodeError, match="lies under the partition day='2'"):
+        with pytest.raises(DecodeError, match="the value in the directory name day='2'"):
             make_reader(url, ["id"], filter_cache=False, **asked)
 
 
 @pytest.mark.parametrize("statistics", [False, True])
-def test_filters_on_a_key_that_agrees_are_exact(tmp_path: Path, statistics: bool) -> None:
+def test_filter_on_a_stored_partition_key_is_exact(tmp_path: Path, statistics: bool) -> None:
     url = write(tmp_path, {"1": [1, 1, 1], "2": [2, 2], NULL: [None]}, pa.int8(), write_statistics=statistics)
     assert days(url, filters=col("day") == 1) == [1, 1, 1]
     assert days(url, filters=col("day") >= 2) == [2, 2]
@@ -134,7 +150,7 @@ def test_filters_on_a_key_that_agrees_are_exact(tmp_path: Path, statistics: bool
     assert days(url, predicate=in_lambda(["day"], lambda day: day == 2)) == [2, 2]
 
 
-def test_statistics_that_show_it_agrees_spare_reading_the_key(tmp_path: Path) -> None:
+def test_stored_partition_key_is_verified_by_statistics(tmp_path: Path) -> None:
     url = write(tmp_path, {"1": [1, 1, 1], "2": [2, 2]})
     for file in tmp_path.rglob("*.parquet"):  # who read a page now would stumble
         data = file.read_bytes()
@@ -148,7 +164,7 @@ def _footer_bytes(data: bytes) -> int:
     return int.from_bytes(data[-8:-4], "little") + 8
 
 
-def test_keys_that_no_file_stores_are_read_from_the_directories_alone(tmp_path: Path) -> None:
+def test_partition_keys_not_stored_come_from_directories(tmp_path: Path) -> None:
     (tmp_path / "day=01").mkdir()
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "day=01" / "x.parquet")
     dataset = open_dataset(tmp_path)
@@ -156,7 +172,7 @@ def test_keys_that_no_file_stores_are_read_from_the_directories_alone(tmp_path: 
     assert days(str(tmp_path)) == ["01", "01"]
 
 
-def test_one_key_of_two_may_be_stored(tmp_path: Path) -> None:
+def test_one_of_two_partition_keys_can_be_stored(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "year=2026" / "day=1"
     folder.mkdir(parents=True)
     pq.write_table(pa.table({"day": pa.array([1, 1], pa.int8()), "id": [5, 6]}), folder / "x.parquet")
@@ -175,7 +191,7 @@ TYPES: list[tuple[Any, Any]] = [
 
 
 @given(st.data())
-def test_the_first_cell_of_another_value_is_found(data: st.DataObject) -> None:
+def test_first_contradicting_partition_cell_is_found(data: st.DataObject) -> None:
     stored, values = data.draw(st.sampled_from(TYPES))
     said = data.draw(st.none() | values)
     rows = data.draw(st.lists(st.none() | values | st.just(said), max_size=6))

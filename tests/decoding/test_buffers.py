@@ -16,7 +16,7 @@ from petastore.decoding.buffers import Buffers
     st.lists(st.integers(0, 300), max_size=3).map(tuple),
     st.sampled_from(["u1", "f4", "f8", "M8[us]", "?", "c16"]),
 )
-def test_an_array_has_the_shape_and_dtype_asked_for(shape: tuple[int, ...], dtype: str) -> None:
+def test_buffer_array_has_the_requested_shape_and_dtype(shape: tuple[int, ...], dtype: str) -> None:
     array = Buffers().empty(shape, dtype)
     assert (array.shape, array.dtype) == (shape, np.dtype(dtype))
     assert array.flags.c_contiguous
@@ -24,7 +24,7 @@ def test_an_array_has_the_shape_and_dtype_asked_for(shape: tuple[int, ...], dtyp
     assert array.flags.aligned
 
 
-def test_memory_comes_back_when_the_last_view_is_gone() -> None:
+def test_buffer_is_reused_after_the_last_view_is_freed() -> None:
     buffers = Buffers()
     array = buffers.empty((100, 1000), "f4")
     address = array.ctypes.data
@@ -38,7 +38,7 @@ def test_memory_comes_back_when_the_last_view_is_gone() -> None:
     assert buffers.kept_bytes == 0
 
 
-def test_what_somebody_still_sees_is_not_given_out_again() -> None:
+def test_referenced_buffer_is_not_reused() -> None:
     buffers, kept = Buffers(), []
     for number in range(20):
         array = buffers.empty((64, 1024), "i8")
@@ -48,7 +48,7 @@ def test_what_somebody_still_sees_is_not_given_out_again() -> None:
     assert [row.tolist() for row in kept] == [[number] * 1024 for number in range(0, 20, 3)]
 
 
-def test_what_a_tensor_shares_is_kept_alive_by_it() -> None:
+def test_tensor_keeps_its_shared_buffer_alive() -> None:
     import torch  # only here: it takes seconds
 
     buffers = Buffers()
@@ -59,7 +59,7 @@ def test_what_a_tensor_shares_is_kept_alive_by_it() -> None:
     assert buffers.kept_bytes > 0
 
 
-def test_closed_buffers_keep_nothing() -> None:
+def test_closed_buffer_pool_keeps_no_memory() -> None:
     buffers = Buffers()
     before, after = buffers.empty((100_000,), "u1"), buffers.empty((100_000,), "u1")
     del before
@@ -73,7 +73,7 @@ def test_closed_buffers_keep_nothing() -> None:
     assert buffers.kept_bytes == 0
 
 
-def test_a_little_is_left_to_the_allocator() -> None:
+def test_small_arrays_are_not_pooled() -> None:
     buffers = Buffers()
     array = buffers.empty((10,), "f4")
     assert array.base is None
@@ -81,7 +81,7 @@ def test_a_little_is_left_to_the_allocator() -> None:
     assert buffers.kept_bytes == 0
 
 
-def test_threads_never_share_memory() -> None:
+def test_buffers_are_not_shared_between_threads() -> None:
     buffers, wrong = Buffers(), []
 
     def use(number: int) -> None:
@@ -99,7 +99,7 @@ def test_threads_never_share_memory() -> None:
     assert wrong == []
 
 
-def test_memory_with_room_serves_arrays_of_any_size_up_to_it() -> None:
+def test_pooled_buffer_serves_smaller_arrays() -> None:
     buffers = Buffers()
     sizes = [2**16, 2**20, 2**18 + 1]
     for size in sizes:

@@ -24,7 +24,7 @@ def decoded(cells: pa.Array, field: UnischemaField, codec: Any = None, *, most: 
 
 
 @given(st.lists(st.integers(-9, 9) | st.none(), max_size=12), st.integers(0, 3))
-def test_values_are_those_of_the_cells_and_what_is_missing_is_zero(cells: list[int | None], skipped: int) -> None:
+def test_decoded_column_equals_cells_with_zeros_for_missing(cells: list[int | None], skipped: int) -> None:
     found = decoded(pa.array(cells, pa.int32())[skipped:], NUMBER)
     cells = cells[skipped:]
     assert found.values.dtype == np.int32
@@ -35,25 +35,25 @@ def test_values_are_those_of_the_cells_and_what_is_missing_is_zero(cells: list[i
 
 
 @given(st.lists(st.text() | st.none(), max_size=6))
-def test_missing_text_is_none_and_needs_no_mask(cells: list[str | None]) -> None:
+def test_decoded_missing_text_is_none(cells: list[str | None]) -> None:
     found = decoded(pa.array(cells, pa.string()), TEXT)
     assert (found.values.tolist(), found.missing) == (cells, None)
 
 
-def test_missing_values_of_a_field_that_has_none_are_refused_by_the_first_of_them() -> None:
-    with pytest.raises(DecodeError, match="declare the field nullable=True") as caught:
+def test_null_in_a_non_nullable_field_raises_with_its_row() -> None:
+    with pytest.raises(DecodeError, match="Declare the field nullable=True") as caught:
         decoded(pa.array([1, None, None], pa.int32()), UnischemaField("x", "int32"))
     assert (caught.value.row, caught.value.column) == (1, "x")
 
 
 @pytest.mark.parametrize("before", [[], [None, 7, None]])
-def test_a_bad_cell_is_named_by_its_place_whatever_is_missing_before_it(before: list[Any]) -> None:
+def test_bad_cell_after_nulls_raises_with_its_row(before: list[Any]) -> None:
     with pytest.raises(DecodeError) as caught:
         decoded(pa.array([*before, 300], pa.int32()), UnischemaField("x", "uint8", nullable=True))
     assert (caught.value.row, caught.value.column) == (len(before), "x")
 
 
-def test_arrays_with_missing_ones_are_put_into_their_places() -> None:
+def test_decoded_arrays_keep_their_rows_among_nulls() -> None:
     field = UnischemaField("x", "int16", (2,), NdarrayCodec(), nullable=True)
     cells = pa.array([None, *(NdarrayCodec().encode(field, np.array([n, n], np.int16)) for n in (1, 2)), None])
     out = Decoded(np.full((4, 2), 9, np.int16), np.zeros(4, np.bool_))
@@ -63,7 +63,7 @@ def test_arrays_with_missing_ones_are_put_into_their_places() -> None:
     assert out.missing.tolist() == [True, False, False, True]
 
 
-def test_a_cell_that_becomes_too_large_is_refused_by_its_place() -> None:
+def test_too_large_cell_raises_with_its_row() -> None:
     cells = pa.array(["a", None, "x" * 5000])
     assert decoded(cells, TEXT, most=20_000).values[2] == "x" * 5000
     with pytest.raises(DecodeError, match="max_cell_bytes") as caught:
@@ -71,5 +71,5 @@ def test_a_cell_that_becomes_too_large_is_refused_by_its_place() -> None:
     assert (caught.value.row, caught.value.column) == (2, "word")
 
 
-def test_no_cells_are_no_values() -> None:
+def test_decoding_no_cells_returns_no_values() -> None:
     assert len(decoded(pa.array([], pa.int32()), NUMBER).values) == 0

@@ -1,4 +1,4 @@
-"""Nobody launched these tests: what a launcher set for them is taken away, so that each test says who did."""
+"""Fixture that removes the environment variables of launchers, so that each test sets its own."""
 
 from __future__ import annotations
 

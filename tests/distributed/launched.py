@@ -1,4 +1,4 @@
-"""Ranks for tests: what launchers set for them, and programs that run as several of them at a time."""
+"""Ranks for tests: environment variables of launchers, and programs that run as several ranks at the same time."""
 
 from __future__ import annotations
 

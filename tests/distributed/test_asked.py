@@ -16,7 +16,7 @@ import pytest
 import petastore
 from petastore.adapters.torch import ReaderDataset
 from petastore.distributed import Shard
-from petastore.distributed.asked import asked_shard
+from petastore.distributed.current import asked_shard
 from petastore.errors import InvalidArgumentError, UnshardedReaderWarning
 from petastore.spark import make_spark_converter
 from tests.distributed.launched import ROWS, environment_of
@@ -58,7 +58,9 @@ READS = [ids_of, ids_of_batches, ids_of_a_mixture, ids_of_a_torch_dataset, ids_o
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5])
-def test_ranks_of_any_number_share_the_rows(ranks: int, numbers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cur_shard_auto_works_with_any_number_of_ranks(
+    ranks: int, numbers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[int] = []
     for rank in range(ranks):
         launch(monkeypatch, environment_of("mpich", rank, ranks))
@@ -67,7 +69,7 @@ def test_ranks_of_any_number_share_the_rows(ranks: int, numbers: str, monkeypatc
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_what_is_found_out_is_what_may_be_given(launcher: str, numbers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cur_shard_auto_equals_the_explicit_shard(launcher: str, numbers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     given = ids_of(numbers, cur_shard=1, shard_count=3)
     assert ids_of(numbers, cur_shard=Shard(1, 3)) == given
     launch(monkeypatch, environment_of(launcher, 1, 3))
@@ -75,7 +77,7 @@ def test_what_is_found_out_is_what_may_be_given(launcher: str, numbers: str, mon
 
 
 @pytest.mark.parametrize("read", READS)
-def test_whatever_takes_a_shard_finds_it_out_and_takes_a_value(
+def test_all_openers_accept_auto_and_shard_objects(
     read: Callable[..., list[int]], numbers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = read(numbers, cur_shard=1, shard_count=2)
@@ -85,7 +87,7 @@ def test_whatever_takes_a_shard_finds_it_out_and_takes_a_value(
     assert read(numbers, cur_shard="auto") == given
 
 
-def test_it_is_found_out_once_at_the_call(numbers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cur_shard_auto_is_detected_once_at_the_call(numbers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     launch(monkeypatch, environment_of("torchrun", 1, 2))
     with petastore.make_reader(numbers, cur_shard="auto", num_epochs=2) as reader:
         launch(monkeypatch, environment_of("torchrun", 0, 1))
@@ -93,32 +95,37 @@ def test_it_is_found_out_once_at_the_call(numbers: str, monkeypatch: pytest.Monk
         assert len(list(reader)) == pytest.approx(ROWS, abs=1)
 
 
-def test_where_nobody_can_tell_the_reader_is_refused(numbers: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="nobody can tell"):
+def test_cur_shard_auto_raises_when_no_rank_is_known(numbers: str) -> None:
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"the rank of this process is unknown: Horovod, torch\.distributed, JAX, Ray Train and Spark",
+    ):
         ids_of(numbers, cur_shard="auto")
 
 
 @pytest.mark.parametrize(
     ("cur_shard", "shard_count", "said"),
     [
-        ("auto", 2, "leave it out"),
+        ("auto", 2, "shard_count must be left out with cur_shard='auto', which detects it, got 2"),
         ("automatic", None, "'auto'"),
         ("1", 2, "'auto'"),
-        (Shard(0, 2), 2, "leave out shard_count=2"),
-        (0, None, "give both"),
-        (None, 2, "give both"),
-        (1.0, 2, "whole number"),
+        (
+            Shard(0, 2),
+            2,
+            r"shard_count must be left out with cur_shard=Shard\(index=0, count=2\), which includes it, got 2",
+        ),
+        (0, None, "cur_shard and shard_count must be given together, got"),
+        (None, 2, "cur_shard and shard_count must be given together, got"),
+        (1.0, 2, r"cur_shard must be an int of at least 0, got 1\.0"),
     ],
 )
-def test_what_cannot_be_is_refused(cur_shard: Any, shard_count: int | None, said: str) -> None:
+def test_shard_invalid_arguments_raise(cur_shard: Any, shard_count: int | None, said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         asked_shard(cur_shard, shard_count)
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_a_rank_that_was_told_nothing_is_warned_where_it_asked(
-    launcher: str, numbers: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reader_without_a_shard_warns_at_the_call(launcher: str, numbers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     launch(monkeypatch, environment_of(launcher, 1, 2))
     with pytest.warns(UnshardedReaderWarning, match="rank 1 of 2") as warned:
         assert sorted(ids_of(numbers)) == list(range(ROWS))
@@ -129,7 +136,7 @@ def test_a_rank_that_was_told_nothing_is_warned_where_it_asked(
 
 
 @pytest.mark.parametrize("read", READS)
-def test_each_is_warned_once_unless_it_says_that_it_wants_all_rows(
+def test_unsharded_reader_warning_is_given_once(
     read: Callable[..., list[int]], numbers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launch(monkeypatch, environment_of("torchrun", 1, 2))
@@ -158,7 +165,7 @@ BATCH_SCRIPT = {"SLURM_JOB_ID": "77", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"}
         {"TF_CONFIG": json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "evaluator", "index": 0}})},
     ],
 )
-def test_where_no_launcher_is_plainly_there_nobody_is_warned(
+def test_unsharded_reader_warning_needs_a_launcher(
     environment: dict[str, str], numbers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launch(monkeypatch, environment)
@@ -191,9 +198,7 @@ said = [[each.category.__name__, each.filename] for each in warned]
 
 
 @pytest.mark.slow
-def test_under_a_real_torchrun_a_forgotten_shard_is_warned_of_and_auto_shares_the_rows(
-    numbers: str, tmp_path: Path
-) -> None:
+def test_torchrun_ranks_are_detected_and_missing_shards_warn(numbers: str, tmp_path: Path) -> None:
     """The worker processes of a reader, which have the launcher's variables too, warn of nothing."""
     program = tmp_path / "program.py"
     program.write_text(LAUNCHED_BY_TORCHRUN)

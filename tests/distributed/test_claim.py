@@ -14,16 +14,16 @@ ALONE = Claim(Shard(0, 1), "Horovod")
 SECOND = Claim(Shard(1, 2), "torch.distributed")
 
 
-def test_nobody_says_nothing() -> None:
+def test_no_claims_give_no_rank() -> None:
     assert agreed([]) is None
 
 
-def test_what_all_say_is_true() -> None:
+def test_equal_rank_claims_give_the_rank() -> None:
     assert agreed([SECOND, Claim(Shard(1, 2), "RANK with WORLD_SIZE")]) == Shard(1, 2)
 
 
 @pytest.mark.parametrize(("first", "second"), [(ALONE, SECOND), (SECOND, ALONE), (SECOND, Claim(Shard(0, 2), "Ray"))])
-def test_two_that_disagree_are_both_named_with_what_they_say(first: Claim, second: Claim) -> None:
+def test_different_rank_claims_raise_and_name_both_sources(first: Claim, second: Claim) -> None:
     with pytest.raises(InvalidArgumentError) as refused:
         agreed([first, first, second])
     assert str(first) in str(refused.value)
@@ -31,25 +31,25 @@ def test_two_that_disagree_are_both_named_with_what_they_say(first: Claim, secon
     assert "cur_shard=" in str(refused.value)
 
 
-def test_who_started_the_launcher_counts_where_there_is_no_other() -> None:
+def test_outer_launcher_is_used_without_an_inner_one() -> None:
     assert agreed([], Claim(Shard(2, 3), "srun")) == Shard(2, 3)
     assert agreed([SECOND], Claim(Shard(0, 4), "srun")) == Shard(1, 2)
 
 
-def test_ranks_that_are_alone_in_each_of_several_tasks_do_not_know_each_other() -> None:
+def test_single_ranks_in_several_tasks_raise() -> None:
     with pytest.raises(InvalidArgumentError, match="Horovod says 0 of 1, but srun says 1 of 2"):
         agreed([ALONE], Claim(Shard(1, 2), "srun"))
 
 
 @pytest.mark.parametrize(("replicas", "shards", "peers"), list(itertools.product([1, 2, 3], [1, 2, 4], [1, 2, 3])))
-def test_each_rank_is_allowed_its_place_along_any_dimension_of_a_mesh(replicas: int, shards: int, peers: int) -> None:
+def test_shard_of_any_mesh_dimension_gives_no_warning(replicas: int, shards: int, peers: int) -> None:
     places = itertools.product(range(replicas), range(shards), range(peers))
     for rank, (_, shard, _) in enumerate(places):
         assert Claim(Shard(rank, replicas * shards * peers), "an engine").allows(Shard(shard, shards))
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6, 8])
-def test_of_as_many_shards_as_ranks_it_is_allowed_its_own_and_of_a_number_that_does_not_divide_them_none(
+def test_shard_that_does_not_match_the_rank_warns(
     ranks: int,
 ) -> None:
     for rank in range(ranks):

@@ -15,15 +15,15 @@ from petastore.plan.request import Shard
 
 @pytest.mark.tf
 @pytest.mark.slow
-def test_an_input_context_of_tensorflow_says_which_pipeline_it_is() -> None:
+def test_input_context_gives_the_shard_of_its_pipeline() -> None:
     import tensorflow as tf
 
     contexts = [tf.distribute.InputContext(3, number, 6) for number in range(3)]
     assert [from_input_context(context) for context in contexts] == [Shard(number, 3) for number in range(3)]
 
 
-def test_what_is_no_input_context_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="not a dict"):
+def test_invalid_input_context_raises() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"context must be a tf\.distribute\.InputContext, got dict"):
         from_input_context({"input_pipeline_id": 0})
 
 
@@ -43,7 +43,7 @@ def ctx(executor: int, job: str, task: int, cluster: dict[str, list[str]]) -> Si
 @pytest.mark.parametrize(
     ("servers", "chief", "has_evaluator"), [*itertools.product([0, 1], ["", "chief", "master"], [False, True])]
 )
-def test_executors_of_tensorflow_on_spark_are_no_ranks(servers: int, chief: str, has_evaluator: bool) -> None:
+def test_tensorflow_on_spark_executor_number_is_not_the_rank(servers: int, chief: str, has_evaluator: bool) -> None:
     """Executors are dealt to jobs in this order: servers first, then the chief, the evaluator and the workers."""
     jobs = ["ps"] * servers + [chief] * bool(chief) + ["evaluator"] * has_evaluator + ["worker"] * 3
     cluster: dict[str, list[str]] = {}
@@ -61,18 +61,18 @@ def test_executors_of_tensorflow_on_spark_are_no_ranks(servers: int, chief: str,
         if each.job_name == "evaluator":
             assert from_tfos(each) == Shard(0, 1)
         elif each.job_name == "ps":
-            with pytest.raises(InvalidArgumentError, match="the TFoS ctx says that this is a parameter server"):
+            with pytest.raises(InvalidArgumentError, match="the TFoS ctx names a parameter server"):
                 from_tfos(each)
 
 
-def test_independent_workers_of_tensorflow_on_spark_have_numbers_alone() -> None:
+def test_tensorflow_on_spark_parallel_workers_have_ranks() -> None:
     parallel = SimpleNamespace(worker_num=2, num_workers=5, job_name="", task_index=0, cluster_spec={})
     assert from_tfos(parallel) == Shard(2, 5)
-    with pytest.raises(InvalidArgumentError, match="takes the ctx"):
+    with pytest.raises(InvalidArgumentError, match="context must be the ctx of TensorFlowOnSpark, got dict"):
         from_tfos({})
 
 
-def test_a_config_of_orca_says_rank_and_size() -> None:
+def test_orca_config_gives_rank_and_size() -> None:
     assert from_orca_config({"rank": 1, "size": 4, "batch_size": 8}) == Shard(1, 4)
     assert from_orca_config({"rank": 1, "num_shards": 4, "num_workers": 2}) == Shard(1, 4)
 
@@ -83,18 +83,21 @@ def test_a_config_of_orca_says_rank_and_size() -> None:
         ({}, "from_torch"),
         ({"rank": 0}, "from_torch"),
         ({"size": 2}, "from_torch"),
-        ({"rank": 0, "size": 2, "num_shards": 3}, "disagrees"),
+        (
+            {"rank": 0, "size": 2, "num_shards": 3},
+            "the same number of ranks everywhere, got {'size': 2, 'num_shards': 3}",
+        ),
         ({"rank": 2, "size": 2}, "from 0 to 1"),
         ({"rank": "0", "size": 2}, "rank"),
         ({"rank": 0, "size": 0}, "size"),
         ({"rank": True, "size": 2}, "rank"),
     ],
 )
-def test_a_config_of_orca_that_cannot_be_is_refused(config: dict[str, Any], said: str) -> None:
+def test_invalid_orca_config_raises(config: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         from_orca_config(config)
 
 
-def test_outside_of_spark_there_is_no_barrier_task() -> None:
+def test_from_barrier_raises_outside_of_spark() -> None:
     with pytest.raises(InvalidArgumentError, match=r"rdd\.barrier"):
         from_barrier()

@@ -14,7 +14,7 @@ LAUNCHERS = ["horovod", "openmpi", "mpich", "torchrun", "slurm", "tensorflow"]
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_each_launcher_is_asked(launcher: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_current_shard_detects_each_launcher(launcher: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment_of(launcher, 2, 3).items():
         monkeypatch.setenv(name, value)
     assert current_shard() == Shard(2, 3)
@@ -23,26 +23,29 @@ def test_each_launcher_is_asked(launcher: str, monkeypatch: pytest.MonkeyPatch) 
     assert claim.shard == Shard(2, 3)
 
 
-def test_nobody_can_tell_and_the_next_step_is_said() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"nobody can tell.*initialise the engine.*shard_count=") as refused:
+def test_current_shard_raises_with_advice_when_no_rank_is_known() -> None:
+    with pytest.raises(
+        InvalidArgumentError, match=r"rank of this process is unknown.*Initialize the framework.*shard_count="
+    ) as refused:
         current_shard()
     assert all(name in str(refused.value) for name in ("Horovod", "torch.distributed", "JAX", "Ray Train", "Spark"))
     assert launched_as() is None
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_one_process_alone_is_known_to_be_so_and_is_none_of_several(
-    launcher: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_single_process_is_not_one_of_several_ranks(launcher: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment_of(launcher, 0, 1).items():
         monkeypatch.setenv(name, value)
     assert current_shard() == Shard(0, 1)
     assert launched_as() is None
 
 
-def test_where_there_is_doubt_asking_fails_and_nothing_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ambiguous_rank_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(InvalidArgumentError, match="RANK is not"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"RANK must be set with WORLD_SIZE, because both are needed for the rank\. Open the reader after",
+    ):
         current_shard()
     assert launched_as() is None
     monkeypatch.setenv("RANK", "first")

@@ -28,19 +28,19 @@ ABOUT_THE_PROCESS = [name for name in LAUNCHERS if name != "slurm"]
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 @pytest.mark.parametrize("ranks", [1, 2, 5])
-def test_each_launcher_is_understood(launcher: str, ranks: int) -> None:
+def test_from_environment_detects_each_launcher(launcher: str, ranks: int) -> None:
     told = [from_environment(environment_of(launcher, rank, ranks)) for rank in range(ranks)]
     assert told == [Shard(rank, ranks) for rank in range(ranks)]
 
 
-def test_it_is_this_process_that_is_asked_unless_another_environment_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_environment_defaults_to_os_environ(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment_of("mpich", 2, 3).items():
         monkeypatch.setenv(name, value)
     assert from_environment() == Shard(2, 3)
 
 
 @pytest.mark.parametrize(("one", "other"), [*itertools.combinations(ABOUT_THE_PROCESS, 2)])
-def test_two_launchers_must_agree_and_are_named_where_they_do_not(one: str, other: str) -> None:
+def test_from_environment_raises_when_launchers_disagree(one: str, other: str) -> None:
     same = environment_of(one, 1, 4) | environment_of(other, 1, 4)
     assert from_environment(same) == Shard(1, 4)
     differing = environment_of(one, 1, 4) | environment_of(other, 2, 4)
@@ -51,32 +51,36 @@ def test_two_launchers_must_agree_and_are_named_where_they_do_not(one: str, othe
 
 
 @pytest.mark.parametrize("launcher", ABOUT_THE_PROCESS)
-def test_a_launcher_that_slurm_started_on_each_node_knows_better(launcher: str) -> None:
+def test_inner_launcher_takes_precedence_over_slurm(launcher: str) -> None:
     """`srun --ntasks-per-node=1 torchrun --nproc-per-node=4`: Slurm's tasks are nodes."""
     assert from_environment(environment_of(launcher, 5, 8) | environment_of("slurm", 1, 2)) == Shard(5, 8)
 
 
 @pytest.mark.parametrize("launcher", ABOUT_THE_PROCESS)
-def test_one_that_is_alone_in_each_of_slurms_tasks_is_refused(launcher: str) -> None:
+def test_single_rank_in_each_slurm_task_raises(launcher: str) -> None:
     with pytest.raises(InvalidArgumentError, match=r"0 of 1, but SLURM_PROCID with SLURM_STEP_NUM_TASKS says 1 of 2"):
         from_environment(environment_of(launcher, 0, 1) | environment_of("slurm", 1, 2))
 
 
-def test_a_batch_script_of_slurm_is_none_of_the_tasks_that_it_may_start() -> None:
-    with pytest.raises(InvalidArgumentError, match="no launcher says"):
+def test_slurm_batch_script_is_not_a_task() -> None:
+    with pytest.raises(
+        InvalidArgumentError, match="the rank of this process is unknown: none of HOROVOD_RANK and HOROVOD_SIZE,"
+    ):
         from_environment({"SLURM_JOB_ID": "77", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"})
     no_tasks = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0"}
-    with pytest.raises(InvalidArgumentError, match="no launcher says"):
+    with pytest.raises(
+        InvalidArgumentError, match="the rank of this process is unknown: none of HOROVOD_RANK and HOROVOD_SIZE,"
+    ):
         from_environment(no_tasks)
 
 
-def test_a_step_of_slurm_counts_its_own_tasks() -> None:
+def test_slurm_step_uses_its_own_task_count() -> None:
     """In an interactive step `SLURM_NTASKS` is what the allocation may start."""
     assert from_environment(environment_of("slurm", 0, 1) | {"SLURM_NTASKS": "4"}) == Shard(0, 1)
     assert from_environment({"SLURM_PROCID": "1", "SLURM_NTASKS": "4"}) == Shard(1, 4)
 
 
-def test_where_no_launcher_says_anything_all_are_named() -> None:
+def test_from_environment_error_lists_all_launchers() -> None:
     with pytest.raises(InvalidArgumentError) as refused:
         from_environment({"PATH": "/bin", "RANK": "", "WORLD_SIZE": ""})
     for name in itertools.chain(*PAIRS, ["TF_CONFIG", "torchrun", "cur_shard=", "shard_count="]):
@@ -84,10 +88,10 @@ def test_where_no_launcher_says_anything_all_are_named() -> None:
 
 
 @pytest.mark.parametrize(("rank", "ranks"), [pair for pair in PAIRS if "SLURM_PROCID" not in pair])
-def test_half_a_pair_is_refused(rank: str, ranks: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"{rank} is set and {ranks} is not"):
+def test_rank_without_world_size_raises(rank: str, ranks: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"{ranks} must be set with {rank}"):
         from_environment({rank: "0"})
-    with pytest.raises(InvalidArgumentError, match=f"{ranks} is set and {rank} is not"):
+    with pytest.raises(InvalidArgumentError, match=f"{rank} must be set with {ranks}"):
         from_environment({ranks: "2"})
 
 
@@ -96,35 +100,35 @@ def test_half_a_pair_is_refused(rank: str, ranks: str) -> None:
     ("values", "said"),
     [
         (("one", "2"), "RANK|PROCID"),
-        (("-1", "2"), "whole number"),
-        (("+1", "2"), "whole number"),
-        (("1.0", "2"), "whole number"),
-        ((" 1", "2"), "whole number"),
-        (("1_0", "20"), "whole number"),
-        (("0x1", "2"), "whole number"),
-        (("¹", "2"), "whole number"),
-        (("٣", "9"), "whole number"),
-        (("1", "2\n"), "whole number"),
-        (("1", "9" * 5000), "whole number"),
-        (("0", "0"), "numbered from 0"),
-        (("2", "2"), "numbered from 0"),
-        (("5", "2"), "numbered from 0"),
+        (("-1", "2"), "must be an int of at least 0"),
+        (("+1", "2"), "must be an int of at least 0"),
+        (("1.0", "2"), "must be an int of at least 0"),
+        ((" 1", "2"), "must be an int of at least 0"),
+        (("1_0", "20"), "must be an int of at least 0"),
+        (("0x1", "2"), "must be an int of at least 0"),
+        (("¹", "2"), "must be an int of at least 0"),
+        (("٣", "9"), "must be an int of at least 0"),
+        (("1", "2\n"), "must be an int of at least 0"),
+        (("1", "9" * 5000), "must be an int of at least 0"),
+        (("0", "0"), "must be from 0 to"),
+        (("2", "2"), "must be from 0 to"),
+        (("5", "2"), "must be from 0 to"),
     ],
 )
-def test_nonsense_is_refused_shortly(rank: str, ranks: str, values: tuple[str, str], said: str) -> None:
+def test_invalid_rank_variable_raises(rank: str, ranks: str, values: tuple[str, str], said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said) as refused:
         from_environment({rank: values[0], ranks: values[1]})
     assert len(str(refused.value)) < 300
 
 
-def test_a_tf_config_is_text_or_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_tf_config_accepts_text_or_dict(monkeypatch: pytest.MonkeyPatch) -> None:
     text = environment_of("tensorflow", 1, 3)["TF_CONFIG"]
     assert from_tf_config(text) == from_tf_config(json.loads(text)) == Shard(1, 3)
     monkeypatch.setenv("TF_CONFIG", text)
     assert from_tf_config() == Shard(1, 3)
 
 
-def test_a_chief_comes_before_workers_and_an_index_may_be_text() -> None:
+def test_from_tf_config_counts_the_chief_as_rank_0() -> None:
     cluster = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}
     assert from_tf_config({"cluster": cluster, "task": {"type": "worker", "index": "1"}}) == Shard(2, 3)
     assert from_tf_config({"cluster": cluster, "task": {"type": "chief", "index": 0}}) == Shard(0, 3)
@@ -133,29 +137,52 @@ def test_a_chief_comes_before_workers_and_an_index_may_be_text() -> None:
 @pytest.mark.parametrize(
     "config", ["", " ", "{}", '{"cluster": {}}', '{"cluster": null}', '{"task": {"type": "worker"}}']
 )
-def test_a_tf_config_without_a_cluster_says_nothing(config: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="names no cluster"):
+def test_tf_config_without_a_cluster_is_ignored(config: str) -> None:
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r'TF_CONFIG must name a cluster\. It is JSON such as \{"cluster": \{"worker": \["host:port", …\]\},',
+    ):
         from_tf_config(config)
-    with pytest.raises(InvalidArgumentError, match="no launcher says"):
+    with pytest.raises(
+        InvalidArgumentError, match="the rank of this process is unknown: none of HOROVOD_RANK and HOROVOD_SIZE,"
+    ):
         from_environment({"TF_CONFIG": config})
 
 
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ("{", "no JSON"),
-        ("[" * 100_000, "no JSON"),
+        ("{", "TF_CONFIG must be JSON:"),
+        ("[" * 100_000, "TF_CONFIG must be JSON:"),
         ("[1]", "JSON object"),
-        ('{"cluster": {"worker": ["a:1"]}}', "which task"),
-        ('{"cluster": {"worker": ["a:1"]}, "task": "worker"}', "which task"),
-        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}}', "which task"),
-        ('{"cluster": ["a:1"], "task": {"type": "worker", "index": 0}}', "which task"),
-        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": "one"}}', "whole number"),
-        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": true}}', "whole number"),
-        ('{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}', "no reader"),
+        (
+            '{"cluster": {"worker": ["a:1"]}}',
+            r'TF_CONFIG must have a cluster and the task of this process, such as .*, "index": 0\}\}, got \{',
+        ),
+        (
+            '{"cluster": {"worker": ["a:1"]}, "task": "worker"}',
+            r'TF_CONFIG must have a cluster and the task of this process, such as .*, "index": 0\}\}, got \{',
+        ),
+        (
+            '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}}',
+            r'TF_CONFIG must have a cluster and the task of this process, such as .*, "index": 0\}\}, got \{',
+        ),
+        (
+            '{"cluster": ["a:1"], "task": {"type": "worker", "index": 0}}',
+            r'TF_CONFIG must have a cluster and the task of this process, such as .*, "index": 0\}\}, got \{',
+        ),
+        (
+            '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": "one"}}',
+            "must be an int of at least 0",
+        ),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": true}}', "must be an int of at least 0"),
+        (
+            '{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}',
+            r"TF_CONFIG names a parameter server \(ps\), which reads no data\. Do not open a reader here",
+        ),
     ],
 )
-def test_a_tf_config_that_cannot_be_is_refused(config: str, said: str) -> None:
+def test_invalid_tf_config_raises(config: str, said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         from_tf_config(config)
     with pytest.raises(InvalidArgumentError, match=said):
@@ -163,10 +190,10 @@ def test_a_tf_config_that_cannot_be_is_refused(config: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(("rank", "size"), PAIRS[:-1])
-def test_size_of_one_without_a_rank_is_one_process_alone(rank: str, size: str) -> None:
+def test_world_size_1_without_a_rank_is_a_single_process(rank: str, size: str) -> None:
     assert from_environment({size: "1"}) == Shard(0, 1)
     for environment in ({size: "2"}, {rank: "0"}):
-        with pytest.raises(InvalidArgumentError, match="so nobody knows which of how many ranks this is"):
+        with pytest.raises(InvalidArgumentError, match="because both are needed for the rank"):
             from_environment(environment)
 
 

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import petastore.adapters.distributed
 from petastore.distributed import (
     all_gather,
     barrier_all_gather,
@@ -23,7 +22,7 @@ RANK = """
 import sys
 import torch.distributed
 import petastore
-from petastore.adapters.distributed import torch_all_gather
+from petastore.distributed import torch_all_gather
 
 url, store, rank, seed = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
@@ -38,7 +37,7 @@ torch.distributed.destroy_process_group()
 
 
 @pytest.mark.parametrize(("seeds", "said"), [((3, 3), "agreed"), ((3, 4), "seed is 3 on rank 0 and 4 on rank 1")])
-def test_ranks_of_torch_agree_or_all_say_why_not(
+def test_torch_ranks_agree_or_all_raise(
     tmp_path: Path, warm_torch: WarmInterpreter, seeds: tuple[int, int], said: str
 ) -> None:
     pq.write_table(pa.table({"id": range(10)}), tmp_path / "part.parquet")
@@ -47,28 +46,23 @@ def test_ranks_of_torch_agree_or_all_say_why_not(
         assert said in out
 
 
-def test_without_a_process_group_the_next_step_is_said() -> None:
+def test_torch_all_gather_raises_without_a_process_group() -> None:
     with pytest.raises(InvalidArgumentError, match="init_process_group"):
         torch_all_gather({})
 
 
-def test_without_horovod_that_is_said() -> None:
+def test_horovod_all_gather_raises_without_horovod() -> None:
     with pytest.raises(InvalidArgumentError, match="Horovod"):
         horovod_all_gather({})
 
 
-def test_without_jax_or_a_barrier_task_that_is_said() -> None:
+def test_jax_and_barrier_all_gather_raise_outside_of_them() -> None:
     with pytest.raises(MissingExtraError, match="jax"):
         jax_all_gather({})
     with pytest.raises(InvalidArgumentError, match="barrier task"):
         barrier_all_gather({})
 
 
-def test_without_any_engine_nobody_can_be_asked() -> None:
+def test_all_gather_raises_without_a_framework() -> None:
     with pytest.raises(InvalidArgumentError, match=r"init_process_group\(\)"):
         all_gather({})
-
-
-def test_the_first_names_of_them_are_still_there() -> None:
-    assert petastore.adapters.distributed.torch_all_gather is torch_all_gather
-    assert petastore.adapters.distributed.horovod_all_gather is horovod_all_gather

@@ -50,7 +50,7 @@ def seen_by(*args: Any, **kwargs: Any) -> dict[str, Any]:
     return {name: value for name, value in with_environment(reads)(*args, **kwargs).items() if value is not None}
 
 
-def test_without_variables_a_call_is_what_it_was() -> None:
+def test_with_environment_changes_nothing_without_variables() -> None:
     assert seen_by("here", 1, 2, cache_type=None) == {"dataset_url": "here", "cur_shard": 1, "shard_count": 2}
 
 
@@ -69,7 +69,7 @@ def test_without_variables_a_call_is_what_it_was() -> None:
         ("WORKERS_COUNT", "3", "workers_count", 3),
     ],
 )
-def test_each_variable_overrides_its_argument_wherever_that_was_given(
+def test_with_environment_overrides_each_argument(
     variable: str, text: str, parameter: str, value: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PREFIX + variable, text)
@@ -79,11 +79,11 @@ def test_each_variable_overrides_its_argument_wherever_that_was_given(
         assert seen_by("here", **{parameter: "other"})[parameter] == value
 
 
-def test_a_shard_that_is_found_out_needs_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_environment_accepts_auto_without_a_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PETASTORE_CUR_SHARD", "auto")
     assert "shard_count" not in seen_by("here", cur_shard=0, shard_count=1)
     monkeypatch.setenv("PETASTORE_SHARD_COUNT", "2")
-    with pytest.raises(InvalidArgumentError, match="unset PETASTORE_SHARD_COUNT"):
+    with pytest.raises(InvalidArgumentError, match="PETASTORE_SHARD_COUNT must be unset with PETASTORE_CUR_SHARD=auto"):
         seen_by("here")
 
 
@@ -103,11 +103,11 @@ def test_a_shard_that_is_found_out_needs_no_count(monkeypatch: pytest.MonkeyPatc
         ("CACHE_SIZE_LIMIT", "10GB"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_and_not_shown(
+def test_with_environment_raises_without_showing_the_value(
     variable: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PREFIX + variable, text)
-    with pytest.raises(InvalidArgumentError, match=f"{PREFIX}{variable} is set, but is not") as refused:
+    with pytest.raises(InvalidArgumentError, match=f"{PREFIX}{variable} must be ") as refused:
         seen_by("here")
     assert "SECRET" not in str(refused.value)
     assert refused.value.__cause__ is None
@@ -117,36 +117,42 @@ def test_a_value_that_cannot_be_is_refused_and_not_shown(
 @pytest.mark.parametrize(
     ("variable", "said"),
     [
-        ("CURSHARD", "did you mean PETASTORE_CUR_SHARD"),
-        ("DATASET", "there are PETASTORE_URL"),
-        ("url", "did you mean PETASTORE_URL"),
+        ("CURSHARD", "Did you mean PETASTORE_CUR_SHARD"),
+        ("DATASET", "The variables are PETASTORE_URL"),
+        ("url", "Did you mean PETASTORE_URL"),
     ],
 )
-def test_a_variable_that_is_not_known_is_refused(variable: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_environment_raises_for_unknown_variables(
+    variable: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(PREFIX + variable, "1")
     with pytest.raises(InvalidArgumentError, match=said):
         seen_by("here")
 
 
 @pytest.mark.parametrize("variable", ["CACHE", "LAWS", "ENDURANCE", "FIXTURES", "PARQUET_TESTING", "TESTS"])
-def test_what_has_another_meaning_is_let_be(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_environment_ignores_variables_of_other_features(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PREFIX + variable, "/somewhere")
     assert seen_by("here") == {"dataset_url": "here", "cache_type": "null"}
 
 
-def test_what_is_no_argument_of_the_function_is_refused(numbers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_environment_raises_for_arguments_not_accepted(numbers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PETASTORE_URL", numbers)
-    with pytest.raises(InvalidArgumentError, match="PETASTORE_URL is set, but make_mixed_reader has no such argument"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match="PETASTORE_URL must be unset, because make_mixed_reader has no parameter 'dataset_url'",
+    ):
         with_environment(petastore.make_mixed_reader)([numbers], [1])
     monkeypatch.delenv("PETASTORE_URL")
     monkeypatch.setenv("PETASTORE_MEMORY_BUDGET", "1000000")
     with pytest.raises(
-        InvalidArgumentError, match="PETASTORE_MEMORY_BUDGET is set, but ReaderDataset has no such argument"
+        InvalidArgumentError,
+        match="PETASTORE_MEMORY_BUDGET must be unset, because ReaderDataset has no parameter 'memory_budget'",
     ):
         with_environment(ReaderDataset)(numbers)
 
 
-def test_overrides_are_logged_without_secrets(
+def test_with_environment_logs_overrides_without_secrets(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("PETASTORE_URL", "https://me:SECRET@host/data.parquet?signature=SECRET")
@@ -160,7 +166,7 @@ def test_overrides_are_logged_without_secrets(
     assert "SECRET" not in caplog.text
 
 
-def test_readers_do_not_look_at_variables_unless_asked_to(numbers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_ignore_variables_unless_wrapped(numbers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PETASTORE_CUR_SHARD", "0")
     monkeypatch.setenv("PETASTORE_SHARD_COUNT", "2")
     with petastore.make_reader(numbers) as reader:
@@ -191,7 +197,7 @@ def halves(tmp_path: Path) -> list[str]:
     return [str(tmp_path / "a"), str(tmp_path / "b")]
 
 
-def test_one_program_reads_other_data_on_each_host(halves: list[str]) -> None:
+def test_with_environment_changes_the_data_per_host(halves: list[str]) -> None:
     """Two hosts of two ranks: each host has its own data, which its ranks share."""
     plain = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     seen: list[int] = []

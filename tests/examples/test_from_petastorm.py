@@ -47,14 +47,14 @@ def printed(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Print
     return lines
 
 
-def test_hello_world_is_written_and_read_in_three_ways(printed: Printed) -> None:
+def test_petastorm_hello_world_example_runs(printed: Printed) -> None:
     lines = printed("hello_world")
     assert sorted(lines[:10]) == sorted(f"python {number} (128, 256, 3) (4, 128, 30, 3)" for number in range(10))
     assert lines[10:13] == [f"torch {rows} ({rows}, 128, 256, 3)" for rows in (4, 4, 2)]
     assert sorted(lines[13:]) == sorted(f"tensorflow {number} (128, 256, 3)" for number in range(10))
 
 
-def test_plain_parquet_is_read_in_batches(printed: Printed) -> None:
+def test_petastorm_plain_parquet_example_runs(printed: Printed) -> None:
     assert printed("external_dataset") == [
         "python 100",
         f"predicate {list(range(0, 100, 10))}",
@@ -63,20 +63,20 @@ def test_plain_parquet_is_read_in_batches(printed: Printed) -> None:
     ]
 
 
-def test_digits_are_learned(printed: Printed) -> None:
+def test_petastorm_mnist_example_trains(printed: Printed) -> None:
     (line,) = printed("mnist")
     found = re.fullmatch(r"right (0\.\d+)", line)
     assert found is not None, line
     assert float(found[1]) > 0.85
 
 
-def test_images_of_many_sizes_become_batches_of_one(printed: Printed) -> None:
+def test_petastorm_imagenet_example_runs(printed: Printed) -> None:
     lines = printed("imagenet")
     assert lines[:-1] == ["batch (5, 3, 32, 32)", "batch (5, 3, 32, 32)", "batch (2, 3, 32, 32)"]
     assert lines[-1] == "nouns ['n01440764', 'n02099601', 'n04254680']"
 
 
-def test_a_dataframe_is_trained_on_by_both_frameworks(printed: Printed) -> None:
+def test_petastorm_spark_converter_example_trains(printed: Printed) -> None:
     lines = [line.split() for line in printed("converter")]
     assert lines[0] == ["rows", "480", "160"]
     assert [line[0] for line in lines[1:3]] == ["torch", "tensorflow"]

@@ -51,7 +51,7 @@ def run_anew(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_shows_what_it_shows_when_it_is_run(path: Path, run_anew: Path) -> None:
+def test_notebook_outputs_equal_those_of_a_run(path: Path, run_anew: Path) -> None:
     """Where it does not, `make notebooks` runs it and keeps what it shows; look at the difference."""
     kept = shown(path)
     assert kept == shown(run_anew / path.name)
@@ -59,13 +59,13 @@ def test_a_notebook_shows_what_it_shows_when_it_is_run(path: Path, run_anew: Pat
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_warns_of_nothing_and_names_no_place_of_the_machine(path: Path) -> None:
+def test_notebooks_have_no_warnings_and_no_local_paths(path: Path) -> None:
     assert "stderr" not in {name for _, parts in shown(path) for name in parts}
     text = path.read_text(encoding="utf-8")
     assert not [place for place in ("/tmp/", "/root/", "/home/", "file:///") if place in text]  # noqa: S108 - none is made
 
 
-def test_the_first_notebook_shows_tables_and_pictures(repository: Path) -> None:
+def test_first_notebook_shows_tables_and_images(repository: Path) -> None:
     parts = [part for _, parts in shown(repository / "examples" / "first_dataset.ipynb") for part in parts.items()]
     tables = re.findall(r"<caption>(\w+)", "".join(value for kind, value in parts if kind == "text/html"))
     assert tables == ["Inventory", "Unischema", "Plan", "Inventory"]

@@ -63,7 +63,7 @@ def numbers_in(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", text)]
 
 
-def test_hello_worlds_are_read_by_python_torch_tensorflow_and_spark(printed: Printed) -> None:
+def test_petastorms_own_hello_world_examples_run(printed: Printed) -> None:
     parts = parts_of(printed("hello_world"))
     assert sorted(numbers_in(parts["python_hello_world"])) == list(range(10))
     assert re.fullmatch(r"tensor\(\[\d\], dtype=torch.int32\)\n", parts["pytorch_hello_world"])
@@ -75,7 +75,7 @@ def test_hello_worlds_are_read_by_python_torch_tensorflow_and_spark(printed: Pri
     assert len(re.findall(r"id batch: \[[\d ]+\]", parts["tensorflow_hello_world of batches"])) == 2
 
 
-def test_digits_are_learned_by_torch_and_by_graphs_of_tensorflow(printed: Printed) -> None:
+def test_petastorms_own_mnist_examples_train(printed: Printed) -> None:
     lines = printed("mnist")
     of_torch = [int(percent) for percent in re.findall(r"Accuracy: \d+/297 \((\d+)%\)", lines)]
     assert len(of_torch) == 2
@@ -85,7 +85,7 @@ def test_digits_are_learned_by_torch_and_by_graphs_of_tensorflow(printed: Printe
     assert of_tensorflow[-1] > 0.5
 
 
-def test_converted_dataframes_are_learned_here_and_in_a_worker_of_spark(printed: Printed) -> None:
+def test_petastorms_own_converter_examples_train(printed: Printed) -> None:
     parts = parts_of(printed("converters"))
     said = {
         framework: parts[f"examples.spark_dataset_converter.{framework}_converter_example"]

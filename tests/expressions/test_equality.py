@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from petastore.errors import InvalidArgumentError
-from petastore.expressions.equality import equality_key, equality_keys
+from petastore.expressions.literal import equality_key, equality_keys
 
 
 @pytest.mark.parametrize(
@@ -33,20 +33,20 @@ from petastore.expressions.equality import equality_key, equality_keys
         [(1, "a")],
     ],
 )
-def test_a_value_has_one_key_however_it_is_written(alike: list[Any]) -> None:
+def test_equal_values_have_equal_keys(alike: list[Any]) -> None:
     assert len({equality_key(value) for value in alike}) == 1
 
 
-def test_other_values_have_other_keys() -> None:
+def test_different_values_have_different_keys() -> None:
     others = [1, 2, "1", b"1", None, np.datetime64(1, "s"), np.datetime64(1, "ms"), np.timedelta64(1, "s"), 0.1]
     assert len({equality_key(value) for value in [*others, np.float32(0.1)]}) == 10
 
 
-def test_nan_and_nat_are_equal_to_nothing() -> None:
+def test_nan_and_nat_equal_nothing() -> None:
     assert equality_keys([float("nan"), np.datetime64("NaT"), Decimal("NaN"), 1], name="values") == {1}
 
 
 @pytest.mark.parametrize("values", ["text", b"bytes", 7, None, [np.zeros(2)], [[1]]])
-def test_what_cannot_be_looked_up_is_refused(values: Any) -> None:
+def test_unhashable_value_raises(values: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="inclusion_values"):
         equality_keys(values, name="inclusion_values")

@@ -51,7 +51,7 @@ class Split(str, enum.Enum):  # noqa: UP042 - the older spelling prints another 
     ],
     ids=repr,
 )
-def test_values_get_their_one_spelling(given: Any, kept: Any) -> None:
+def test_literals_are_normalized(given: Any, kept: Any) -> None:
     found = as_literal(given)
     assert found == kept
     assert type(found) is type(kept)
@@ -65,9 +65,15 @@ def test_values_get_their_one_spelling(given: Any, kept: Any) -> None:
         ([1, 2], "isin"),
         (np.arange(3), "isin"),
         (np.datetime64("NaT"), "is_null"),
-        (np.timedelta64(3, "M"), "no fixed length"),
-        (np.datetime64(2**62, "Y"), "out of range"),
-        (dt.datetime.max.replace(tzinfo=dt.timezone(-dt.timedelta(hours=3))), "out of range in UTC"),
+        (
+            np.timedelta64(3, "M"),
+            r"filters must compare with a time whose unit is days or less, got np\.timedelta64\(3,'M'\) in",
+        ),
+        (np.datetime64(2**62, "Y"), "filters must compare with a time that the unit 'D' can hold, got"),
+        (
+            dt.datetime.max.replace(tzinfo=dt.timezone(-dt.timedelta(hours=3))),
+            r"filters must compare with a time in the years 1 to 9999 in UTC, got datetime\.datetime\(9999, 12, 31,",
+        ),
         (Decimal("NaN"), "finite"),
         (Decimal("Infinity"), "finite"),
         (1 + 2j, "complex"),
@@ -76,12 +82,12 @@ def test_values_get_their_one_spelling(given: Any, kept: Any) -> None:
     ],
     ids=lambda part: type(part).__name__ if type(part) is object else repr(part),
 )
-def test_what_nothing_can_be_compared_with_is_refused(given: Any, advice: str) -> None:
+def test_incomparable_literal_raises(given: Any, advice: str) -> None:
     with pytest.raises(InvalidArgumentError, match=advice):
         _ = col("a") == given
 
 
 @pytest.mark.parametrize("values", ["train", b"train", 7, None, col("b")])
-def test_isin_takes_a_collection(values: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="isin takes a list"):
+def test_isin_requires_a_collection(values: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="values must be a list or another collection, got"):
         col("a").isin(values)

@@ -19,8 +19,8 @@ from petastore.interop import export, migrate
 from petastore.schema.document import DOCUMENT_KEY
 from petastore.selectors import SingleIndexSelector
 from petastore.storage.metadata.manifest import COMMON_METADATA, MANIFEST
-from petastore.storage.petastorm.petastorm_index import PETASTORM_INDEX_KEY
-from petastore.storage.petastorm.petastorm_schema import PETASTORM_SCHEMA_KEY
+from petastore.storage.metadata.petastorm_index import PETASTORM_INDEX_KEY
+from petastore.storage.metadata.petastorm_schema import PETASTORM_SCHEMA_KEY
 
 DATASETS = ["petastorm-0.13.1/Meadow", "petastorm-legacy/0.5.1", "petastorm-legacy/0.7.6"]
 
@@ -57,7 +57,7 @@ def with_keys(folder: Path, changed: dict[bytes, bytes]) -> None:
 
 
 @pytest.mark.parametrize("name", DATASETS)
-def test_rows_are_the_same_after_it(name: str, copied: Callable[[str], Path], fixtures_root: Path) -> None:
+def test_migrate_keeps_all_rows(name: str, copied: Callable[[str], Path], fixtures_root: Path) -> None:
     folder = copied(name)
     before = contents(folder)
     migrated = migrate(folder)
@@ -72,7 +72,7 @@ def test_rows_are_the_same_after_it(name: str, copied: Callable[[str], Path], fi
     assert rows == was.inventory.num_rows
 
 
-def test_what_petastorm_needs_stays(meadow: Path, fixtures_root: Path) -> None:
+def test_migrate_keeps_petastorms_metadata(meadow: Path, fixtures_root: Path) -> None:
     migrate(meadow)
     theirs = keys(fixtures_root / DATASETS[0])
     assert theirs.items() - {(b"ARROW:schema", theirs.get(b"ARROW:schema", b""))} <= keys(meadow).items()
@@ -81,7 +81,7 @@ def test_what_petastorm_needs_stays(meadow: Path, fixtures_root: Path) -> None:
     assert columns[0] == columns[1]
 
 
-def test_a_dry_run_writes_nothing_and_says_what_would_be_written(meadow: Path) -> None:
+def test_migrate_dry_run_writes_nothing(meadow: Path) -> None:
     before = contents(meadow)
     planned = migrate(meadow, dry_run=True)
     assert contents(meadow) == before
@@ -97,7 +97,7 @@ def test_a_dry_run_writes_nothing_and_says_what_would_be_written(meadow: Path) -
 
 
 @pytest.mark.parametrize("name", DATASETS)
-def test_a_second_time_there_is_nothing_to_do(name: str, copied: Callable[[str], Path]) -> None:
+def test_migrate_is_idempotent(name: str, copied: Callable[[str], Path]) -> None:
     folder = copied(name)
     migrate(folder)
     before = contents(folder)
@@ -105,7 +105,7 @@ def test_a_second_time_there_is_nothing_to_do(name: str, copied: Callable[[str],
     assert contents(folder) == before
 
 
-def test_the_pickles_are_not_looked_at_any_more(meadow: Path, fixtures_root: Path) -> None:
+def test_migrated_dataset_does_not_read_pickles(meadow: Path, fixtures_root: Path) -> None:
     migrate(meadow)
     with_keys(meadow, {PETASTORM_SCHEMA_KEY: b"cos\nsystem\n(S'false'\ntR.", PETASTORM_INDEX_KEY: b"no pickle"})
     was = petastore.open_dataset(fixtures_root / DATASETS[0])
@@ -117,7 +117,7 @@ def test_the_pickles_are_not_looked_at_any_more(meadow: Path, fixtures_root: Pat
         migrate(meadow)
 
 
-def test_indexes_become_ours(meadow: Path, fixtures_root: Path) -> None:
+def test_migrate_converts_indexes(meadow: Path, fixtures_root: Path) -> None:
     migrated = migrate(meadow)
     assert sorted(migrated.indexes) == ["by_id", "has_title"]
     assert migrated.left == {}
@@ -132,7 +132,7 @@ def test_indexes_become_ours(meadow: Path, fixtures_root: Path) -> None:
         assert 7 in {row.id for row in reader}
 
 
-def test_indexes_that_are_stale_stay_behind_with_the_reason(meadow: Path) -> None:
+def test_migrate_reports_stale_indexes(meadow: Path) -> None:
     file = next(meadow.rglob("*.parquet"))
     shutil.copy(file, file.with_name("part-99999.parquet"))
     migrated = migrate(meadow)
@@ -142,14 +142,14 @@ def test_indexes_that_are_stale_stay_behind_with_the_reason(meadow: Path) -> Non
     assert migrated.inventory.num_rows > 36
 
 
-def test_indexes_that_cannot_be_read_stay_behind_with_the_reason(meadow: Path) -> None:
+def test_migrate_reports_unreadable_indexes(meadow: Path) -> None:
     with_keys(meadow, {PETASTORM_INDEX_KEY: b"cos\nsystem\n."})
     migrated = migrate(meadow)
     assert "'os.system'" in migrated.left["all"]
     assert migrated.written == (COMMON_METADATA, MANIFEST)
 
 
-def test_files_that_changed_since_are_refused_until_it_is_migrated_again(meadow: Path) -> None:
+def test_changed_files_raise_until_migrated_again(meadow: Path) -> None:
     migrate(meadow)
     file = next(meadow.rglob("*.parquet"))
     table = pq.ParquetFile(file).read()
@@ -163,7 +163,7 @@ def test_files_that_changed_since_are_refused_until_it_is_migrated_again(meadow:
         assert sum(1 for _ in reader) == 36 - table.num_rows + 1
 
 
-def test_a_schema_that_petastorm_changed_since_is_taken_over(meadow: Path, copied: Callable[[str], Path]) -> None:
+def test_migrate_updates_a_schema_changed_by_petastorm(meadow: Path, copied: Callable[[str], Path]) -> None:
     migrate(meadow)
     pickled = keys(meadow)[PETASTORM_SCHEMA_KEY]
     with_keys(meadow, {PETASTORM_SCHEMA_KEY: pickled.replace(b"Meadow", b"Meadov")})
@@ -171,7 +171,7 @@ def test_a_schema_that_petastorm_changed_since_is_taken_over(meadow: Path, copie
     assert petastore.open_dataset(meadow).schema.name == "Meadov"
 
 
-def test_a_dataset_of_ours_that_was_exported_keeps_its_schema(tmp_path: Path) -> None:
+def test_migrate_keeps_the_schema_of_an_exported_dataset(tmp_path: Path) -> None:
     schema = petastore.Unischema("price", [petastore.UnischemaField("price", "decimal")])
     petastore.write_dataset(tmp_path / "d", schema, [{"price": 1}])
     export(tmp_path / "d")
@@ -179,7 +179,7 @@ def test_a_dataset_of_ours_that_was_exported_keeps_its_schema(tmp_path: Path) ->
     assert petastore.open_dataset(tmp_path / "d").schema == schema
 
 
-def test_it_migrates_what_lies_in_other_storage(fixtures_root: Path) -> None:
+def test_migrate_works_in_remote_storage(fixtures_root: Path) -> None:
     filesystem = fsspec.filesystem("memory")
     filesystem.put(f"{fixtures_root / DATASETS[0]}/", "/migrate/Meadow", recursive=True)
     try:
@@ -194,7 +194,7 @@ def test_it_migrates_what_lies_in_other_storage(fixtures_root: Path) -> None:
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_of_a_dataset_of_ours_there_is_nothing_to_do(tmp_path: Path, dry_run: bool) -> None:
+def test_migrate_does_nothing_for_a_petastore_dataset(tmp_path: Path, dry_run: bool) -> None:
     schema = petastore.Unischema("one", [petastore.UnischemaField("id", "int64")])
     petastore.write_dataset(tmp_path / "ours", schema, [{"id": 1}])
     before = contents(tmp_path)
@@ -204,19 +204,26 @@ def test_of_a_dataset_of_ours_there_is_nothing_to_do(tmp_path: Path, dry_run: bo
     assert contents(tmp_path) == before
 
 
-def test_what_petastorm_did_not_write_is_refused_and_left_as_it_is(tmp_path: Path, meadow: Path) -> None:
+def test_migrate_raises_for_plain_parquet(tmp_path: Path, meadow: Path) -> None:
     (tmp_path / "plain").mkdir()
     pq.write_table(pa.table({"id": [1]}), tmp_path / "plain" / "x.parquet")
     before = contents(tmp_path)
-    with pytest.raises(InvalidArgumentError, match=r"no dataset that Petastorm wrote.*petastore generate-metadata"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"url must be a dataset that Petastorm wrote, got.*whose _common_metadata lacks"
+    ):
         migrate(tmp_path / "plain")
-    with pytest.raises(InvalidArgumentError, match="is a file"):
+    with pytest.raises(
+        InvalidArgumentError, match="url must be a directory, which has Petastorm's metadata, got the file"
+    ):
         migrate(next(meadow.rglob("*.parquet")))
     assert contents(tmp_path) == before
 
 
-def test_migrate_says_so_when_nothing_is_there(tmp_path: Path) -> None:
+def test_migrate_raises_when_no_dataset_exists(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for path, words in (("nosuch", "there is nothing at that path"), ("empty", "is an empty directory")):
+    for path, words in (
+        ("nosuch", "there is nothing at that path"),
+        ("empty", "must have at least one Parquet file, got an empty directory"),
+    ):
         with pytest.raises(DatasetNotFoundError, match=words):
             migrate(tmp_path / path)

@@ -88,13 +88,13 @@ def module_of(root: str, inside: str) -> ModuleType:
     return importlib.import_module(f"{root}.{inside}" if inside else root)
 
 
-def test_every_module_and_name_of_petastorm_is_at_home_here_or_has_a_reason() -> None:
+def test_petastorm_names_exist_or_have_a_reason() -> None:
     assert [pair for pair in PAIRS if pair[1] not in NAMES.get(pair[0], {})] == []
     assert set(KNOWN) <= set(NAMES)
 
 
 @pytest.mark.usefixtures("switched")
-def test_a_name_at_home_is_the_object_of_ours(subtests: pytest.Subtests) -> None:
+def test_petastorm_name_is_the_petastore_object(subtests: pytest.Subtests) -> None:
     assert len(AT_HOME) > 60
     check_names_at_home([pair for pair in AT_HOME if pair[0] != "tf_utils"], subtests)
 
@@ -102,7 +102,7 @@ def test_a_name_at_home_is_the_object_of_ours(subtests: pytest.Subtests) -> None
 @pytest.mark.slow
 @pytest.mark.tf
 @pytest.mark.usefixtures("switched")
-def test_a_name_of_tf_utils_is_the_object_of_ours(subtests: pytest.Subtests) -> None:
+def test_petastorm_tf_utils_name_is_the_petastore_object(subtests: pytest.Subtests) -> None:
     check_names_at_home([pair for pair in AT_HOME if pair[0] == "tf_utils"], subtests)
 
 
@@ -117,7 +117,7 @@ def check_names_at_home(pairs: list[tuple[str, str]], subtests: pytest.Subtests)
 
 
 @pytest.mark.usefixtures("switched")
-def test_missing_name_of_petastorm_names_its_replacement(subtests: pytest.Subtests) -> None:
+def test_missing_petastorm_name_error_names_its_replacement(subtests: pytest.Subtests) -> None:
     assert len(ELSEWHERE) > 50
     for inside, name, entry in ELSEWHERE:
         with subtests.test(f"{inside}.{name}"):
@@ -127,7 +127,7 @@ def test_missing_name_of_petastorm_names_its_replacement(subtests: pytest.Subtes
             assert name in str(caught.value)
 
 
-def test_a_name_that_petastorm_never_had_is_an_ordinary_error(switched: None) -> None:
+def test_unknown_petastorm_name_raises_import_error(switched: None) -> None:
     module = module_of("petastorm", "unischema")
     assert not hasattr(module, "Unischemata")
     with pytest.raises(ModuleNotFoundError, match=r"No module named 'petastorm.unischemata'"):
@@ -136,7 +136,7 @@ def test_a_name_that_petastorm_never_had_is_an_ordinary_error(switched: None) ->
         importlib.import_module("petastore.unischemata")
 
 
-def test_modules_reach_each_other_as_attributes_without_an_import_of_each(switched: None) -> None:
+def test_petastorm_modules_are_attributes_of_each_other(switched: None) -> None:
     root = importlib.import_module("petastorm")
     assert root.etl.dataset_metadata.materialize_dataset is petastore.materialize_dataset
     assert root.__version__ == "0.13.1"
@@ -144,7 +144,7 @@ def test_modules_reach_each_other_as_attributes_without_an_import_of_each(switch
     assert root.unischema.__all__ == sorted(root.unischema.__all__)
 
 
-def test_installing_twice_is_once_and_uninstalling_leaves_nothing() -> None:
+def test_petastorm_import_hook_installs_once_and_uninstalls() -> None:
     before = list(sys.meta_path)
     switch.install()
     switch.install()
@@ -156,25 +156,28 @@ def test_installing_twice_is_once_and_uninstalling_leaves_nothing() -> None:
     assert [name for name in sys.modules if name.split(".")[0] == "petastorm"] == []
 
 
-def test_a_petastorm_that_was_imported_already_is_not_mixed_with(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_petastorm_import_hook_raises_if_petastorm_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     real = ModuleType("petastorm")
     real.__file__ = "/somewhere/petastorm/__init__.py"
     monkeypatch.setitem(sys.modules, "petastorm", real)
-    with pytest.raises(InvalidArgumentError, match="imported already, from /somewhere/petastorm"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"the original petastorm is already imported, from /somewhere/petastorm/__init__\.py, and its",
+    ):
         switch.install()
     assert not switch.is_installed()
     switch.uninstall()
     assert sys.modules["petastorm"] is real
 
 
-def test_what_is_pickled_needs_no_switch_where_it_is_read(switched: None) -> None:
+def test_petastorm_pickle_loads_without_the_import_hook(switched: None) -> None:
     unischema = importlib.import_module("petastorm.unischema")
     schema = unischema.Unischema("user", [unischema.UnischemaField("id", "int64")])
     assert b"petastorm" not in pickle.dumps(schema)
     assert pickle.loads(pickle.dumps(schema)) == schema  # noqa: S301 - made on the line above
 
 
-def test_a_module_that_is_pickled_brings_the_switch_along(switched: None) -> None:
+def test_pickled_petastorm_module_installs_the_import_hook(switched: None) -> None:
     """As cloudpickle does with modules that a function of the user's refers to."""
     pickled = pickle.dumps(importlib.import_module("petastorm.unischema"))
     program = (
@@ -185,7 +188,7 @@ def test_a_module_that_is_pickled_brings_the_switch_along(switched: None) -> Non
     assert _python("-c", program, pickled.hex()) == "petastorm.unischema petastore.schema.unischema\n"
 
 
-def test_petastore_by_itself_loads_nothing_of_this() -> None:
+def test_import_petastore_does_not_load_petastorm_interop() -> None:
     program = (
         "import sys, petastore\n"
         "print([name for name in sys.modules if name.startswith('petastore.interop')])\n"
@@ -196,7 +199,7 @@ def test_petastore_by_itself_loads_nothing_of_this() -> None:
     assert _python("-c", program) == "[]\nTrue False\n"
 
 
-def test_modules_that_petastore_has_itself_are_not_stood_in_for() -> None:
+def test_petastorm_import_hook_keeps_petastores_own_modules() -> None:
     folder = Path(petastore.__file__).parent
     for name in ("codecs", "errors", "spark"):
         assert folder in Path(str(importlib.import_module(f"petastore.{name}").__file__)).parents
@@ -230,23 +233,26 @@ def _python(*arguments: str, cwd: Path | None = None) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout
 
 
-def test_a_script_runs_as_it_is_and_so_do_its_child_processes(script: Path) -> None:
+def test_petastorm_script_and_its_children_run_unchanged(script: Path) -> None:
     said = _python("-m", "petastore.interop.petastorm", str(script), "--epochs", "3")
     assert said == f"['{script}', '--epochs', '3'] __main__ petastore.schema.unischema\npetastore.codecs.scalar\n"
 
 
-def test_a_module_runs_as_it_is(script: Path) -> None:
+def test_petastorm_module_runs_unchanged(script: Path) -> None:
     said = _python("-m", "petastore.interop.petastorm", "-m", "train", "3", cwd=script.parent)
     assert said == f"['{script}', '3'] __main__ petastore.schema.unischema\npetastore.codecs.scalar\n"
 
 
-def test_programs_of_petastorms_own_are_told_by_their_new_names() -> None:
-    with pytest.raises(SystemExit, match=r"^petastorm\.etl\.metadata_util: .*inspect in place of etl\.metadata_util"):
+def test_petastorm_commands_report_their_replacement() -> None:
+    with pytest.raises(
+        SystemExit,
+        match=r"petastorm\.etl\.metadata_util: use petastore's commands instead of Petastorm's programs: inspect",
+    ):
         switch.main(["-m", "petastorm.etl.metadata_util", "--dataset-url", "file:///x"])
     assert not switch.is_installed()
 
 
-def test_nothing_to_run_is_a_line_of_usage() -> None:
+def test_petastorm_runner_without_arguments_prints_usage() -> None:
     with pytest.raises(SystemExit, match=r"usage: python -m petastore.interop.petastorm SCRIPT"):
         switch.main([])
     assert not switch.is_installed()

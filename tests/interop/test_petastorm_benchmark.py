@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import petastore
-from petastore.cli.throughput import reader_throughput
 from petastore.errors import InvalidArgumentError
-from petastore.interop.petastorm_benchmark import ReadMethod, WorkerPoolType
+from petastore.interop.petastorm_calls import ReadMethod, WorkerPoolType
+from petastore.tuning import reader_throughput
 
 
 @pytest.fixture
@@ -20,12 +20,12 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("pool", [WorkerPoolType.THREAD, WorkerPoolType.NONE])
-def test_pools_and_python_are_measured(url: str, pool: WorkerPoolType) -> None:
+def test_petastorm_benchmark_measures_pools(url: str, pool: WorkerPoolType) -> None:
     found = reader_throughput(url, ["i."], 5, 5, pool, 1, read_method=ReadMethod.PYTHON, spawn_new_process=False)
     assert found.rows >= 5
     assert found.time_mean > 0
 
 
-def test_tensorflow_is_not_measured_and_the_error_says_so(url: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="read_method='tf' is not measured"):
+def test_petastorm_benchmark_raises_for_tensorflow(url: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"read_method must be 'python', got 'tf'\. Pass batch_size"):
         reader_throughput(url, read_method=ReadMethod.TF, spawn_new_process=False)

@@ -17,8 +17,8 @@ from petastore.codecs import NdarrayCodec, ScalarCodec
 from petastore.errors import InvalidArgumentError, MetadataError, SchemaError
 from petastore.interop import export, migrate
 from petastore.storage.metadata.manifest import COMMON_METADATA
-from petastore.storage.petastorm.petastorm_index import PETASTORM_INDEX_KEY
-from petastore.storage.petastorm.petastorm_schema import PETASTORM_SCHEMA_KEY
+from petastore.storage.metadata.petastorm_index import PETASTORM_INDEX_KEY
+from petastore.storage.metadata.petastorm_schema import PETASTORM_SCHEMA_KEY
 from petastore.writers.generate import generate_metadata
 
 SCHEMA = Unischema(
@@ -44,7 +44,7 @@ def keys(folder: Path) -> dict[bytes, bytes]:
     return dict(pq.read_metadata(folder / COMMON_METADATA).metadata or {})
 
 
-def test_without_our_metadata_the_dataset_reads_as_before(dataset: Path, tmp_path: Path) -> None:
+def test_exported_dataset_reads_without_petastores_metadata(dataset: Path, tmp_path: Path) -> None:
     export(dataset)
     before = petastore.open_dataset(dataset)
     theirs = tmp_path / "theirs"
@@ -58,7 +58,7 @@ def test_without_our_metadata_the_dataset_reads_as_before(dataset: Path, tmp_pat
     assert migrate(theirs).schema == SCHEMA
 
 
-def test_row_groups_are_counted_for_each_file(dataset: Path) -> None:
+def test_export_counts_row_groups_per_file(dataset: Path) -> None:
     exported = export(dataset)
     assert exported.written == (COMMON_METADATA,)
     counts = json.loads(keys(dataset)[COUNTS_KEY])
@@ -66,7 +66,7 @@ def test_row_groups_are_counted_for_each_file(dataset: Path) -> None:
     assert sorted(counts.values()) == [2, 2]
 
 
-def test_our_own_metadata_stays_as_it_is(dataset: Path) -> None:
+def test_export_keeps_petastores_metadata(dataset: Path) -> None:
     before, manifest = keys(dataset), (dataset / "_petastore" / "inventory.arrow").read_bytes()
     export(dataset)
     assert before.items() <= keys(dataset).items()
@@ -74,13 +74,13 @@ def test_our_own_metadata_stays_as_it_is(dataset: Path) -> None:
     assert petastore.open_dataset(dataset).schema == SCHEMA
 
 
-def test_a_dry_run_writes_nothing(dataset: Path) -> None:
+def test_export_dry_run_writes_nothing(dataset: Path) -> None:
     before = (dataset / COMMON_METADATA).read_bytes()
     assert export(dataset, dry_run=True).written == (COMMON_METADATA,)
     assert (dataset / COMMON_METADATA).read_bytes() == before
 
 
-def test_a_second_time_there_is_nothing_to_do_until_files_are_added(dataset: Path) -> None:
+def test_export_is_idempotent_until_files_are_added(dataset: Path) -> None:
     export(dataset)
     assert export(dataset).written == ()
     write_dataset(dataset, SCHEMA, [{"id": 1, "name": "x", "pose": POSE}], mode="append")
@@ -88,7 +88,7 @@ def test_a_second_time_there_is_nothing_to_do_until_files_are_added(dataset: Pat
     assert len(json.loads(keys(dataset)[COUNTS_KEY])) == 3
 
 
-def test_what_petastorm_wrote_itself_stays_where_it_says_the_same(fixtures_root: Path, tmp_path: Path) -> None:
+def test_export_keeps_equal_petastorm_metadata(fixtures_root: Path, tmp_path: Path) -> None:
     shutil.copytree(fixtures_root / "petastorm-legacy" / "0.7.6", tmp_path / "copy")
     migrate(tmp_path / "copy")
     pickled = keys(tmp_path / "copy")[PETASTORM_SCHEMA_KEY]
@@ -96,7 +96,7 @@ def test_what_petastorm_wrote_itself_stays_where_it_says_the_same(fixtures_root:
     assert keys(tmp_path / "copy")[PETASTORM_SCHEMA_KEY] == pickled
 
 
-def test_a_pickle_that_petastorm_itself_reads_no_more_is_written_anew(fixtures_root: Path, tmp_path: Path) -> None:
+def test_export_rewrites_a_pickle_that_petastorm_cannot_read(fixtures_root: Path, tmp_path: Path) -> None:
     shutil.copytree(fixtures_root / "petastorm-legacy" / "0.5.1", tmp_path / "copy")
     schema = petastore.open_dataset(tmp_path / "copy").schema
     assert b"pyspark.serializers" in keys(tmp_path / "copy")[PETASTORM_SCHEMA_KEY]
@@ -106,7 +106,7 @@ def test_a_pickle_that_petastorm_itself_reads_no_more_is_written_anew(fixtures_r
     assert export(tmp_path / "copy").written == ()
 
 
-def test_an_index_of_petastorm_for_other_row_groups_is_taken_away(dataset: Path) -> None:
+def test_export_removes_a_stale_petastorm_index(dataset: Path) -> None:
     export(dataset)
     metadata = pq.read_metadata(dataset / COMMON_METADATA)
     with pq.ParquetWriter(dataset / COMMON_METADATA, metadata.schema.to_arrow_schema().remove_metadata()) as writer:
@@ -118,30 +118,32 @@ def test_an_index_of_petastorm_for_other_row_groups_is_taken_away(dataset: Path)
     assert PETASTORM_INDEX_KEY not in keys(dataset)
 
 
-def test_a_lost_common_metadata_is_written_anew(dataset: Path) -> None:
+def test_export_rewrites_lost_common_metadata(dataset: Path) -> None:
     (dataset / COMMON_METADATA).unlink()
     export(dataset)
     assert PETASTORM_SCHEMA_KEY in keys(dataset)
     assert pq.read_schema(dataset / COMMON_METADATA).names == ["id", "name", "pose"]
 
 
-def test_plain_parquet_is_refused(tmp_path: Path) -> None:
+def test_export_raises_for_plain_parquet(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
-    with pytest.raises(SchemaError, match="declares no schema"):
+    with pytest.raises(SchemaError, match="must declare a schema, got none"):
         export(tmp_path)
-    with pytest.raises(InvalidArgumentError, match="name that"):
+    with pytest.raises(
+        InvalidArgumentError, match="url must be a directory, because Petastorm's metadata belongs to one, got files:"
+    ):
         export(tmp_path / "a.parquet")
 
 
-def test_data_files_that_are_not_part_of_the_dataset_are_refused(dataset: Path) -> None:
+def test_export_raises_for_files_not_in_the_dataset(dataset: Path) -> None:
     shutil.copy(next(dataset.glob("*.parquet")), dataset / "stray.parquet")
     with pytest.warns(UserWarning, match="stray"), pytest.raises(InvalidArgumentError, match=r"stray\.parquet"):
         export(dataset)
 
 
-def test_a_summary_of_spark_is_refused(dataset: Path) -> None:
+def test_export_raises_for_a_spark_summary_file(dataset: Path) -> None:
     pq.write_table(pa.table({"id": [1]}), dataset / "_metadata")
-    with pytest.raises(MetadataError, match="_metadata has row groups"):
+    with pytest.raises(MetadataError, match="_metadata must not have row groups"):
         export(dataset)
 
 
@@ -153,14 +155,16 @@ def test_a_summary_of_spark_is_refused(dataset: Path) -> None:
         (["n=007", "n=+8"], "zeros or signs"),
     ],
 )
-def test_partitions_that_petastorm_misreads_are_refused(tmp_path: Path, directories: list[str], reason: str) -> None:
+def test_export_raises_for_partitions_that_petastorm_misreads(
+    tmp_path: Path, directories: list[str], reason: str
+) -> None:
     partitioned(tmp_path, directories)
     with pytest.raises(SchemaError, match=f"the partition column 'n': .*{reason}"):
         export(tmp_path)
 
 
 @pytest.mark.parametrize("directories", [["n=1", "n=2"], ["n=a", "n=b"]])
-def test_partitions_are_columns_for_petastorm(tmp_path: Path, directories: list[str]) -> None:
+def test_export_declares_partitions_as_columns(tmp_path: Path, directories: list[str]) -> None:
     partitioned(tmp_path, directories)
     exported = export(tmp_path)
     assert list(exported.schema.fields) == ["id", "n"]

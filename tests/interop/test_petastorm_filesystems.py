@@ -13,7 +13,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from petastore.errors import InvalidArgumentError, RetiredWarning
-from petastore.interop.petastorm_filesystems import FilesystemResolver, get_filesystem_and_path_or_paths
+from petastore.interop.petastorm_calls import FilesystemResolver, get_filesystem_and_path_or_paths
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_local_url_leads_to_a_filesystem_and_the_path_in_it(file: Path) -> None:
+def test_filesystem_resolver_resolves_a_local_url(file: Path) -> None:
     resolver = FilesystemResolver(file.parent.as_uri())
     filesystem, path = resolver.filesystem(), resolver.get_dataset_path()
     assert path == str(file.parent)
@@ -37,43 +37,45 @@ def test_a_local_url_leads_to_a_filesystem_and_the_path_in_it(file: Path) -> Non
     assert resolver.parsed_dataset_url().path == path
 
 
-def test_a_url_that_was_parsed_already_and_a_file_are_taken_too(file: Path) -> None:
+def test_filesystem_resolver_accepts_parsed_urls_and_files(file: Path) -> None:
     resolver = FilesystemResolver(urlparse(file.as_uri()), {}, storage_options={})
     assert resolver.get_dataset_path() == str(file)
     assert resolver.filesystem().isfile(str(file))
 
 
-def test_a_factory_makes_the_filesystem_again_where_it_is_unpickled(file: Path) -> None:
+def test_filesystem_factory_recreates_the_filesystem_after_pickling(file: Path) -> None:
     factory = FilesystemResolver(file.parent.as_uri()).filesystem_factory()
     made = pickle.loads(pickle.dumps(factory))()  # noqa: S301 - made on this line
     assert isinstance(made, LocalFileSystem)
     assert made.exists(str(file))
 
 
-def test_an_object_store_is_fsspecs_own_filesystem() -> None:
+def test_filesystem_resolver_returns_fsspec_for_object_stores() -> None:
     resolver = FilesystemResolver("memory://bucket/frames", storage_options={"skip_instance_cache": True})
     assert type(resolver.filesystem()) is fsspec.get_filesystem_class("memory")
     assert resolver.get_dataset_path() == "/bucket/frames"
 
 
-def test_what_has_no_effect_any_more_is_told() -> None:
+def test_parameter_without_effect_warns() -> None:
     with pytest.warns(RetiredWarning, match="hdfs_driver"):
         FilesystemResolver("memory://bucket/frames", hdfs_driver="libhdfs3")
 
 
-def test_one_url_gives_a_path_and_a_list_gives_paths(file: Path) -> None:
+def test_filesystem_and_path_for_one_url_or_a_list(file: Path) -> None:
     filesystem, path = get_filesystem_and_path_or_paths(file.parent.as_uri())
     assert (type(filesystem), path) == (LocalFileSystem, str(file.parent))
     _, paths = get_filesystem_and_path_or_paths([file.as_uri(), str(file.parent)])
     assert paths == [str(file), str(file.parent)]
 
 
-def test_a_filesystem_that_was_given_comes_back(file: Path) -> None:
+def test_filesystem_given_by_the_caller_is_returned(file: Path) -> None:
     given = LocalFileSystem()
     assert get_filesystem_and_path_or_paths(file.as_uri(), filesystem=given)[0] is given
 
 
-@pytest.mark.parametrize("urls", [["file:///a/1.parquet", "memory://a/2.parquet"], []])
-def test_urls_of_several_filesystems_or_of_none_are_refused(urls: list[str]) -> None:
-    with pytest.raises(InvalidArgumentError, match="share scheme and host"):
+@pytest.mark.parametrize(
+    ("urls", "got"), [(["file:///a/1.parquet", "memory://a/2.parquet"], "file://, memory://"), ([], "none")]
+)
+def test_filesystem_for_urls_of_several_schemes_raises(urls: list[str], got: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"must be URLs of the same scheme and host, got {got}"):
         get_filesystem_and_path_or_paths(urls)

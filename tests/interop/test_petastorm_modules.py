@@ -6,12 +6,16 @@ import importlib
 import pickle
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from petastore import make_batch_reader
 from petastore.errors import LegacyNameError
 from petastore.interop import petastorm
-from petastore.interop.petastorm_modules import STANDS_FOR, LegacyModule, LegacyModules
+from petastore.interop.petastorm import STANDS_FOR, LegacyModule, LegacyModules
 from petastore.interop.petastorm_names import NAMES, Instead
 
 
@@ -22,7 +26,7 @@ def switched_on() -> Iterator[None]:
     petastorm.uninstall()
 
 
-def test_every_module_of_the_table_is_found_under_its_root_alone(subtests: pytest.Subtests) -> None:
+def test_legacy_modules_are_found_under_their_root_only(subtests: pytest.Subtests) -> None:
     finder = LegacyModules("petastorm")
     for inside in NAMES:
         with subtests.test(inside):
@@ -35,7 +39,7 @@ def test_every_module_of_the_table_is_found_under_its_root_alone(subtests: pytes
 
 
 @pytest.mark.usefixtures("switched_on")
-def test_a_name_is_loaded_when_it_is_asked_for_and_kept() -> None:
+def test_legacy_name_is_loaded_lazily_and_cached() -> None:
     module = importlib.import_module("petastorm.unischema")
     assert isinstance(module, LegacyModule)
     assert "Unischema" not in vars(module)
@@ -44,7 +48,7 @@ def test_a_name_is_loaded_when_it_is_asked_for_and_kept() -> None:
 
 
 @pytest.mark.usefixtures("switched_on")
-def test_what_is_listed_is_what_is_at_home() -> None:
+def test_legacy_module_dir_equals_its_names() -> None:
     for inside, names in NAMES.items():
         module = importlib.import_module(f"petastorm.{inside}".rstrip("."))
         at_home = {name for name, entry in names.items() if isinstance(entry, str)}
@@ -53,27 +57,43 @@ def test_what_is_listed_is_what_is_at_home() -> None:
 
 
 @pytest.mark.usefixtures("switched_on")
-def test_a_name_that_is_not_at_home_says_what_to_use_instead_and_an_unknown_one_that_it_is_unknown() -> None:
+def test_legacy_renamed_name_raises_with_its_replacement() -> None:
     module = importlib.import_module("petastorm.fs_utils")
     with pytest.raises(
         LegacyNameError,
-        match=r"petastore has no petastorm.fs_utils.normalize_dir_url: make_reader and open_dataset take URLs",
+        match=r"petastore has no petastorm.fs_utils.normalize_dir_url: make_reader and open_dataset accept URLs",
     ):
         _ = module.normalize_dir_url
-    with pytest.raises(AttributeError, match=r"module 'petastorm.fs_utils' has no attribute 'Nothing', here and in"):
+    with pytest.raises(AttributeError, match=r"module 'petastorm.fs_utils' has no attribute 'Nothing', neither in"):
         _ = module.Nothing
 
 
 @pytest.mark.usefixtures("switched_on")
-def test_modules_below_are_there_after_the_import_of_the_root() -> None:
+def test_legacy_submodules_exist_after_importing_the_root() -> None:
     root = importlib.import_module("petastorm")
     assert root.__version__ == STANDS_FOR
     assert root.etl.dataset_metadata is sys.modules["petastorm.etl.dataset_metadata"]
 
 
 @pytest.mark.usefixtures("switched_on")
-def test_a_pickled_module_comes_back_also_where_the_switch_is_not_on() -> None:
+def test_legacy_module_unpickles_without_the_import_hook() -> None:
     pickled = pickle.dumps(importlib.import_module("petastorm.ngram"))
     petastorm.uninstall()
     assert pickle.loads(pickled).NGram is importlib.import_module("petastore").NGram  # noqa: S301 - our own
     assert petastorm.is_installed()
+
+
+def test_date_and_boolean_partition_keys_stay_text_with_the_switch(tmp_path: Path) -> None:
+    folder = tmp_path / "day=2026-01-31" / "ok=true" / "n=7"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1]}), folder / "x.parquet")
+    petastorm.install()
+    try:
+        reader = importlib.import_module("petastorm").make_batch_reader(str(tmp_path))
+    finally:
+        petastorm.uninstall()
+    with reader:
+        assert [next(reader).day.tolist(), next(reader, None)] == [["2026-01-31"], None]
+        assert [reader.schema[key].dtype_name for key in ("day", "ok", "n")] == ["str", "str", "int64"]
+    with make_batch_reader(str(tmp_path)) as reader:
+        assert [reader.schema[key].dtype_name for key in ("day", "ok", "n")] == ["datetime64[D]", "bool", "int64"]

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedImageCodec, CompressedNdarrayCodec, NdarrayCodec, ScalarCodec, VectorCodec
-from petastore.codecs.images.image_reversed import ReversedImageCodec
+from petastore.codecs.images.image import ReversedImageCodec
 from petastore.codecs.registry import codec_from_json
 from petastore.errors import SchemaError
 from petastore.interop.petastorm_pickle import petastorm_pickle
 from petastore.schema.document import parse_document
-from petastore.storage.petastorm.petastorm_schema import NAMES, petastorm_document
+from petastore.storage.metadata.petastorm_schema import NAMES, petastorm_document
 
 NUMBERS = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32",
            "float64")  # fmt: skip
@@ -60,12 +60,12 @@ MANY = Unischema(
 )
 
 
-def test_a_schema_comes_back_equal() -> None:
+def test_petastorm_pickle_of_a_schema_round_trips() -> None:
     assert read_back(MANY) == MANY
     assert list(read_back(MANY).fields) == list(MANY.fields)
 
 
-def test_units_of_times_are_left_to_petastorm_which_has_none() -> None:
+def test_petastorm_pickle_drops_time_units() -> None:
     assert read_back(Unischema("one", [UnischemaField("x", "datetime64[D]")])).x.dtype_name == "datetime64[us]"
 
 
@@ -80,7 +80,7 @@ def fields() -> st.SearchStrategy[UnischemaField]:
 
 
 @given(st.text("abcdefgäöü", min_size=1), st.lists(fields(), max_size=8))
-def test_any_schema_comes_back_equal(name: str, made: list[UnischemaField]) -> None:
+def test_petastorm_pickle_of_any_schema_round_trips(name: str, made: list[UnischemaField]) -> None:
     named = [
         UnischemaField(f"f{number}", field.numpy_dtype, field.shape, field.codec, field.nullable)
         for number, field in enumerate(made)
@@ -117,7 +117,7 @@ def _new(cls: Any, arguments: tuple[Any, ...]) -> Any:
     return made
 
 
-def test_python_reads_what_we_write() -> None:
+def test_petastorm_pickle_loads_with_python_pickle() -> None:
     pickled = petastorm_pickle(MANY)
     made = _Unpickler(io.BytesIO(pickled)).load()
     assert made.spelled == "petastorm.unischema.Unischema"
@@ -134,7 +134,7 @@ def test_python_reads_what_we_write() -> None:
     )
 
 
-def test_it_is_a_pickle_of_protocol_2_without_a_flaw() -> None:
+def test_petastorm_pickle_is_valid_protocol_2() -> None:
     codes = [code for code, _, _ in pickletools.genops(petastorm_pickle(MANY))]
     assert max(code.proto for code in codes) == 2
     pickletools.dis(petastorm_pickle(MANY), out=io.StringIO())
@@ -150,8 +150,8 @@ REFUSED: dict[str, tuple[UnischemaField, str]] = {
     "lists of decimals": (UnischemaField("x", Decimal, (None,)), "lists of numbers"),
     "lists of time stamps": (UnischemaField("x", "datetime64[us]", (None,)), "lists of numbers"),
     "lists of lists": (UnischemaField("x", "int32", (None, None)), "lists of numbers"),
-    "durations": (UnischemaField("x", "timedelta64[us]"), "in arrays alone"),
-    "complex scalars": (UnischemaField("x", "complex64"), "in arrays alone"),
+    "durations": (UnischemaField("x", "timedelta64[us]"), "only in arrays"),
+    "complex scalars": (UnischemaField("x", "complex64"), "only in arrays"),
     "nanoseconds": (UnischemaField("x", "datetime64[ns]"), "microseconds"),
     "time stamps with nulls": (UnischemaField("x", "datetime64[us]", nullable=True), "first null"),
     "Python objects": (UnischemaField("x", np.object_), "dtype object"),
@@ -159,19 +159,19 @@ REFUSED: dict[str, tuple[UnischemaField, str]] = {
 
 
 @pytest.mark.parametrize(("field", "reason"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_petastorm_cannot_read_is_refused_by_the_name_of_the_field(field: UnischemaField, reason: str) -> None:
+def test_petastorm_pickle_raises_for_unsupported_fields(field: UnischemaField, reason: str) -> None:
     with pytest.raises(SchemaError, match=f"Petastorm cannot read the field '{field.name}'.*{reason}"):
         petastorm_pickle(Unischema("one", [UnischemaField("id", "int64"), field]))
 
 
-def test_a_codec_of_ones_own_is_refused() -> None:
+def test_petastorm_pickle_raises_for_custom_codecs() -> None:
     class TheirCodec(NdarrayCodec):
         codec_id = "test_export_theirs"
 
-    with pytest.raises(SchemaError, match=r"it has no .*Codec"):
+    with pytest.raises(SchemaError, match=r"Petastorm lacks the codec .*Codec"):
         petastorm_pickle(Unischema("one", [UnischemaField("x", "int64", (3,), TheirCodec())]))
 
 
-def test_a_schema_whose_name_is_no_name_of_a_class_is_refused() -> None:
-    with pytest.raises(SchemaError, match="the schema 'my schema'"):
+def test_petastorm_pickle_raises_for_schema_names_that_are_not_identifiers() -> None:
+    with pytest.raises(SchemaError, match="schema name must be a Python identifier for Petastorm, got 'my schema'"):
         petastorm_pickle(Unischema("my schema", []))

@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from petastore.errors import InvalidArgumentError
-from petastore.interop.petastorm_spark_session import add_configure_spark_arguments, configure_spark
+from petastore.interop.petastorm_calls import add_configure_spark_arguments, configure_spark
 
 
 class Builder:
@@ -31,17 +31,20 @@ def told(*arguments: str) -> list[tuple[str, ...]]:
     return builder.told
 
 
-def test_a_master_and_configurations_are_told() -> None:
+def test_spark_session_cli_configures_master_and_options() -> None:
     given = ["--master", "local[2]", "--spark-session-config", "a.b=1", "c.d=x=y"]
     assert told(*given) == [("a.b", "1"), ("c.d", "x=y"), ("local[2]",)]
     assert told() == []
 
 
-def test_what_is_no_pair_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"takes key=value pairs, but 'a\.b'"):
+def test_spark_session_cli_raises_for_invalid_pairs() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"--spark-session-config must be key=value pairs, got 'a\.b'"):
         told("--spark-session-config", "a.b")
 
 
-def test_arguments_of_another_parser_are_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="call add_configure_spark_arguments"):
+def test_spark_session_cli_raises_for_arguments_of_another_parser() -> None:
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"args must have master and spark_session_config\. Call add_configure_spark_arguments",
+    ):
         configure_spark(Builder(), argparse.Namespace())

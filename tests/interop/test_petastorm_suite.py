@@ -33,7 +33,7 @@ def test_the_switch_is_on():
 def test_children_have_it_too():
     with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         assert pool.submit(in_a_child).result() == "petastore.schema.unischema"
-def test_what_derives_from_an_inner_name_is_a_class():
+def test_subclass_of_an_inner_name_is_a_class():
     assert Derived().number == 3
 def test_of_inner_parts():
     assert _fullmatch("a.c", "abc")
@@ -89,7 +89,9 @@ def _nothing_is_substituted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_a_suite_that_fails_as_listed_is_well(source: Path, page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_petastorm_suite_passes_when_it_fails_as_listed(
+    source: Path, page: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run.main([str(source), "--page", str(page)]) == 0
     said = capsys.readouterr().out.splitlines()
     assert re.sub(r", \d+ s$", "", said[0]) == (
@@ -107,25 +109,25 @@ def test_a_suite_that_fails_as_listed_is_well(source: Path, page: Path, capsys: 
 
 
 @pytest.mark.slow
-def test_a_failure_that_is_not_listed_is_told_with_its_error(
+def test_petastorm_suite_reports_unlisted_failures(
     source: Path, page: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page.write_text(PAGE.replace("test_readers::test_of_inner_parts", "test_readers::test_the_switch_is_on"))
     assert run.main([str(source), "--page", str(page), "--only", "test_readers"]) == 1
     said = capsys.readouterr().out
     assert "  failed: test_of_inner_parts: petastore.errors.LegacyNameError: petastorm.unischema._fullmatch" in said
-    assert "  listed in docs/explanation/petastorms-own-tests.md, but test_the_switch_is_on passes" in said
+    assert "  listed in tests/interop/petastorm_suite/differences.md, but test_the_switch_is_on passes" in said
     assert said.endswith("2 are not as listed\n")
 
 
 @pytest.mark.slow
-def test_some_tests_can_be_chosen(source: Path, page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_petastorm_suite_runs_selected_tests(source: Path, page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main([str(source), "--page", str(page), "--only", "test_readers", "--tests", "skipped or switch"]) == 0
     assert "1 passed, 0 failed" in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_a_module_that_cannot_be_run_is_told(
+def test_petastorm_suite_reports_modules_that_cannot_run(
     source: Path, page: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (source / "petastorm" / "tests" / "conftest.py").write_text("raise OSError('no such disk')\n")
@@ -136,14 +138,16 @@ def test_a_module_that_cannot_be_run_is_told(
     assert "1 came to no end" in said
 
 
-def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_petastorm_suite_raises_without_a_checkout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         run.main([str(tmp_path)])
     assert ended.value.code == 2
     assert "is no checkout of Petastorm" in capsys.readouterr().err
 
 
-def test_modules_that_are_not_there_are_refused(source: Path, page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_petastorm_suite_raises_for_missing_modules(
+    source: Path, page: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         run.main([str(source), "--page", str(page), "--only", "test_writers"])
     assert "no module test_writers is run; there are test_readers" in capsys.readouterr().err
@@ -153,7 +157,7 @@ def test_modules_that_are_not_there_are_refused(source: Path, page: Path, capsys
     assert "workers_pool/tests/test_ponds.py is listed" in capsys.readouterr().err
 
 
-def test_a_substitution_that_finds_nothing_is_refused(source: Path, tmp_path: Path) -> None:
+def test_petastorm_suite_raises_for_unused_substitutions(source: Path, tmp_path: Path) -> None:
     kept = [Substitution(r"^import pytest$", "import pytest  # here", "said here")]
     copies.copied(source, tmp_path / "copy", kept)
     assert "import pytest  # here" in (tmp_path / "copy/petastorm/tests/test_readers.py").read_text()
@@ -162,7 +166,7 @@ def test_a_substitution_that_finds_nothing_is_refused(source: Path, tmp_path: Pa
         copies.copied(source, tmp_path / "other", [*kept, outdated])
 
 
-def test_lines_keep_their_numbers_where_names_are_stood_in_for(source: Path, tmp_path: Path) -> None:
+def test_petastorm_suite_substitutions_keep_line_numbers(source: Path, tmp_path: Path) -> None:
     copies.copied(source, tmp_path / "copy", ())
     before, after = (
         (root / "petastorm/tests/test_readers.py").read_text().splitlines() for root in (source, tmp_path / "copy")
@@ -181,11 +185,11 @@ def test_lines_keep_their_numbers_where_names_are_stood_in_for(source: Path, tmp
         ("petastorm.none", "name", False),
     ],
 )
-def test_what_is_here_is_what_the_table_of_names_says(module: str, name: str, here: bool) -> None:
+def test_available_names_equal_the_table_of_names(module: str, name: str, here: bool) -> None:
     assert is_here(module, name) is here
 
 
-def test_a_listed_test_whose_instances_pass_or_are_gone_is_outdated() -> None:
+def test_petastorm_suite_reports_outdated_entries() -> None:
     listed = Differences({}, {("test_a", "test_one"): "inner", ("test_a", "test_two[2]"): "on purpose"})
     outcomes = [Outcome("test_one[1]", "failed", ""), Outcome("test_one[2]", "passed", "")]
     found = judged("test_a", outcomes, listed)
@@ -195,7 +199,7 @@ def test_a_listed_test_whose_instances_pass_or_are_gone_is_outdated() -> None:
     assert judged("test_a", outcomes[:1], listed, all_ran=False).is_as_listed
 
 
-def test_a_test_that_is_left_to_chance_may_pass_and_may_fail() -> None:
+def test_petastorm_suite_flaky_tests_may_pass_or_fail() -> None:
     listed = Differences({}, {("test_a", "test_one"): "by chance"})
     outcomes = [Outcome("test_one[1]", "failed", ""), Outcome("test_one[2]", "passed", "")]
     found = judged("test_a", outcomes, listed)
@@ -203,7 +207,7 @@ def test_a_test_that_is_left_to_chance_may_pass_and_may_fail() -> None:
     assert (found.passed, found.on_purpose) == (1, (outcomes[0],))
 
 
-def test_the_page_has_a_reason_for_each_test_and_lists_none_twice(repository: Path) -> None:
+def test_petastorm_suite_page_has_one_reason_per_test(repository: Path) -> None:
     text = (repository / differences.PAGE).read_text(encoding="utf-8")
     listed = differences.read(text)
     assert listed.modules
@@ -213,13 +217,13 @@ def test_the_page_has_a_reason_for_each_test_and_lists_none_twice(repository: Pa
     assert len(re.findall(r"`[a-z_]*::[^`]+`", text)) == len(listed.tests)
 
 
-def test_a_test_that_is_listed_twice_is_refused() -> None:
+def test_petastorm_suite_raises_for_duplicate_entries() -> None:
     row = "| `test_a::test_one` | why |\n"
     with pytest.raises(InvalidArgumentError, match="test_a::test_one is listed twice"):
         differences.read(f"## Tests of inner parts\n{row}## Different on purpose\n{row}")
 
 
-def test_each_substitution_says_what_is_no_longer_there() -> None:
+def test_petastorm_suite_reports_substitutions_of_missing_names() -> None:
     for one in SUBSTITUTIONS:
         re.compile(one.before)
         assert len(one.because) > 10

@@ -19,7 +19,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("batched", [False, True])
-def test_a_reader_says_what_it_is(url: str, batched: bool) -> None:
+def test_repr_describes_the_reader(url: str, batched: bool) -> None:
     make = petastore.make_batch_reader if batched else petastore.make_reader
     with make(url, num_epochs=2) as reader:
         assert reader.is_batched_reader is reader.batched_output is batched
@@ -29,7 +29,7 @@ def test_a_reader_says_what_it_is(url: str, batched: bool) -> None:
         assert reader.rows_per_batch == (4 if batched else 1)
 
 
-def test_a_reader_says_when_all_rows_were_given_and_begins_again(url: str) -> None:
+def test_reader_reports_the_end_and_restarts(url: str) -> None:
     with petastore.make_reader(url, num_epochs=None, shuffle_row_groups=False) as reader:
         assert [int(reader.next().id) for _ in range(12)] == [*range(10), 0, 1]
         assert not reader.last_row_consumed
@@ -41,7 +41,7 @@ def test_a_reader_says_when_all_rows_were_given_and_begins_again(url: str) -> No
         assert len(list(reader)) == 10
 
 
-def test_a_stopped_reader_says_so(url: str) -> None:
+def test_stopped_reader_raises(url: str) -> None:
     with petastore.make_reader(url) as reader:
         next(reader)
         assert not reader.stopped
@@ -50,13 +50,17 @@ def test_a_stopped_reader_says_so(url: str) -> None:
         next(reader)
 
 
-def test_diagnostics_may_be_asked_for_at_any_time(url: str) -> None:
+def test_diagnostics_can_be_read_at_any_time(url: str) -> None:
     with petastore.make_reader(url, workers_count=2) as reader:
         petastorms = dict.fromkeys(("output_queue_size", "items_produced", "items_consumed", "items_inprocess"), 0)
-        assert reader.diagnostics == {"waited_s": 0.0, "workers": 2, **petastorms}
+        stages = ("", "storage_", "decoding_", "transform_", "assembly_", "copy_")
+        seconds = dict.fromkeys(
+            (*(f"wait_{stage}seconds" for stage in stages), "startup_seconds", "elapsed_seconds"), 0
+        )
+        assert reader.diagnostics == {**seconds, "ready_spans_mean": 0.0, "workers": 2, **petastorms}
         next(reader)
         found = reader.diagnostics
-        assert found["waited_s"] > 0
+        assert found["wait_seconds"] > 0
         assert found["items_produced"] - found["output_queue_size"] == found["items_consumed"] >= 1
         assert 0 <= found["items_inprocess"] <= 10 - found["items_produced"]
         assert len(list(reader)) == 9
@@ -65,7 +69,7 @@ def test_diagnostics_may_be_asked_for_at_any_time(url: str) -> None:
     assert reader.diagnostics["workers"] == 2
 
 
-def test_cleaning_up_leaves_other_readers_alone(url: str) -> None:
+def test_cleanup_cache_does_not_affect_other_readers(url: str) -> None:
     with petastore.make_reader(url) as first, petastore.make_reader(url) as second:
         next(second)
         first.cleanup_cache()

@@ -25,7 +25,7 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("batch_size", [3, 5, 10, 100])
-def test_rows_come_as_tuples_until_the_feed_says_stop(url: str, batch_size: int) -> None:
+def test_data_feed_returns_tuples_until_should_stop(url: str, batch_size: int) -> None:
     feed = DataFeed(petastore.make_reader(url, shuffle_row_groups=False))
     seen = []
     while not feed.should_stop():
@@ -37,7 +37,7 @@ def test_rows_come_as_tuples_until_the_feed_says_stop(url: str, batch_size: int)
     assert feed.next_batch(batch_size) == []
 
 
-def test_columns_come_under_the_names_of_the_model_equally_often_on_all_ranks(url: str) -> None:
+def test_data_feed_maps_columns_and_ranks_have_equal_batches(url: str) -> None:
     steps, seen = [], []
     for rank in range(3):
         reader = petastore.make_reader(url, cur_shard=rank, shard_count=3, num_epochs=2)
@@ -55,9 +55,7 @@ def test_columns_come_under_the_names_of_the_model_equally_often_on_all_ranks(ur
 
 
 @pytest.mark.parametrize(("ranks", "batch_size"), [(2, 1), (3, 1), (4, 1), (3, 3), (4, 2), (2, 100)])
-def test_a_rank_of_several_never_has_more_rows_than_it_asks_for_and_all_of_them(
-    tmp_path: Path, ranks: int, batch_size: int
-) -> None:
+def test_data_feed_never_exceeds_batch_size(tmp_path: Path, ranks: int, batch_size: int) -> None:
     petastore.write_dataset(tmp_path / "numbers", {"id": np.arange(103)}, rows_per_row_group=10)
     seen, calls = [], []
     for rank in range(ranks):
@@ -74,7 +72,7 @@ def test_a_rank_of_several_never_has_more_rows_than_it_asks_for_and_all_of_them(
     assert max(calls) - min(calls) <= 2  # one an epoch
 
 
-def test_a_generator_of_single_rows_loses_none(tmp_path: Path) -> None:
+def test_data_feed_of_single_rows_loses_none(tmp_path: Path) -> None:
     """As the programs of TensorFlowOnSpark write it, for `tf.data.Dataset.from_generator`."""
 
     def rdd_generator(feed: DataFeed) -> Iterator[int]:
@@ -89,7 +87,7 @@ def test_a_generator_of_single_rows_loses_none(tmp_path: Path) -> None:
     assert sorted(number for reader in shards for number in rdd_generator(DataFeed(reader))) == list(range(103))
 
 
-def test_a_feed_that_is_terminated_gives_nothing_more(url: str) -> None:
+def test_data_feed_is_empty_after_terminate(url: str) -> None:
     feed = DataFeed(petastore.make_reader(url, num_epochs=None), {"id": "number"})
     feed.next_batch(4)
     feed.terminate()
@@ -97,13 +95,21 @@ def test_a_feed_that_is_terminated_gives_nothing_more(url: str) -> None:
     assert feed.should_stop()
 
 
-def test_what_cannot_be_is_refused(url: str) -> None:
+def test_data_feed_invalid_arguments_raise(url: str) -> None:
     with petastore.make_reader(url) as reader:
-        with pytest.raises(InvalidArgumentError, match="input_mapping names 'pixels'"):
+        with pytest.raises(
+            InvalidArgumentError, match=r"input_mapping must name columns of the reader \('id', 'xy'\), got 'pixels'"
+        ):
             DataFeed(reader, {"pixels": "x"})
         feed = DataFeed(reader)
         feed.next_batch(4)
-        with pytest.raises(InvalidArgumentError, match=r"next_batch\(5\) after next_batch\(4\)"):
+        with pytest.raises(
+            InvalidArgumentError,
+            match="batch_size must be 4, as in the first call, because ranks divide batches of one size, got 5",
+        ):
             feed.next_batch(5)
-        with pytest.raises(InvalidArgumentError, match="2 results cannot go back to Spark"):
+        with pytest.raises(
+            InvalidArgumentError,
+            match=r"a reader's feed cannot send results to Spark, got 2 results\. Write them with their keys,",
+        ):
             feed.batch_results([1, 2])

@@ -1,4 +1,4 @@
-"""Laws of damage: whoever reads a dataset of which a byte is wrong is given the right rows, or one error of the family.
+"""Checks of damaged datasets: with a wrong byte, a reader returns the right rows or raises one petastore error.
 
 Never other rows, values or counts, never an exception that is not a `petastore.errors.PetastoreError`, and never a wait
 without end. A law takes files, and a way to read what they belong to; it damages, reads, compares and restores, and
@@ -225,9 +225,8 @@ def check_damage_in_any_epoch(
         damages: What is done, each at some place of a pass, the begin of an epoch and its middle among them.
         open_reader: Opens a reader of a few epochs, which gives the same rows or batches each time.
         seed: At which place.
-        settle: Called before each reader is opened. A reader verifies checksums in each epoch until a file has been
-            unchanged for `petastore.storage.row_groups.verified.SETTLED_S`; `settle` can wait for that, or move
-            `petastore.storage.row_groups.verified.clock_ns`.
+        settle: Called before each reader is opened. A write in the same tick of the clock as the one before is not
+            seen by the times of a file; `settle` can wait for the next tick.
         patience_s: Seconds after which reading counts as waiting without end.
 
     Returns:
@@ -289,7 +288,7 @@ def _read_with_patience(read: Read, patience_s: float) -> Any:
     def run() -> None:
         try:
             found.append(read())
-        except BaseException as problem:  # noqa: BLE001 - the law says which ones may come
+        except BaseException as problem:  # noqa: BLE001 - the law checks the type
             found.append(problem)
 
     reading = threading.Thread(target=run, name="reads what is damaged", daemon=True)

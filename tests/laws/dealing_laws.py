@@ -1,4 +1,4 @@
-"""Laws that every dealing of row groups to ranks keeps, for Hypothesis: no IO and no mocks.
+"""Laws that every assignment of row groups to ranks keeps, for Hypothesis: no I/O and no mocks.
 
 What changes hands is counted in rows: those that a rank is given and was not given before. The least that can change
 hands between R ranks and S of them, whose shares are equal, is what the ranks that come or go have: with N rows,

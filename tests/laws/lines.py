@@ -1,4 +1,4 @@
-"""The rows that are due at each step of a training run, from what one rank is given that takes one row at a time."""
+"""Compute the expected rows of each training step from the row order of a single rank with batches of one row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from petastore.plan.cursor import Cursor, MixedCursor
 from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.plan import Plan
-from petastore.plan.request import Shard, Tail
+from petastore.plan.request import LastBatch, Shard
 from petastore.testing.training import StepsAndRows, Training, numbers_of
 
 __all__ = ["Lines", "SourceLines", "assert_same_steps", "lines_of"]
@@ -54,7 +54,7 @@ class Lines:
     lines: list[NDArray[np.int64]]
     """Of each epoch: its rows, in their order."""
 
-    last_batch: Tail
+    last_batch: LastBatch
     """What becomes of the last rows."""
 
     def due(self, training: Training, begin: Cursor, batch_size: int) -> StepsAndRows:
@@ -72,7 +72,7 @@ class Lines:
         before = begin
         for step, after in enumerate(training.cursors):
             epoch = int(training.epochs[step])
-            assert before.epoch == epoch or self.last_batch is Tail.DROP, f"step {step} skips the rest of an epoch"
+            assert before.epoch == epoch or self.last_batch is LastBatch.DROP, f"step {step} skips the rest of an epoch"
             start = before.position if before.epoch == epoch else 0
             stop = after.position if after.epoch == epoch else None
             what = f"step {step} of {training.num_ranks} ranks with batches of {batch_size}"
@@ -88,7 +88,7 @@ class SourceLines:
     lines: list[list[NDArray[np.int64]]]
     """Of each epoch, of each source: its rows, in their order."""
 
-    last_batch: Tail
+    last_batch: LastBatch
     """What becomes of the last rows of each source."""
 
     first_rows: NDArray[np.int64]
@@ -125,20 +125,20 @@ class SourceLines:
 
 
 def _run(
-    line: NDArray[np.int64], start: int, stop: int | None, ranks: int, batch_size: int, last_batch: Tail, what: str
+    line: NDArray[np.int64], start: int, stop: int | None, ranks: int, batch_size: int, last_batch: LastBatch, what: str
 ) -> NDArray[np.int64]:
     """The run of a line that a step is due; `stop` is None for the last one."""
     global_batch = ranks * batch_size
-    if stop is not None or last_batch is Tail.DROP:
+    if stop is not None or last_batch is LastBatch.DROP:
         stop = start + global_batch if stop is None else stop
         assert stop - start == global_batch, f"{what} goes from {start} to {stop}, which is no global batch"
         assert stop <= len(line), f"{what} goes beyond the {len(line)} rows of its line"
         return line[start:stop]
     left = len(line) - start
-    # with `even`, rows that are fewer than the ranks have joined the batch before
-    most = global_batch + ranks - 1 if last_batch is Tail.EVEN else global_batch
+    # with `even`, the batch before also has the last rows, if they are fewer than the ranks
+    most = global_batch + ranks - 1 if last_batch is LastBatch.EVEN else global_batch
     assert 0 < left <= most, f"{what} is the last one, but {left} rows are left"
-    return line[(start + np.arange(global_batch)) % len(line)] if last_batch is Tail.WRAP else line[start:]
+    return line[(start + np.arange(global_batch)) % len(line)] if last_batch is LastBatch.WRAP else line[start:]
 
 
 def assert_same_steps(found: StepsAndRows, wanted: StepsAndRows, what: str) -> None:

@@ -23,7 +23,7 @@ from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.plan import Plan, Span
 from petastore.plan.report.explanation import MixtureExplanation, ReadFacts
 from petastore.plan.report.feeds import MOST_BATCHES
-from petastore.plan.request import ReadRequest, Shard, Tail
+from petastore.plan.request import LastBatch, ReadRequest, Shard
 from petastore.plan.state import dump_state, resume
 from petastore.testing.training import Training, shards_of, train
 from tests.laws.plan_laws import (
@@ -60,7 +60,7 @@ def mixtures(
     *,
     stops: tuple[str, ...] = ("first_exhausted", "all_exhausted"),
     batchings: tuple[str, ...] = ("mixed", "per_source"),
-    tails: tuple[Tail, ...] = (Tail.EVEN,),
+    tails: tuple[LastBatch, ...] = (LastBatch.EVEN,),
     epochs: int = 2,
 ) -> Mixture:
     """Mixtures of 1 to 4 sources of 1 to 5 row groups, with small weights; each source has a row in every epoch."""
@@ -99,7 +99,7 @@ def uneven_mixtures(
     Weights follow the rows of sources, give or take a factor of two, so that none is read a thousand times before
     another one ends. Each source has at least `least_rows` rows: enough for as many ranks in every batch.
     """
-    last_batch, stop = draw(st.sampled_from(list(Tail))), draw(st.sampled_from(stops))
+    last_batch, stop = draw(st.sampled_from(list(LastBatch))), draw(st.sampled_from(stops))
     sources, weights = [], []
     for _ in range(draw(st.integers(1, max_sources))):
         inventory = draw(uneven_inventories(max_groups=max_groups))
@@ -127,7 +127,7 @@ def mixtures_of_one(
 ) -> Mixture:
     """Mixtures of one source of any kind, whole or under a filter; also of fewer rows than it has lanes, or one."""
     inventory = draw(inventories(max_groups=12) | uneven_inventories(max_groups=60))
-    request = ReadRequest(("id",), draw(orders()), Shard(), 1, draw(st.sampled_from(list(Tail))))
+    request = ReadRequest(("id",), draw(orders()), Shard(), 1, draw(st.sampled_from(list(LastBatch))))
     source = Plan(inventory, request, draw(st.none() | selections(inventory)))
     if source.num_rows == 0:
         source = dataclasses.replace(source, inventory=Inventory.of_rows([draw(st.integers(1, 9))]), selection=None)
@@ -202,7 +202,7 @@ def check_exact_proportions(mixture: Mixture, periods: int = 20) -> None:
     of_step[training.steps] = sources
     assert np.array_equal(of_step[training.steps], sources), "a batch has rows of several sources"
     full = (training.epochs == 0) & (training.sizes[:, 0] == batch_size)
-    # given: (steps, sources) batches that each source gave up to a step
+    # given: shape (steps, sources), number of batches that each source has yielded up to a step
     given = np.cumsum(of_step[:, None] == np.arange(len(mixture.sources)), axis=0)
     full &= (batch_size * (given + 1) <= np.array(mixture.rows_per_source)).all(axis=1)
     until = training.num_steps if full.all() else int(np.argmin(full))
@@ -239,7 +239,7 @@ def _check_in_turns(plan: Plan, rows: NDArray[np.int64], steps: NDArray[np.int64
     order = np.lexsort((steps, rows))
     rows, steps = rows[order], steps[order]
     begins = np.flatnonzero(np.diff(rows, prepend=-1))
-    # times: (n,) how often each row came before
+    # times: shape (n,), how often each row occurred before
     times = np.arange(len(rows)) - np.repeat(begins, np.diff(begins, append=len(rows)))
     for time in range(1, int(times.max(initial=0)) + 1):
         before = steps[times == time - 1]
@@ -260,16 +260,16 @@ def check_steps_and_shares(mixture: Mixture, ranks: int, batch_size: int) -> Non
     sizes = training.sizes
     for rank, plan in enumerate(plans):
         found, wanted = training.num_steps, epochs * plan.steps_per_epoch(batch_size)
-        assert found == wanted, f"rank {rank} has {found} steps, but lengths promise {wanted}"
+        assert found == wanted, f"rank {rank} has {found} steps, but the plan has {wanted}"
         found, wanted = int(sizes[:, rank].sum()), epochs * plan.rows_per_epoch(batch_size)
-        assert found == wanted, f"rank {rank} has {found} rows, but lengths promise {wanted}"
+        assert found == wanted, f"rank {rank} has {found} rows, but the plan has {wanted}"
     assert np.abs(sizes - sizes.sum(axis=1, keepdims=True) / ranks).max(initial=0) < 1, (
         "shares differ by more than a row"
     )
     assert sizes.all(), "a rank has an empty batch"
     short = int((sizes.min(axis=1, initial=batch_size) < batch_size).sum())
     lasts = epochs * (len(mixture.sources) if mixture.batching == "per_source" else 1)
-    if mixture.request.last_batch is Tail.EVEN:
+    if mixture.request.last_batch is LastBatch.EVEN:
         assert short <= lasts, f"{short} batches are not full"
     else:
         assert (sizes == batch_size).all(), f"a batch is not of {batch_size} rows"
@@ -295,16 +295,17 @@ def check_one_source_is_its_plan(mixture: Mixture, batch_size: int, *, rows_per_
         most: Spans to look at, where epochs never end.
     """
     plan = plan_of_one(mixture)
-    if plan.request.last_batch is Tail.EVEN and plan.num_rows < plan.request.shard.count:
+    if plan.request.last_batch is LastBatch.EVEN and plan.num_rows < plan.request.shard.count:
         for each in (plan,) if mixture.stop == "cycle" else (plan, mixture):  # a cycle has rows for all ranks
             check_too_few_rows_are_refused([each], batch_size)
         return
     _assert_alike(_facts_of(mixture, batch_size), _facts_of(plan, batch_size))
-    # Of more batches a plan looks at others than a mixture, and the last ones of a cycle go on with its next pass.
+    # With more batches, a plan would check other batches than a mixture, and the last batches of a cycle would be in
+    # the next pass.
     if mixture.stop != "cycle" and plan.steps_per_epoch(batch_size) * plan.request.shard.count <= MOST_BATCHES:
         _assert_alike(_fields_of(mixture.feeds(batch_size)), _fields_of(plan.feeds(batch_size)))
     if mixture.stop == "cycle":
-        drop = dataclasses.replace(plan, request=dataclasses.replace(plan.request, last_batch=Tail.DROP))
+        drop = dataclasses.replace(plan, request=dataclasses.replace(plan.request, last_batch=LastBatch.DROP))
         full = min(most, drop.steps_per_epoch(batch_size))
         begins, wanted = (train([each], batch_size, most=full) for each in (mixture, drop))
         _assert_alike({"rows": begins.rows, "steps": begins.steps}, {"rows": wanted.rows, "steps": wanted.steps})

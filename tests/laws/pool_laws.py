@@ -1,4 +1,4 @@
-"""Laws that every pool keeps: subclass `PoolLaws`, say how to make a pool, and inherit the tests."""
+"""Tests that every worker pool must pass: subclass `PoolLaws`, define how to create a pool, and inherit the tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from petastore.work.pool import Pool
+from petastore.work.futures import Pool
 
 __all__ = ["PoolLaws"]
 

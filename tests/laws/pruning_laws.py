@@ -1,4 +1,4 @@
-"""Laws of pruning: what is decided about row groups from their statistics, before they are read."""
+"""Laws of pruning: decisions about row groups from their statistics must agree with their rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from petastore.inventory import Inventory
 from petastore.plan.prune import Verdict, prune
 from petastore.plan.selection import Selection
 from petastore.schema.field import UnischemaField
-from petastore.testing.filter_laws import FilteredRows, filtered_rows
+from tests.laws.filter_laws import FilteredRows, filtered_rows
 from tests.laws.plan_laws import uneven_inventories
 
 __all__ = ["PrunedRows", "check_pruning", "pruned_rows"]
@@ -96,7 +96,7 @@ def pruned_rows(draw: Any, *, max_groups: int = 5000) -> PrunedRows:
     distinct = len(table.kept)
     if distinct == 0:
         inventory = Inventory.of_rows(np.zeros_like(inventory.rows))
-    # of each row group: where its rows begin in the table, and how many of them it has
+    # first row in the table and number of rows of each row group
     begins = np.repeat(random.randint(max(distinct, 1), size=inventory.num_row_groups), inventory.rows)
     widths = np.repeat(random.randint(1, 5, size=inventory.num_row_groups), inventory.rows)
     places = (begins + random.randint(10**6, size=inventory.num_rows) % widths) % max(distinct, 1)
@@ -128,7 +128,7 @@ def _statistics(
     np.minimum.at(low, groups[real], ranks[real])
     np.maximum.at(high, groups[real], ranks[real])
     has_values = high >= 0
-    # A bound need not be taken on: writers cut long texts short.
+    # A bound need not occur as a value, because writers truncate long texts.
     low, high = (
         bound.clip(0, max(len(numbers) - 1, 0)) for bound in (low - random.randint(2), high + random.randint(2))
     )

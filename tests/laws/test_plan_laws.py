@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
 
 from petastore.inventory import Inventory
-from petastore.plan import Cursor, Order, Plan, ReadRequest, Shard, Tail
+from petastore.plan import Cursor, LastBatch, Order, Plan, ReadRequest, Shard
 from petastore.plan.mixture.mixture import Batching, Mixture
 from petastore.plan.order.grouped_rows import GroupedRows, Permutation, Runs
 from petastore.plan.order.order import EpochOrder
@@ -47,7 +47,7 @@ class StopsEarly(Plan):
 class KnowsRanks(Plan):
     """The order depends on how many ranks there are."""
 
-    def for_shard(self, shard: Shard) -> Plan:
+    def for_shard(self, shard: Shard) -> Self:
         order = dataclasses.replace(self.request.order, seed=shard.count)
         return dataclasses.replace(self, request=dataclasses.replace(self.request, shard=shard, order=order))
 
@@ -77,7 +77,7 @@ class PromisesMore(Plan):
         return super().steps_per_epoch(batch_size) + 1
 
 
-def broken(kind: type[Plan], *, last_batch: Tail = Tail.EVEN, epochs: int = 2) -> Plan:
+def broken(kind: type[Plan], *, last_batch: LastBatch = LastBatch.EVEN, epochs: int = 2) -> Plan:
     inventory = Inventory.of_rows([30, 0, 41, 1, 17, 24])
     return kind(inventory, ReadRequest(("id",), ORDER, Shard(), epochs, last_batch))
 
@@ -116,10 +116,10 @@ def plans_that_hash_text() -> list[Plan]:
 
 
 BREAKS: list[tuple[type[Plan], Callable[[Plan], None], str]] = [
-    (GivesARowTwice, once, "given more than once"),
+    (GivesARowTwice, once, "read more than once"),
     (GivesARowTwice, same, "missing are"),
     (StopsEarly, equal, "training would hang"),
-    (PromisesMore, equal, "lengths promise"),
+    (PromisesMore, equal, "but the plan has"),
     (KnowsRanks, same, "2 ranks with batches of 6"),
     (KnowsRanks, log, "3 ranks with batches of 5"),
     (BeginsAgain, going_on, "after step 0"),
@@ -131,30 +131,30 @@ BREAKS: list[tuple[type[Plan], Callable[[Plan], None], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "law", "message"), BREAKS, ids=lambda value: getattr(value, "__name__", ""))
-def test_a_broken_plan_is_found_and_told(kind: type[Plan], law: Callable[[Plan], None], message: str) -> None:
+def test_plan_laws_detect_a_broken_plan(kind: type[Plan], law: Callable[[Plan], None], message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         law(broken(kind))
 
 
 @pytest.mark.parametrize("law", [once, equal, same, going_on, log, after_every_batch])
-@pytest.mark.parametrize("last_batch", Tail)
-def test_a_sound_plan_is_left_alone(law: Callable[[Plan], None], last_batch: Tail) -> None:
+@pytest.mark.parametrize("last_batch", LastBatch)
+def test_plan_laws_accept_a_valid_plan(law: Callable[[Plan], None], last_batch: LastBatch) -> None:
     law(broken(Plan, last_batch=last_batch))
 
 
-def test_ranks_that_are_not_refused_are_found() -> None:
+def test_plan_laws_detect_too_many_ranks() -> None:
     plans = shards_of(broken(Plan), 3)
     with pytest.raises(AssertionError, match="not refused"):
         plan_laws.check_too_few_rows_are_refused(plans, 5)
 
 
-def test_a_selection_means_its_rows_and_no_others() -> None:
+def test_plan_laws_check_that_only_selected_rows_are_read() -> None:
     inventory = Inventory.of_rows([30, 0, 41])
     selection = plan_laws.selection_of(inventory, seed=1, kept=1.0)
     assert 0 < selection.counts.sum() < 71
     request = ReadRequest(("id",), ORDER)
     plan_laws.check_every_row_once([Plan(inventory, request, selection)], 4)
-    with pytest.raises(AssertionError, match="not meant"):
+    with pytest.raises(AssertionError, match="read, but not selected"):
         # all rows are given under the name of a plan over some
         plan_laws.check_every_row_once([Other(inventory, request, selection)], 4)
 
@@ -167,7 +167,7 @@ class Other(Plan):
         return plan.spans(batch_size, rows_per_span=rows_per_span, after=after)
 
 
-def test_steps_that_differ_are_told_with_their_first_rows() -> None:
+def test_plan_laws_report_different_steps_with_their_first_rows() -> None:
     one = np.array([0, 0, 1]), np.array([3, 4, 5])
     assert_same_steps(one, (np.array([0, 1, 0]), np.array([4, 5, 3])), "same")
     with pytest.raises(AssertionError, match=r"here: step 1 has 1 rows where 2 are due; not due are \[\], missing are"):
@@ -184,7 +184,7 @@ class KeepsASourceBack(Mixture):
 
 
 @pytest.mark.parametrize("batching", ["mixed", "per_source"])
-def test_a_broken_mixture_is_found(batching: Batching) -> None:
+def test_plan_laws_detect_a_broken_mixture(batching: Batching) -> None:
     sources = [Plan(Inventory.of_rows([rows]), ReadRequest(("id",), ORDER)) for rows in (40, 60)]
     sound, bad = (kind(sources, [2, 3], batching=batching, epochs=2) for kind in (Mixture, KeepsASourceBack))
     mixture_laws.check_every_source_row_once(sound, 2, 4)
@@ -202,8 +202,8 @@ def of_one(kind: type[Mixture], **asked: Any) -> Mixture:
 class ChangesSpans(Mixture):
     """Gives spans that are a little other ones, and says what feeds its batches as if it did not."""
 
-    def feeds(self, batch_size: int) -> Feeds:
-        return of_one(Mixture).feeds(batch_size)
+    def feeds(self, batch_size: int, *, epoch: int = 0) -> Feeds:
+        return of_one(Mixture).feeds(batch_size, epoch=epoch)
 
     def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
         """What is given in the place of all spans."""
@@ -294,8 +294,8 @@ class PromisesMoreOfAMixture(Mixture):
 class FedByOthers(Mixture):
     """It says what feeds batches of another size."""
 
-    def feeds(self, batch_size: int) -> Feeds:
-        return super().feeds(batch_size + 1)
+    def feeds(self, batch_size: int, *, epoch: int = 0) -> Feeds:
+        return super().feeds(batch_size + 1, epoch=epoch)
 
 
 class TakesMoreMemory(Mixture):
@@ -322,7 +322,7 @@ BREAKS_OF_ONE: list[tuple[type[Mixture], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "asked", "message"), BREAKS_OF_ONE, ids=lambda value: getattr(value, "__name__", ""))
-def test_a_mixture_of_one_source_that_is_not_its_plan_is_found(
+def test_plan_laws_detect_a_wrong_mixture_of_one_source(
     kind: type[Mixture], asked: dict[str, Any], message: str
 ) -> None:
     mixture_laws.check_one_source_is_its_plan(of_one(Mixture, **asked), 8, rows_per_span=16)
@@ -414,7 +414,7 @@ BREAKS_OF_RUNS: list[tuple[type[ChangesRuns], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "message"), BREAKS_OF_RUNS, ids=lambda value: getattr(value, "__name__", ""))
-def test_runs_that_are_not_their_positions_are_found(kind: type[ChangesRuns], message: str) -> None:
+def test_plan_laws_detect_runs_that_differ_from_positions(kind: type[ChangesRuns], message: str) -> None:
     rows = np.array([60, 0, 60, 60])  # so that each lane is a row group, and rows are known as runs
     order = dataclasses.replace(ORDER, lanes=3, block_rows=10)
     runs, _ = LaneRuns.between(np.array([0, 9, 18, 40]), lanes=3, own=range(3))
@@ -423,7 +423,7 @@ def test_runs_that_are_not_their_positions_are_found(kind: type[ChangesRuns], me
         plan_laws.check_runs_are_their_positions(kind(rows, order, 0), runs, runs.positions())
 
 
-def test_lines_are_what_one_rank_is_given_row_by_row() -> None:
+def test_plan_laws_check_lanes_against_one_rank() -> None:
     plan = broken(Plan)
     lines = lines_of(plan).lines
     training = train(shards_of(plan, 1), 1)

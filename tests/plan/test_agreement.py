@@ -10,7 +10,7 @@ import pytest
 
 from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
-from petastore.plan import Order, Plan, ReadRequest, Shard, Tail
+from petastore.plan import LastBatch, Order, Plan, ReadRequest, Shard
 from petastore.plan.agreement import assert_agreed
 
 ORDER = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=2, block_rows=5)
@@ -34,11 +34,11 @@ def all_ask(plans: list[Plan]) -> set[str]:
     return said
 
 
-def test_ranks_that_planned_the_same_agree() -> None:
+def test_assert_agreed_accepts_equal_plans() -> None:
     assert all_ask([plan_of(rank) for rank in range(3)]) == {"agreed"}
 
 
-def test_ranks_may_read_different_columns() -> None:
+def test_assert_agreed_allows_different_columns() -> None:
     assert all_ask([plan_of(0), plan_of(1, columns=("id", "more")), plan_of(2)]) == {"agreed"}
 
 
@@ -48,21 +48,21 @@ def test_ranks_may_read_different_columns() -> None:
         ({"rows": [5, 6, 8]}, "dataset"),
         ({"order": dataclasses.replace(ORDER, seed=8)}, "seed is 7 on rank 0 and 8 on rank 1"),
         ({"order": dataclasses.replace(ORDER, lanes=3)}, "lanes"),
-        ({"last_batch": Tail.DROP}, "last_batch is 'even' on rank 0 and 'drop' on rank 1"),
+        ({"last_batch": LastBatch.DROP}, "last_batch is 'even' on rank 0 and 'drop' on rank 1"),
         ({"epochs": 2}, "num_epochs"),
         ({"shard": Shard(1, 4)}, "shard_count"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_a_rank_that_planned_something_else_is_named_on_every_rank(changes: dict[str, Any], name: str) -> None:
+def test_assert_agreed_names_the_differing_rank_on_every_rank(changes: dict[str, Any], name: str) -> None:
     (said,) = all_ask([plan_of(0), plan_of(1, **changes), plan_of(2)])
     assert name in said
 
 
-def test_two_ranks_with_one_shard_are_named() -> None:
+def test_assert_agreed_names_two_ranks_with_one_shard() -> None:
     (said,) = all_ask([plan_of(0), plan_of(1), plan_of(1)])
     assert "[0, 1, 1]" in said
 
 
-def test_facts_are_small_json() -> None:
+def test_plan_facts_are_small_json() -> None:
     assert len(json.dumps(plan_of(0).facts())) < 1024

@@ -15,7 +15,7 @@ cursors = st.builds(lambda first, more, position: Cursor(first + more, position,
 
 
 @given(cursors)
-def test_a_new_pass_begins_with_an_epoch_of_which_nothing_was_read(cursor: Cursor) -> None:
+def test_cursor_of_a_new_iteration_starts_an_unread_epoch(cursor: Cursor) -> None:
     begun = cursor.next_pass()
     assert begun == Cursor(begun.epoch, 0, begun.epoch)
     assert begun.epoch == cursor.epoch + (1 if cursor.position else 0)
@@ -23,7 +23,7 @@ def test_a_new_pass_begins_with_an_epoch_of_which_nothing_was_read(cursor: Curso
 
 
 @given(cursors, st.integers(1, 9))
-def test_a_pass_is_at_its_end_after_as_many_epochs_and_not_before(cursor: Cursor, epochs: int) -> None:
+def test_cursor_is_at_end_after_all_epochs(cursor: Cursor, epochs: int) -> None:
     at, steps = cursor.next_pass(), 0
     while not at.is_at_end(epochs):
         at, steps = at.next_epoch(), steps + 1
@@ -31,18 +31,18 @@ def test_a_pass_is_at_its_end_after_as_many_epochs_and_not_before(cursor: Cursor
 
 
 @given(cursors)
-def test_a_pass_without_end_has_none(cursor: Cursor) -> None:
+def test_cursor_of_an_endless_iteration_is_never_at_end(cursor: Cursor) -> None:
     assert not cursor.is_at_end(None)
 
 
-def test_a_cursor_of_a_mixture_is_told_from_one_of_a_dataset() -> None:
+def test_cursor_of_a_mixture_is_distinguished_from_one_of_a_dataset() -> None:
     assert MixedCursor(0, 3, 0, (1, 2)) != Cursor(0, 3, 0)
     assert MixedCursor(0, 3, 0, (1, 2)) != MixedCursor(0, 3, 0, (2, 1))
     # Where an epoch or a pass begins, nothing was taken of any source.
     assert MixedCursor(0, 3, 0, (1, 2)).next_epoch() == Cursor(1, 0, 0)
 
 
-def test_a_cursor_is_a_value() -> None:
+def test_cursor_compares_by_value() -> None:
     assert len({Cursor(1, 2), Cursor(1, 2)}) == 1
     with pytest.raises(dataclasses.FrozenInstanceError):
         Cursor().epoch = 1  # type: ignore[misc]

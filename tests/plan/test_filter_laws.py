@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from petastore.plan import Order, Plan, ReadRequest, Shard, Tail
+from petastore.plan import LastBatch, Order, Plan, ReadRequest, Shard
 from petastore.testing.training import shards_of
 from tests.laws import plan_laws
 from tests.laws.pruning_laws import PrunedRows, check_pruning, pruned_rows
@@ -20,14 +20,14 @@ few = settings(max_examples=examples(100), suppress_health_check=[HealthCheck.to
 
 @few
 @given(pruned_rows(max_groups=60))
-def test_pruning_contradicts_no_row(drawn: PrunedRows) -> None:
+def test_pruning_never_contradicts_a_row(drawn: PrunedRows) -> None:
     check_pruning(drawn.verdict(), drawn.inventory.rows, drawn.kept)
 
 
 @settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
-@given(pruned_rows(), plan_laws.orders(), st.sampled_from(plan_laws.RANKS), st.sampled_from(Tail))
-def test_rows_that_match_come_once_to_any_number_of_ranks(
-    drawn: PrunedRows, order: Order, ranks: int, last_batch: Tail
+@given(pruned_rows(), plan_laws.orders(), st.sampled_from(plan_laws.RANKS), st.sampled_from(LastBatch))
+def test_matching_rows_are_read_once_by_any_number_of_ranks(
+    drawn: PrunedRows, order: Order, ranks: int, last_batch: LastBatch
 ) -> None:
     verdict = drawn.verdict()
     check_pruning(verdict, drawn.inventory.rows, drawn.kept)
@@ -35,7 +35,7 @@ def test_rows_that_match_come_once_to_any_number_of_ranks(
     plan = Plan(drawn.inventory, ReadRequest(("id",), order, Shard(), 1, last_batch), selection)
     assert plan.num_rows == drawn.kept.sum()
     batch_size = max(1, plan.num_rows // (10 * ranks))
-    if last_batch is Tail.EVEN and 0 < plan.num_rows < ranks:
+    if last_batch is LastBatch.EVEN and 0 < plan.num_rows < ranks:
         plan_laws.check_too_few_rows_are_refused(shards_of(plan, ranks), batch_size)
         return
     plan_laws.check_equal_steps(shards_of(plan, ranks), batch_size)
@@ -44,7 +44,7 @@ def test_rows_that_match_come_once_to_any_number_of_ranks(
 
 @few
 @given(pruned_rows(max_groups=60), st.sampled_from(["none", "all"]), st.data())
-def test_the_law_finds_a_verdict_that_is_wrong(drawn: PrunedRows, side: str, data: st.DataObject) -> None:
+def test_filter_law_detects_a_wrong_verdict(drawn: PrunedRows, side: str, data: st.DataObject) -> None:
     """Any row group whose rows say otherwise, put on the wrong side, is found."""
     ends = np.cumsum(drawn.inventory.rows)
     kept = np.array([part.sum() for part in np.split(drawn.kept, ends[:-1])])
@@ -57,7 +57,7 @@ def test_the_law_finds_a_verdict_that_is_wrong(drawn: PrunedRows, side: str, dat
         check_pruning(dataclasses.replace(verdict, **{side: marks}), drawn.inventory.rows, drawn.kept)
 
 
-def test_pruned_rows_are_decided_often_enough_to_try_the_law() -> None:
+def test_filter_law_prunes_often_enough() -> None:
     """What is drawn must not leave everything undecided, or the law would hold of anything."""
     decided = []
 

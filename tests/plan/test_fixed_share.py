@@ -34,12 +34,15 @@ def rows_of(plan: Plan) -> list[tuple[int, int]]:
 
 
 @given(st.data(), st.lists(st.integers(0, 7), min_size=1, max_size=9), st.integers(2, 5))
-def test_shares_are_parts_of_one_size_that_do_not_overlap(data: st.DataObject, rows: list[int], ranks: int) -> None:
+def test_fixed_shares_are_disjoint_and_of_equal_size(data: st.DataObject, rows: list[int], ranks: int) -> None:
     kept = [np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)), np.bool_) for n in rows]
     for of_groups in (None, kept):
         whole = rows_of(plan_of(rows, Shard(), of_groups))
         if len(whole) < ranks:
-            with pytest.raises(NoDataAvailableError, match="cannot be shared"):
+            with pytest.raises(
+                NoDataAvailableError,
+                match=rf"each rank must have at least one row, got {len(whole)} rows? for {ranks} ranks",
+            ):
                 fixed_share(plan_of(rows, Shard(0, ranks), of_groups))
             continue
         shares = [fixed_share(plan_of(rows, Shard(rank, ranks), of_groups)) for rank in range(ranks)]
@@ -48,6 +51,6 @@ def test_shares_are_parts_of_one_size_that_do_not_overlap(data: st.DataObject, r
         assert {(share.request.shard, share.request.order.lanes) for share in shares} == {(Shard(), 1)}
 
 
-def test_a_rank_alone_keeps_its_plan() -> None:
+def test_fixed_share_of_a_single_rank_is_its_plan() -> None:
     plan = plan_of([3, 4], Shard())
     assert fixed_share(plan) is plan

@@ -18,7 +18,7 @@ def chosen(inventory: Inventory, memory: int) -> tuple[int, int]:
 
 
 @given(inventories(), st.integers(1, 10**6))
-def test_lanes_have_many_divisors_and_are_no_more_than_row_groups(inventory: Inventory, memory: int) -> None:
+def test_default_lanes_have_many_divisors(inventory: Inventory, memory: int) -> None:
     lanes, block_rows = chosen(inventory, memory)
     assert lanes in KNOWN
     assert lanes <= max(int(np.count_nonzero(inventory.rows)), 1)
@@ -26,12 +26,12 @@ def test_lanes_have_many_divisors_and_are_no_more_than_row_groups(inventory: Inv
 
 
 @given(inventories(), st.integers(1, 10**6), st.integers(1, 10**6))
-def test_more_memory_never_gives_fewer_lanes(inventory: Inventory, memory: int, more: int) -> None:
+def test_larger_shuffle_buffer_never_gives_fewer_lanes(inventory: Inventory, memory: int, more: int) -> None:
     assert chosen(inventory, memory)[0] <= chosen(inventory, memory + more)[0]
 
 
 @given(st.integers(2, 500), st.integers(1, 200), st.integers(1, 10**8))
-def test_two_row_groups_a_lane_and_all_blocks_fit_into_the_memory(groups: int, rows: int, memory: int) -> None:
+def test_lanes_and_blocks_fit_in_the_shuffle_buffer(groups: int, rows: int, memory: int) -> None:
     inventory = Inventory.of_rows([rows] * groups, bytes_per_row=8)
     lanes, block_rows = chosen(inventory, memory)
     if lanes > 1:
@@ -40,25 +40,25 @@ def test_two_row_groups_a_lane_and_all_blocks_fit_into_the_memory(groups: int, r
         assert lanes * (block_rows + rows) * 8 <= memory
 
 
-def test_memory_goes_to_lanes_first_and_then_to_blocks_up_to_what_is_quickly_permuted() -> None:
+def test_shuffle_buffer_is_used_for_lanes_before_blocks() -> None:
     inventory = Inventory.of_rows([1000] * 600, bytes_per_row=8)
     assert [chosen(inventory, memory)[0] for memory in (1, 10**5, 10**6, 10**7)] == [1, 6, 48, 96]
     assert chosen(inventory, 10**12) == (96, 2**19 // 96 - 1000)
 
 
-def test_what_was_asked_for_by_name_is_taken() -> None:
+def test_explicit_lane_options_are_used() -> None:
     inventory = Inventory.of_rows([1000] * 600)
     assert shuffled_lanes(inventory, shuffle_buffer_bytes=1, lanes=7, block_rows=13) == (7, 13)
     assert shuffled_lanes(inventory, shuffle_buffer_bytes=10**6, lanes=12, block_rows=None)[0] == 12
     assert shuffled_lanes(inventory, shuffle_buffer_bytes=10**6, lanes=None, block_rows=13) == (48, 13)
 
 
-def test_no_rows_have_one_lane() -> None:
+def test_plan_without_rows_has_one_lane() -> None:
     for rows in ([], [0], [0, 0]):
         assert chosen(Inventory.of_rows(rows), 10**6)[0] == 1
 
 
-def test_row_groups_of_which_nothing_is_meant_take_no_memory() -> None:
+def test_skipped_row_groups_do_not_count_for_lanes() -> None:
     inventory = Inventory.of_rows([10, 20, 30], bytes_per_row=8)
     meant = in_memory(inventory, np.array([0, 1, 30]))
     assert meant.num_rows == 31

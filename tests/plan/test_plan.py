@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from petastore.inventory import Inventory
-from petastore.plan import Cursor, Order, Plan, ReadRequest, Shard, Tail
+from petastore.plan import Cursor, LastBatch, Order, Plan, ReadRequest, Shard
 from petastore.plan.lanes import shuffled_lanes
 from tests.laws import plan_laws as laws
 
@@ -29,12 +29,12 @@ def plan_of(rows: list[int], order: Order, *, epochs: int | None = 1) -> Plan:
     return Plan(Inventory.of_rows(rows), ReadRequest(("id",), order, Shard(), epochs))
 
 
-@given(laws.inventories(), laws.orders(), st.sampled_from(RANKS), st.integers(1, 70), st.sampled_from(Tail))
-def test_ranks_step_together_and_every_row_is_seen_once(
-    inventory: Inventory, order: Order, ranks: int, batch_size: int, last_batch: Tail
+@given(laws.inventories(), laws.orders(), st.sampled_from(RANKS), st.integers(1, 70), st.sampled_from(LastBatch))
+def test_plan_ranks_have_equal_steps_and_each_row_once(
+    inventory: Inventory, order: Order, ranks: int, batch_size: int, last_batch: LastBatch
 ) -> None:
     plans = laws.ranks_of(inventory, order, ranks=ranks, last_batch=last_batch, epochs=2)
-    if last_batch is Tail.EVEN and 0 < inventory.num_rows < ranks:
+    if last_batch is LastBatch.EVEN and 0 < inventory.num_rows < ranks:
         for plan in plans:
             with pytest.raises(NoDataAvailableError, match=f"{inventory.num_rows:,} row.*{ranks} ranks"):
                 plan.steps_per_epoch(batch_size)
@@ -43,26 +43,31 @@ def test_ranks_step_together_and_every_row_is_seen_once(
     laws.check_every_row_once(plans, batch_size)
 
 
-@given(laws.inventories(), laws.orders(), st.sampled_from([48, 240]), st.sampled_from([Tail.DROP, Tail.PAD, Tail.EVEN]))
-def test_global_batches_do_not_depend_on_the_number_of_ranks(
-    inventory: Inventory, order: Order, global_batch: int, last_batch: Tail
+@given(
+    laws.inventories(),
+    laws.orders(),
+    st.sampled_from([48, 240]),
+    st.sampled_from([LastBatch.DROP, LastBatch.PAD, LastBatch.EVEN]),
+)
+def test_plan_global_batches_do_not_depend_on_ranks(
+    inventory: Inventory, order: Order, global_batch: int, last_batch: LastBatch
 ) -> None:
     laws.check_global_batches_ignore_ranks(
         inventory, order, global_batch=global_batch, last_batch=last_batch, ranks=[1, 2, 3, 4, 5, 8, 16, 24, 48]
     )
 
 
-@given(laws.inventories(), laws.orders(), st.sampled_from(RANKS), st.integers(1, 70), st.sampled_from(Tail))
-def test_row_groups_are_at_hand_when_a_span_needs_them(
-    inventory: Inventory, order: Order, ranks: int, batch_size: int, last_batch: Tail
+@given(laws.inventories(), laws.orders(), st.sampled_from(RANKS), st.integers(1, 70), st.sampled_from(LastBatch))
+def test_plan_row_groups_are_in_memory_when_needed(
+    inventory: Inventory, order: Order, ranks: int, batch_size: int, last_batch: LastBatch
 ) -> None:
-    assume(last_batch is not Tail.EVEN or inventory.num_rows == 0 or inventory.num_rows >= ranks)
+    assume(last_batch is not LastBatch.EVEN or inventory.num_rows == 0 or inventory.num_rows >= ranks)
     for plan in laws.ranks_of(inventory, order, ranks=ranks, last_batch=last_batch):
         laws.check_row_groups_at_hand(plan, batch_size)
 
 
 @given(laws.inventories(), laws.orders(), st.integers(1, 40), st.integers(1, 300))
-def test_how_many_batches_a_span_holds_does_not_change_them(
+def test_plan_batches_do_not_depend_on_span_size(
     inventory: Inventory, order: Order, batch_size: int, rows_per_span: int
 ) -> None:
     plan = Plan(inventory, ReadRequest(("id",), order, epochs=2))
@@ -71,7 +76,7 @@ def test_how_many_batches_a_span_holds_does_not_change_them(
 
 
 @given(laws.inventories(max_groups=8, max_rows=20), laws.orders(), st.integers(1, 12))
-def test_resume_after_any_batch_gives_the_same_batches(inventory: Inventory, order: Order, batch_size: int) -> None:
+def test_plan_resumes_after_any_batch(inventory: Inventory, order: Order, batch_size: int) -> None:
     plan = Plan(inventory, ReadRequest(("id",), order, epochs=2))
     whole = [batch.rows.tolist() for batch in laws.walk(plan, batch_size)]
     cursors = [
@@ -89,73 +94,73 @@ def test_resume_after_any_batch_gives_the_same_batches(inventory: Inventory, ord
         assert suffix == whole[step + 1 :]
 
 
-def test_an_unshuffled_plan_gives_the_rows_in_file_order() -> None:
+def test_unshuffled_plan_has_file_order() -> None:
     order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
     batches = laws.walk(plan_of([3, 0, 4, 1], order), 3)
     assert [batch.rows.tolist() for batch in batches] == [[0, 1, 2], [3, 4, 5], [6, 7]]
 
 
-def test_each_shard_of_an_unshuffled_plan_is_one_run_of_rows() -> None:
+def test_unshuffled_plan_shards_are_contiguous() -> None:
     order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=3, block_rows=1)
-    plans = laws.ranks_of(Inventory.of_rows([5, 7, 6]), order, ranks=3, last_batch=Tail.EVEN)
+    plans = laws.ranks_of(Inventory.of_rows([5, 7, 6]), order, ranks=3, last_batch=LastBatch.EVEN)
     rows = [np.concatenate([batch.rows for batch in laws.walk(plan, 2)]).tolist() for plan in plans]
     assert rows == [list(range(6)), list(range(6, 12)), list(range(12, 18))]
 
 
-def test_every_epoch_has_another_order() -> None:
+def test_plan_shuffles_each_epoch_differently() -> None:
     batches = laws.walk(plan_of([50] * 4, shuffled(), epochs=3), 200)
     assert len({tuple(batch.rows.tolist()) for batch in batches}) == 3
 
 
-def test_the_next_seed_is_not_the_next_epoch() -> None:
+def test_plan_order_of_next_seed_differs_from_next_epoch() -> None:
     fifth = laws.walk(plan_of([50] * 4, shuffled(5), epochs=2), 200)
     sixth = laws.walk(plan_of([50] * 4, shuffled(6), epochs=1), 200)
     assert fifth[1].rows.tolist() != sixth[0].rows.tolist()
 
 
-def test_zero_is_a_seed_like_the_others() -> None:
+def test_plan_accepts_seed_zero() -> None:
     first, again, other = (laws.walk(plan_of([50] * 4, shuffled(seed)), 200)[0].rows.tolist() for seed in (0, 0, 1))
     assert first == again != other
 
 
-def test_no_rows_give_no_batches() -> None:
-    for last_batch in Tail:
+def test_plan_without_rows_has_no_batches() -> None:
+    for last_batch in LastBatch:
         for plan in laws.ranks_of(Inventory.of_rows([0, 0]), shuffled(), ranks=2, last_batch=last_batch):
             assert plan.steps_per_epoch(4) == 0
             assert laws.walk(plan, 4) == []
 
 
-def test_no_rows_end_even_an_endless_plan() -> None:
+def test_endless_plan_without_rows_ends() -> None:
     assert laws.walk(plan_of([0], shuffled(), epochs=None), 4) == []
 
 
-def test_pad_gives_ranks_without_rows_of_their_own_marked_repeats() -> None:
-    plans = laws.ranks_of(Inventory.of_rows([2]), shuffled(), ranks=5, last_batch=Tail.PAD)
+def test_pad_marks_repeats_on_ranks_without_rows() -> None:
+    plans = laws.ranks_of(Inventory.of_rows([2]), shuffled(), ranks=5, last_batch=LastBatch.PAD)
     batches = [laws.walk(plan, 3) for plan in plans]
     assert [len(batch) for batch in batches] == [1] * 5
     assert all(len(batch[0].rows) == 3 for batch in batches)
     assert sorted(np.concatenate([batch[0].rows[batch[0].valid] for batch in batches]).tolist()) == [0, 1]
 
 
-def test_wrap_goes_round_as_often_as_it_must() -> None:
-    plans = laws.ranks_of(Inventory.of_rows([2]), shuffled(), ranks=3, last_batch=Tail.WRAP)
+def test_wrap_repeats_rows_as_often_as_needed() -> None:
+    plans = laws.ranks_of(Inventory.of_rows([2]), shuffled(), ranks=3, last_batch=LastBatch.WRAP)
     rows = np.concatenate([laws.walk(plan, 4)[0].rows for plan in plans])
     assert np.bincount(rows).tolist() == [6, 6]
 
 
-def test_row_groups_are_read_by_one_rank_where_ranks_divide_lanes() -> None:
+def test_row_groups_are_read_by_one_rank_if_ranks_divide_lanes() -> None:
     inventory = Inventory.of_rows(np.random.RandomState(0).randint(700, 1300, 600))
     lanes, block_rows = shuffled_lanes(inventory, shuffle_buffer_bytes=2**30, lanes=None, block_rows=None)
     order = shuffled(lanes=lanes, block_rows=block_rows)
     assert lanes == 96
     for ranks in (1, 2, 4, 8, 16, 24, 48):
-        plans = laws.ranks_of(inventory, order, ranks=ranks, last_batch=Tail.EVEN)
+        plans = laws.ranks_of(inventory, order, ranks=ranks, last_batch=LastBatch.EVEN)
         reads = sum(len(span.fetch) for plan in plans for span in plan.spans(5040 // ranks, rows_per_span=65536))
         assert reads <= 600 + ranks - 1, f"{ranks} ranks"  # those on the borders between ranks are read by both
 
 
 @pytest.mark.parametrize("golden", json.loads(GOLDEN.read_text()), ids=lambda golden: golden["name"])
-def test_an_order_is_what_it_always_was(golden: dict[str, object]) -> None:
+def test_plan_order_is_stable_between_versions(golden: dict[str, object]) -> None:
     """Users resume trainings of older releases: these orders may never change."""
     order = Order(**golden["order"])  # type: ignore[arg-type]
     plan = Plan(Inventory.of_rows(golden["rows"]), ReadRequest(("id",), order, epochs=2))  # type: ignore[arg-type]
@@ -163,29 +168,29 @@ def test_an_order_is_what_it_always_was(golden: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("epochs", [0, -1, 1.5, True])
-def test_epochs_are_whole_numbers_from_one(epochs: object) -> None:
+def test_plan_epochs_must_be_an_int_of_at_least_1(epochs: object) -> None:
     with pytest.raises(InvalidArgumentError, match="num_epochs"):
         ReadRequest(("id",), shuffled(), epochs=epochs)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("batch_size", [0, -3, 2.0, "4"])
-def test_batch_sizes_are_whole_numbers_from_one(batch_size: object) -> None:
+def test_plan_batch_size_must_be_an_int_of_at_least_1(batch_size: object) -> None:
     with pytest.raises(InvalidArgumentError, match="batch_size"):
         plan_of([3], shuffled()).steps_per_epoch(batch_size)  # type: ignore[arg-type]
 
 
-def test_a_cursor_at_the_end_gives_nothing_more() -> None:
+def test_plan_yields_nothing_after_the_end() -> None:
     assert list(plan_of([3], shuffled()).spans(2, rows_per_span=9, after=Cursor(1, 0))) == []
 
 
-def test_fingerprints_tell_plans_apart() -> None:
+def test_plan_fingerprints_distinguish_plans() -> None:
     plans = [plan_of([3, 4], shuffled(seed)) for seed in (1, 2)] + [plan_of([4, 3], shuffled(1))]
     assert len({plan.fingerprint for plan in plans}) == 3
 
 
-def test_a_static_reshuffle_keeps_row_groups_with_their_ranks_and_permutes_rows_anew() -> None:
+def test_static_reshuffle_keeps_row_groups_on_their_ranks() -> None:
     order = dataclasses.replace(shuffled(lanes=4, block_rows=80), reshuffle="static")
-    plans = laws.ranks_of(Inventory.of_rows([40] * 24), order, ranks=2, last_batch=Tail.EVEN, epochs=2)
+    plans = laws.ranks_of(Inventory.of_rows([40] * 24), order, ranks=2, last_batch=LastBatch.EVEN, epochs=2)
     groups = []
     for plan in plans:
         spans = list(plan.spans(16, rows_per_span=64))
@@ -197,7 +202,7 @@ def test_a_static_reshuffle_keeps_row_groups_with_their_ranks_and_permutes_rows_
     assert groups[0].isdisjoint(groups[1])
 
 
-def test_a_plan_says_in_one_line_what_it_is() -> None:
+def test_repr_describes_the_plan_in_one_line() -> None:
     order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=False, lanes=2, block_rows=1)
     for epochs, words in ((1, "1 epoch"), (2, "2 epochs"), (None, "endless")):
         plan = Plan(Inventory.of_rows([1000, 500]), ReadRequest(("id", "x"), order, Shard(1, 2), epochs))

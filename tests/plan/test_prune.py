@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from petastore.expressions import ColumnStatistics, Expression, bind, col
 from petastore.plan.prune import Verdict, prune
 from petastore.schema import UnischemaField
-from petastore.testing.filter_laws import FilteredRows, filtered_rows
+from tests.laws.filter_laws import FilteredRows, filtered_rows
 from tests.tier import examples
 
 
@@ -55,7 +55,7 @@ def collected(of_groups: list[dict[str, Any]]) -> ColumnStatistics:
 
 @given(st.data(), filtered_rows(max_rows=12))
 @settings(max_examples=examples(200))
-def test_no_verdict_contradicts_a_row(data: st.DataObject, drawn: FilteredRows) -> None:
+def test_prune_verdict_never_contradicts_a_row(data: st.DataObject, drawn: FilteredRows) -> None:
     total = len(drawn.kept)
     borders = sorted(data.draw(st.lists(st.integers(0, total), max_size=4)))
     slices = [slice(*pair) for pair in zip([0, *borders], [*borders, total], strict=True)]
@@ -119,24 +119,24 @@ def verdict_of(expression: Expression, dtype: Any, statistics: ColumnStatistics,
     ],
     ids=repr,
 )
-def test_bounds_decide_where_they_can(expression: Expression, verdicts: str) -> None:
+def test_statistics_bounds_decide_when_possible(expression: Expression, verdicts: str) -> None:
     assert verdict_of(expression, "int32", known([1, 4, 10, 12], [3, 8, 12, 12])) == verdicts
 
 
-def test_missing_values_keep_a_row_group_from_being_kept_whole() -> None:
+def test_row_group_with_nulls_is_not_selected_whole() -> None:
     assert verdict_of(col("x") > 0, "int32", known([1], [3], nulls=0)) == "+"
     assert verdict_of(col("x") > 0, "int32", known([1], [3], nulls=1)) == "?"
     assert verdict_of(col("x") > 0, "int32", known([1], [3], nulls=-1)) == "?"
     assert verdict_of((col("x") > 0) | col("x").is_null(), "int32", known([1], [3], nulls=1)) == "?"
 
 
-def test_a_row_group_of_missing_values_is_decided() -> None:
+def test_row_group_of_nulls_is_pruned() -> None:
     nothing = known([None, 0], [None, 0], nulls=10)
     for expression, verdict in [(col("x") > 0, "-"), (~(col("x") > 0), "-"), (col("x").is_null(), "+")]:
         assert verdict_of(expression, "int32", nothing)[0] == verdict
 
 
-def test_nan_keeps_a_row_group_from_being_kept_whole_but_not_from_being_dropped() -> None:
+def test_row_group_with_nan_is_not_selected_whole() -> None:
     assert verdict_of(col("x") < 5.0, "float64", known([1.0], [3.0], nan=True)) == "?"
     assert verdict_of(col("x") < 5.0, "float64", known([1.0], [3.0], nan=False)) == "+"
     assert verdict_of(col("x") > 5.0, "float64", known([1.0], [3.0], nan=True)) == "-"
@@ -144,12 +144,12 @@ def test_nan_keeps_a_row_group_from_being_kept_whole_but_not_from_being_dropped(
     assert verdict_of(col("x") != 5.0, "float64", known([1.0], [3.0], nan=True)) == "+"
 
 
-def test_zeros_of_both_signs_are_one_number() -> None:
+def test_statistics_treat_signed_zeros_as_equal() -> None:
     assert verdict_of(col("x") == -0.0, "float64", known([0.0], [0.0])) == "+"
     assert verdict_of(col("x") < 0.0, "float64", known([-0.0], [0.0])) == "-"
 
 
-def test_bounds_that_were_cut_short_are_bounds_all_the_same() -> None:
+def test_truncated_statistics_are_bounds() -> None:
     """`ab…` to `ac`: the longest common prefixes that a writer left of longer values."""
     cut = known([b"ab"], [b"ac"])
     for expression, verdict in [
@@ -164,12 +164,12 @@ def test_bounds_that_were_cut_short_are_bounds_all_the_same() -> None:
         assert verdict_of(expression, "str", cut) == verdict, expression
 
 
-def test_text_that_ends_in_a_zero_byte_is_not_cut() -> None:
+def test_statistics_keep_trailing_zero_bytes() -> None:
     assert verdict_of(col("x") == "a\x00", "str", known([b"a"], [b"a"])) == "-"
     assert verdict_of(col("x").isin(["a\x00"]), "str", known([b"a\x00"], [b"a\x00"])) == "+"
 
 
-def test_the_largest_unsigned_numbers_keep_their_order() -> None:
+def test_statistics_order_large_unsigned_numbers() -> None:
     largest = ColumnStatistics(
         *(np.array([2**64 - 2], np.uint64), np.array([2**64 - 1], np.uint64)),
         *(np.array([True]), np.array([True]), np.array([0]), np.array([False])),
@@ -179,20 +179,20 @@ def test_the_largest_unsigned_numbers_keep_their_order() -> None:
 
 
 @pytest.mark.parametrize("unknown", ["minimum", "maximum"])
-def test_one_bound_alone_decides_its_side(unknown: str) -> None:
+def test_single_statistics_bound_decides_its_side(unknown: str) -> None:
     statistics = known([None, 1], [3, 3]) if unknown == "minimum" else known([1, 1], [None, 3])
     low, high = (verdict_of(expression, "int32", statistics)[0] for expression in (col("x") < 1, col("x") > 3))
     assert (low, high) == (("?", "-") if unknown == "minimum" else ("-", "?"))
 
 
-def test_without_statistics_only_what_needs_none_is_decided() -> None:
+def test_missing_statistics_keep_row_groups_undecided() -> None:
     fields = {"x": UnischemaField("x", "int8", nullable=True)}
     rows = np.array([3, 0])
     for expression, none in [(col("x") == 5, [False, True]), (col("x") == 1.5, [True, True])]:
         assert prune(bind(expression, fields, among="x"), {}, rows).none.tolist() == none
 
 
-def test_a_million_row_groups_are_decided_together() -> None:
+def test_million_row_groups_are_pruned_at_once() -> None:
     groups = 1_000_000
     low = np.arange(groups, dtype=np.int64) * 10
     flags = np.ones(groups, np.bool_)
@@ -205,7 +205,7 @@ def test_a_million_row_groups_are_decided_together() -> None:
     assert (int(verdict.all.sum()), int(verdict.none.sum())) == (10**5 - 6, groups - 10**5 + 5)
 
 
-def test_dates_and_decimals_are_bounds_like_others() -> None:
+def test_statistics_of_dates_and_decimals_prune() -> None:
     day = (dt.date(2026, 1, 31) - dt.date(1970, 1, 1)).days
     after: Callable[[int], Expression] = lambda hour: col("x") > dt.datetime(2026, 1, 31, hour)  # noqa: DTZ001, E731
     assert verdict_of(after(0), "datetime64[D]", known([day, day + 1], [day, day + 2])) == "-+"

@@ -28,7 +28,7 @@ def selections(draw: Any, inventory: Inventory) -> tuple[Selection, list[int]]:
 
 
 @given(st.data(), laws.inventories(max_groups=10, max_rows=20), laws.orders(), st.sampled_from([1, 2, 3]))
-def test_the_rows_that_are_meant_come_once_and_no_others(
+def test_plan_reads_exactly_the_selected_rows(
     data: st.DataObject, inventory: Inventory, order: Order, ranks: int
 ) -> None:
     selection, wanted = data.draw(selections(inventory))
@@ -41,7 +41,7 @@ def test_the_rows_that_are_meant_come_once_and_no_others(
     assert seen == collections.Counter(wanted)
 
 
-def test_plans_over_other_selections_are_other_plans() -> None:
+def test_selections_change_the_plan_fingerprint() -> None:
     inventory = Inventory.of_rows([2, 2])
     request = ReadRequest(("id",), Order(seed=0, shuffle_row_groups=True, shuffle_rows=False, lanes=1, block_rows=1))
     some = [
@@ -52,7 +52,7 @@ def test_plans_over_other_selections_are_other_plans() -> None:
     assert len({Plan(inventory, request, one).fingerprint for one in some}) == 3
 
 
-def test_what_left_rows_out_is_told_and_makes_no_other_selection() -> None:
+def test_skipped_rows_are_counted_without_changing_the_selection() -> None:
     told = Selection(np.array([0, 2]), {}, (Pruned("statistics", 1, 2),))
     untold = Selection(np.array([0, 2]), {})
     assert told == untold
@@ -61,12 +61,38 @@ def test_what_left_rows_out_is_told_and_makes_no_other_selection() -> None:
     assert untold.pruned == ()
 
 
-@pytest.mark.parametrize(("by", "row_groups", "rows"), [("chance", 1, 2), ("filter", -1, 2), ("filter", 3, 2)])
-def test_an_account_must_be_possible(by: str, row_groups: int, rows: int) -> None:
-    with pytest.raises(InvalidArgumentError, match="Pruned"):
+@pytest.mark.parametrize(
+    ("by", "row_groups", "rows", "message"),
+    [
+        ("chance", 1, 2, "by must be one of .*'filter'.*, got 'chance'"),
+        ("filter", -1, 2, "got row_groups=-1 and rows=2"),
+        ("filter", 3, 2, "rows at least row_groups, got row_groups=3 and rows=2"),
+    ],
+)
+def test_impossible_pruned_counts_raise(by: str, row_groups: int, rows: int, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
         Pruned(by, row_groups, rows)  # type: ignore[arg-type]
 
 
-def test_a_bitmap_must_hold_the_rows_that_are_counted() -> None:
-    with pytest.raises(InvalidArgumentError, match="row group 1"):
+def test_bitmap_must_match_the_selected_count() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"row group 1 .* got 1 True where counts\[1\] is 2"):
         Selection(np.array([1, 2]), {1: np.array([True, False, False])})
+
+
+@given(data=st.data())
+def test_selection_without_rows_keeps_exactly_the_others(data: st.DataObject) -> None:
+    rows = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=6), label="rows")
+    selected = [data.draw(arrays_of_flags(size)) for size in rows]
+    counts = np.array(rows)
+    before = Selection.of_flags(enumerate(selected), counts, pruned=())
+    named = data.draw(st.sets(st.integers(0, len(rows) - 1)), label="groups with excluded rows")
+    excluded = {group: data.draw(arrays_of_flags(rows[group])) for group in named}
+    left = before.without(excluded, counts, by="bad rows")
+    expected = [flags & ~excluded.get(group, np.zeros_like(flags)) for group, flags in enumerate(selected)]
+    assert left == Selection.of_flags(enumerate(expected), counts)
+    left_out = int(before.counts.sum() - left.counts.sum())
+    assert [(step.by, step.rows) for step in left.pruned] == ([("bad rows", left_out)] if left_out else [])
+
+
+def arrays_of_flags(size: int) -> st.SearchStrategy[Any]:
+    return st.lists(st.booleans(), min_size=size, max_size=size).map(lambda flags: np.array(flags, np.bool_))

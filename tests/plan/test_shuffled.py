@@ -8,16 +8,16 @@ import pytest
 
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
+from petastore.plan.fixed_share import with_rows_shuffled
 from petastore.plan.lanes import DEFAULT_SHUFFLE_BUFFER_BYTES, shuffled_lanes
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard
-from petastore.plan.shuffled import with_rows_shuffled
 
 ORDER = Order(seed=7, shuffle_row_groups=True, shuffle_rows=False, lanes=3, block_rows=1)
 INVENTORY = Inventory.of_rows([5] * 12)
 
 
-def test_what_nobody_chose_is_chosen_by_what_there_is() -> None:
+def test_default_shuffle_options_are_chosen_from_the_data() -> None:
     request = ReadRequest(("id",), ORDER, Shard(1, 3), chosen=frozenset({"lanes", "block_rows"}))
     plan = with_rows_shuffled(Plan(INVENTORY, request))
     lanes, block_rows = shuffled_lanes(
@@ -27,18 +27,18 @@ def test_what_nobody_chose_is_chosen_by_what_there_is() -> None:
     assert plan.request.shard == Shard(1, 3)
 
 
-def test_what_was_asked_for_by_name_stays() -> None:
+def test_explicit_shuffle_options_are_kept() -> None:
     plan = with_rows_shuffled(Plan(INVENTORY, ReadRequest(("id",), ORDER)))
     assert (plan.request.order.lanes, plan.request.order.block_rows) == (3, 1)
 
 
-def test_a_plan_that_shuffles_rows_is_itself() -> None:
+def test_shuffled_plan_of_a_shuffled_plan_is_unchanged() -> None:
     plan = with_rows_shuffled(Plan(INVENTORY, ReadRequest(("id",), ORDER)))
     assert with_rows_shuffled(plan) is plan
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])
-def test_ranks_have_each_row_once(ranks: int) -> None:
+def test_shuffled_plan_ranks_have_each_row_once(ranks: int) -> None:
     request = ReadRequest(("id",), ORDER, Shard(0, ranks), chosen=frozenset({"lanes", "block_rows"}))
     plan = with_rows_shuffled(Plan(INVENTORY, request))
     assert sum(plan.for_shard(Shard(rank, ranks)).rows_per_epoch(4) for rank in range(ranks)) == 60

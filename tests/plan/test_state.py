@@ -22,12 +22,12 @@ def plan_of(rows: list[int], order: Order = ORDER, **kwargs: Any) -> Plan:
     return Plan(Inventory.of_rows(rows), ReadRequest(("id",), order, **kwargs))
 
 
-def test_a_state_is_smaller_than_300_bytes() -> None:
+def test_state_is_smaller_than_300_bytes() -> None:
     state = dump_state(plan_of([10**12]), Cursor(10**6, 10**12))
     assert len(json.dumps(state)) < 300
 
 
-def test_a_state_is_a_fresh_object_each_time() -> None:
+def test_state_is_a_new_object_each_time() -> None:
     plan = plan_of([9])
     first, second = dump_state(plan, Cursor()), dump_state(plan, Cursor())
     assert first == second
@@ -35,7 +35,7 @@ def test_a_state_is_a_fresh_object_each_time() -> None:
     assert first["order"] is not second["order"]
 
 
-def test_what_nobody_asked_for_is_taken_from_the_state() -> None:
+def test_state_sets_default_parameters() -> None:
     state = dump_state(plan_of([9, 9]), Cursor(1, 3))
     other = dataclasses.replace(ORDER, seed=1, lanes=2)
     plan, cursor = resume(plan_of([9, 9], other, chosen=frozenset({"seed", "lanes"})), state)
@@ -43,16 +43,19 @@ def test_what_nobody_asked_for_is_taken_from_the_state() -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("seed", 8), ("lanes", 4), ("block_rows", 3), ("shuffle_rows", False)])
-def test_an_order_that_was_asked_for_must_agree(name: str, value: Any) -> None:
+def test_state_of_another_explicit_order_raises(name: str, value: Any) -> None:
     state = dump_state(plan_of([9, 9]), Cursor())
     with pytest.raises(InvalidArgumentError, match=name):
         resume(plan_of([9, 9], dataclasses.replace(ORDER, **{name: value})), state)
 
 
-def test_a_state_of_another_dataset_is_refused_with_both_named() -> None:
+def test_state_of_another_dataset_raises_and_names_both() -> None:
     state = dump_state(plan_of([9, 9]), Cursor())
     other = plan_of([9, 8])
-    with pytest.raises(InvalidArgumentError, match=f"{state['dataset']}.*{other.inventory.fingerprint}"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=f"must belong to the data that is read, {other.inventory.fingerprint}, got {state['dataset']}:",
+    ):
         resume(other, state)
 
 
@@ -70,13 +73,13 @@ def test_a_state_of_another_dataset_is_refused_with_both_named() -> None:
     ],
     ids=str,
 )
-def test_a_damaged_state_is_refused(damage: dict[str, Any]) -> None:
+def test_damaged_state_raises(damage: dict[str, Any]) -> None:
     plan = plan_of([9, 9])
     with pytest.raises(InvalidArgumentError):
         resume(plan, {**dump_state(plan, Cursor()), **damage})
 
 
-def test_another_shard_is_no_other_state() -> None:
+def test_state_is_the_same_for_every_shard() -> None:
     plans = [plan_of([50], shard=Shard(rank, 3)) for rank in range(3)]
     assert len({json.dumps(dump_state(plan, Cursor(0, 6))) for plan in plans}) == 1
 
@@ -89,7 +92,7 @@ def _dealt_plan(ranks: int, rank: int = 0) -> Plan:
 
 
 @pytest.mark.parametrize("ranks", [1, 3, 6])
-def test_an_epoch_is_finished_as_it_was_dealt_and_the_next_one_is_dealt_anew(ranks: int) -> None:
+def test_resumed_epoch_keeps_its_row_group_assignment(ranks: int) -> None:
     cursor = Cursor(1, 96)
     state = json.loads(json.dumps(dump_state(_dealt_plan(4), cursor)))
     plans = [resume(_dealt_plan(ranks, rank), state)[0] for rank in range(ranks)]
@@ -111,7 +114,7 @@ def test_an_epoch_is_finished_as_it_was_dealt_and_the_next_one_is_dealt_anew(ran
     assert of_states == [4, ranks]
 
 
-def test_a_state_of_the_epoch_that_is_finished_goes_on_again_exactly() -> None:
+def test_state_of_a_resumed_epoch_resumes_exactly() -> None:
     cursor = Cursor(1, 96)
     plans = [resume(_dealt_plan(3, rank), dump_state(_dealt_plan(4), cursor))[0] for rank in range(3)]
     whole = train(plans, 4, after=cursor)
@@ -124,7 +127,7 @@ def test_a_state_of_the_epoch_that_is_finished_goes_on_again_exactly() -> None:
     assert rest.cursors == whole.cursors[3:]
 
 
-def test_what_was_not_dealt_before_goes_on_as_it_was() -> None:
+def test_state_without_dealing_resumes_unchanged() -> None:
     before = dataclasses.replace(_dealt_plan(4).request.order, dealt_to=None)
     plan = Plan(_dealt_plan(4).inventory, dataclasses.replace(_dealt_plan(4).request, order=before))
     state = dump_state(plan, Cursor(1, 96))
@@ -141,20 +144,20 @@ def test_what_was_not_dealt_before_goes_on_as_it_was() -> None:
     assert resumed.request.under_way is None
 
 
-def test_between_two_epochs_row_groups_are_dealt_anew_at_once() -> None:
+def test_state_between_epochs_reassigns_row_groups() -> None:
     resumed, _ = resume(_dealt_plan(3), dump_state(_dealt_plan(4), Cursor(1, 0)))
     assert resumed.request.order == _dealt_plan(3).request.order
     assert resumed.request.under_way is None
 
 
-def test_row_groups_are_dealt_anew_to_ranks_that_change_while_they_train() -> None:
+def test_row_groups_are_reassigned_when_ranks_change() -> None:
     plan = resharded(_dealt_plan(4), Shard(1, 3), Cursor(1, 96))
     resumed, _ = resume(_dealt_plan(3, 1), dump_state(_dealt_plan(4), Cursor(1, 96)))
     assert plan.request == resumed.request
 
 
-def test_an_order_that_changes_with_the_epoch_is_not_dealt() -> None:
-    with pytest.raises(InvalidArgumentError, match="dealt_to=3"):
+def test_reshuffled_order_is_not_assigned_to_ranks() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"dealt_to must be None unless .*, got 3 with reshuffle="):
         Order(7, True, False, 1, 1, "epoch", 3)
     with pytest.raises(InvalidArgumentError, match="dealt_to"):
         Order(7, True, False, 1, 1, "static", 0)

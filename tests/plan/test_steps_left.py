@@ -8,7 +8,7 @@ import pytest
 
 import petastore
 from petastore.plan.cursor import Cursor
-from petastore.plan.request import TailWord
+from petastore.plan.request import LastBatchWord
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,9 @@ def opened(urls: list[str], batching: str | None, **asked: Any) -> Any:
 @pytest.mark.parametrize("batching", [None, "mixed", "per_source"])
 @pytest.mark.parametrize("last_batch", ["even", "drop", "pad", "wrap"])
 @pytest.mark.parametrize("then", [3, 5])
-def test_they_are_counted_as_they_come(urls: list[str], batching: str | None, last_batch: TailWord, then: int) -> None:
+def test_steps_left_equals_the_remaining_steps(
+    urls: list[str], batching: str | None, last_batch: LastBatchWord, then: int
+) -> None:
     asked: Any = {"num_epochs": 2, "last_batch": last_batch, "cur_shard": 1, "shard_count": 2}
     with opened(urls, batching, **asked) as reader:
         batches = reader.iter_batches(3)
@@ -40,7 +42,7 @@ def test_they_are_counted_as_they_come(urls: list[str], batching: str | None, la
             assert reader.plan.steps_left(then, reader.cursor) == len(list(reader.iter_batches(then)))
 
 
-def test_after_its_end_nothing_is_left_of_a_pass_and_an_endless_one_has_none(urls: list[str]) -> None:
+def test_steps_left_is_zero_at_the_end_and_none_when_endless(urls: list[str]) -> None:
     with opened(urls, None) as reader:
         assert reader.plan.steps_left(10, Cursor(1, 0, 0)) == 0
     for batching in (None, "mixed"):

@@ -13,7 +13,7 @@ def of_file(name: str, *rows: int) -> tuple[DataFile, dict[str, Any]]:
     return DataFile(name, 100), {"rows": rows, "stored_bytes": rows, "decoded_bytes": rows}
 
 
-def test_each_row_group_is_found_in_its_file_by_its_number_there() -> None:
+def test_read_unit_has_the_row_group_number_in_its_file() -> None:
     inventory = Inventory.concatenate([of_file("a", 3, 5), of_file("b"), of_file("c", 7)])
     units = [ReadUnit.whole(inventory, group, ["y", "x"]) for group in range(3)]
     assert [(unit.file.path, unit.row_group, unit.rows) for unit in units] == [
@@ -25,7 +25,7 @@ def test_each_row_group_is_found_in_its_file_by_its_number_there() -> None:
     assert {unit.columns for unit in units} == {("y", "x")}
 
 
-def test_it_is_pickled_to_an_equal_one_in_few_bytes() -> None:
+def test_read_unit_pickles_in_few_bytes() -> None:
     unit = ReadUnit.whole(Inventory.of_rows([3, 5]), 1, ["id"])
     assert pickle.loads(pickle.dumps(unit)) == unit  # noqa: S301 - our own
     assert len(pickle.dumps(unit)) < 1000

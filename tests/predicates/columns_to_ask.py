@@ -1,4 +1,4 @@
-"""Columns for Hypothesis, as predicates are given them, and the same rows one by one."""
+"""Hypothesis strategies of columns as predicates receive them, and of the same rows one by one."""
 
 from __future__ import annotations
 

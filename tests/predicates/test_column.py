@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from petastore.predicates.column import of_distinct, python_values
+from petastore.predicates import of_distinct, python_values
 from petastore.schema.values import each_value
 
 COLUMNS = st.one_of(
@@ -23,7 +23,7 @@ COLUMNS = st.one_of(
 
 
 @given(COLUMNS)
-def test_the_answers_are_those_that_each_value_would_get(column: NDArray[Any]) -> None:
+def test_predicate_on_column_equals_predicate_on_values(column: NDArray[Any]) -> None:
     def answer(value: Any) -> bool:
         return str(value) in ("1", "nan", "-0.0", "a", "None", "1970-01-01T00:00:01")
 
@@ -32,7 +32,7 @@ def test_the_answers_are_those_that_each_value_would_get(column: NDArray[Any]) -
     assert found.tolist() == [answer(value) for value in each_value(column)]
 
 
-def test_alike_numbers_are_asked_about_once() -> None:
+def test_predicate_is_called_once_per_distinct_number() -> None:
     asked: list[int] = []
 
     def answer(value: Any) -> bool:
@@ -44,13 +44,13 @@ def test_alike_numbers_are_asked_about_once() -> None:
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 2)])
-def test_a_missing_value_is_none_whatever_its_shape(shape: tuple[int, ...]) -> None:
+def test_predicate_receives_none_for_missing_values(shape: tuple[int, ...]) -> None:
     mask = np.zeros(shape, np.bool_)
     mask[1] = True
     values = each_value(np.ma.MaskedArray(np.ones(shape), mask))
     assert [value is None for value in values] == [False, True, False]
 
 
-def test_numbers_are_pythons_and_times_are_numpys() -> None:
+def test_predicate_receives_python_numbers_and_numpy_times() -> None:
     assert [type(value) for value in python_values(np.array([1.5]))] == [float]
     assert [type(value) for value in python_values(np.array([1], "M8[s]"))] == [np.datetime64]

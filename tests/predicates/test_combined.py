@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petastore.errors import InvalidArgumentError
-from petastore.predicates import PredicateBase, in_lambda, in_negate, in_reduce, in_set
-from petastore.predicates.combined import CombinedPredicate
+from petastore.predicates import CombinedPredicate, PredicateBase, in_lambda, in_negate, in_reduce, in_set
 
 LEAVES = [in_set({0, 1}, "x"), in_set({1, 2}, "x"), in_set({None, 3}, "x"), in_set({0, 3}, "x")]
 
@@ -38,21 +37,21 @@ def asked(predicate: Any, columns: dict[str, Any]) -> Any:
 
 
 @given(predicate=predicates())
-def test_columns_are_answered_as_rows_are(predicate: Any) -> None:
+def test_combined_predicate_on_columns_equals_rows(predicate: Any) -> None:
     values: list[Any] = [0, 1, 2, 3, None]
     column = np.ma.MaskedArray([0, 1, 2, 3, 0], mask=[False] * 4 + [True])
     answers = asked(predicate, {"x": column})
     assert (answers.dtype, answers.tolist()) == (bool, [predicate.do_include({"x": value}) for value in values])
 
 
-def test_a_reduction_looks_at_all_fields_of_its_parts() -> None:
+def test_in_reduce_needs_the_fields_of_all_parts() -> None:
     both = in_reduce([in_set({1}, "x"), in_negate(in_set({2}, "y"))], all)
     assert both.get_fields() == {"x", "y"}
     assert both.do_include({"x": 1, "y": 1})
     assert not both.do_include({"x": 1, "y": 2})
 
 
-def test_cache_keys_are_made_of_those_of_the_parts() -> None:
+def test_combined_predicate_cache_key_contains_its_parts() -> None:
     first, second = LEAVES[:2]
     found = [
         in_reduce([first, second], all).cache_key(),
@@ -67,7 +66,7 @@ def test_cache_keys_are_made_of_those_of_the_parts() -> None:
     assert in_negate(in_lambda(["x"], bool)).cache_key() is None
 
 
-def test_there_is_a_filter_where_all_parts_are_filters() -> None:
+def test_combined_predicate_has_a_filter_if_all_parts_have() -> None:
     first, second = LEAVES[:2]
     assert repr(in_reduce([first, in_negate(second)], any).as_expression()) == (
         "(col('x').isin([0, 1]) & col('x').is_valid()) | ~(col('x').isin([1, 2]) & col('x').is_valid())"
@@ -78,21 +77,21 @@ def test_there_is_a_filter_where_all_parts_are_filters() -> None:
 
 
 @pytest.mark.parametrize("part", [7, in_set, None, bool])
-def test_what_is_no_predicate_is_refused(part: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="is made of predicates"):
+def test_argument_that_is_not_a_predicate_raises(part: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="must be made of predicates"):
         in_negate(part)
-    with pytest.raises(InvalidArgumentError, match="is made of predicates"):
+    with pytest.raises(InvalidArgumentError, match="must be made of predicates"):
         in_reduce([part], all)
 
 
-def test_reductions_that_cannot_be_are_refused() -> None:
+def test_in_reduce_invalid_arguments_raise() -> None:
     parts: list[Any] = [([], all, "at least one"), (7, all, "a list"), (LEAVES, "all", "such as all")]
     for predicate_list, function, message in parts:
         with pytest.raises(InvalidArgumentError, match=message):
             in_reduce(predicate_list, function)
 
 
-def test_users_predicates_can_be_parts() -> None:
+def test_combined_predicate_accepts_user_predicates() -> None:
     class Even(PredicateBase):
         def get_fields(self) -> set[str]:
             return {"x"}

@@ -10,7 +10,7 @@ from petastore.errors import InvalidArgumentError
 from petastore.predicates import in_lambda
 
 
-def test_a_function_gets_its_fields_in_order_and_then_the_state() -> None:
+def test_in_lambda_passes_fields_in_order_and_then_the_state() -> None:
     calls: list[tuple[Any, ...]] = []
     predicate = in_lambda(["b", "a"], lambda *arguments: calls.append(arguments), calls)
     assert predicate.get_fields() == {"a", "b"}
@@ -19,12 +19,21 @@ def test_a_function_gets_its_fields_in_order_and_then_the_state() -> None:
     assert calls == [(2, 1, calls), (None,)]
 
 
-def test_nobody_can_promise_what_a_function_will_answer() -> None:
+def test_function_predicate_has_no_cache_key() -> None:
     predicate = in_lambda(["a"], bool)
     assert (predicate.cache_key(), predicate.as_expression()) == (None, None)
 
 
-@pytest.mark.parametrize(("fields", "function"), [("a", bool), ([], bool), ([1], bool), (7, bool), (["a"], "bool")])
-def test_what_cannot_be_is_refused(fields: Any, function: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="in_lambda"):
+@pytest.mark.parametrize(
+    ("fields", "function", "message"),
+    [
+        ("a", bool, "in_lambda"),
+        ([], bool, "in_lambda"),
+        ([1], bool, "in_lambda"),
+        (7, bool, "in_lambda"),
+        (["a"], "bool", "predicate_func must be callable for in_lambda, got 'bool'"),
+    ],
+)
+def test_in_lambda_invalid_arguments_raise(fields: Any, function: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
         in_lambda(fields, function)

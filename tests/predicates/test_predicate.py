@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from petastore.errors import InvalidArgumentError
-from petastore.predicates import PredicateBase, in_set
-from petastore.predicates.predicate import checked_predicate, field_name, field_names, told_by
+from petastore.predicates import PredicateBase, checked_predicate, field_name, field_names, in_set, told_by
 from petastore.schema import UnischemaField
 
 
@@ -32,7 +31,7 @@ class Silent(PredicateBase):
         return bool(values)
 
 
-def test_what_a_predicate_does_not_tell_is_none() -> None:
+def test_undeclared_predicate_attribute_is_none() -> None:
     for method in ("cache_key", "as_expression"):
         assert told_by(OfAnother(), method) is None
         assert told_by(Silent(), method) is None
@@ -41,17 +40,20 @@ def test_what_a_predicate_does_not_tell_is_none() -> None:
 
 
 @pytest.mark.parametrize("predicate", [OfAnother(), Silent(), in_set({1}, "id")])
-def test_whatever_has_the_methods_is_a_predicate(predicate: Any) -> None:
+def test_object_with_predicate_methods_is_a_predicate(predicate: Any) -> None:
     assert checked_predicate(predicate, name="in_negate") is predicate
 
 
 @pytest.mark.parametrize("predicate", [OfAnother, None, "id", lambda _: True])
-def test_what_is_none_is_refused_by_the_name_of_who_takes_it(predicate: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"^in_negate is made of predicates"):
+def test_argument_that_is_not_a_predicate_raises_with_the_caller_name(predicate: Any) -> None:
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"^in_negate must be made of predicates, objects with get_fields and do_include, got ",
+    ):
         checked_predicate(predicate, name="in_negate")
 
 
-def test_fields_are_given_by_name_or_as_they_are() -> None:
+def test_predicate_fields_are_names_or_fields() -> None:
     field = UnischemaField("id", "int64")
     assert field_name(field, name="in_set") == field_name("id", name="in_set") == "id"
     assert field_names([field, "x"], name="in_lambda") == ("id", "x")

@@ -1,4 +1,4 @@
-"""The core's tests on each Python of this machine, against the installed wheel: `python -m tests.pythons [PYTHON ...]`.
+"""Run the core's tests on each installed Python, with the built wheel: `python -m tests.pythons [PYTHON ...]`.
 
 One wheel is built and installed into an environment for each Python, with small extras and what tests need, at the
 releases that `constraints.txt` names. Tests run in a folder in which there is no `petastore`; those that need more than
@@ -25,7 +25,7 @@ from tests.pythons.wheel import build_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / ".pythons"
-EXTRAS = "image,deflate,cli,plot,s3,obstore,gcs,azure"
+EXTRAS = "image,deflate,cli,plot,view"
 NOT_HERE = "not (spark or tf or server or slow)"
 
 # About the repository, its pages and its tools rather than about what runs on a Python.
@@ -36,7 +36,10 @@ OTHERS = (
 )
 
 # Modules that load a framework which EXTRAS do not bring.
-NOT_INSTALLED = (*(f"adapters/{name}" for name in ("horovod", "jax", "keras", "tensorflow", "torch")), "spark")
+NOT_INSTALLED = (
+    *(f"adapters/{name}" for name in ("horovod", "jax", "keras", "tensorflow", "torch")),
+    *("monitoring/opentelemetry.py", "monitoring/prometheus.py", "spark"),
+)
 
 _WHERE = "import petastore, pathlib; print(pathlib.Path(petastore.__file__).parent)"
 
@@ -122,7 +125,7 @@ def _environment(python: Interpreter, wheel: Path) -> Path:
     program, pip = _bare_environment(python, KEPT / python.minor)
     pip += ["--constraint", str(ROOT / "constraints.txt")]
     _run([*pip, f"{wheel}[{EXTRAS}]", "--group", f"{ROOT / 'pyproject.toml'}:core-test"])
-    _run([*pip, "--no-deps", "--force-reinstall", str(wheel)])  # its version may be that of the wheel before
+    _run([*pip, "--no-deps", "--force-reinstall", str(wheel)])  # the previous wheel may have the same version
     return program
 
 
@@ -142,9 +145,9 @@ def _test(program: Path, only: Sequence[str] | None) -> str:
     tree = KEPT / "tree"
     package = Path(_run([program, "-c", _WHERE], folder=tree).strip())
     pytest = [str(program), "-m", "pytest", "-q", "--no-header", "-rs", "-m", NOT_HERE, "-k", "not torch"]
-    # Or pytest would look for its settings in the clone, above both, and put the clone's petastore on the path.
+    # Otherwise pytest would find its settings in the clone, and put the clone's petastore on the path.
     pytest += ["-c", "pyproject.toml", "--rootdir", str(tree), "-p", "tests.pythons.installed"]
-    # Assertions in full, for the plugin reads in them what a program lacked.
+    # Full assertion messages, because the plugin reads the missing package from them.
     pytest += ["-p", "tests.pythons.missing", "-o", "verbosity_assertions=2"]
     pytest += ["-n", "auto", "--maxprocesses", "4", "--dist", "loadfile"]
     pytest += [f"--ignore=tests/{name}" for name in OTHERS] + [f"--ignore={package / name}" for name in NOT_INSTALLED]

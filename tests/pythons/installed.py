@@ -1,4 +1,4 @@
-"""A plugin of pytest: refuses to test any petastore but the one that is installed in this environment.
+"""Pytest plugin that raises an error if the tested petastore is not the installed one.
 
 A folder on the path in which there is another one would be tested in its place, and nobody would see it.
 """

@@ -1,4 +1,4 @@
-"""Which Pythons there are on this machine: on PATH, among pyenv's versions, or where somebody says."""
+"""Find the Python interpreters of this machine: on PATH, in pyenv, or given by path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plugin of pytest: what fails for want of a package that is not installed is skipped, and says which it needs.
+"""Pytest plugin that skips a test that fails because a package is not installed, and names the package.
 
 `-p tests.pythons.missing` is for environments that have the core and some extras. `make test` has all of them, and does
 without.
@@ -19,7 +19,7 @@ _OfFiles: TypeAlias = Generator[None, pytest.CollectReport, pytest.CollectReport
 _OfTests: TypeAlias = Generator[None, pytest.TestReport, pytest.TestReport]
 _Report = TypeVar("_Report", pytest.CollectReport, pytest.TestReport)
 
-# Python's words, and those of `petastore.errors.MissingExtraError`; also in what a program that a test ran has printed.
+# Messages of Python and of `petastore.errors.MissingExtraError`, also in the output of programs that tests run.
 _SAID = re.compile(r"(?:No module named|needs the package) '(\w+)")
 
 

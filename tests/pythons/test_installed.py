@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 
-def test_a_petastore_that_is_not_installed_here_is_refused(repository: Path, tmp_path: Path) -> None:
+def test_petastore_that_is_not_installed_here_raises(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "test_nothing.py").write_text("def test(): pass\n", encoding="utf-8")
     (tmp_path / "petastore").mkdir()
     (tmp_path / "petastore" / "__init__.py").write_text("", encoding="utf-8")

@@ -37,7 +37,7 @@ def test_that_looks_for_what_is_there():
 }
 
 
-def test_what_is_missing_is_skipped_and_what_is_wrong_fails(repository: Path, tmp_path: Path) -> None:
+def test_missing_interpreter_is_skipped_and_a_wrong_one_fails(repository: Path, tmp_path: Path) -> None:
     for name, text in TESTS.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     options = ["-q", "-rs", "-p", "no:cacheprovider", "-p", "tests.pythons.missing", "-c", "/dev/null"]

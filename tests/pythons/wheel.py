@@ -1,4 +1,4 @@
-"""The wheel of this tree, as `pip wheel` builds it."""
+"""Build the wheel of this tree with `pip wheel`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that forks while readers are open, and whose children stop them and read again: run by `test_forked`.
+"""Program of `test_forked`: forks while readers are open; the children stop the readers, and read again.
 
 Prints a line for each child that did not do what it should; ends with how many forks there were.
 """
@@ -27,7 +27,7 @@ def main(url: str, rows: int, forks: int, spin: bool) -> None:
     """Forks so many times, each at another moment of reading."""
     with spinning() if spin else contextlib.nullcontext():
         for number in range(forks):
-            # No reproducible moment is wanted: the fork is to come wherever the threads are.
+            # Not reproducible on purpose: the fork must occur at any state of the threads.
             with reading(url, number) as reader:
                 time.sleep(random.random() * 0.02)  # noqa: S311
                 child = os.fork()
@@ -78,7 +78,7 @@ def in_child(url: str, rows: int, reader: petastore.Reader, number: int) -> int:
             steps.append(lambda: of_inherited_reader(reader, rows))
         wanted = list(range(rows))
         return 0 if all(sorted(step()) == wanted for step in steps[number % 2 :]) else 3
-    except BaseException as problem:  # noqa: BLE001 - the parent wants to know of all
+    except BaseException as problem:  # noqa: BLE001 - the parent reports every error
         print(repr(problem), flush=True)
         return 1
 

@@ -1,4 +1,4 @@
-"""A file system that does not answer some kind of request until it is told to."""
+"""Filesystem whose requests of one kind hang until the test releases them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens, iterates and closes readers, each time with Ctrl-C at another bytecode: `python -m tests.readers.interrupted`.
+"""Open, iterate and close readers, with Ctrl-C at each bytecode in turn: `python -m tests.readers.interrupted`.
 
 Arguments: the URL of a dataset, the first bytecode, and the step from one to the next. Prints how many times it was
 interrupted. A `with` block that does not end within a minute shows what waits, and ends the program with an error.

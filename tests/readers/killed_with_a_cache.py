@@ -1,4 +1,4 @@
-"""Readers killed while they fill a cache: `python -m tests.readers.killed_with_a_cache FOLDER KILLS URL…`.
+"""Kill readers while they fill a cache: `python -m tests.readers.killed_with_a_cache FOLDER KILLS URL…`.
 
 Each is killed at a counted step: before a file of the cache is opened, renamed, removed or shortened, or in the middle
 of a write. Prints JSON: how many were killed, the most bytes that were on disk at any step, how many readers that came
@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 import petastore
-from petastore.testing.cache_laws import bytes_at_one_moment
 from tests.forked import forked
+from tests.laws.cache_laws import bytes_at_one_moment
 
 LIMIT = 600_000
 """Room for about half of what is read."""

@@ -1,4 +1,4 @@
-"""Counters of the memory that a program takes, by what it asks for: no allocator, kernel or C library changes them.
+"""Count the memory that a program requests, independent of allocator, kernel and C library.
 
 NumPy and Python allocate where `tracemalloc` sees it, Arrow counts its pool, and buffers of petastore are anonymous
 mappings. Memory that image decoders take inside a call is not counted.
@@ -48,7 +48,7 @@ def begin() -> None:
     """Count from now on; mappings that exist already are not counted."""
     count_mappings()
     tracemalloc.start()
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak of resident memory begins again
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak of resident memory
     _resident[0] = _of_process("VmRSS")
 
 

@@ -1,4 +1,4 @@
-"""One rank of a training, run as a process of its own: it trains, commits with the others, and may be killed anywhere.
+"""One rank of a training run in its own process: trains, commits with the other ranks, and may be killed at any point.
 
 Ranks are tied to rank 0 by sockets that whoever started them has made. After each step rank 0 gathers what every rank
 was given, writes it down, moves the checkpoint into place, and only then lets all ranks go on. What was written for a
@@ -69,7 +69,7 @@ def hold(job: dict[str, Any], step: int, moment: str) -> None:
     if job["hold"] == [step, moment]:
         print(f"held at step {step}, {moment}", flush=True)
         sys.stdin.read()
-        os.abort()  # nobody killed it
+        os.abort()  # not killed as planned
 
 
 if __name__ == "__main__":

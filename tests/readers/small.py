@@ -1,4 +1,4 @@
-"""A small dataset with a field of each kind of keeping, its plan, and what a reader of it would run."""
+"""Small dataset with a field of each storage form, its plan, and the execution of its reader."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from petastore import Unischema, UnischemaField, open_dataset
 from petastore.codecs import NdarrayCodec
 from petastore.dataset import Dataset
 from petastore.plan import Plan
-from petastore.plan.request import OrderAsk, PlanAsk
+from petastore.plan.request import OrderOptions, PlanOptions
+from petastore.readers.execution.building import build_execution
 from petastore.readers.execution.execution import Execution
-from petastore.readers.execution.row_execution import execution_of_rows
-from petastore.work.workers import Workers
+from petastore.work.pools import Workers
 
 __all__ = ["ROWS", "SCHEMA", "a_row", "execution_of", "plan_of", "written"]
 
@@ -53,10 +53,10 @@ def written(folder: Path) -> Dataset:
 
 def plan_of(dataset: Dataset, **asked: Any) -> Plan:
     """Its plan, in the order of the file unless another one is asked for."""
-    order = asked.pop("order", OrderAsk(shuffle_row_groups=False))
-    return dataset.planned(PlanAsk(order=order, **asked))
+    order = asked.pop("order", OrderOptions(shuffle_row_groups=False))
+    return dataset.planned(PlanOptions(order=order, **asked))
 
 
 def execution_of(dataset: Dataset, *, workers: Workers | None = None, batched: bool = False, **asked: Any) -> Execution:
     """What a reader of its rows would run."""
-    return execution_of_rows(dataset, plan_of(dataset, **asked), workers=workers or Workers("dummy"), batched=batched)
+    return build_execution(dataset, plan_of(dataset, **asked), workers=workers or Workers("dummy"), batched=batched)

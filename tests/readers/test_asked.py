@@ -1,7 +1,8 @@
-"""What is asked of a dataset and of its rows is refused where it is asked, and answered once."""
+"""Reader options: refused where they are given, before anything is opened."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 from petastore.codecs import ImageDecode
 from petastore.errors import DatasetNotFoundError, InvalidArgumentError
 from petastore.predicates import in_set
-from petastore.readers.asked import CacheAsk, DatasetAsk, RowsAsk
-from petastore.work.workers import Workers
+from petastore.readers.options import DatasetOptions, ReadOptions, RowOptions
+from petastore.work.pools import Workers
 from tests.readers.small import ROWS, written
 
 DUMMY = Workers("dummy")
@@ -20,51 +21,70 @@ DUMMY = Workers("dummy")
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"cache_type": "local_disk"}, "cache_type='local_disk'.*'null', 'local-disk'"),
-        ({"cache_type": "local-disk", "cache_size_limit": -1}, "cache limit -1: it is a number of bytes"),
-        ({"cache_type": "local-disk", "cache_location": 7}, "cache location 7: it is a local directory"),
+        ({"cache_type": "local_disk"}, "cache_type must be one of .*'null', 'local-disk', got 'local_disk'"),
+        (
+            {"cache_type": "local-disk", "cache_size_limit": -1},
+            "cache_size_limit must be at least 65,536",
+        ),
+        ({"cache_type": "local-disk", "cache_location": 7}, "cache_location must be a local directory, .*, got 7"),
     ],
     ids=str,
 )
-def test_a_cache_that_cannot_be_is_refused_before_anything_is_opened(asked: dict[str, Any], said: str) -> None:
+def test_invalid_cache_raises_before_anything_is_opened(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
-        CacheAsk(**asked)
+        DatasetOptions("/nowhere", **asked)
 
 
-def test_what_is_asked_of_a_cache_that_is_not_used_does_not_matter() -> None:
-    assert not CacheAsk(None, cache_size_limit=-1).keeps
+def test_options_of_an_unused_cache_are_ignored() -> None:
+    assert not DatasetOptions("/nowhere", cache_type=None, cache_size_limit=-1).caches
 
 
-def test_a_dataset_is_opened_where_a_url_was_given_and_else_is_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["memory_budget", "max_cell_bytes", "shuffle_buffer_bytes", "cache_size_limit"])
+def test_byte_sizes_may_have_units(name: str) -> None:
+    def given(value: Any) -> ReadOptions:
+        return ReadOptions.of("/nowhere", cache_type="local-disk", **{name: value})
+
+    assert given("1 GiB") == dataclasses.replace(given("1 GiB"))
+    for wrong in ("2 gigs", "-1", "", True, 1.5, 0):
+        with pytest.raises(InvalidArgumentError, match=f"^{name} must be "):
+            given(wrong)
+
+
+def test_memory_budget_accepts_units() -> None:
+    workers = ReadOptions.of("/nowhere", memory_budget="1.5 GB", max_cell_bytes="16 MiB").run.workers
+    assert (workers.memory_budget, workers.max_cell_bytes) == (1_500_000_000, 2**24)
+
+
+def test_options_open_a_url_and_keep_an_open_dataset(tmp_path: Path) -> None:
     dataset = written(tmp_path / "data")
-    opened = DatasetAsk(str(tmp_path / "data")).opened()
+    opened = DatasetOptions(str(tmp_path / "data")).opened()
     assert opened.inventory.fingerprint == dataset.inventory.fingerprint
-    assert DatasetAsk(dataset).opened().kept is dataset.kept
+    assert DatasetOptions(dataset).opened().kept is dataset.kept
     with pytest.raises(DatasetNotFoundError, match="nowhere"):
-        DatasetAsk(str(tmp_path / "nowhere")).opened()
+        DatasetOptions(str(tmp_path / "nowhere")).opened()
 
 
-def test_a_part_of_images_that_nobody_has_is_refused(tmp_path: Path) -> None:
+def test_decode_for_unknown_fields_raises(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="picture"):
-        DatasetAsk(written(tmp_path), decode={"picture": ImageDecode(gray=True)}).opened()
+        DatasetOptions(written(tmp_path), decode={"picture": ImageDecode(gray=True)}).opened()
 
 
-def test_all_rows_need_no_selection(tmp_path: Path) -> None:
-    assert RowsAsk().is_for_all
-    assert RowsAsk().selected(written(tmp_path), workers=DUMMY) is None
+def test_row_options_without_filters_select_all_rows(tmp_path: Path) -> None:
+    assert RowOptions().is_for_all
+    assert RowOptions().selected(written(tmp_path), workers=DUMMY) is None
 
 
 @pytest.mark.parametrize(
     "asked", [{"filters": [("id", "<", 4)]}, {"predicate": in_set([0, 1, 2, 3], "id")}], ids=["filters", "predicate"]
 )
-def test_rows_that_were_asked_for_are_selected(tmp_path: Path, asked: dict[str, Any]) -> None:
-    rows = RowsAsk(**asked, filter_cache=False)
+def test_row_options_select_filtered_rows(tmp_path: Path, asked: dict[str, Any]) -> None:
+    rows = RowOptions(**asked, filter_cache=False)
     assert not rows.is_for_all
     selection = rows.selected(written(tmp_path), workers=DUMMY)
     assert selection is not None
     assert selection.counts.tolist() == [4, *[0] * (-(-ROWS // 5) - 1)]
 
 
-def test_a_place_for_selections_that_is_none_is_refused() -> None:
+def test_invalid_filter_cache_location_raises() -> None:
     with pytest.raises(InvalidArgumentError, match="filter_cache"):
-        RowsAsk(filter_cache=7)  # type: ignore[arg-type]
+        RowOptions(filter_cache=7)  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ COLUMNS = Columns(
 )
 
 
-def test_it_is_a_mapping_of_its_rows_of_each_column() -> None:
+def test_batch_is_a_mapping_from_column_to_its_rows() -> None:
     batch = Batch(COLUMNS, 1, 3, Cursor(0, 3))
     assert list(batch) == ["id", "x", "word"]
     assert (len(batch), "id" in batch, "ID" in batch, batch.num_rows) == (3, True, False, 2)
@@ -30,20 +30,20 @@ def test_it_is_a_mapping_of_its_rows_of_each_column() -> None:
         batch["ID"]
 
 
-def test_what_is_missing_is_masked() -> None:
+def test_batch_masks_missing_values() -> None:
     column = Batch(COLUMNS, 0, 3, Cursor())["x"]
     assert isinstance(column, np.ma.MaskedArray)
     assert np.ma.getmaskarray(column).tolist() == [[False, False], [True, True], [False, False]]
 
 
-def test_rows_are_views_of_what_was_made_at_once() -> None:
+def test_batch_rows_are_views() -> None:
     batch = Batch(COLUMNS, 2, 5, Cursor())
     assert np.shares_memory(batch["id"], COLUMNS.by_name["id"].values)
     batch.columns["new"] = np.zeros(3)
     assert "new" not in batch
 
 
-def test_batches_are_each_themselves_and_can_be_watched() -> None:
+def test_batches_compare_by_identity_and_support_weakref() -> None:
     one, other = Batch(COLUMNS, 0, 2, Cursor()), Batch(COLUMNS, 0, 2, Cursor())
     assert one in [other, one]
     assert one != other
@@ -52,7 +52,7 @@ def test_batches_are_each_themselves_and_can_be_watched() -> None:
     assert weakref.ref(one)() is one
 
 
-def test_it_is_printed_in_one_line() -> None:
+def test_batch_repr_is_one_line() -> None:
     assert repr(Batch(COLUMNS, 0, 2, Cursor())) == (
         "Batch(2 rows; id: int64, x: float32[2], some missing, word: object)"
     )

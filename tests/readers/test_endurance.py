@@ -121,7 +121,7 @@ print(json.dumps([before, after]))
 TIMES = int(os.environ.get("PETASTORE_ENDURANCE", "0"))
 """How many times as long as usual, by `make endurance`, which also tries what takes long; 0 is neither."""
 
-ROWS = 3000 if IS_FULL or TIMES else 1000
+ROWS = 3000 if TIMES else 1000
 EPOCHS_READ = 100 * max(TIMES, 1) if IS_FULL or TIMES else 20
 
 MOST_CLIMBED = 8 * 2**20
@@ -131,7 +131,10 @@ MOST_BLOCKS = 20 * EPOCHS_READ
 """Blocks of memory of Python: caches of bounded size fill up with about 15 an epoch."""
 
 SLOW = ["process,torch"] if TIMES else []
-WAYS_TO_READ = ["thread,plain", "thread,torch", "process,plain", *SLOW]
+WAYS_TO_READ = [
+    "thread,torch",
+    *(pytest.param(way, marks=pytest.mark.slow) for way in ("thread,plain", "process,plain", *SLOW)),
+]
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +187,6 @@ def test_memory_stays_flat_over_many_epochs(printed: Callable[..., Any], way: st
 @pytest.mark.parametrize("way", WAYS_TO_READ)
 def test_readers_leave_nothing_behind(printed: Callable[..., Any], way: str) -> None:
     # Each reader of a process pool starts processes of its own, which takes a while.
-    usual = sized(full=6, quick=3) if way.startswith("process") else sized(full=100, quick=20)
+    usual = sized(full=6, quick=3) if way.startswith("process") else sized(full=40, quick=20)
     before, after = printed(CYCLES, way, 100 * TIMES or usual)
     assert after == before

@@ -14,7 +14,7 @@ import pytest
 import petastore
 from petastore.dataset import Dataset
 from petastore.errors import InvalidArgumentError
-from petastore.plan.report.cost import StorageAsk
+from petastore.plan.report.explanation import StorageAsk
 from petastore.readers.fetches import fetches_of
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served
@@ -53,35 +53,35 @@ def counted(dataset: Dataset, proxy: FaultProxy, **asked: Any) -> list[tuple[int
 @pytest.mark.leaves_running("fsspec keeps its web session")
 @pytest.mark.parametrize("columns", [["x0"], ["x1", "x2"], None], ids=str)
 @pytest.mark.parametrize("shard", [(0, 1), (1, 2)], ids=str)
-def test_requests_and_bytes_are_those_that_a_proxy_counts(
+def test_fetches_of_equals_the_requests_of_a_proxy(
     columns: list[str] | None, shard: tuple[int, int], dataset: Dataset, proxy: FaultProxy
 ) -> None:
     rank = petastore.plan.Shard(*shard)
-    plan = dataset.plan(columns=columns, seed=0, shard=rank, epochs=2, reshuffle="static")
+    plan = dataset.plan(columns=columns, seed=0, shard=rank, epochs=2, reshuffle_each_epoch=False)
     ask = StorageAsk(fetches_of(dataset, plan.request.columns), price_per_request=0.5, price_per_gb=1000)
     predicted = plan.explain(1000, storage=ask).cost
     assert predicted is not None
     sharded = {"cur_shard": shard[0], "shard_count": shard[1]}
-    found = counted(dataset, proxy, schema_fields=columns, reshuffle="static", **sharded)
+    found = counted(dataset, proxy, schema_fields=columns, reshuffle_each_epoch=False, **sharded)
     assert [(epoch.requests, epoch.bytes) for epoch in predicted.epochs] == found
     assert predicted.money == pytest.approx(sum(requests / 2 + size / 1e6 for requests, size in found))
 
 
 @pytest.mark.server
 @pytest.mark.leaves_running("fsspec keeps its web session")
-def test_what_a_cache_has_is_not_asked_for(dataset: Dataset, proxy: FaultProxy, tmp_path: Path) -> None:
+def test_fetches_of_excludes_cached_chunks(dataset: Dataset, proxy: FaultProxy, tmp_path: Path) -> None:
     kept = dataset.with_cache(tmp_path, limit=1 << 24)
     plan = kept.plan(seed=0, epochs=2)
     room = kept.kept.cache.info().limit if kept.kept.cache is not None else 0
     predicted = plan.explain(1000, storage=StorageAsk(fetches_of(kept, plan.request.columns), cache_bytes=room)).cost
     assert predicted is not None
     assert [(epoch.requests, epoch.bytes) for epoch in predicted.epochs] == counted(kept, proxy)
-    assert predicted.epochs[1].hits == predicted.epochs[1].entries == GROUPS
+    assert predicted.epochs[1].hits == predicted.epochs[1].entries == GROUPS * len(plan.request.columns)
 
 
 @pytest.mark.server
 @pytest.mark.leaves_running("fsspec keeps its web session")
-def test_fetches_are_of_columns_that_there_are(dataset: Dataset) -> None:
+def test_fetches_of_raises_for_unknown_columns(dataset: Dataset) -> None:
     found = fetches_of(dataset, ["x3"])
     assert found.requests.tolist() == [1] * GROUPS
     assert ((found.bytes > CHUNK) & (found.bytes < 1.1 * CHUNK)).all()

@@ -19,6 +19,7 @@ WHILE_A_THREAD_STARTS = """
 import faulthandler, os, signal, sys, threading
 from petastore import make_reader
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in programs of a shell's background
 start = threading.Thread.start
 
 def start_and_interrupt(self):
@@ -37,8 +38,10 @@ except KeyboardInterrupt:
 """
 
 IN_A_PROCESS_POOL = """
-import sys, time
+import signal, sys, time
 from petastore import make_reader, TransformSpec
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in programs of a shell's background
 
 def slow(row):
     time.sleep(0.02)

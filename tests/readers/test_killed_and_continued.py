@@ -140,7 +140,7 @@ def ids(steps: list[list[list[int]]]) -> list[int]:
     return [row for step in steps for rank in step for row in rank]
 
 
-SHUFFLED: dict[str, Any] = {"shuffle_rows": True, "seed": 7, "lanes": 12, "workers_count": 2}
+SHUFFLED: dict[str, Any] = {"shuffle_rows": True, "seed": 7, "interleave": 12, "workers_count": 2}
 
 
 def test_killed_ranks_resume_as_fewer_and_more_with_the_same_batches(

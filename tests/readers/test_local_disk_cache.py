@@ -25,12 +25,12 @@ import petastore
 from petastore.adapters.torch import MapDataset, ReaderDataset
 from petastore.errors import CacheBypassWarning, DatasetChangedError, InvalidArgumentError
 from petastore.predicates import in_lambda
-from petastore.readers.by_number.random_access import RandomAccess
-from petastore.readers.column_bytes import column_bytes
+from petastore.readers.fetches import column_bytes
 from petastore.readers.mixed.mixed_sources import SourceGiven
+from petastore.readers.random_access import RandomAccess
 from petastore.readers.reader import Reader
-from petastore.testing.cache_laws import bytes_at_one_moment
-from petastore.work.workers import Workers
+from petastore.work.pools import Workers
+from tests.laws.cache_laws import bytes_at_one_moment
 from tests.pace import LONG
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served
@@ -95,13 +95,13 @@ def rows_from(first: int = 0) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("pool", ["thread", "process", "dummy"])
-def test_a_second_pass_needs_no_storage(pool: Any, remote: Remote) -> None:
+def test_disk_cache_second_epoch_needs_no_storage(pool: Any, remote: Remote) -> None:
     with remote.reader(reader_pool_type=pool) as reader:
         assert rows_of(reader) == rows_from()
         remote.proxy.close()
         assert rows_of(reader) == rows_from()
         found = reader.diagnostics
-    assert (found["cache_hits"], found["cache_misses"], found["cache_damaged"]) == (CHUNKS, CHUNKS, 0)
+    assert (found["cache_hits"], found["cache_misses"], found["cache_corrupt"]) == (CHUNKS, CHUNKS, 0)
     assert found["cache_bytes_read"] == found["cache_bytes_written"] > 8 * 2 * sum(ROWS)
 
 
@@ -116,7 +116,7 @@ def asked_for(heads: list[str]) -> tuple[list[str], list[tuple[str, int, int]]]:
     return sorted(others), sorted(ranges)
 
 
-def test_epochs_ask_for_each_file_once_and_for_each_byte_once(remote: Remote) -> None:
+def test_disk_cache_fetches_each_byte_once(remote: Remote) -> None:
     others, sums = [], []
     for epochs, cache in ((1, "a"), (4, "b")):
         remote.proxy.begin(Faults())
@@ -132,7 +132,7 @@ def test_epochs_ask_for_each_file_once_and_for_each_byte_once(remote: Remote) ->
     assert sums[0] == sums[1] > 8 * sum(ROWS)
 
 
-def test_another_reader_finds_what_one_has_kept(remote: Remote) -> None:
+def test_second_reader_hits_the_cache_of_the_first(remote: Remote) -> None:
     with remote.reader() as one, remote.reader() as other:
         assert rows_of(one) == rows_of(other) == rows_from()
         assert (one.diagnostics["cache_misses"], other.diagnostics["cache_misses"]) == (CHUNKS, 0)
@@ -141,7 +141,7 @@ def test_another_reader_finds_what_one_has_kept(remote: Remote) -> None:
         assert later.diagnostics["cache_hits"] == CHUNKS
 
 
-def test_a_rank_keeps_its_row_groups_unless_asked_otherwise(remote: Remote) -> None:
+def test_disk_cache_keeps_row_groups_on_their_rank(remote: Remote) -> None:
     def epochs(**asked: Any) -> list[list[tuple[Any, ...]]]:
         with remote.reader(cur_shard=0, shard_count=2, num_epochs=2, **asked) as reader:
             assert reader.plan.request.order.dealt_to == (None if asked else 2)
@@ -152,11 +152,11 @@ def test_a_rank_keeps_its_row_groups_unless_asked_otherwise(remote: Remote) -> N
 
     first, second = epochs()
     assert first == second
-    first, second = epochs(reshuffle="epoch")
+    first, second = epochs(reshuffle_each_epoch=True)
     assert first != second
 
 
-def test_readers_that_begin_together_fetch_each_chunk_once(remote: Remote) -> None:
+def test_disk_cache_concurrent_readers_fetch_each_chunk_once(remote: Remote) -> None:
     remote.proxy.begin(Faults(latency_s=0.02))
 
     def read(_: int) -> int:
@@ -179,8 +179,8 @@ def test_readers_that_begin_together_fetch_each_chunk_once(remote: Remote) -> No
     ],
     ids=lambda asked: next(iter(asked)),
 )
-def test_whatever_is_asked_the_rows_are_those_of_a_reader_without_a_cache(asked: Any, remote: Remote) -> None:
-    asked = {"filter_cache": False, "num_epochs": 2, "reshuffle": "epoch", **asked}
+def test_disk_cache_does_not_change_rows(asked: Any, remote: Remote) -> None:
+    asked = {"filter_cache": False, "num_epochs": 2, "reshuffle_each_epoch": True, **asked}
     with remote.reader(cache_type=None, **asked) as reader:
         expected = rows_of(reader)
         assert not any(count for name, count in reader.diagnostics.items() if name.startswith("cache_"))
@@ -192,7 +192,7 @@ def test_whatever_is_asked_the_rows_are_those_of_a_reader_without_a_cache(asked:
             assert reader.diagnostics.get("cache_misses", 0) == 0
 
 
-def test_a_file_that_was_rewritten_is_never_served_as_it_was(remote: Remote) -> None:
+def test_disk_cache_never_serves_a_rewritten_file(remote: Remote) -> None:
     with remote.reader() as reader:
         rows_of(reader)
     remote.write(first=7)  # as many bytes
@@ -200,7 +200,7 @@ def test_a_file_that_was_rewritten_is_never_served_as_it_was(remote: Remote) -> 
         assert rows_of(reader) == rows_from(7)
 
 
-def test_rows_of_two_versions_are_never_mixed(remote: Remote) -> None:
+def test_disk_cache_never_mixes_two_versions(remote: Remote) -> None:
     with remote.reader(schema_fields=["id"]) as reader:
         rows_of(reader)
         remote.write(first=7)
@@ -214,7 +214,7 @@ def test_rows_of_two_versions_are_never_mixed(remote: Remote) -> None:
         assert [row[0] for row in rows_of(reader)] == [row[0] for row in rows_from()]  # the version that was planned
 
 
-def test_damaged_entries_are_fetched_again(remote: Remote) -> None:
+def test_disk_cache_fetches_damaged_entries_again(remote: Remote) -> None:
     with remote.reader() as reader:
         rows_of(reader)
         for number, path in enumerate(remote.entries):
@@ -222,12 +222,12 @@ def test_damaged_entries_are_fetched_again(remote: Remote) -> None:
             whole[(number * 7919) % len(whole)] ^= 1 << number % 8
             path.write_bytes(whole)
         assert rows_of(reader) == rows_from()
-        assert reader.diagnostics["cache_damaged"] == CHUNKS
+        assert reader.diagnostics["cache_corrupt"] == CHUNKS
         remote.proxy.close()
         assert rows_of(reader) == rows_from()
 
 
-def test_each_wrong_byte_of_an_entry_is_found_and_counted(remote: Remote) -> None:
+def test_disk_cache_detects_each_wrong_byte(remote: Remote) -> None:
     bytes_in_all = sized(full=500, quick=60)
     chance, done, found = np.random.default_rng(11), 0, 0
     with remote.reader() as reader:
@@ -240,14 +240,14 @@ def test_each_wrong_byte_of_an_entry_is_found_and_counted(remote: Remote) -> Non
             done += 1
         with remote.reader(reader_pool_type="dummy") as reader:  # which needs the footers, too
             assert rows_of(reader) == rows_from()
-            found += reader.diagnostics["cache_damaged"] + reader.diagnostics["footer_damaged"]
+            found += reader.diagnostics["cache_corrupt"] + reader.diagnostics["footer_corrupt"]
             assert found == done
             if done >= bytes_in_all:
                 remote.proxy.close()
                 assert rows_of(reader) == rows_from()  # all of it is right again
 
 
-def test_of_datasets_that_follow_each_other_at_one_path_no_row_is_of_an_older_one(remote: Remote) -> None:
+def test_disk_cache_serves_no_rows_of_a_replaced_dataset(remote: Remote) -> None:
     limit = 1 << 20  # room for one of them
     for first in (7, 0, 7, 21):
         remote.write(first)  # as many bytes
@@ -257,7 +257,7 @@ def test_of_datasets_that_follow_each_other_at_one_path_no_row_is_of_an_older_on
                 assert bytes_at_one_moment(remote.cache) <= limit
 
 
-def test_the_limit_holds(remote: Remote) -> None:
+def test_disk_cache_limit_holds(remote: Remote) -> None:
     limit = 300_000
     with remote.reader(cache_size_limit=limit) as reader:
         for _ in range(3):
@@ -266,7 +266,7 @@ def test_the_limit_holds(remote: Remote) -> None:
         assert reader.diagnostics["cache_bypassed"] + reader.diagnostics["cache_bytes_evicted"] > 0
 
 
-def test_windows_keep_what_they_read(remote: Remote) -> None:
+def test_disk_cache_works_with_windows(remote: Remote) -> None:
     fields: dict[int, Any] = {0: ["id", "half"], 1: ["half"]}
     windows = petastore.NGram(fields, delta_threshold=1, timestamp_field="id")
     with remote.reader(schema_fields=windows) as reader:
@@ -278,7 +278,7 @@ def test_windows_keep_what_they_read(remote: Remote) -> None:
     assert len(first) == sum(ROWS) - len(ROWS)
 
 
-def test_datasets_of_a_mixture_may_have_caches(remote: Remote) -> None:
+def test_disk_cache_works_with_mixtures(remote: Remote) -> None:
     datasets = [petastore.open_dataset(url).with_cache(remote.cache, limit=1 << 26) for url in remote.urls]
     with petastore.make_mixed_reader(datasets, [1, 1], stop="all_exhausted", seed=0) as reader:
         first = sum(1 for _ in reader)
@@ -287,7 +287,7 @@ def test_datasets_of_a_mixture_may_have_caches(remote: Remote) -> None:
         assert reader.diagnostics["cache_misses"] == CHUNKS
 
 
-def test_rows_by_number_keep_what_they_read(remote: Remote) -> None:
+def test_disk_cache_works_with_random_access(remote: Remote) -> None:
     dataset = petastore.open_dataset(remote.urls).with_cache(remote.cache, limit=1 << 26)
     numbers = np.random.default_rng(5).permutation(sum(ROWS))[:50]
     taken = []
@@ -306,7 +306,7 @@ def test_rows_by_number_keep_what_they_read(remote: Remote) -> None:
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_a_dataset_of_torchs_own_loader_keeps_what_its_workers_fetch(remote: Remote, num_workers: int) -> None:
+def test_workers_of_torch_dataloader_fill_the_cache(remote: Remote, num_workers: int) -> None:
     def ids() -> list[int]:
         rows = ReaderDataset(remote.urls, batch_size=1_000, seed=0, **remote.kept)
         assert rows.plan.request.order.reshuffle == "static"
@@ -321,7 +321,7 @@ def test_a_dataset_of_torchs_own_loader_keeps_what_its_workers_fetch(remote: Rem
     assert asked_for(remote.proxy.counted.heads)[1] == []
 
 
-def test_rows_by_number_for_torch_are_kept(remote: Remote) -> None:
+def test_disk_cache_works_with_map_dataset(remote: Remote) -> None:
     numbers = np.random.default_rng(5).permutation(sum(ROWS))[:50].tolist()
     rows = MapDataset(remote.urls, ["id", "label"], cache_bytes=0, **remote.kept)
     expected = [rows_from()[number][0] for number in numbers]
@@ -332,7 +332,7 @@ def test_rows_by_number_for_torch_are_kept(remote: Remote) -> None:
     rows.rows.dataset.kept.close()
 
 
-def test_sources_of_a_mixture_are_kept_where_it_says_so_or_they_do(remote: Remote) -> None:
+def test_disk_cache_is_set_per_mixture_source(remote: Remote) -> None:
     def mixed(sources: list[SourceGiven], **kept: Any) -> tuple[list[int], dict[str, Any]]:
         with petastore.make_mixed_reader(
             sources, [ROWS[0], ROWS[1]], ["id"], seed=0, stop="all_exhausted", **kept
@@ -353,10 +353,8 @@ def test_sources_of_a_mixture_are_kept_where_it_says_so_or_they_do(remote: Remot
 
 
 @pytest.mark.timeout(600)
-def test_readers_killed_at_any_step_of_filling_a_cache_harm_nobody(
-    served: Served, remote: Remote, repository: Path
-) -> None:
-    kills = sized(full=50, quick=15)
+def test_disk_cache_survives_killed_readers(served: Served, remote: Remote, repository: Path) -> None:
+    kills = sized(full=50, quick=6)
     urls = [f"http://127.0.0.1:{served.port}/{remote.folder.name}/{name}.parquet" for name in ("part-0", "part-1")]
     done = subprocess.run(
         [sys.executable, "-m", "tests.readers.killed_with_a_cache", str(remote.cache), str(kills), *urls],
@@ -369,7 +367,7 @@ def test_readers_killed_at_any_step_of_filling_a_cache_harm_nobody(
     assert outcome == {"killed": kills, "wrong": 0, "left": []}
 
 
-def test_where_nothing_can_be_written_it_is_read_all_the_same_and_said_once(remote: Remote) -> None:
+def test_disk_cache_bypass_warns_once(remote: Remote) -> None:
     remote.cache.write_bytes(b"a file, where a directory should be")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", CacheBypassWarning)
@@ -380,7 +378,7 @@ def test_where_nothing_can_be_written_it_is_read_all_the_same_and_said_once(remo
     assert [warning.category for warning in told if "is bypassed" in str(warning.message)] == [CacheBypassWarning]
 
 
-def test_of_local_files_nothing_is_kept_or_said(remote: Remote) -> None:
+def test_disk_cache_ignores_local_files(remote: Remote) -> None:
     with petastore.make_batch_reader(
         str(remote.folder), cache_type="local-disk", cache_location=remote.cache
     ) as reader:
@@ -389,7 +387,7 @@ def test_of_local_files_nothing_is_kept_or_said(remote: Remote) -> None:
     assert not remote.cache.exists()
 
 
-def test_any_store_that_is_not_local_is_kept_and_a_file_written_anew_is_another(remote: Remote) -> None:
+def test_disk_cache_works_with_any_remote_filesystem(remote: Remote) -> None:
     store, name = fsspec.filesystem("memory"), uuid.uuid4().hex
     for first in (0, 7):
         remote.write(first)
@@ -405,25 +403,25 @@ def test_any_store_that_is_not_local_is_kept_and_a_file_written_anew_is_another(
 
 
 @pytest.mark.parametrize("asked", [{"cache_location": "s3://bucket/cache"}, {"cache_size_limit": 1000}])
-def test_a_cache_that_cannot_be_is_refused_before_anything_is_asked(asked: Any, remote: Remote) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"^cache l"):
+def test_disk_cache_invalid_options_raise_before_reading(asked: Any, remote: Remote) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"^cache_(size_limit|location) must be .*, got "):
         remote.reader(**asked)
     assert remote.proxy.counted.requests == 0
 
 
-def test_diagnostics_say_what_was_asked_of_the_storage(remote: Remote) -> None:
+def test_diagnostics_count_storage_requests(remote: Remote) -> None:
     with remote.reader(reader_pool_type="dummy") as reader:
         column_bytes(reader.dataset.datasets[0], ["id"])  # reads all footers
         remote.proxy.begin(Faults())
         rows_of(reader)
         found, counted = reader.diagnostics, remote.proxy.counted
         assert (found["storage_requests"], found["storage_bytes"]) == (counted.requests, counted.bytes)
-        assert found["storage_again"] == 0
+        assert found["storage_retries"] == 0
         rows_of(reader)
         assert reader.diagnostics["storage_requests"] == found["storage_requests"]
 
 
-def test_diagnostics_count_requests_that_were_made_again(remote: Remote) -> None:
+def test_diagnostics_count_retried_requests(remote: Remote) -> None:
     # Without a cache there are requests in each epoch: of a hundred one is reset, for sure.
     kept = {"cache_type": None, "cache_location": None, "cache_size_limit": None}
     with remote.reader(num_epochs=15, **kept) as reader:
@@ -432,4 +430,4 @@ def test_diagnostics_count_requests_that_were_made_again(remote: Remote) -> None
         assert rows_of(reader) == sorted(rows_from() * 15)
         found, counted = reader.diagnostics, remote.proxy.counted
         assert found["storage_requests"] == counted.requests
-        assert 0 < found["storage_again"] <= counted.faults.total()
+        assert 0 < found["storage_retries"] <= counted.faults.total()

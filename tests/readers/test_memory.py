@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import petastore
@@ -54,7 +57,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("megabytes", [100, 140])
-def test_process_takes_no_more_memory_than_its_budget(
+def test_memory_budget_bounds_the_memory_of_the_process(
     urls: tuple[str, str], shuffle: bool, megabytes: int, warm_python: WarmInterpreter
 ) -> None:
     """By counters of what is asked for, and in `make test-all` by resident memory, which has allocators' reserves."""
@@ -68,7 +71,7 @@ def test_process_takes_no_more_memory_than_its_budget(
     assert not IS_FULL or said["grown"] <= 1.1 * megabytes * 10**6
 
 
-def test_a_budget_changes_no_batch(urls: tuple[str, str]) -> None:
+def test_memory_budget_does_not_change_batches(urls: tuple[str, str]) -> None:
     def ids(**options: Any) -> list[list[int]]:
         with make_reader(urls[1], ["id"], shuffle_rows=True, seed=1, workers_count=2, **options) as reader:
             return [batch["id"].tolist() for batch in reader.iter_batches(500)]
@@ -76,15 +79,34 @@ def test_a_budget_changes_no_batch(urls: tuple[str, str]) -> None:
     assert ids(memory_budget=80_000_000) == ids()
 
 
-def test_too_small_a_budget_is_refused_before_anything_is_read(urls: tuple[str, str]) -> None:
-    refused = pytest.raises(InvalidArgumentError, match=r"memory_budget=1,000,000 bytes .* shuffle_buffer_bytes")
+def test_footers_are_limited_to_an_eighth_of_the_budget(tmp_path: Path) -> None:
+    """8,000 column chunks take 8 MB in footers."""
+    for number in range(16):
+        table = pa.table({f"c{column}": np.arange(10) for column in range(100)})
+        pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=2)
+    kept, estimates = [], []
+    for budget in (None, 10**9, 40 * 10**6):
+        dataset = petastore.open_dataset(str(tmp_path))
+        with make_batch_reader(dataset, ["c1"], workers_count=1, memory_budget=budget) as reader:
+            assert sum(len(batch.c1) for batch in reader) == 160
+            estimates.append(reader.estimate_memory(2).total_bytes)
+        kept.append(len(dataset.footers))
+    assert kept[:2] == [16, 16]
+    assert 0 < kept[2] < 16
+    assert estimates[2] <= 40 * 10**6 < estimates[1] <= estimates[0]
+
+
+def test_too_small_memory_budget_raises_before_reading(urls: tuple[str, str]) -> None:
+    refused = pytest.raises(
+        InvalidArgumentError, match=r"memory_budget must be .* got 1,000,000: .* shuffle_buffer_bytes"
+    )
     with make_batch_reader(urls[1], shuffle_rows=True, memory_budget=10**6) as reader, refused:
         reader.iter_batches(64)
     with pytest.raises(InvalidArgumentError, match="memory_budget"):
         make_reader(urls[0], memory_budget=0)
 
 
-def test_a_refusal_advises_what_fits_the_reader(urls: tuple[str, str]) -> None:
+def test_memory_budget_error_has_advice_for_the_reader(urls: tuple[str, str]) -> None:
     def refusal(batch_size: int = 8, budget: int = 10**6, **options: Any) -> str:
         with make_batch_reader(urls[1], memory_budget=budget, workers_count=1, **options) as reader:
             with pytest.raises(InvalidArgumentError) as refused:
@@ -92,13 +114,14 @@ def test_a_refusal_advises_what_fits_the_reader(urls: tuple[str, str]) -> None:
             return str(refused.value).partition("; or ")[2]
 
     assert refusal(shuffle_row_groups=False).startswith("write row groups of fewer rows")
-    assert "shuffle_buffer_bytes" not in refusal() + refusal(lanes=4) + refusal(batch_size=10**6, budget=10**8)
+    assert "shuffle_buffer_bytes" not in refusal() + refusal(interleave=4) + refusal(batch_size=10**6, budget=10**8)
     assert "shuffle_buffer_bytes" in refusal(shuffle_rows=True)
     assert refusal(batch_size=10**6, budget=10**8).startswith("ask for smaller batches")
 
 
-def test_what_is_foretold_without_a_budget_is_printed_for_people(urls: tuple[str, str]) -> None:
+def test_memory_estimate_without_a_budget_is_readable(urls: tuple[str, str]) -> None:
     with make_reader(urls[1], shuffle_rows=True, workers_count=2) as reader:
         budget = reader.estimate_memory(64)
     assert str(budget).startswith("at most ")
     assert budget.total_bytes == budget.at_hand_bytes + budget.batch_bytes + budget.work_bytes
+    assert budget.prefetched_bytes == 0  # files are local

@@ -50,7 +50,7 @@ def firsts(windows: list[Any]) -> list[int]:
 
 
 @pytest.mark.parametrize("shuffle_rows", [False, True])
-def test_windows_come_in_exact_proportion(urls: list[str], shuffle_rows: bool) -> None:
+def test_mixed_windows_have_exact_proportions(urls: list[str], shuffle_rows: bool) -> None:
     with WeightedSamplingReader(readers_of(urls, shuffle_rows=shuffle_rows), [0.5, 0.5]) as reader:
         assert isinstance(reader, WeightedSamplingReader)
         windows = firsts(list(reader))
@@ -61,7 +61,7 @@ def test_windows_come_in_exact_proportion(urls: list[str], shuffle_rows: bool) -
     assert len(set(windows)) == len(windows)
 
 
-def test_filters_of_each_reader_hold(urls: list[str]) -> None:
+def test_mixed_windows_keep_the_filters_of_each_reader(urls: list[str]) -> None:
     options: dict[str, Any] = {"filters": [("time", "not in", [3, 1003])]}
     two = {0: ["time"], 1: ["time"]}
     readers = [petastore.make_reader(url, NGram(two, 2, "time"), shuffle_row_groups=False, **options) for url in urls]
@@ -71,7 +71,7 @@ def test_filters_of_each_reader_hold(urls: list[str]) -> None:
     assert not {time for pair in pairs for time in pair} & {3, 1003}
 
 
-def test_batches_are_stacked(urls: list[str]) -> None:
+def test_mixed_windows_are_stacked_in_batches(urls: list[str]) -> None:
     readers = readers_of(urls, petastore.make_batch_reader, shuffle_row_groups=False)
     with WeightedSamplingReader(readers, [1, 1]) as reader:
         for batch in reader.iter_batches(5):
@@ -80,7 +80,7 @@ def test_batches_are_stacked(urls: list[str]) -> None:
             assert len(set((batch["time"][:, 0] // 1000).tolist())) == 1
 
 
-def test_states_resume(urls: list[str]) -> None:
+def test_mixed_windows_resume_from_states(urls: list[str]) -> None:
     with WeightedSamplingReader(readers_of(urls, shuffle_rows=True), [1, 2]) as reader:
         whole = firsts(list(reader))
     with WeightedSamplingReader(readers_of(urls, shuffle_rows=True), [1, 2]) as reader:
@@ -95,7 +95,7 @@ def negative(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "pose": -row["pose"]}
 
 
-def test_each_reader_has_its_own_transform(urls: list[str]) -> None:
+def test_mixed_windows_keep_the_transform_of_each_reader(urls: list[str]) -> None:
     readers = [
         petastore.make_reader(url, NGram(FIELDS, 1, "time"), transform_spec=spec)
         for url, spec in zip(urls, (None, TransformSpec(negative)), strict=True)
@@ -106,20 +106,20 @@ def test_each_reader_has_its_own_transform(urls: list[str]) -> None:
             assert window[0].pose[0] == (time if time < 1000 else -time)
 
 
-def test_readers_that_differ_are_refused(urls: list[str]) -> None:
+def test_mixed_windows_raise_for_different_readers(urls: list[str]) -> None:
     rows = petastore.make_reader(urls[1], ["time", "pose", "name"])
-    with pytest.raises(InvalidArgumentError, match="reader 1 gives rows, but reader 0 NGram"):
+    with pytest.raises(InvalidArgumentError, match=r"got rows from reader 1 and NGram\(.*\) from reader 0"):
         WeightedSamplingReader([readers_of(urls)[0], rows], [1, 1])
     with pytest.raises(InvalidArgumentError, match="source_column"):
         WeightedSamplingReader(readers_of(urls), [1, 1], source_column="source")
 
 
-def test_memory_is_foretold(urls: list[str]) -> None:
+def test_mixed_windows_memory_is_estimated(urls: list[str]) -> None:
     with WeightedSamplingReader(readers_of(urls), [1, 1]) as reader:
         assert reader.estimate_memory(4).total_bytes > 0
 
 
-def test_windows_have_the_partitions_of_their_own_dataset(tmp_path: Path) -> None:
+def test_mixed_windows_have_the_partitions_of_their_dataset(tmp_path: Path) -> None:
     schema = Unischema("s", [UnischemaField("time", np.int64)])
     for name in "ab":
         petastore.write_dataset(tmp_path / name / "kind=x", schema, [{"time": n} for n in range(5)])

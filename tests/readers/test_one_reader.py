@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from petastore import NGram, Unischema, UnischemaField, WeightedSamplingReader
 from petastore.readers.reader import Reader
 
 
+@functools.cache
 def classes_of(package: Path) -> dict[str, ast.ClassDef]:
     """The classes of all files of the package, by name."""
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in package.rglob("*.py")]
@@ -26,11 +28,11 @@ def below(name: str, classes: dict[str, ast.ClassDef]) -> set[str]:
     return direct.union(*(below(other, classes) for other in direct))
 
 
-def test_one_class_is_below_the_reader_for_isinstance(repository: Path) -> None:
+def test_reader_has_one_subclass(repository: Path) -> None:
     assert below("Reader", classes_of(repository / "petastore")) == {"WeightedSamplingReader"}
 
 
-def test_the_reader_has_few_methods_and_imports_little_of_ours(repository: Path) -> None:
+def test_reader_has_few_methods_and_imports_little_of_petastore(repository: Path) -> None:
     (path,) = (repository / "petastore").rglob("readers/reader.py")
     tree = ast.parse(path.read_text(encoding="utf-8"))
     (reader,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
@@ -42,7 +44,7 @@ def test_the_reader_has_few_methods_and_imports_little_of_ours(repository: Path)
     assert len(imports) <= 14
 
 
-def test_no_class_of_readers_is_swapped_for_another_when_it_is_made(repository: Path) -> None:
+def test_reader_constructor_returns_its_own_class(repository: Path) -> None:
     makers = [
         name
         for name, node in classes_of(repository / "petastore" / "readers").items()
@@ -74,7 +76,7 @@ def test_rows_windows_and_mixtures_are_read_by_the_same_class(urls: list[str]) -
             assert type(reader) is Reader
 
 
-def test_a_reader_of_windows_says_what_they_are_and_another_says_nothing(urls: list[str]) -> None:
+def test_reader_of_windows_has_an_ngram_and_others_none(urls: list[str]) -> None:
     with petastore.make_reader(urls[0], NGram({0: ["id"], 1: ["text"]}, 1, "id")) as reader:
         assert reader.ngram is not None
         assert reader.windows is not None
@@ -85,7 +87,7 @@ def test_a_reader_of_windows_says_what_they_are_and_another_says_nothing(urls: l
         assert reader.row_schema == reader.schema
 
 
-def test_windows_of_several_readers_are_still_read_by_a_weighted_sampling_reader(urls: list[str]) -> None:
+def test_weighted_sampling_reader_mixes_windows(urls: list[str]) -> None:
     readers = [petastore.make_reader(url, NGram({0: ["id"], 1: ["id"]}, 1, "id")) for url in urls]
     with WeightedSamplingReader(readers, [1, 1]) as reader:
         assert type(reader) is WeightedSamplingReader

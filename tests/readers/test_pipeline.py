@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 import subprocess
 import sys
 import threading
+import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,6 @@ from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Span
 from petastore.readers.assembly.assemble import AssembledSpan, SpanWork
 from petastore.readers.batch import Columns
-from petastore.readers.loaded.loading import Asked
 from petastore.readers.pipeline import Load, Pipeline
 from petastore.work import InlinePool, Pool, ThreadPool
 from petastore.work.futures import after
@@ -41,15 +42,15 @@ def spans(groups: int = 20) -> Iterator[Span]:
 def one_by_one(pool: Pool, fetch: Callable[[int], Any]) -> Load:
     """Loads each row group by itself."""
 
-    def load(asked: Sequence[Asked], /, *, priority: int) -> dict[int, Future[Any]]:
-        return {group: pool.submit(functools.partial(fetch, group), priority=priority) for group, _ in asked}
+    def load(span: Span, /, *, priority: int) -> dict[int, Future[Any]]:
+        return {group: pool.submit(functools.partial(fetch, group), priority=priority) for group in span.fetch}
 
     return load
 
 
-def at_hand(asked: Sequence[Asked], /, *, priority: int) -> dict[int, Future[Any]]:
+def at_hand(span: Span, /, *, priority: int) -> dict[int, Future[Any]]:
     """Row groups that are there at once."""
-    return {group: after([], functools.partial(int, group)) for group, _ in asked}
+    return {group: after([], functools.partial(int, group)) for group in span.fetch}
 
 
 def pipeline(pool: Pool, *, fetch: Callable[[int], Any] = lambda group: group, ahead: int = 5) -> Pipeline:
@@ -65,15 +66,50 @@ def first_rows(assembled: list[AssembledSpan]) -> list[tuple[int, int]]:
 
 
 @every_pool
-def test_spans_arrive_in_the_order_of_the_plan(make_pool: Callable[[], Pool]) -> None:
+def test_pipeline_yields_spans_in_plan_order(make_pool: Callable[[], Pool]) -> None:
     line = pipeline(make_pool())
     assert first_rows(list(line)) == [(int(span.groups[0]), int(span.rows[0])) for span in spans()]
     assert line.is_closed
     line.join()
 
 
+def test_pipeline_assembles_while_planning() -> None:
+    """Whoever plans changes the queue of planned spans without a lock: nobody else may go through it meanwhile."""
+    is_planning, looked, seen = threading.Event(), threading.Event(), []
+
+    class _Watched(Span):
+        @property
+        def num_rows(self) -> int:
+            seen.append(is_planning.is_set())
+            looked.set()
+            return super().num_rows
+
+    class _Insatiable:
+        wants_more = True
+
+        def plan(self, span: Span) -> None: ...
+
+    def watched() -> Iterator[Span]:
+        for number, span in enumerate(spans()):
+            if number == 6:  # others wait in the queue
+                looked.clear()
+                is_planning.set()
+                looked.wait(0.3)  # meanwhile row groups are loaded
+                is_planning.clear()
+            yield _Watched(**{field.name: getattr(span, field.name) for field in dataclasses.fields(span)})
+
+    pool = ThreadPool(4)
+    load = one_by_one(pool, lambda _: time.sleep(0.05))  # slower than planning: spans wait in the queue
+    prefetcher: Any = _Insatiable()
+    line = Pipeline(watched(), load=load, begin=without_tasks, pool=pool, ahead=2, prefetcher=prefetcher)
+    assert len(list(line)) == len(list(spans()))
+    assert seen
+    assert not any(seen)
+    line.join()
+
+
 @every_pool
-def test_a_failing_stage_arrives_in_its_place_once_and_closes(make_pool: Callable[[], Pool]) -> None:
+def test_pipeline_raises_a_stage_error_once_in_order(make_pool: Callable[[], Pool]) -> None:
     def fetch(group: int) -> int:
         if group == 3:
             raise ZeroDivisionError("row group 3")
@@ -93,7 +129,7 @@ def test_a_failing_stage_arrives_in_its_place_once_and_closes(make_pool: Callabl
 
 @every_pool
 @pytest.mark.parametrize("stage", ["fetch", "begin", "task", "finish"])
-def test_a_stop_iteration_of_a_stage_does_not_end_the_loop(make_pool: Callable[[], Pool], stage: str) -> None:
+def test_pipeline_converts_stop_iteration_of_a_stage(make_pool: Callable[[], Pool], stage: str) -> None:
     def at(here: str, number: int) -> None:
         if here == stage and number == 3:
             raise StopIteration("of somebody's next()")
@@ -114,7 +150,9 @@ def test_a_stop_iteration_of_a_stage_does_not_end_the_loop(make_pool: Callable[[
 
     pool = make_pool()
     line = Pipeline(spans(), load=one_by_one(pool, fetch), begin=begin, pool=pool, ahead=5)
-    with pytest.raises(WorkerError, match=r"a task ended with StopIteration.*rows are lacking") as caught:
+    with pytest.raises(
+        WorkerError, match=r"must not raise StopIteration, got StopIteration.*called next\(\)"
+    ) as caught:
         collections.deque(line, maxlen=0)
     assert isinstance(caught.value.__cause__, StopIteration)
     assert line.is_closed
@@ -122,7 +160,7 @@ def test_a_stop_iteration_of_a_stage_does_not_end_the_loop(make_pool: Callable[[
 
 
 @every_pool
-def test_a_span_is_finished_when_all_of_its_tasks_are_done(make_pool: Callable[[], Pool]) -> None:
+def test_pipeline_span_is_finished_after_all_its_tasks(make_pool: Callable[[], Pool]) -> None:
     done: dict[int, set[int]] = collections.defaultdict(set)
 
     def begin(span: Span, _: object) -> SpanWork:
@@ -140,7 +178,7 @@ def test_a_span_is_finished_when_all_of_its_tasks_are_done(make_pool: Callable[[
 
 
 @every_pool
-def test_a_span_that_was_handed_over_is_not_kept(make_pool: Callable[[], Pool]) -> None:
+def test_pipeline_frees_spans_after_delivery(make_pool: Callable[[], Pool]) -> None:
     """Not even by the row group that it waited for, which stays at hand for many more."""
     order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
     plan = Plan(Inventory.of_rows([400]), ReadRequest(("id",), order))
@@ -166,7 +204,7 @@ def test_a_span_that_was_handed_over_is_not_kept(make_pool: Callable[[], Pool]) 
 
 
 @every_pool
-def test_of_several_tasks_that_fail_the_first_is_told(make_pool: Callable[[], Pool]) -> None:
+def test_pipeline_reports_the_first_failed_task(make_pool: Callable[[], Pool]) -> None:
     def fails(number: int) -> None:
         raise ZeroDivisionError(f"task {number}")
 
@@ -182,7 +220,7 @@ def test_of_several_tasks_that_fail_the_first_is_told(make_pool: Callable[[], Po
 
 
 @every_pool
-def test_what_cannot_be_put_together_arrives_too(make_pool: Callable[[], Pool]) -> None:
+def test_pipeline_raises_assembly_errors(make_pool: Callable[[], Pool]) -> None:
     def finish() -> AssembledSpan:
         raise ZeroDivisionError("finish")
 
@@ -194,7 +232,7 @@ def test_what_cannot_be_put_together_arrives_too(make_pool: Callable[[], Pool]) 
 
 
 @every_pool
-def test_no_more_is_fetched_than_the_consumer_may_want_next(make_pool: Callable[[], Pool]) -> None:
+def test_pipeline_limits_prefetching(make_pool: Callable[[], Pool]) -> None:
     fetched: list[int] = []
     line = pipeline(make_pool(), fetch=fetched.append, ahead=4)
     next(line)
@@ -203,7 +241,7 @@ def test_no_more_is_fetched_than_the_consumer_may_want_next(make_pool: Callable[
     line.join()
 
 
-def test_leaving_early_starts_no_further_task() -> None:
+def test_pipeline_starts_no_task_after_close() -> None:
     started, go_on, fetched = threading.Event(), threading.Event(), []
 
     def fetch(group: int) -> int:
@@ -227,7 +265,7 @@ def test_leaving_early_starts_no_further_task() -> None:
     assert fetched == [0]
 
 
-def test_closing_from_another_thread_wakes_who_waits() -> None:
+def test_pipeline_close_wakes_the_consumer() -> None:
     started, go_on = threading.Event(), threading.Event()
     raised: list[BaseException] = []
 
@@ -253,7 +291,7 @@ def test_closing_from_another_thread_wakes_who_waits() -> None:
     line.join()
 
 
-def test_an_interpreter_ends_with_a_reader_half_way() -> None:
+def test_interpreter_exits_with_a_running_pipeline() -> None:
     program = (
         "from petastore.inventory import Inventory\n"
         "from petastore.plan import Order, Plan, ReadRequest\n"
@@ -265,7 +303,7 @@ def test_an_interpreter_ends_with_a_reader_half_way() -> None:
         "order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)\n"
         "plan = Plan(Inventory.of_rows([4] * 1000), ReadRequest(('id',), order, epochs=None))\n"
         "line = Pipeline(plan.spans(3, rows_per_span=3),\n"
-        "                load=lambda asked, priority: {group: after([], int) for group, _ in asked},\n"
+        "                load=lambda span, priority: {group: after([], int) for group in span.fetch},\n"
         "                begin=lambda span, tables: SpanWork([], lambda: AssembledSpan(span, Columns({}))),\n"
         "                pool=ThreadPool(4), ahead=5)\n"
         "next(line)\n"
@@ -281,9 +319,7 @@ def ends(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("pool", ["thread", "process", "dummy"])
 @pytest.mark.parametrize("make", ["make_reader", "make_batch_reader"])
-def test_a_daemon_that_iterates_an_endless_reader_does_not_keep_the_interpreter(
-    tmp_path: Path, pool: str, make: str
-) -> None:
+def test_interpreter_exits_with_a_daemon_thread_reading(tmp_path: Path, pool: str, make: str) -> None:
     schema = petastore.Unischema("number", [petastore.UnischemaField("id", np.int64)])
     petastore.write_dataset(str(tmp_path / "n"), schema, ({"id": i} for i in range(500)), rows_per_row_group=7)
     program = (
@@ -303,7 +339,7 @@ def test_a_daemon_that_iterates_an_endless_reader_does_not_keep_the_interpreter(
 
 
 @every_pool
-def test_of_several_row_groups_that_fail_the_first_is_told(make_pool: Callable[[], Pool]) -> None:
+def test_pipeline_reports_the_first_failed_row_group(make_pool: Callable[[], Pool]) -> None:
     pool = make_pool()
     second_failed = threading.Event()
 

@@ -13,7 +13,7 @@ from petastore.dataset import Dataset
 from petastore.errors import ReaderClosedError
 from petastore.plan.cursor import Cursor
 from petastore.readers.read_pass import Pass
-from petastore.work.workers import Workers
+from petastore.work.pools import Workers
 from tests.pace import LONG
 from tests.readers.small import ROWS, execution_of, written
 
@@ -39,7 +39,7 @@ def ids(run: Pass, size: int, most: int | None = None) -> list[list[int]]:
     return list(itertools.islice(batches, most))
 
 
-def test_all_epochs_come_and_then_it_is_over(run: Pass) -> None:
+def test_read_pass_yields_all_epochs_and_ends(run: Pass) -> None:
     assert not run.is_over
     assert ids(run, 10) == 2 * [list(range(10)), list(range(10, 20)), list(range(20, ROWS))]
     assert (run.is_over, run.cursor) == (True, Cursor(2, 0))
@@ -47,7 +47,7 @@ def test_all_epochs_come_and_then_it_is_over(run: Pass) -> None:
     assert not run.is_running
 
 
-def test_the_cursor_stands_behind_what_was_taken_and_another_size_goes_on_there(run: Pass) -> None:
+def test_read_pass_cursor_follows_consumed_rows(run: Pass) -> None:
     batches = run.batches(4)
     handouts = (batch for handout in batches for batch in handout)
     taken = [next(handouts)["id"].tolist() for _ in range(3)]
@@ -57,24 +57,24 @@ def test_the_cursor_stands_behind_what_was_taken_and_another_size_goes_on_there(
     assert ids(run, 5, most=1) == [[12, 13, 14, 15, 16]]
 
 
-def test_rows_and_batches_take_turns(run: Pass) -> None:
+def test_read_pass_alternates_rows_and_batches(run: Pass) -> None:
     items = run.items()
     assert [next(items).id for _ in range(3)] == [0, 1, 2]
     assert run.cursor == Cursor(0, 3)
     assert ids(run, 6, most=1) == [[3, 4, 5, 6, 7, 8]]
 
 
-def test_who_is_stopped_gives_nothing_more(run: Pass) -> None:
+def test_stopped_read_pass_yields_nothing(run: Pass) -> None:
     batches = run.batches(4)
     next(iter(next(batches)))
     run.close()
     with pytest.raises(ReaderClosedError):
         list(batches)
-    with pytest.raises(ReaderClosedError, match="this reader was stopped; open another one"):
+    with pytest.raises(ReaderClosedError, match=r"this reader was stopped\. Open another one"):
         next(run.batches(4))
 
 
-def test_what_was_received_is_known_after_rows_were_let_go(run: Pass) -> None:
+def test_read_pass_cursor_is_known_after_release(run: Pass) -> None:
     batches = run.batches(4)
     handout = next(batches)
     next(iter(handout))
@@ -83,18 +83,18 @@ def test_what_was_received_is_known_after_rows_were_let_go(run: Pass) -> None:
     batches.close()
 
 
-def test_spans_are_counted_by_the_names_that_petastorm_has(run: Pass) -> None:
+def test_read_pass_counts_spans_under_petastorms_names(run: Pass) -> None:
     assert set(run.spans.values()) == {0}
     batches = run.batches(4)
     next(batches)
     counts = run.spans
     assert counts["items_consumed"] == 1
     assert counts["items_produced"] == counts["items_consumed"] + counts["output_queue_size"]
-    assert 0 < run.waited_s < LONG
+    assert 0 < run.meter.waited_s < LONG
     batches.close()
 
 
-def test_the_end_is_news_for_threads_that_ran_before_it_and_were_not_told(run: Pass) -> None:
+def test_read_pass_end_is_reported_to_each_thread(run: Pass) -> None:
     assert not run.end_is_news
     go_on, answers = threading.Event(), list[bool]()
 
@@ -114,7 +114,7 @@ def test_the_end_is_news_for_threads_that_ran_before_it_and_were_not_told(run: P
     assert answers == [True, False]
 
 
-def test_a_pass_goes_on_from_any_cursor(dataset: Dataset) -> None:
+def test_read_pass_resumes_from_any_cursor(dataset: Dataset) -> None:
     execution = execution_of(dataset, epochs=2)
     assert ids(Pass(execution, Cursor(1, 20)), 10) == [[20, 21, 22]]
     assert ids(Pass(execution, Cursor(2, 0)), 10) == []

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import petastore
 from petastore.errors import DecodeError, InvalidArgumentError, NoDataAvailableError, ReaderClosedError
-from petastore.plan.request import TailWord
+from petastore.plan.request import LastBatchWord
 from tests.pace import LONG
 from tests.tier import IS_FULL, examples, sized
 
@@ -51,7 +51,9 @@ def uneven(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("last_batch", ["even", "drop", "pad", "wrap"])
 @pytest.mark.parametrize("shuffle_rows", [False, True], ids=["groups", "rows"])
-def test_two_ranks_step_together_over_uneven_row_groups(uneven: str, last_batch: TailWord, shuffle_rows: bool) -> None:
+def test_two_ranks_have_equal_steps_with_uneven_row_groups(
+    uneven: str, last_batch: LastBatchWord, shuffle_rows: bool
+) -> None:
     # Less and more than a row group has, divisors of the 200 rows and others; all sizes in `make test-all`.
     for batch_size in range(1, 65) if IS_FULL else (1, 7, 16, 25, 33, 64):
         counts, seen = [], collections.Counter[int]()
@@ -79,7 +81,7 @@ def test_two_ranks_step_together_over_uneven_row_groups(uneven: str, last_batch:
             assert set(seen) == set(range(200))
 
 
-def test_pad_marks_repeats_in_a_boolean_column(uneven: str) -> None:
+def test_last_batch_pad_marks_repeats(uneven: str) -> None:
     for rank in range(2):
         with petastore.make_reader(uneven, cur_shard=rank, shard_count=2, last_batch="pad") as reader:
             *full, last = reader.iter_batches(64)
@@ -88,7 +90,7 @@ def test_pad_marks_repeats_in_a_boolean_column(uneven: str) -> None:
             assert (last.num_rows, int(last["valid"].sum())) == (64, 36)
 
 
-def test_more_shards_than_row_groups_share_the_rows(uneven: str) -> None:
+def test_more_shards_than_row_groups_divide_the_rows(uneven: str) -> None:
     rows = []
     for rank in range(30):
         with petastore.make_reader(uneven, cur_shard=rank, shard_count=30, schema_fields=["id"]) as reader:
@@ -97,14 +99,14 @@ def test_more_shards_than_row_groups_share_the_rows(uneven: str) -> None:
     assert {len(of_rank) for of_rank in rows} == {6, 7}
 
 
-def test_no_rows_give_no_batches(tmp_path: Path) -> None:
+def test_reader_without_rows_yields_no_batches(tmp_path: Path) -> None:
     url = write_groups(tmp_path / "empty", [0])
     for last_batch in ("even", "drop", "pad", "wrap"):
         with petastore.make_reader(url, cur_shard=0, shard_count=2, last_batch=last_batch) as reader:
             assert (len(reader), list(reader.iter_batches(4)), list(reader)) == (0, [], [])
 
 
-def test_fewer_rows_than_ranks_are_refused_by_even_on_every_rank_alike(tmp_path: Path) -> None:
+def test_last_batch_even_with_fewer_rows_than_ranks_raises(tmp_path: Path) -> None:
     url = write_groups(tmp_path / "three", [3])
     said = set()
     for rank in range(5):
@@ -116,7 +118,7 @@ def test_fewer_rows_than_ranks_are_refused_by_even_on_every_rank_alike(tmp_path:
 
 
 @pytest.mark.parametrize("last_batch", ["pad", "wrap"])
-def test_fewer_rows_than_ranks_work_with_pad_and_wrap(tmp_path: Path, last_batch: TailWord) -> None:
+def test_last_batch_pad_and_wrap_work_with_fewer_rows_than_ranks(tmp_path: Path, last_batch: LastBatchWord) -> None:
     url = write_groups(tmp_path / "three", [3])
     seen: set[int] = set()
     for rank in range(5):
@@ -127,7 +129,7 @@ def test_fewer_rows_than_ranks_work_with_pad_and_wrap(tmp_path: Path, last_batch
     assert seen == {0, 1, 2}
 
 
-def test_opening_again_and_again_returns_every_row_of_a_row_group(tmp_path: Path) -> None:
+def test_reader_opened_repeatedly_returns_every_row(tmp_path: Path) -> None:
     url = write_groups(tmp_path / "one", [10])
     for _ in range(sized(full=1000, quick=50)):
         with petastore.make_reader(url, schema_fields=["id"]) as reader:
@@ -142,12 +144,12 @@ def test_opening_again_and_again_returns_every_row_of_a_row_group(tmp_path: Path
     batch_size=st.integers(1, 80),
     lanes=st.sampled_from([None, 1, 3, 6]),
 )
-def test_the_order_does_not_depend_on_pool_or_workers(
+def test_reader_order_does_not_depend_on_pool_or_workers(
     uneven: str, workers: int, seed: int, shuffle_rows: bool, batch_size: int, lanes: int | None
 ) -> None:
     def batches(**kwargs: Any) -> list[list[int]]:
         with petastore.make_reader(
-            uneven, seed=seed, shuffle_rows=shuffle_rows, num_epochs=2, lanes=lanes, **kwargs
+            uneven, seed=seed, shuffle_rows=shuffle_rows, num_epochs=2, interleave=lanes, **kwargs
         ) as reader:
             found = list(reader.iter_batches(batch_size))
         assert all(batch["word"].tolist() == [f"w{one}" for one in batch["id"]] for batch in found)
@@ -156,7 +158,7 @@ def test_the_order_does_not_depend_on_pool_or_workers(
     assert batches(workers_count=workers) == batches(reader_pool_type="dummy")
 
 
-def test_rows_and_batches_are_the_same_rows(uneven: str) -> None:
+def test_reader_rows_equal_its_batches(uneven: str) -> None:
     with petastore.make_reader(uneven, seed=1, shuffle_rows=True) as reader:
         rows = [(int(row.id), row.word) for row in reader]
         reader.reset()
@@ -166,7 +168,7 @@ def test_rows_and_batches_are_the_same_rows(uneven: str) -> None:
     assert sorted(rows) == sorted(batches) == [(one, f"w{one}") for one in range(200)]
 
 
-def test_a_batch_reader_gives_batches_of_the_largest_row_group(uneven: str) -> None:
+def test_batch_reader_batch_size_is_the_largest_row_group(uneven: str) -> None:
     with petastore.make_batch_reader(uneven, shuffle_row_groups=False) as reader:
         batches = list(reader)
         assert len(reader) == len(batches) == 3
@@ -174,14 +176,14 @@ def test_a_batch_reader_gives_batches_of_the_largest_row_group(uneven: str) -> N
     assert np.concatenate([batch.id for batch in batches]).tolist() == list(range(200))
 
 
-def test_lengths_are_known_before_the_first_read(uneven: str) -> None:
+def test_reader_len_is_known_before_the_first_read(uneven: str) -> None:
     with petastore.make_reader(uneven, num_epochs=3, cur_shard=1, shard_count=3) as reader:
         assert reader.num_rows == 67
         assert len(reader) == 201 == len(list(reader))
         assert reader.steps_per_epoch(10) == 7
 
 
-def test_an_endless_reader_has_no_length_but_goes_on(uneven: str) -> None:
+def test_endless_reader_has_no_length(uneven: str) -> None:
     with petastore.make_reader(uneven, num_epochs=None) as reader:
         with pytest.raises(TypeError, match="endless"):
             len(reader)
@@ -189,7 +191,7 @@ def test_an_endless_reader_has_no_length_but_goes_on(uneven: str) -> None:
         assert sum(1 for _ in itertools.islice(reader, 1000)) == 1000
 
 
-def test_reset_begins_a_new_pass_at_any_time(uneven: str) -> None:
+def test_reader_reset_starts_again_at_any_time(uneven: str) -> None:
     with petastore.make_reader(uneven, shuffle_row_groups=False) as reader:
         for taken in (0, 1, 50, 199, 200):
             reader.reset()
@@ -200,7 +202,7 @@ def test_reset_begins_a_new_pass_at_any_time(uneven: str) -> None:
         assert reader.last_row_consumed
 
 
-def test_every_pass_has_an_order_of_its_own(uneven: str) -> None:
+def test_reader_shuffles_each_iteration_differently(uneven: str) -> None:
     with petastore.make_reader(uneven, seed=3, shuffle_rows=True) as reader:
         begin = reader.state_dict()
         passes = [[int(row.id) for row in reader] for _ in range(3)]  # a loop over a finished reader begins anew
@@ -216,7 +218,7 @@ def test_every_pass_has_an_order_of_its_own(uneven: str) -> None:
         assert [int(row.id) for row in reader] == [one for of_pass in passes for one in of_pass]
 
 
-def test_after_leaving_early_the_next_loop_goes_on_and_a_finished_reader_begins_again(uneven: str) -> None:
+def test_reader_loop_continues_after_a_break(uneven: str) -> None:
     with petastore.make_reader(uneven, shuffle_row_groups=False) as reader:
         for row in reader:
             if row.id == 20:
@@ -226,21 +228,21 @@ def test_after_leaving_early_the_next_loop_goes_on_and_a_finished_reader_begins_
         assert len(list(reader)) == 200
 
 
-def test_batches_go_on_where_the_reader_stands(uneven: str) -> None:
+def test_iter_batches_continues_at_the_current_position(uneven: str) -> None:
     with petastore.make_reader(uneven, shuffle_row_groups=False) as reader:
         first = [batch["id"].tolist() for batch in itertools.islice(reader.iter_batches(30), 2)]
         rest = [batch["id"].tolist() for batch in reader.iter_batches(70)]
     assert list(itertools.chain(*first, *rest)) == list(range(200))
 
 
-def test_a_kept_batch_keeps_its_data(uneven: str) -> None:
+def test_kept_batch_does_not_change(uneven: str) -> None:
     with petastore.make_reader(uneven, shuffle_rows=True, num_epochs=3) as reader:
         kept = [(batch, batch["id"].copy()) for batch in reader.iter_batches(16)]
     assert len(kept) == 3 * 13
     assert all((batch["id"] == copy).all() for batch, copy in kept)
 
 
-def test_a_stopped_reader_says_so(uneven: str) -> None:
+def test_stopped_reader_raises(uneven: str) -> None:
     reader = petastore.make_reader(uneven)
     next(reader)
     for _ in range(2):  # stop and join may be called again
@@ -251,7 +253,7 @@ def test_a_stopped_reader_says_so(uneven: str) -> None:
             use()
 
 
-def test_close_stops_the_reader_and_its_workers(uneven: str) -> None:
+def test_reader_close_stops_its_workers(uneven: str) -> None:
     reader = petastore.make_reader(uneven)
     next(reader)
     for _ in range(2):  # close may be called again
@@ -262,7 +264,7 @@ def test_close_stops_the_reader_and_its_workers(uneven: str) -> None:
         next(reader)
 
 
-def test_stop_wakes_a_thread_that_iterates(uneven: str) -> None:
+def test_reader_stop_wakes_an_iterating_thread(uneven: str) -> None:
     reader = petastore.make_reader(uneven, num_epochs=None, schema_fields=["id"])
     running = threading.Event()
     ended: list[str] = []
@@ -287,7 +289,7 @@ def threads_of_petastore() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("petastore")]
 
 
-def test_a_reader_that_nobody_stopped_warns_and_leaves_nothing_running(uneven: str) -> None:
+def test_unclosed_reader_warns_and_stops(uneven: str) -> None:
     reader = petastore.make_reader(uneven, num_epochs=None)
     next(reader)
     assert threads_of_petastore()
@@ -299,7 +301,7 @@ def test_a_reader_that_nobody_stopped_warns_and_leaves_nothing_running(uneven: s
     assert threads_of_petastore() == []
 
 
-def test_batches_that_nobody_wants_any_more_leave_nothing_running(uneven: str) -> None:
+def test_dropped_iter_batches_stops_its_workers(uneven: str) -> None:
     reader = petastore.make_reader(uneven, num_epochs=None)
     batches = reader.iter_batches(4)
     next(batches)
@@ -309,7 +311,7 @@ def test_batches_that_nobody_wants_any_more_leave_nothing_running(uneven: str) -
     assert threads_of_petastore() == []
 
 
-def test_a_fresh_seed_is_visible_and_ranks_share_a_fixed_one(uneven: str) -> None:
+def test_random_seed_is_visible_and_ranks_share_a_fixed_one(uneven: str) -> None:
     with petastore.make_reader(uneven) as first, petastore.make_reader(uneven) as second:
         assert first.plan.request.order.seed != second.plan.request.order.seed
     seeds = set()
@@ -319,12 +321,12 @@ def test_a_fresh_seed_is_visible_and_ranks_share_a_fixed_one(uneven: str) -> Non
     assert seeds == {0}
 
 
-def test_the_repr_says_what_is_read(uneven: str) -> None:
+def test_reader_repr_describes_the_data(uneven: str) -> None:
     with petastore.make_reader(uneven, seed=5, cur_shard=1, shard_count=4) as reader:
         assert "shard 1 of 4, 50 of 200 rows, 2 columns, 1 epoch, seed 5" in repr(reader)
 
 
-def test_missing_values_keep_the_dtype(tmp_path: Path) -> None:
+def test_reader_missing_values_keep_the_dtype(tmp_path: Path) -> None:
     table = pa.table({"n": pa.array([1, None, 2**60], pa.int64()), "s": ["a", None, "c"]})
     pq.write_table(table, tmp_path / "part.parquet")
     with petastore.make_batch_reader(str(tmp_path)) as reader:
@@ -336,13 +338,13 @@ def test_missing_values_keep_the_dtype(tmp_path: Path) -> None:
         assert [(row.n, row.s) for row in reader] == [(1, "a"), (None, None), (2**60, "c")]
 
 
-def test_a_valid_column_of_the_dataset_and_pad_exclude_each_other(tmp_path: Path) -> None:
+def test_last_batch_pad_raises_when_a_valid_column_exists(tmp_path: Path) -> None:
     pq.write_table(pa.table({"valid": [1]}), tmp_path / "part.parquet")
     with pytest.raises(InvalidArgumentError, match="'valid'"):
         petastore.make_reader(str(tmp_path), last_batch="pad")
 
 
-def test_a_reader_does_not_travel_to_another_process_and_says_what_does(uneven: str) -> None:
+def test_reader_cannot_be_pickled(uneven: str) -> None:
     with petastore.make_reader(uneven) as reader:
         for send in (pickle.dumps, copy.deepcopy):
             with pytest.raises(TypeError, match=r"ElasticDataLoader.*ReaderDataset.*call make_reader there") as refused:
@@ -351,7 +353,7 @@ def test_a_reader_does_not_travel_to_another_process_and_says_what_does(uneven: 
         assert len(list(reader)) == sum(UNEVEN)
 
 
-def test_any_column_name_works(tmp_path: Path) -> None:
+def test_reader_accepts_any_column_name(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a-b": [1], "class": [2], "x.y": [3], "名": [4], "_id": [5]}), tmp_path / "part.parquet")
     with petastore.make_reader(str(tmp_path)) as reader:
         row = next(reader)
@@ -359,7 +361,7 @@ def test_any_column_name_works(tmp_path: Path) -> None:
         assert row["x.y"] == 3
 
 
-def test_a_cell_that_cannot_be_decoded_is_named_by_file_row_group_and_row(tmp_path: Path) -> None:
+def test_decode_error_names_file_row_group_and_row(tmp_path: Path) -> None:
     from petastore.codecs import NdarrayCodec
 
     schema = petastore.Unischema("s", [petastore.UnischemaField("a", "float32", (2,), NdarrayCodec())])
@@ -387,9 +389,10 @@ def test_partition_columns_come_from_directory_names(tmp_path: Path) -> None:
         pq.write_table(pa.table({"id": [number]}), directory / "part.parquet")
     with petastore.make_reader(str(tmp_path), shuffle_rows=True) as reader:
         rows = sorted((row.day, int(row.n), int(row.id)) for row in reader)
-    assert rows == [(day, n, n) for day in ("2026-01-01", "2026-01-02") for n in (7, 8)]
+    days = [np.datetime64("2026-01-01"), np.datetime64("2026-01-02")]
+    assert rows == [(day, n, n) for day in days for n in (7, 8)]
     with petastore.make_reader(str(tmp_path), schema_fields=["day"]) as reader:
-        assert sorted(row.day for row in reader) == ["2026-01-01"] * 2 + ["2026-01-02"] * 2
+        assert sorted(row.day for row in reader) == [days[0]] * 2 + [days[1]] * 2
 
 
 SOURCES: dict[str, Callable[[str], Any]] = {
@@ -402,13 +405,13 @@ SOURCES: dict[str, Callable[[str], Any]] = {
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_all_sources_are_read(uneven: str, source: str) -> None:
+def test_reader_accepts_a_list_of_urls(uneven: str, source: str) -> None:
     with petastore.make_reader(SOURCES[source](uneven), schema_fields=["id"]) as reader:
         expected = 111 if source == "one file" else 200
         assert sorted(int(row.id) for row in reader) == list(range(expected))
 
 
-def test_every_arrow_layout_survives_shuffling(tmp_path: Path) -> None:
+def test_shuffling_works_for_every_arrow_type(tmp_path: Path) -> None:
     numbers = range(60)
     lists = [[n] * (n % 4) if n % 5 else None for n in numbers]
     columns = {

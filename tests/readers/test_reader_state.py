@@ -29,7 +29,18 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(directory)
 
 
-def test_a_fresh_reader_with_other_workers_goes_on_at_the_next_batch(url: str) -> None:
+def test_state_loaded_during_a_loop_raises(url: str) -> None:
+    with petastore.make_reader(url) as reader:
+        batches = reader.iter_batches(100)
+        next(batches)
+        reader.load_state_dict(reader.state_dict())
+        for _ in range(2):
+            with pytest.raises(ReaderClosedError, match=r"because load_state_dict, .* was called\. Start a new loop"):
+                next(batches)
+        assert sum(len(batch["id"]) for batch in reader.iter_batches(100)) == ROWS - 100
+
+
+def test_new_reader_with_other_workers_resumes_at_the_next_batch(url: str) -> None:
     with petastore.make_reader(url, shuffle_rows=True, num_epochs=2) as reader:
         batches = reader.iter_batches(32)
         taken = [next(batches)["id"].tolist() for _ in range(9)]
@@ -41,7 +52,7 @@ def test_a_fresh_reader_with_other_workers_goes_on_at_the_next_batch(url: str) -
     assert sorted(itertools.chain(*taken, *rest)) == sorted([*range(ROWS)] * 2)
 
 
-def test_rows_go_on_too(url: str) -> None:
+def test_new_reader_resumes_at_the_next_row(url: str) -> None:
     with petastore.make_reader(url, seed=4) as reader:
         taken = [int(row.id) for row in itertools.islice(reader, 123)]
         state = reader.state_dict()
@@ -50,7 +61,7 @@ def test_rows_go_on_too(url: str) -> None:
         assert taken + [int(row.id) for row in reader] == whole
 
 
-def test_what_was_prefetched_does_not_count(url: str) -> None:
+def test_state_excludes_prefetched_rows(url: str) -> None:
     with petastore.make_reader(url, workers_count=4) as reader:
         batches = reader.iter_batches(10)
         for step in range(5):
@@ -58,7 +69,7 @@ def test_what_was_prefetched_does_not_count(url: str) -> None:
             next(batches)
 
 
-def test_another_number_of_ranks_shares_what_is_left(url: str) -> None:
+def test_another_number_of_ranks_divides_the_remaining_rows(url: str) -> None:
     seen: list[int] = []
     state = None
     for ranks, batch_size, steps in [(4, 8, 5), (3, 10, 4), (5, 7, 10**6)]:
@@ -75,7 +86,7 @@ def test_another_number_of_ranks_shares_what_is_left(url: str) -> None:
     assert sorted(seen) == list(range(ROWS))
 
 
-def test_reshard_goes_on_as_another_rank(url: str) -> None:
+def test_reshard_continues_as_another_rank(url: str) -> None:
     readers = [petastore.make_reader(url, shuffle_rows=True, cur_shard=rank, shard_count=2) for rank in range(2)]
     seen: list[int] = []
     for reader in readers:
@@ -93,15 +104,15 @@ def test_reshard_goes_on_as_another_rank(url: str) -> None:
 
 
 @pytest.mark.parametrize("shuffle_rows", [False, True])
-def test_a_rank_keeps_its_row_groups_and_an_epoch_under_way_is_finished(url: str, shuffle_rows: bool) -> None:
+def test_reshard_keeps_row_groups_and_finishes_the_epoch(url: str, shuffle_rows: bool) -> None:
     def ranks(count: int, state: Any = None, steps: int | None = None) -> tuple[list[list[int]], Any]:
         given = []
         for rank in range(count):
             with petastore.make_reader(
                 url,
                 shuffle_rows=shuffle_rows,
-                lanes=12 if shuffle_rows else None,
-                reshuffle="static",
+                interleave=12 if shuffle_rows else None,
+                reshuffle_each_epoch=False,
                 num_epochs=3,
                 cur_shard=rank,
                 shard_count=count,
@@ -126,7 +137,7 @@ def test_a_rank_keeps_its_row_groups_and_an_epoch_under_way_is_finished(url: str
     assert kept >= ROWS - 1.3 * ROWS / 4
 
 
-def test_a_state_of_another_order_or_dataset_is_refused(url: str, tmp_path: Path) -> None:
+def test_state_of_another_order_or_dataset_raises(url: str, tmp_path: Path) -> None:
     with petastore.make_reader(url, seed=1) as reader:
         state = reader.state_dict()
     with petastore.make_reader(url, seed=2) as reader, pytest.raises(InvalidArgumentError, match="seed"):
@@ -139,7 +150,7 @@ def test_a_state_of_another_order_or_dataset_is_refused(url: str, tmp_path: Path
         reader.load_state_dict(state)
 
 
-def test_a_stopped_reader_takes_no_state(url: str) -> None:
+def test_load_state_dict_raises_for_a_stopped_reader(url: str) -> None:
     reader = petastore.make_reader(url)
     state = reader.state_dict()
     reader.stop()
@@ -168,9 +179,7 @@ with petastore.make_reader(url, shuffle_rows=True, num_epochs=1) as reader:
 """
 
 
-def test_training_that_is_killed_again_and_again_sees_every_row_once(
-    url: str, tmp_path: Path, warm_python: WarmInterpreter
-) -> None:
+def test_killed_training_resumes_with_each_row_once(url: str, tmp_path: Path, warm_python: WarmInterpreter) -> None:
     """SIGKILL at some batches, before or after their commit; committed batches hold each row once."""
     most = sized(full=20, quick=8)
     seen: list[int] = []

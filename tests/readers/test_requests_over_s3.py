@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import threading
+import time
 import uuid
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +19,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import petastore
-from petastore.errors import DatasetChangedError
+from petastore.errors import AbandonedThreadWarning, DatasetChangedError, ReaderClosedError, StorageTimeoutError
 from petastore.readers.reader import Reader
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.footers.footers_beside import FOOTERS
 from petastore.storage.metadata.manifest import MANIFEST, read_manifest, write_manifest
+from petastore.storage.row_groups.fetched_ahead import FetchedAhead
 from petastore.writers.generate import generate_metadata
+from tests.pace import LONG
 from tests.servers.child import child_server
 from tests.servers.fault_proxy import FaultProxy, Faults
 
@@ -112,7 +118,7 @@ def sum_of(reader: Reader) -> int:
 
 
 @pytest.mark.parametrize("files", [1, 8, 64])
-def test_an_epoch_takes_a_request_for_each_row_group_whatever_files_they_lie_in(files: int, bucket: Bucket) -> None:
+def test_s3_epoch_takes_one_request_per_row_group(files: int, bucket: Bucket) -> None:
     name, table = put_wide(bucket, files)
     expected = int(table["c7"].to_numpy().sum())
     assert sum_of(bucket.reader(name, schema_fields=["c7"])) == expected
@@ -126,7 +132,7 @@ def test_an_epoch_takes_a_request_for_each_row_group_whatever_files_they_lie_in(
     assert bucket.proxy.counted.bytes <= 1.05 * 8 * GROUPS * ROWS
 
 
-FEW, FEW_ROWS = 12, 40_000
+FEW, FEW_ROWS = 12, 20_000
 
 
 def put_few(bucket: Bucket, rows: int = FEW_ROWS) -> str:
@@ -145,7 +151,7 @@ def ids(reader: Reader) -> list[int]:
         return sorted(number for batch in reader for number in batch.id.tolist())
 
 
-def test_a_copy_that_has_other_etags_is_read_by_its_own_footers(bucket: Bucket) -> None:
+def test_s3_copy_with_other_etags_is_read(bucket: Bucket) -> None:
     name = put_few(bucket)
     bucket.commit(name)
     location = bucket.location(name)
@@ -163,7 +169,7 @@ def test_a_copy_that_has_other_etags_is_read_by_its_own_footers(bucket: Bucket) 
     assert bucket.asked(".parquet") <= 2 * FEW + 3  # one that did not hold, and looking what is there
 
 
-def test_a_file_that_changed_after_the_commit_is_refused_and_both_versions_are_named(bucket: Bucket) -> None:
+def test_s3_file_changed_after_the_commit_raises(bucket: Bucket) -> None:
     name = put_few(bucket)
     bucket.commit(name)
     manifest = read_manifest(bucket.location(name))
@@ -179,15 +185,14 @@ def test_a_file_that_changed_after_the_commit_is_refused_and_both_versions_are_n
     assert found["ETag"] in str(told.value)
 
 
-def test_a_file_that_changes_while_it_is_read_is_never_mixed(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_s3_file_changed_while_reading_is_never_mixed(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     name = uuid.uuid4().hex
     table = pa.table({"id": np.arange(100_000)})
     options: dict[str, Any] = {"row_group_size": 10_000, "use_dictionary": False, "write_statistics": False}
     bucket.put(f"{name}/a.parquet", table, **options)
     bucket.commit(name)
-    # A budget: without one, all of it may be fetched ahead before it changes.
-    asked: dict[str, Any] = {"shuffle_row_groups": False, "memory_budget": 10**9}
-    with bucket.reader(name, reader_pool_type="dummy", **asked) as reader:
+    monkeypatch.setattr(FetchedAhead, "begin", lambda *_, **__: None)  # else all of it may be there before it changes
+    with bucket.reader(name, reader_pool_type="dummy", shuffle_row_groups=False) as reader:
         first = next(reader).id.tolist()
         bucket.put(f"{name}/a.parquet", pa.table({"id": np.arange(100_000) + 7}), **options)  # with the same footer
         with pytest.raises(DatasetChangedError, match="was rewritten"):
@@ -196,9 +201,7 @@ def test_a_file_that_changes_while_it_is_read_is_never_mixed(bucket: Bucket, mon
 
 
 @pytest.mark.parametrize("damage", ["missing", "short", "another", "noise"])
-def test_footers_that_are_not_those_of_the_manifest_are_passed_over(
-    damage: str, bucket: Bucket, root: Path, tmp_path: Path
-) -> None:
+def test_s3_footers_not_in_the_manifest_are_ignored(damage: str, bucket: Bucket, root: Path, tmp_path: Path) -> None:
     name = put_few(bucket)
     bucket.commit(name)
     key = f"{name}/{FOOTERS}"
@@ -213,7 +216,7 @@ def test_footers_that_are_not_those_of_the_manifest_are_passed_over(
     assert bucket.asked(".parquet") <= 2 * FEW
 
 
-def test_small_files_take_a_request_each_and_are_pinned(bucket: Bucket) -> None:
+def test_s3_small_files_take_one_request_each(bucket: Bucket) -> None:
     name = put_few(bucket, rows=100)
     assert ids(bucket.reader(name)) == list(range(FEW * 100))
     assert bucket.asked(".parquet") == 2 * FEW
@@ -226,7 +229,7 @@ def test_small_files_take_a_request_each_and_are_pinned(bucket: Bucket) -> None:
         ids(bucket.reader(name))
 
 
-def test_a_manifest_without_footers_takes_one_request_more_a_file(bucket: Bucket) -> None:
+def test_s3_manifest_without_footers_takes_one_more_request_per_file(bucket: Bucket) -> None:
     name = put_few(bucket)
     bucket.commit(name)
     location = bucket.location(name)
@@ -242,7 +245,7 @@ def test_a_manifest_without_footers_takes_one_request_more_a_file(bucket: Bucket
         assert bucket.asked(".parquet") == 2 * FEW
 
 
-def test_a_second_reader_finds_footers_and_chunks_on_the_local_disk(bucket: Bucket, tmp_path: Path) -> None:
+def test_s3_second_reader_hits_the_disk_cache(bucket: Bucket, tmp_path: Path) -> None:
     name = put_few(bucket)
     fields = [
         petastore.UnischemaField(name, kind, nullable=True) for name, kind in (("id", "int64"), ("half", "float64"))
@@ -257,9 +260,7 @@ def test_a_second_reader_finds_footers_and_chunks_on_the_local_disk(bucket: Buck
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
-def test_requests_of_a_start_with_a_warm_cache_do_not_grow_with_the_number_of_files(
-    is_committed: bool, bucket: Bucket, tmp_path: Path
-) -> None:
+def test_s3_warm_start_requests_do_not_grow_with_files(is_committed: bool, bucket: Bucket, tmp_path: Path) -> None:
     name = put_few(bucket)
     if is_committed:
         bucket.commit(name)
@@ -277,7 +278,7 @@ def test_requests_of_a_start_with_a_warm_cache_do_not_grow_with_the_number_of_fi
         assert ids(bucket.reader(name, **cache))[-1] == 701 * FEW_ROWS - 1
 
 
-def test_appending_keeps_the_footers_of_files_that_were_there(bucket: Bucket) -> None:
+def test_s3_append_keeps_the_footers_of_existing_files(bucket: Bucket) -> None:
     name = uuid.uuid4().hex
     schema = petastore.Unischema("numbers", [petastore.UnischemaField("id", "int64")])
     for first in (0, 100):
@@ -293,3 +294,37 @@ def test_appending_keeps_the_footers_of_files_that_were_there(bucket: Bucket) ->
     assert sorted(manifest.beside.all_at(location)) == [file.path for file in manifest.inventory.files]
     assert len(manifest.inventory.files) == 4
     assert all(file.etag for file in manifest.inventory.files)
+
+
+def put_numbers(bucket: Bucket) -> str:
+    """A file whose row groups are fetched by a request each."""
+    name = uuid.uuid4().hex
+    bucket.put(f"{name}/part-0.parquet", pa.table({"id": np.arange(200_000)}), row_group_size=50_000)
+    return name
+
+
+def test_reader_times_out_while_s3_hangs(bucket: Bucket) -> None:
+    reader = bucket.reader(put_numbers(bucket), storage_timeout=2)
+    bucket.proxy.begin(Faults(hangs=1.0))
+    with reader, pytest.raises(StorageTimeoutError, match=r"part-0\.parquet"):
+        next(reader)
+
+
+def test_close_abandons_a_hanging_s3_request(bucket: Bucket) -> None:
+    reader = bucket.reader(put_numbers(bucket), storage_timeout=None)
+    bucket.proxy.begin(Faults(hangs=1.0))
+
+    def consume() -> None:
+        with contextlib.suppress(ReaderClosedError):
+            list(reader)
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    while not bucket.proxy.counted.faults["hangs"]:
+        time.sleep(0.01)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AbandonedThreadWarning)
+        reader.stop()
+        reader.join()  # the request hangs until the proxy ends
+    consumer.join(LONG)
+    assert not consumer.is_alive()

@@ -6,10 +6,7 @@ Workers are not left behind with it, or an `AbandonedThreadWarning` would be an 
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +20,7 @@ from petastore import Unischema, UnischemaField, make_batch_reader, make_reader,
 from petastore.errors import ReaderClosedError, StorageTimeoutError
 from tests.pace import LONG
 from tests.readers.hanging import HangingFileSystem
+from tests.warm_interpreters import WarmInterpreter
 
 ROWS = 400
 LIMITS_S = (0.3, 3.0, 30.0)
@@ -68,7 +66,7 @@ def timeout_of(run: Callable[[HangingFileSystem, float], object]) -> StorageTime
                 run(storage, limit_s)
         finally:
             storage.answer.set()
-        assert f"did not answer within {limit_s:g} s" in str(caught.value)
+        assert f"did not respond within {limit_s:g} s" in str(caught.value)
         if storage.hangs.is_set():
             return caught.value
     raise AssertionError(f"no request came to the one that hangs within {LIMITS_S[-1]:g} s")
@@ -76,7 +74,7 @@ def timeout_of(run: Callable[[HangingFileSystem, float], object]) -> StorageTime
 
 @pytest.mark.parametrize("at", ["look", "open", "read"])
 @pytest.mark.parametrize("after", range(3))
-def test_opening_ends_when_time_is_up(plain: str, at: str, after: int) -> None:
+def test_storage_timeout_ends_opening(plain: str, at: str, after: int) -> None:
     def run(storage: HangingFileSystem, limit_s: float) -> None:
         storage.at, storage.left = at, after
         open_dataset(plain, filesystem=storage, storage_timeout=limit_s)
@@ -87,7 +85,7 @@ def test_opening_ends_when_time_is_up(plain: str, at: str, after: int) -> None:
 @pytest.mark.parametrize("at", ["open", "read"])
 @pytest.mark.parametrize("pool", ["thread", "process", "dummy"])
 @pytest.mark.parametrize("make", [make_reader, make_batch_reader])
-def test_reading_ends_when_time_is_up(url: str, at: str, pool: str, make: Any) -> None:
+def test_storage_timeout_ends_reading(url: str, at: str, pool: str, make: Any) -> None:
     def run(storage: HangingFileSystem, limit_s: float) -> None:
         with make(url, reader_pool_type=pool, filesystem=storage, storage_timeout=limit_s) as reader:
             storage.at, storage.left = at, 5
@@ -98,7 +96,7 @@ def test_reading_ends_when_time_is_up(url: str, at: str, pool: str, make: Any) -
     assert "numbers" in str(problem)
 
 
-def test_a_filter_ends_when_time_is_up(url: str) -> None:
+def test_storage_timeout_ends_a_filter(url: str) -> None:
     def run(storage: HangingFileSystem, limit_s: float) -> None:
         storage.at, storage.left = "read", 4
         make_reader(
@@ -113,7 +111,7 @@ def test_a_filter_ends_when_time_is_up(url: str) -> None:
 
 
 @pytest.mark.parametrize("batched", [False, True])
-def test_stop_wakes_who_waits_while_storage_hangs(url: str, storage: HangingFileSystem, batched: bool) -> None:
+def test_stop_wakes_the_consumer_while_storage_hangs(url: str, storage: HangingFileSystem, batched: bool) -> None:
     """It wakes it, and the reader ends, before storage answers: nothing else would end the request."""
     make = make_batch_reader if batched else make_reader
     reader = make(url, filesystem=storage, storage_timeout=None)
@@ -134,7 +132,7 @@ def test_stop_wakes_who_waits_while_storage_hangs(url: str, storage: HangingFile
     assert not storage.answer.is_set()
 
 
-def test_answers_that_come_late_are_of_no_consequence(url: str) -> None:
+def test_late_storage_responses_are_ignored(url: str) -> None:
     before = set(threading.enumerate())
 
     def run(storage: HangingFileSystem, limit_s: float) -> None:
@@ -154,7 +152,7 @@ def test_answers_that_come_late_are_of_no_consequence(url: str) -> None:
     assert set(threading.enumerate()) <= before
 
 
-def test_a_timeout_is_seconds_above_0_or_none(url: str) -> None:
+def test_storage_timeout_must_be_above_0_or_none(url: str) -> None:
     for wrong in (0, -1, float("nan"), "5", True):
         with pytest.raises(petastore.errors.InvalidArgumentError, match="storage_timeout"):
             make_reader(url, storage_timeout=wrong)  # type: ignore[arg-type]
@@ -189,14 +187,11 @@ with petastore.make_reader(url, reader_pool_type=pool, filesystem=storage, stora
         ("read", 5, "process"),
     ],
 )
-def test_one_ctrl_c_ends_the_program(url: str, repository: Path, at: str, after: int, pool: str) -> None:
-    command = [sys.executable, "-c", PROGRAM, at, str(after), pool, url]
-    environment = {**os.environ, "PYTHONPATH": str(repository)}
-    with subprocess.Popen(
-        command, cwd=repository, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as program:
+def test_ctrl_c_ends_a_program_with_hanging_storage(
+    url: str, warm_python: WarmInterpreter, at: str, after: int, pool: str
+) -> None:
+    with warm_python.start(PROGRAM, at, after, pool, url) as program:
         try:
-            assert program.stdout is not None
             assert program.stdout.readline() == "hangs\n"
             program.send_signal(signal.SIGINT)
             _, said = program.communicate(timeout=LONG)

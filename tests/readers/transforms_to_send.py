@@ -1,10 +1,14 @@
-"""Functions of transforms that worker processes import by name, well-behaved and otherwise."""
+"""Transform functions, good and bad ones, that worker processes import by name.
+
+This module imports no framework: a worker that imports a test module with torch takes three seconds of CPU to start.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,10 @@ seen: list[Any] = []
 
 def unchanged(row: dict[str, Any]) -> dict[str, Any]:
     return row
+
+
+def id_alone(row: dict[str, Any]) -> dict[str, Any]:
+    return {"id": row["id"]}
 
 
 def in_place(row: dict[str, Any]) -> dict[str, Any]:
@@ -86,7 +94,7 @@ def raises_what_cannot_be_pickled(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def makes_what_cannot_be_pickled(row: dict[str, Any]) -> dict[str, Any]:
-    return {"id": row["id"], "thing": lambda: None}
+    return {"id": row["id"], "thing": threading.Lock()}
 
 
 def exits(row: dict[str, Any]) -> dict[str, Any]:
@@ -133,6 +141,18 @@ def meets_another_worker(row: dict[str, Any]) -> dict[str, Any]:
     while len(list(mark.parent.glob(f"{mark.name}.*"))) < 2:
         time.sleep(0.001)
     return {"id": row["id"], "pid": os.getpid()}
+
+
+def draws_of_row(row: dict[str, Any], *, rng: np.random.Generator) -> dict[str, Any]:
+    return row | {"drawn": rng.integers(0, 2**62)}
+
+
+def draws_of_columns(columns: dict[str, Any], rng: Any) -> dict[str, Any]:
+    return columns | {"drawn": np.array([of_one.integers(0, 2**62) for of_one in rng])}
+
+
+def draws_of_frame(frame: Any, rng: Any) -> Any:
+    return frame.assign(drawn=[of_one.integers(0, 2**62) for of_one in rng])
 
 
 class Adds:

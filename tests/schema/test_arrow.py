@@ -55,22 +55,28 @@ STRUCT = pa.struct({"a": pa.int32()})
     ],
     ids=str,
 )
-def test_a_column_of_plain_parquet_is_a_field(
-    arrow_type: pa.DataType, dtype: Any, shape: tuple[int | None, ...]
-) -> None:
+def test_arrow_column_becomes_a_field(arrow_type: pa.DataType, dtype: Any, shape: tuple[int | None, ...]) -> None:
     for nullable in (False, True):
         found = field_from_arrow(pa.field("any name", arrow_type, nullable))
-        assert found == UnischemaField("any name", dtype, shape, None, nullable)
+        has_items = pa.types.is_nested(arrow_type) and bool(shape)  # which may be null
+        assert found == UnischemaField("any name", dtype, shape, None, nullable or has_items)
 
 
-def test_a_column_of_nothing_but_nulls_is_objects() -> None:
+def test_required_list_of_required_items_is_not_nullable() -> None:
+    for nullable in (False, True):
+        inner = pa.list_(pa.field("item", pa.int8(), nullable))
+        stored = pa.field("x", pa.list_(pa.field("item", inner, nullable=False)), nullable=False)
+        assert field_from_arrow(stored) == UnischemaField("x", "int8", (None, None), nullable=nullable)
+
+
+def test_arrow_null_column_has_dtype_object() -> None:
     assert field_from_arrow(pa.field("x", pa.null())) == UnischemaField("x", object, nullable=True)
 
 
 @pytest.mark.parametrize(
     "arrow_type", [pa.month_day_nano_interval(), pa.dense_union([pa.field("a", pa.int8())])], ids=str
 )
-def test_a_type_without_values_of_ours_is_refused_by_name(arrow_type: pa.DataType) -> None:
+def test_unsupported_arrow_type_raises_with_its_name(arrow_type: pa.DataType) -> None:
     with pytest.raises(SchemaError, match="'x'"):
         field_from_arrow(pa.field("x", arrow_type))
 
@@ -95,26 +101,24 @@ def test_a_type_without_values_of_ours_is_refused_by_name(arrow_type: pa.DataTyp
         ("timedelta64[ms]", (), pa.int64()),
     ],
 )
-def test_a_field_without_a_codec_is_stored_as_spark_stores_it(
-    dtype: Any, shape: tuple[int, ...], stored: pa.DataType
-) -> None:
+def test_field_without_a_codec_has_sparks_storage_type(dtype: Any, shape: tuple[int, ...], stored: pa.DataType) -> None:
     assert natural_storage_type(UnischemaField("x", dtype, shape)) == stored
     lists = natural_storage_type(UnischemaField("x", dtype, (2, None)))
     assert lists == pa.list_(pa.field("element", pa.list_(pa.field("element", stored, False)), False))
 
 
 @pytest.mark.parametrize("dtype", [object, "complex64", "longdouble"])
-def test_a_dtype_without_a_parquet_type_needs_a_codec(dtype: Any) -> None:
+def test_dtype_without_a_parquet_type_needs_a_codec(dtype: Any) -> None:
     with pytest.raises(SchemaError, match=r"field 'x'.*codec"):
         natural_storage_type(UnischemaField("x", dtype))
 
 
-def test_the_codec_says_how_a_field_is_stored() -> None:
+def test_codec_decides_the_storage_type() -> None:
     assert storage_type(UnischemaField("x", "int32", (), ScalarCodec("bigint"))) == pa.int64()
     assert storage_type(UnischemaField("x", "int32", (2,), NdarrayCodec())) == pa.binary()
 
 
-def test_a_field_that_is_not_nullable_is_required_in_the_file(tmp_path: Any) -> None:
+def test_non_nullable_field_is_required_in_the_file(tmp_path: Any) -> None:
     fields = [
         UnischemaField("a", "int32"),
         UnischemaField("b", "int32", nullable=True),
@@ -127,7 +131,7 @@ def test_a_field_that_is_not_nullable_is_required_in_the_file(tmp_path: Any) -> 
     assert [columns.column(index).max_definition_level for index in range(3)] == [0, 1, 1]
 
 
-def test_what_is_written_is_inferred_again_up_to_the_wider_type() -> None:
+def test_written_schema_is_inferred_up_to_the_wider_type() -> None:
     schema = Unischema.from_arrow_schema(
         storage_schema([UnischemaField("a", "uint8"), UnischemaField("b", str, (None,))])
     )

@@ -14,7 +14,7 @@ from petastore.codecs import (
     ScalarCodec,
     VectorCodec,
 )
-from petastore.schema.codec import AlikeCodec, BytesCodec, Codec, MeasuringCodec, ViewingCodec
+from petastore.schema.field import AlikeCodec, BytesCodec, Codec, MeasuringCodec, ViewingCodec
 
 ALL_FACES = (ViewingCodec, AlikeCodec, BytesCodec, MeasuringCodec)
 FACES = {
@@ -28,12 +28,12 @@ FACES = {
 
 
 @pytest.mark.parametrize(("codec", "faces"), FACES.items(), ids=lambda value: type(value).__name__)
-def test_each_codec_of_ours_has_its_faces(codec: Any, faces: set[Any]) -> None:
+def test_codecs_have_their_optional_interfaces(codec: Any, faces: set[Any]) -> None:
     assert isinstance(codec, Codec)
     assert {face for face in ALL_FACES if isinstance(codec, face)} == faces
 
 
-def test_what_lacks_a_method_of_a_codec_has_no_face_of_one() -> None:
+def test_object_without_a_codec_method_lacks_the_optional_interface() -> None:
     class Measures:
         def decoded_sizes(self, cells: Any, field: Any) -> None:
             """Tell nothing."""

@@ -27,19 +27,19 @@ DTYPES = st.one_of(
 
 
 @given(DTYPES)
-def test_the_name_of_a_dtype_leads_back_to_its_one_spelling(dtype: Any) -> None:
+def test_dtype_name_round_trips(dtype: Any) -> None:
     canonical = canonical_dtype(dtype)
     assert canonical_dtype(canonical) == canonical
     assert dtype_from_name(dtype_name(dtype)) == canonical
 
 
 @pytest.mark.parametrize("dtype", [None, "none", "x", 3, [("a", "i4")], np.void, "V4", {}])
-def test_what_is_no_dtype_of_a_value_is_refused(dtype: Any) -> None:
+def test_invalid_dtype_raises(dtype: Any) -> None:
     with pytest.raises(SchemaError):
         canonical_dtype(dtype)
 
 
 @pytest.mark.parametrize("name", ["", "i4", "int", "float", "int32,int32", "<U4", "datetime64[us", "O", "void"])
-def test_a_document_names_dtypes_as_we_do_or_is_refused(name: str) -> None:
+def test_dtype_names_of_documents_are_canonical_or_raise(name: str) -> None:
     with pytest.raises(SchemaError):
         dtype_from_name(name)

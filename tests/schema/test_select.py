@@ -19,19 +19,19 @@ def chosen(*wanted: Any) -> list[str]:
     return [field.name for field in select_fields(FIELDS, wanted, among="the dataset")]
 
 
-def test_expressions_match_whole_names_in_the_order_of_the_schema() -> None:
+def test_regular_expressions_match_whole_names() -> None:
     assert [field.name for field in match_unischema_fields(FIELDS, ["a.*", "id"])] == ["id", "age", "a.b", "aXb"]
     assert match_unischema_fields(FIELDS, "nobody") == []
     assert [field.name for field in match_unischema_fields(FIELDS, "id.+")] == ["id_user"]
 
 
-def test_a_name_that_exists_is_taken_literally() -> None:
+def test_existing_name_is_not_a_pattern() -> None:
     assert chosen("a.b") == ["a.b"]
     assert chosen("f(x)") == ["f(x)"]
     assert chosen("a.b|id") == ["id", "a.b", "aXb"]
 
 
-def test_a_field_is_looked_up_by_name_and_the_stored_definition_wins() -> None:
+def test_field_is_looked_up_by_name() -> None:
     (found,) = select_fields(FIELDS, [UnischemaField("age", "float64", (3,))], among="the dataset")
     assert found == FIELDS[2]
 
@@ -39,13 +39,13 @@ def test_a_field_is_looked_up_by_name_and_the_stored_definition_wins() -> None:
 @pytest.mark.parametrize(
     "wanted", [["nobody"], [UnischemaField("nobody", "int32")], ["id", "no.*"], [], [5], "id", ["("]]
 )
-def test_what_matches_nothing_or_is_no_choice_is_refused(wanted: Any) -> None:
+def test_pattern_without_a_match_or_of_a_wrong_type_raises(wanted: Any) -> None:
     with pytest.raises(InvalidArgumentError):
         select_fields(FIELDS, wanted, among="the dataset")
 
 
 @given(wanted=st.lists(st.sampled_from(["id", "age", ".*b", "id.*", "f(x)"]), min_size=1))
-def test_each_field_is_chosen_once_in_schema_order(wanted: list[str]) -> None:
+def test_selected_fields_are_unique_in_schema_order(wanted: list[str]) -> None:
     names = chosen(*wanted)
     order = [field.name for field in FIELDS]
     assert names == sorted(set(names), key=order.index)

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.schema.times import numpy_time
+from petastore.schema.values import numpy_time
 
 
 @given(st.datetimes(timezones=st.none() | st.timezones(), allow_imaginary=False))
-def test_an_instant_is_one_however_it_is_spelled(instant: dt.datetime) -> None:
+def test_equal_times_of_any_unit_are_equal(instant: dt.datetime) -> None:
     try:
         in_utc = instant if instant.tzinfo is None else instant.astimezone(dt.UTC).replace(tzinfo=None)
     except OverflowError:
@@ -37,12 +37,12 @@ def test_an_instant_is_one_however_it_is_spelled(instant: dt.datetime) -> None:
         (np.timedelta64(5, "ps"), np.timedelta64(5, "ps")),
     ],
 )
-def test_units_are_those_of_the_spelling(value: Any, expected: Any) -> None:
+def test_time_unit_is_kept(value: Any, expected: Any) -> None:
     found = numpy_time(value)
     assert found is not None
     assert (found, found.dtype) == (expected, expected.dtype)
 
 
 @pytest.mark.parametrize("value", [None, 3, np.int64(3), "2026-01-31", dt.time(1, tzinfo=dt.UTC), b"x"])
-def test_anything_else_is_no_time(value: Any) -> None:
+def test_other_values_are_not_times(value: Any) -> None:
     assert numpy_time(value) is None

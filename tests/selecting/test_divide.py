@@ -33,17 +33,17 @@ def divided(predicate: Any) -> tuple[Any, list[Any]]:
     return found.filter, [part for part in (found.of_partitions, found.of_rows) if part is not None]
 
 
-def test_what_is_a_filter_is_not_asked() -> None:
+def test_predicate_that_is_a_filter_is_not_evaluated_on_rows() -> None:
     assert divided(FEW) == (IS_FEW, [])
     assert divided(in_negate(FEW)) == (~IS_FEW, [])
 
 
 @pytest.mark.parametrize("predicate", [IN_MAY, EVEN, in_pseudorandom_split([1], 0, "id"), in_reduce([FEW, EVEN], any)])
-def test_what_is_no_filter_is_asked(predicate: Any) -> None:
+def test_predicate_that_is_not_a_filter_is_evaluated_on_rows(predicate: Any) -> None:
     assert divided(predicate) == (None, [predicate])
 
 
-def test_parts_that_all_have_to_include_a_row_are_asked_from_the_cheapest_on() -> None:
+def test_parts_of_all_are_evaluated_cheapest_first() -> None:
     nested = in_reduce([MIXED, in_reduce([EVEN, FEW, AT_SEA], all), IN_MAY], all)
     found, (by_partitions, by_rows) = divided(nested)
     assert found == IS_FEW
@@ -53,16 +53,16 @@ def test_parts_that_all_have_to_include_a_row_are_asked_from_the_cheapest_on() -
     assert by_rows.is_all
 
 
-def test_none_of_several_is_all_of_their_opposites() -> None:
+def test_negated_any_is_divided_like_all() -> None:
     found, (rest,) = divided(in_negate(in_reduce([FEW, EVEN], any)))
     assert found == ~IS_FEW
     assert (type(rest), rest.parts) == (in_negate, (EVEN,))
 
 
-def test_values_that_a_column_can_never_have_are_left_to_the_predicate() -> None:
+def test_values_of_another_type_are_left_to_the_predicate() -> None:
     for predicate in (in_set({"1"}, "id"), in_set({1.0}, "pose")):
         assert divided(predicate) == (None, [predicate])
 
 
-def test_a_function_of_a_row_is_asked() -> None:
+def test_function_predicate_is_evaluated_on_rows() -> None:
     assert divided(bool) == (None, [bool])

@@ -12,25 +12,27 @@ import pytest
 from petastore.errors import InvalidArgumentError
 from petastore.plan import Selection
 from petastore.plan.selection import Pruned
-from petastore.selecting.remembered import RememberedSelections, selection_directory, selection_of
-from petastore.selecting.selection_file import selection_bytes
+from petastore.selecting.remembered import RememberedSelections, selection_bytes, selection_directory
 
 ROWS = np.array([4, 0, 6, 5])
-SELECTION = selection_of({0: True, 2: np.array([True, False] * 3), 3: False}, ROWS)
+FLAGS = [(0, np.ones(4, np.bool_)), (2, np.array([True, False] * 3)), (3, np.zeros(5, np.bool_))]
+SELECTION = Selection.of_flags(FLAGS, ROWS)
 
 
-def test_a_selection_is_made_of_what_is_kept() -> None:
+def test_selection_of_flags_has_bitmaps_of_partial_row_groups_only() -> None:
     assert SELECTION.counts.tolist() == [4, 0, 3, 0]
     assert list(SELECTION.bitmaps) == [2]
+    whole = np.array([False, True, False, True])
+    assert Selection.of_flags(FLAGS[:2], ROWS, whole=whole).counts.tolist() == [4, 0, 3, 5]
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+def test_saved_selection_is_loaded(tmp_path: Path) -> None:
     memory = RememberedSelections(tmp_path / "deep" / "down")
     assert memory.load("a1", ROWS) is None
     memory.save("a1", SELECTION, ROWS)
     assert memory.load("a1", ROWS) == SELECTION
     assert memory.load("b2", ROWS) is None
-    told = selection_of({0: True}, ROWS, (Pruned("statistics", 1, 6), Pruned("filter", 1, 5)))
+    told = Selection.of_flags(FLAGS[:1], ROWS, pruned=(Pruned("statistics", 1, 6), Pruned("filter", 1, 5)))
     memory.save("b2", told, ROWS)
     again = memory.load("b2", ROWS)
     assert again is not None
@@ -40,7 +42,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert memory.load("c3", ROWS) == nothing
 
 
-def test_a_damaged_entry_is_a_miss_and_is_written_anew(tmp_path: Path) -> None:
+def test_damaged_entry_is_a_miss_and_is_rewritten(tmp_path: Path) -> None:
     memory = RememberedSelections(tmp_path)
     memory.save("a1", SELECTION, ROWS)
     (tmp_path / "a1.selection").write_bytes(b"nonsense")
@@ -49,8 +51,8 @@ def test_a_damaged_entry_is_a_miss_and_is_written_anew(tmp_path: Path) -> None:
     assert memory.load("a1", ROWS) == SELECTION
 
 
-def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
-    size = len(selection_bytes("a", {0: True, 2: SELECTION.bitmaps[2]}, ROWS))
+def test_least_recently_used_selection_is_evicted_first(tmp_path: Path) -> None:
+    size = len(selection_bytes("a", SELECTION, ROWS))
     memory = RememberedSelections(tmp_path, max_bytes=3 * size)
     for place, key in enumerate("abc"):
         memory.save(key, SELECTION, ROWS)
@@ -61,13 +63,13 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 3 * size
 
 
-def test_what_is_larger_than_the_bound_is_not_remembered(tmp_path: Path) -> None:
+def test_selection_over_the_limit_is_not_cached(tmp_path: Path) -> None:
     memory = RememberedSelections(tmp_path, max_bytes=10)
     memory.save("a", SELECTION, ROWS)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_killed_processes_left_is_cleared_away_after_a_day(tmp_path: Path) -> None:
+def test_files_of_killed_processes_are_removed_after_a_day(tmp_path: Path) -> None:
     memory = RememberedSelections(tmp_path)
     for name in ("old.aside", "new.aside", "somebody else's"):
         (tmp_path / name).touch()
@@ -77,7 +79,7 @@ def test_what_killed_processes_left_is_cleared_away_after_a_day(tmp_path: Path) 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.selection", "new.aside", "somebody else's"]
 
 
-def test_the_directory_is_the_one_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filter_cache_uses_the_given_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PETASTORE_CACHE", str(tmp_path))
     assert selection_directory(True) == tmp_path / "selections"
     assert selection_directory(tmp_path / "here") == tmp_path / "here"
@@ -95,6 +97,6 @@ def test_the_directory_is_the_one_asked_for(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("asked", ["", 7, None, "s3://bucket/x"])
-def test_what_is_no_local_directory_is_refused(asked: Any) -> None:
+def test_location_that_is_not_a_local_directory_raises(asked: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="filter_cache"):
         selection_directory(asked)

@@ -19,7 +19,7 @@ from petastore.errors import DecodeError
 from petastore.expressions import And, Comparison, Expression, Membership, Not, NullTest, Or, bind, col
 from petastore.schema import UnischemaField
 from petastore.selecting.truth import true_rows
-from petastore.testing.filter_laws import FilteredRows, filtered_rows
+from tests.laws.filter_laws import FilteredRows, filtered_rows
 from tests.tier import examples
 
 
@@ -34,7 +34,7 @@ def cells_of(drawn: FilteredRows) -> dict[str, Any]:
 
 @given(filtered_rows())
 @settings(max_examples=examples(200))
-def test_columns_are_filtered_as_row_by_row(drawn: FilteredRows) -> None:
+def test_filter_on_columns_equals_row_by_row(drawn: FilteredRows) -> None:
     fields = {field.name: field for field in drawn.fields}
     assert evaluated(drawn.expression, cells_of(drawn), fields) == drawn.kept
 
@@ -65,7 +65,7 @@ def arrow_expression(expression: Expression) -> Any:
 # Arrow has no exact order of integers and floats, and refuses literals out of range: text compares like with like.
 @given(filtered_rows(dtypes=[np.str_]))
 @settings(max_examples=examples(50))
-def test_text_is_filtered_as_arrow_does(drawn: FilteredRows) -> None:
+def test_filter_on_text_equals_pyarrow(drawn: FilteredRows) -> None:
     cells = cells_of(drawn)
     table = pa.table({"row": pa.array(range(len(drawn.kept))), **cells})
     kept = ds.dataset(table).to_table(filter=arrow_expression(drawn.expression))["row"].to_pylist()
@@ -90,7 +90,7 @@ NUMBERS = [1.5, None, float("nan"), -0.0, 0.0, float("inf")]
     ],
     ids=repr,
 )
-def test_floats_nulls_and_nan_are_filtered_as_arrow_does(expression: Expression) -> None:
+def test_filter_on_floats_nulls_and_nan_equals_pyarrow(expression: Expression) -> None:
     field = UnischemaField("x", "float64", nullable=True)
     cells = pa.array(NUMBERS, pa.float64())
     table = pa.table({"row": pa.array(range(len(NUMBERS))), "x": cells})
@@ -121,7 +121,7 @@ OUTCOMES = [
 
 
 @pytest.mark.parametrize(("expression", "kept"), OUTCOMES, ids=repr)
-def test_missing_values_and_nan_come_out_as_the_reference_says(expression: Expression, kept: list[bool]) -> None:
+def test_filter_on_nulls_and_nan_matches_the_reference_page(expression: Expression, kept: list[bool]) -> None:
     field = UnischemaField("x", "float32", nullable=True)
     cells = pa.array([None, float("nan"), 1.0, 2.0], pa.float32())
     assert evaluated(expression, {"x": cells}, {"x": field}) == kept
@@ -139,7 +139,7 @@ def test_missing_values_and_nan_come_out_as_the_reference_says(expression: Expre
     ],
     ids=lambda array: str(array.type),
 )
-def test_text_is_found_in_every_layout(stored: Any) -> None:
+def test_filter_on_text_works_for_every_arrow_type(stored: Any) -> None:
     field = UnischemaField("x", "str", nullable=True)
     assert evaluated(col("x") == "a", {"x": stored}, {"x": field}) == [True, False, False]
     assert evaluated(col("x").isin(["b", "c"]), {"x": stored}, {"x": field}) == [False, False, True]
@@ -155,7 +155,7 @@ def test_text_is_found_in_every_layout(stored: Any) -> None:
     ],
     ids=lambda array: str(array.type),
 )
-def test_decimals_are_compared_exactly_however_they_are_stored(stored: Any) -> None:
+def test_filter_on_decimals_is_exact(stored: Any) -> None:
     field = UnischemaField("x", Decimal, nullable=True)
     for expression, kept in [
         (col("x") == Decimal("1.250"), [True, False, False]),
@@ -169,14 +169,14 @@ def test_decimals_are_compared_exactly_however_they_are_stored(stored: Any) -> N
         assert evaluated(expression, {"x": stored}, {"x": field}) == kept, expression
 
 
-def test_integers_beyond_the_floats_are_told_apart() -> None:
+def test_filter_distinguishes_integers_beyond_float_precision() -> None:
     field = UnischemaField("x", "int64")
     cells = pa.array([2**53, 2**53 + 1, 2**62])
     assert evaluated(col("x") > float(2**53), {"x": cells}, {"x": field}) == [False, True, True]
     assert evaluated(col("x") == float(2**62), {"x": cells}, {"x": field}) == [False, False, True]
 
 
-def test_a_cell_that_its_field_cannot_hold_is_an_error_with_its_row() -> None:
+def test_filter_raises_for_cells_outside_the_dtype() -> None:
     field = UnischemaField("x", "uint8", (), ScalarCodec("int"))
     with pytest.raises(DecodeError) as caught:
         evaluated(col("x") == 1, {"x": pa.array([1, 300], pa.int32())}, {"x": field})

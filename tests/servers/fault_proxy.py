@@ -1,4 +1,4 @@
-"""A proxy that stands before a server and does what networks do: `python -m tests.servers.fault_proxy PORT [FAULTS]`.
+"""HTTP proxy that simulates network faults: `python -m tests.servers.fault_proxy PORT [FAULTS]`.
 
 It passes requests of HTTP/1.1 on to one server, and answers back, with a latency, a bandwidth, and faults by chance:
 throttling, resets in the middle of a body, bodies that end early, wrong etags, flipped bits, and no answer at all. What

@@ -1,4 +1,4 @@
-"""Start servers of others, which cannot take any free port: find one, and wait until they listen on it."""
+"""Start third-party servers that cannot choose a free port: find a port, and wait until the server listens."""
 
 from __future__ import annotations
 

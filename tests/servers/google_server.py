@@ -1,4 +1,4 @@
-"""A Google Cloud Storage on loopback: `python -m tests.servers.google_server FOLDER`. Prints its port.
+"""Google Cloud Storage on loopback: `python -m tests.servers.google_server FOLDER`. Prints its port.
 
 `fake-gcs-server` keeps buckets and objects, and looks at no credentials. Before it stands what does: it gives tokens to
 whoever signs with the key of a service account, which it writes to `FOLDER/service-account.json`, and answers others as
@@ -15,7 +15,9 @@ import sys
 import threading
 import time
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
+from xml.sax.saxutils import escape
 
 import jwt
 from cryptography.hazmat.primitives import serialization
@@ -68,7 +70,9 @@ class _Front(http.server.BaseHTTPRequestHandler):
         if problem is not None:
             self._say(*problem)
             return
-        status, fields, found = self._asked_upstream(self.command, self.path, body)
+        status, fields, found = (
+            self._answer_of_xml(bucket, body) if not is_api else self._asked_upstream(self.command, self.path, body)
+        )
         if status == 404 and not is_api:
             missing = self._asked_upstream("GET", f"/storage/v1/b/{bucket}", b"")[0] == 404
             found = _xml("NoSuchBucket" if missing else "NoSuchKey", "It does not exist.").encode()
@@ -86,7 +90,7 @@ class _Front(http.server.BaseHTTPRequestHandler):
     def _refusal(self, bucket: str, *, is_api: bool) -> tuple[int, str] | None:
         """What is said to who may not do this; None where it may be done."""
         given = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        if given and self.tokens.get(given, 0) > time.time():
+        if given and (self.tokens.get(given, 0) > time.time() or self._is_signed(given)):
             return None
         reads = self.command in {"GET", "HEAD"}
         if not given and bucket == PUBLIC and reads:
@@ -97,6 +101,39 @@ class _Front(http.server.BaseHTTPRequestHandler):
         if given:
             return 401, _xml("AuthenticationRequired", "Authentication required.")
         return 403, _xml("AccessDenied", f"Access denied. {said}")
+
+    def _answer_of_xml(self, bucket: str, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        """Answer a request of Google's XML interface, of which fake-gcs-server knows reading alone."""
+        parts = urlsplit(self.path)
+        key, asked = parts.path.lstrip("/").partition("/")[2], parse_qs(parts.query)
+        of_bucket = f"/storage/v1/b/{bucket}/o"
+        if self.command == "GET" and not key:
+            query = {"prefix": asked.get("prefix", [""])[0], "delimiter": asked.get("delimiter", [""])[0]}
+            status, fields, found = self._asked_upstream("GET", f"{of_bucket}?{urlencode(query)}", b"")
+            return (status, fields, found) if status != 200 else (200, [], _listing(json.loads(found)))
+        if self.command == "PUT" and "x-goog-copy-source" in self.headers:
+            source = self.headers["x-goog-copy-source"].partition("/")[2]
+            copied = (
+                f"{of_bucket}/{quote(unquote(source), safe='')}/rewriteTo/b/{bucket}/o/{quote(unquote(key), safe='')}"
+            )
+            return self._asked_upstream("POST", copied, b"{}")
+        if self.command == "PUT":
+            given = f"/upload/storage/v1/b/{bucket}/o?uploadType=media&name={quote(unquote(key), safe='')}"
+            status, _, found = self._asked_upstream("POST", given, body)
+            known = json.loads(found) if status == 200 else {}
+            tags = [("ETag", f'"{known.get("md5Hash")}"'), ("x-goog-generation", str(known.get("generation")))]
+            return status, tags, b"" if known else found
+        if self.command == "DELETE":
+            return self._asked_upstream("DELETE", f"{of_bucket}/{quote(unquote(key), safe='')}", b"")
+        return self._asked_upstream(self.command, self.path, body)
+
+    def _is_signed(self, given: str) -> bool:
+        """Whether a token is one that a service account signs itself, as obstore does."""
+        try:
+            jwt.decode(given, self.key, algorithms=["RS256"], options={"verify_aud": False})
+        except jwt.PyJWTError:
+            return False
+        return True
 
     def _asked_upstream(self, method: str, path: str, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.upstream)
@@ -116,7 +153,7 @@ class _Front(http.server.BaseHTTPRequestHandler):
             return
         lasts = int(parse_qs(query)["lasts"][0])
         token = secrets.token_urlsafe(24)
-        # Google's are good for a while after they have ended, too.
+        # Google's tokens also stay valid for a while after they expire.
         self.tokens[token] = time.time() + lasts + 60
         self._say(200, json.dumps({"access_token": token, "expires_in": lasts, "token_type": "Bearer"}))
 
@@ -138,6 +175,16 @@ for _method in ("HEAD", "POST", "PUT", "DELETE", "PATCH"):
 
 def _xml(code: str, said: str) -> str:
     return f"<?xml version='1.0' encoding='UTF-8'?><Error><Code>{code}</Code><Message>{said}</Message></Error>"
+
+
+def _listing(found: dict[str, Any]) -> bytes:
+    objects = [
+        f"<Contents><Key>{escape(one['name'])}</Key><Size>{one['size']}</Size><Generation>{one['generation']}</Generation>"
+        f"<LastModified>{one['updated']}</LastModified><ETag>&quot;{one['md5Hash']}&quot;</ETag></Contents>"
+        for one in found.get("items", ())
+    ]
+    prefixes = [f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>" for one in found.get("prefixes", ())]
+    return f"<ListBucketResult>{''.join(objects + prefixes)}</ListBucketResult>".encode()
 
 
 def _command(port: int) -> list[str]:

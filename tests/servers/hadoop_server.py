@@ -19,7 +19,7 @@ from tests.servers.install_hadoop import HADOOP
 __all__ = ["client_environment", "write_configuration"]
 
 _JAVA = HADOOP / "java"
-# Hadoop 2.7 looks into Java's Kerberos when it starts, whether it is used or not.
+# Hadoop 2.7 accesses Java's Kerberos classes at startup, even if Kerberos is not used.
 _OPTIONS = ["--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED", "-Xmx256m"]
 _NODE = "org.apache.hadoop.hdfs.server"
 
@@ -62,7 +62,7 @@ def _java(folder: Path, *arguments: str) -> list[str]:
 
 def _prepare(folder: Path, port: int) -> None:
     """The configuration of both nodes, and an empty file system."""
-    for part in ("web", "name", "data"):  # of a start with a port that was taken
+    for part in ("web", "name", "data"):  # left by a start whose port was in use
         shutil.rmtree(folder / part, ignore_errors=True)
     for name in ("hdfs", "datanode"):  # pages for people, which are not in the jars
         (folder / "web" / "webapps" / name).mkdir(parents=True)

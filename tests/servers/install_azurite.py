@@ -1,4 +1,4 @@
-"""azurite, as `tests/servers/azurite` pins it, into the environment: `python -m tests.servers.install_azurite`."""
+"""Install Azurite, pinned in `tests/servers/azurite`: `python -m tests.servers.install_azurite`."""
 
 from __future__ import annotations
 

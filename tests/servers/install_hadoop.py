@@ -1,4 +1,4 @@
-"""HDFS, out of packages of PyPI, into the environment: `python -m tests.servers.install_hadoop`.
+"""Install HDFS from packages of PyPI: `python -m tests.servers.install_hadoop`.
 
 Nobody publishes Hadoop's own archives there. But a package of Spark 2.4 has the jars of Hadoop 2.7, with its name node
 and its data node; one of pydoop has the sources of libhdfs, by which Arrow reaches them, which the system's C compiler
@@ -53,7 +53,7 @@ def main() -> None:
         return
     try:
         packages = [_fetched(name, _index()) for name in _PINNED]
-    except OSError as problem:  # the rest is set up all the same; tests that need HDFS say that it is not there
+    except OSError as problem:  # other servers are still installed; tests that need HDFS report that it is missing
         print(f"HDFS is not installed: the packages that have it cannot be fetched: {problem}", file=sys.stderr)
         return
     _install(*packages)

@@ -1,4 +1,4 @@
-"""A server of ranges of bytes, with ETags, as object stores have them: `python -m tests.servers.range_server DIR`.
+"""HTTP server of byte ranges with ETags, like object stores: `python -m tests.servers.range_server DIR`.
 
 It serves the files below one directory to GET and HEAD, whole or one range of them, and honours `If-Match`. That is all
 of S3 that reading needs, too: with the bucket as first part of the path, clients of S3 read from it, signed or not. It

@@ -1,4 +1,4 @@
-"""A fast server of S3 below one directory: `python -m tests.servers.s3_server DIR`.
+"""Fast S3 server for the files of a directory: `python -m tests.servers.s3_server DIR`.
 
 Folders of the directory are the buckets, files below them the objects, and the MD5 of its bytes is an object's etag. It
 lists, heads, gets (whole or a range, with `If-Match`), and puts; it looks at no signature, and has neither versions nor

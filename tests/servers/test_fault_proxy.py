@@ -39,20 +39,20 @@ def get(proxy: FaultProxy, first: int, last: int, **fields: str) -> tuple[int, b
         connection.close()
 
 
-def test_ranges_pass_and_are_counted(proxy: FaultProxy, file: Path) -> None:
+def test_fault_proxy_passes_and_counts_ranges(proxy: FaultProxy, file: Path) -> None:
     assert get(proxy, 100, 299)[:2] == (206, DATA[100:300])
     assert (proxy.counted.requests, proxy.counted.bytes) == (1, 200)
     assert proxy.counted.heads == ["GET /some.bin HTTP/1.1 bytes=100-299"]
 
 
-def test_proxy_counts_a_body_before_it_sends_the_head(proxy: FaultProxy, file: Path) -> None:
+def test_fault_proxy_counts_a_body_before_sending_the_head(proxy: FaultProxy, file: Path) -> None:
     with socket.create_connection(("127.0.0.1", proxy.port)) as connection:
         connection.sendall(b"GET /some.bin HTTP/1.1\r\nHost: x\r\nRange: bytes=0-99999\r\n\r\n")
         assert connection.recv(1)
         assert proxy.counted.bytes == 100_000
 
 
-def test_the_first_answer_to_everything_may_be_another(proxy: FaultProxy, file: Path) -> None:
+def test_fault_proxy_can_fail_the_first_response(proxy: FaultProxy, file: Path) -> None:
     proxy.begin(Faults(first="throttled"))
     assert [get(proxy, first, first + 9)[0] for first in (0, 0, 10, 10, 0)] == [503, 206, 503, 206, 206]
     proxy.begin(Faults(first="dropped"))
@@ -61,7 +61,7 @@ def test_the_first_answer_to_everything_may_be_another(proxy: FaultProxy, file: 
     assert get(proxy, 0, 9)[0] == 206
 
 
-def test_a_demanded_etag_has_to_be_that_of_the_file(proxy: FaultProxy, file: Path) -> None:
+def test_fault_proxy_checks_the_etag(proxy: FaultProxy, file: Path) -> None:
     etag = get(proxy, 0, 9)[2]
     assert get(proxy, 0, 9, **{"If-Match": etag})[0] == 206
     assert get(proxy, 0, 9, **{"If-Match": '"another"'})[0] == 412
@@ -70,7 +70,7 @@ def test_a_demanded_etag_has_to_be_that_of_the_file(proxy: FaultProxy, file: Pat
 @pytest.mark.parametrize(
     ("fault", "status"), [("throttled", 503), ("failed", 500), ("wrong_etag", 206), ("flipped", 206)]
 )
-def test_faults_that_are_answers(proxy: FaultProxy, file: Path, fault: str, status: int) -> None:
+def test_fault_proxy_returns_error_responses(proxy: FaultProxy, file: Path, fault: str, status: int) -> None:
     right = get(proxy, 0, 999)
     proxy.begin(only(fault))
     wrong = get(proxy, 0, 999)
@@ -80,7 +80,7 @@ def test_faults_that_are_answers(proxy: FaultProxy, file: Path, fault: str, stat
 
 
 @pytest.mark.parametrize("place", [0, 70_000, -1, None])
-def test_the_byte_of_a_body_in_which_a_bit_flips_can_be_said(proxy: FaultProxy, file: Path, place: int | None) -> None:
+def test_fault_proxy_flips_a_chosen_byte(proxy: FaultProxy, file: Path, place: int | None) -> None:
     proxy.begin(Faults(flipped=1.0, flip_at=place))
     _, data, _ = get(proxy, 0, 99_999)
     (other,) = (number for number in range(100_000) if data[number] != DATA[number])
@@ -88,18 +88,18 @@ def test_the_byte_of_a_body_in_which_a_bit_flips_can_be_said(proxy: FaultProxy, 
 
 
 @pytest.mark.parametrize("fault", ["reset", "cut"])
-def test_faults_that_end_a_body(proxy: FaultProxy, file: Path, fault: str) -> None:
+def test_fault_proxy_truncates_bodies(proxy: FaultProxy, file: Path, fault: str) -> None:
     proxy.begin(only(fault))
     with pytest.raises((ConnectionError, http.client.IncompleteRead)):
         get(proxy, 0, 99_999)
 
 
-def test_a_short_body_that_looks_whole(proxy: FaultProxy, file: Path) -> None:
+def test_fault_proxy_sends_a_short_body_with_matching_length(proxy: FaultProxy, file: Path) -> None:
     proxy.begin(Faults(truncated=1.0))
     assert get(proxy, 0, 999)[1] == DATA[:500]
 
 
-def test_chance_does_not_look_at_the_order_of_requests(proxy: FaultProxy, file: Path) -> None:
+def test_fault_proxy_randomness_is_independent_of_request_order(proxy: FaultProxy, file: Path) -> None:
     def made(order: list[int], threads: int) -> dict[int, int]:
         proxy.begin(Faults(throttled=0.5, seed=7))
         found: dict[int, int] = {}

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import fs
 
+from petastore.storage.stores.object_store import ObjectStore
 from tests.servers.fixtures import MOTO_KEYS
 from tests.servers.s3_server import S3Server
 
-pytestmark = [pytest.mark.server, pytest.mark.leaves_running("s3fs and obstore keep their threads")]
+pytestmark = [pytest.mark.server, pytest.mark.leaves_running("obstore keeps its threads")]
 DATA = bytes(range(256)) * 40
 KEYS = ["a.bin", "folder/b c.bin", "folder/deep/d.bin", "folder/deeper/e.bin"]
 
@@ -24,13 +26,6 @@ def server(tmp_path: Path) -> Iterator[S3Server]:
         place.write_bytes(DATA)
     with S3Server(tmp_path) as standing:
         yield standing
-
-
-@pytest.fixture
-def by_s3fs(server: S3Server) -> Any:
-    import s3fs
-
-    return s3fs.S3FileSystem(**MOTO_KEYS, endpoint_url=server.url, skip_instance_cache=True, use_listings_cache=False)
 
 
 @pytest.fixture
@@ -50,24 +45,25 @@ def by_boto(server: S3Server) -> Iterator[Any]:
     client.close()
 
 
-def test_s3fs_lists_and_reads(by_s3fs: Any) -> None:
-    assert by_s3fs.find("bucket") == [f"bucket/{key}" for key in sorted(KEYS)]
-    assert sorted(by_s3fs.ls("bucket/folder", detail=False)) == [
+def test_s3_server_lists_reads_and_puts(server: S3Server, tmp_path: Path) -> None:
+    store = ObjectStore("s3", {**MOTO_KEYS, "endpoint_url": server.url})
+    found = store.get_file_info(fs.FileSelector("bucket", recursive=True, allow_not_found=True))
+    assert sorted(one.path for one in found if one.is_file) == [f"bucket/{key}" for key in sorted(KEYS)]
+    assert sorted(
+        one.path for one in store.get_file_info(fs.FileSelector("bucket/folder", recursive=False, allow_not_found=True))
+    ) == [
         "bucket/folder/b c.bin",
         "bucket/folder/deep",
         "bucket/folder/deeper",
     ]
-    assert by_s3fs.info("bucket/folder/b c.bin")["size"] == len(DATA)
-    assert by_s3fs.cat_file("bucket/folder/b c.bin", start=10, end=20) == DATA[10:20]
-    assert not by_s3fs.exists("bucket/other")
-
-
-def test_s3fs_puts(by_s3fs: Any, tmp_path: Path) -> None:
-    by_s3fs.pipe_file("bucket/new/f.bin", DATA[:1000])
+    assert store.version("bucket/folder/b c.bin").size == len(DATA)
+    assert bytes(store.get("bucket/folder/b c.bin", 10, 10, None).data) == DATA[10:20]
+    assert store.bucket_is_missing("other")
+    store.put("bucket/new/f.bin", DATA[:1000])
     assert (tmp_path / "bucket/new/f.bin").read_bytes() == DATA[:1000]
 
 
-def test_boto_downloads_and_puts_in_chunks_with_a_checksum_behind_them(by_boto: Any, tmp_path: Path) -> None:
+def test_s3_server_accepts_boto_chunked_uploads(by_boto: Any, tmp_path: Path) -> None:
     by_boto.download_file("bucket", "folder/deep/d.bin", str(tmp_path / "got"))
     assert (tmp_path / "got").read_bytes() == DATA
     (tmp_path / "large").write_bytes(DATA * 20)
@@ -77,7 +73,7 @@ def test_boto_downloads_and_puts_in_chunks_with_a_checksum_behind_them(by_boto: 
     assert by_boto.head_object(Bucket="bucket", Key="put.bin")["ETag"] == put["ETag"]
 
 
-def test_a_listing_has_pages(by_boto: Any) -> None:
+def test_s3_server_lists_in_pages(by_boto: Any) -> None:
     pages = by_boto.get_paginator("list_objects_v2").paginate(Bucket="bucket", PaginationConfig={"PageSize": 1})
     assert [one["Key"] for page in pages for one in page["Contents"]] == sorted(KEYS)
     pages = by_boto.get_paginator("list_objects_v2").paginate(
@@ -89,7 +85,7 @@ def test_a_listing_has_pages(by_boto: Any) -> None:
     ] == [[["folder/deep/"], ["folder/b c.bin"]], [["folder/deeper/"], []]]
 
 
-def test_obstore_demands_an_etag(server: S3Server) -> None:
+def test_s3_server_supports_conditional_requests_of_obstore(server: S3Server) -> None:
     import obstore
     from obstore.exceptions import PreconditionError
     from obstore.store import S3Store
@@ -109,7 +105,7 @@ def test_obstore_demands_an_etag(server: S3Server) -> None:
         obstore.get(store, "a.bin", options={"if_match": '"another"'})
 
 
-def test_what_is_not_there_is_said_and_what_cannot_be_done_is_no_success(by_boto: Any) -> None:
+def test_s3_server_returns_404_for_missing_objects(by_boto: Any) -> None:
     from botocore.exceptions import ClientError
 
     calls: dict[str, Callable[[], Any]] = {

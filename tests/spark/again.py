@@ -1,4 +1,4 @@
-"""More Connect sessions of one process, after the first one was stopped; `test_session.py` checks the facts."""
+"""Open more Connect sessions in a process after the first session was stopped; `test_session.py` checks the facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks that Spark runs twice at a time: their attempts meet, so that each does the whole work beside the other."""
+"""Two attempts of a Spark task that run at the same time, and both write all of its rows."""
 
 from __future__ import annotations
 

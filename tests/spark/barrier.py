@@ -1,4 +1,4 @@
-"""Barrier tasks of Spark say which rank they are; `test_barrier.py` checks the facts."""
+"""Ranks of Spark's barrier tasks; `test_barrier.py` checks the facts."""
 
 from __future__ import annotations
 

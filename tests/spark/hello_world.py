@@ -1,4 +1,4 @@
-"""The hello world example writes its dataset in the shared session; `tests/spark/test_hello_world.py` reads it."""
+"""The hello world example writes its dataset in the shared session, which reads two splits as one table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import io
 from pathlib import Path
 from typing import Any
 
+import petastore
 from examples.hello_world import write
+from petastore import Unischema, UnischemaField
 
 
 def facts_of(kind: str, spark: Any, folder: Path) -> dict[str, Any]:
@@ -16,4 +18,11 @@ def facts_of(kind: str, spark: Any, folder: Path) -> dict[str, Any]:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         write.main(url)
-    return {"url": url, "printed": printed.getvalue().splitlines()}
+    schema = Unischema("splits", [UnischemaField("id", "int64")])
+    for split, rows in (("test", 3), ("train", 7)):
+        petastore.write_dataset(
+            folder / "splits" / f"split={split}", schema, ({"id": number} for number in range(rows))
+        )
+    table = spark.read.parquet((folder / "splits").as_uri())
+    splits = {"rows": table.count(), "test": table.where("split = 'test'").count(), "columns": sorted(table.columns)}
+    return {"url": url, "printed": printed.getvalue().splitlines(), "splits": splits}

@@ -1,4 +1,4 @@
-"""Steps whose tasks are killed and run again: each row is written once. `test_killed_tasks.py` checks the facts."""
+"""Steps whose Spark tasks are killed and retried: each row is written once. `test_killed_tasks.py` checks the facts."""
 
 from __future__ import annotations
 

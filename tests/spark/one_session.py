@@ -1,4 +1,4 @@
-"""Runs all steps of one kind of Spark session: `python -m tests.spark.one_session KIND FOLDER [PART …]`.
+"""Run all steps of one kind of Spark session: `python -m tests.spark.one_session KIND FOLDER [PART …]`.
 
 Starting Spark costs more than most steps, and classic and Connect sessions cannot share a process. So each kind runs
 once, in a process of its own, and many test files read what it left: `FOLDER/PART/facts.json`, or
@@ -40,9 +40,16 @@ PARTS = {
 _AFTERWARDS = frozenset({"again", "copy_command"})
 """Parts that start sessions of their own, in the Java that runs already, when the shared session was stopped."""
 
-# A rank that waits for an executor asks for it again after 15 seconds unless told otherwise.
-_OF_CLUSTER = {"spark.task.maxFailures": "3", "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s"}
-_EAGER = {
+_FORKING = {"spark.python.daemon.module": "tests.spark.forking_daemon"}
+# Compiling Java for each query of some rows takes a seventh of the CPU; of full runs, the classic session does it as
+# users' sessions do.
+_INTERPRETED = _FORKING | {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_OF_CLUSTER = _INTERPRETED | {
+    # By default, a rank that waits for an executor requests it again only after 15 seconds.
+    "spark.task.maxFailures": "3",
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
+}
+_EAGER = _INTERPRETED | {
     "spark.executor.cores": "3",
     "spark.speculation": "true",
     "spark.speculation.quantile": "0.5",
@@ -54,9 +61,9 @@ _EAGER = {
 def session_of(kind: str, master: str) -> Any:
     """Start a session of a kind."""
     starts: dict[str, Callable[[], Any]] = {
-        "classic": local_session,
+        "classic": functools.partial(local_session, **(_FORKING if IS_FULL else _INTERPRETED)),
         # Three attempts of a task, so that killed ones run again without a cluster.
-        "connect": functools.partial(connect_session, "local[2,3]"),
+        "connect": functools.partial(connect_session, "local[2,3]", **_INTERPRETED),
         "local-cluster": functools.partial(local_session, "tests", "local-cluster[2,1,1024]", **_OF_CLUSTER),
         "standalone": functools.partial(local_session, "tests", master, **_EAGER),
     }
@@ -69,7 +76,7 @@ def run_part(part: str, kind: str, spark: Any, folder: Path) -> None:
     own.mkdir()
     try:
         module = importlib.import_module(f"tests.spark.{part}")
-        register_pickle_by_value(module)  # as the functions of a user's script
+        register_pickle_by_value(module)  # like the functions of a user's script
         facts = module.facts_of(kind, spark, own)
         (own / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
     except Exception:  # noqa: BLE001 - the test of this part shows it

@@ -1,4 +1,4 @@
-"""Runs the Python blocks of documentation pages that need Spark; `test_pages.py` shows those that fail."""
+"""Run the Python blocks of documentation pages that need Spark; `test_pages.py` reports failures."""
 
 from __future__ import annotations
 

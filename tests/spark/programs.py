@@ -85,6 +85,9 @@ def environment_of(kind: str, folder: Path) -> Mapping[str, str]:
     environment = dict(os.environ)
     for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_REMOTE"):
         environment.pop(name, None)
+    # Executors of a cluster run elsewhere, and their Python imports `tests.spark.forking_daemon`.
+    paths = [str(Path(__file__).parents[2]), environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     if kind == "local-cluster":
         # Workers of local-cluster keep their logs in SPARK_HOME, which must not be the installed package.
         environment["SPARK_HOME"] = str(folder / "spark")

@@ -1,4 +1,4 @@
-"""Steps of writing that every kind of Spark session takes; `test_session.py` checks what they left."""
+"""Steps of writing with every kind of Spark session; `test_session.py` checks the results."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from petastore.spark import (
 )
 from petastore.storage.metadata.manifest import MANIFEST
 
-ROWS = 4500
-ROWS_PER_ROW_GROUP = 1500
+ROWS = 900
+ROWS_PER_ROW_GROUP = 300
 APPENDED = 40
 
 SCHEMA = Unischema(
@@ -337,7 +337,7 @@ class Scenario:
             "grows": sorted(told) == told,
             "index": {number: sorted(index.get_row_group_indexes(number)) for number in (0, 19)},
             "rows in spite of a bar that fails": writer.inventory.num_rows if writer.inventory else None,
-            "logged": [record.getMessage().partition(" raised; ")[2] for record in logged],
+            "logged": [record.getMessage().partition(" raised an error; ")[2] for record in logged],
             "unknown field": problem_of(
                 lambda: materialize_dataset(
                     self.spark, self.url("x"), schema, indexers=[SingleFieldIndexer("by", "name")]

@@ -1,4 +1,4 @@
-"""A cluster of Spark's own on this machine: a master, and workers at addresses of their own: its hosts.
+"""Spark standalone cluster on this machine: a master, and workers with different addresses as hosts.
 
 `local-cluster` has one host, and Spark runs no second attempt of a task where the first one runs.
 """
@@ -70,6 +70,6 @@ def _running(command: list[str], says: str, log: Path) -> Iterator[str]:
         assert found is not None, f"{command[0]} ended; see {log}"
         rest = threading.Thread(target=shutil.copyfileobj, args=(process.stdout, kept))
         rest.start()
-        stack.callback(rest.join)  # before it is ended: so it is called after that
+        stack.callback(rest.join)  # callbacks run in reverse order: after the process has been ended
         stack.callback(process.terminate)
         yield found[1]

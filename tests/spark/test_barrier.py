@@ -18,6 +18,6 @@ def test_from_barrier_gives_each_task_its_rank_and_raises_elsewhere(spark_progra
         assert sorted((index, count) for index, count, _ in ranks) == [(0, 2), (1, 2)]
         assert sorted(itertools.chain(*(ids for _, _, ids in ranks))) == list(range(ROWS))
     auto, none, other = facts["refused"]
-    assert "nobody can tell" in auto
-    assert "no barrier task" in none
-    assert "not a TaskContext" in other
+    assert "the rank of this process is unknown" in auto
+    assert "this process does not run a Spark barrier task" in none
+    assert "context must be a BarrierTaskContext, got TaskContext" in other

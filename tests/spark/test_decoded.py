@@ -36,7 +36,7 @@ def same(stored: Any, value: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", PETASTORM)
-def test_what_petastorm_wrote_is_a_frame_of_the_readers_values(fixtures_root: Path, name: str) -> None:
+def test_petastorm_dataset_becomes_a_dataframe_of_reader_values(fixtures_root: Path, name: str) -> None:
     dataset = petastore.open_dataset(fixtures_root / name)
     groups = pickle.loads(pickle.dumps(DecodedRowGroups(dataset)))  # noqa: S301 - our own bytes
     found = [row for batch in batches(groups) for row in batch.to_pylist()]
@@ -48,7 +48,7 @@ def test_what_petastorm_wrote_is_a_frame_of_the_readers_values(fixtures_root: Pa
             assert same(stored[field], value), field
 
 
-def test_a_row_group_comes_in_parts_of_bounded_size(tmp_path: Path) -> None:
+def test_dataset_as_dataframe_splits_row_groups_into_batches(tmp_path: Path) -> None:
     schema = Unischema("x", [UnischemaField("x", "uint8", (100,), NdarrayCodec())])
     rows = [{"x": np.full(100, n, "uint8")} for n in range(25)]
     petastore.write_dataset(tmp_path / "x", schema, rows, rows_per_row_group=20)
@@ -57,7 +57,7 @@ def test_a_row_group_comes_in_parts_of_bounded_size(tmp_path: Path) -> None:
     assert [row["x"][0] for batch in batches(groups) for row in batch.to_pylist()] == list(range(25))
 
 
-def test_missing_values_stay_missing(tmp_path: Path) -> None:
+def test_dataset_as_dataframe_keeps_nulls(tmp_path: Path) -> None:
     fields = [
         UnischemaField("number", "uint32", nullable=True),
         UnischemaField("text", str, nullable=True),
@@ -81,7 +81,7 @@ def test_missing_values_stay_missing(tmp_path: Path) -> None:
     assert batch.to_pylist() == [nothing, some, nothing]
 
 
-def test_a_cell_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
+def test_dataset_as_dataframe_names_an_undecodable_cell(tmp_path: Path) -> None:
     stored = Unischema("x", [UnischemaField("x", bytes)])
     good = NdarrayCodec().encode(UnischemaField("x", "uint8", (2,)), np.zeros(2, "uint8"))
     petastore.write_dataset(tmp_path / "x", stored, [{"x": good}, {"x": good}, {"x": b"bad"}], rows_per_row_group=2)
@@ -93,13 +93,13 @@ def test_a_cell_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
     assert (caught.value.column, caught.value.row_group, caught.value.row) == ("x", 1, 0)
 
 
-def test_what_spark_has_no_type_for_is_refused_by_name() -> None:
+def test_dataset_as_dataframe_raises_for_unsupported_types() -> None:
     for field in (UnischemaField("c", "complex64", (2,), NdarrayCodec()), UnischemaField("o", object)):
-        with pytest.raises(SchemaError, match=f"field '{field.name}': a DataFrame has no type for"):
+        with pytest.raises(SchemaError, match=f"field '{field.name}' must have a type that a DataFrame can hold, got"):
             plain_schema(Unischema("x", [UnischemaField("id", "int64"), field]))
 
 
-def test_unknown_columns_are_refused(tmp_path: Path) -> None:
+def test_dataset_as_dataframe_raises_for_unknown_columns(tmp_path: Path) -> None:
     petastore.write_dataset(tmp_path / "x", Unischema("x", [UnischemaField("id", "int64")]), [])
     with pytest.raises(InvalidArgumentError, match="nothing"):
         DecodedRowGroups(petastore.open_dataset(tmp_path / "x"), ["nothing"])

@@ -33,7 +33,7 @@ def url(spark_programs: SparkPrograms) -> str:
     return str(facts["url"])
 
 
-def test_the_dataset_holds_the_schema_and_every_value(url: str) -> None:
+def test_hello_world_dataset_has_schema_and_values(url: str) -> None:
     assert open_dataset(url).schema == HelloWorldSchema
     with make_reader(url) as reader:
         rows = {int(row.id): row for row in reader}
@@ -44,14 +44,14 @@ def test_the_dataset_holds_the_schema_and_every_value(url: str) -> None:
         assert np.array_equal(row.array_4d, expected["array_4d"])
 
 
-def test_python_reads_it(url: str, repository: Path) -> None:
+def test_hello_world_dataset_is_read_by_python(url: str, repository: Path) -> None:
     lines = run(repository, "read_python", url)
     assert sorted(lines) == sorted(
         f"{number} (128, 256, 3) {row_generator(number)['array_4d'].shape}" for number in range(ROWS)
     )
 
 
-def test_torch_reads_it(url: str, repository: Path) -> None:
+def test_hello_world_dataset_is_read_by_torch(url: str, repository: Path) -> None:
     lines = run(repository, "read_torch", url)
     assert lines[0] == "3 batches"
     assert [line.count("torch.Size([") for line in lines[1:]] == [5, 5, 3]
@@ -59,7 +59,7 @@ def test_torch_reads_it(url: str, repository: Path) -> None:
 
 
 @pytest.mark.tf
-def test_tensorflow_reads_it(url: str, repository: Path) -> None:
+def test_hello_world_dataset_is_read_by_tensorflow(url: str, repository: Path) -> None:
     lines = run(repository, "read_tensorflow", url)
     assert len(lines) == ROWS + len(HelloWorldSchema) + 3
     assert (
@@ -67,3 +67,8 @@ def test_tensorflow_reads_it(url: str, repository: Path) -> None:
     )
     assert "array_4d: RaggedTensorSpec(TensorShape([None, None, 128, 30, None]), tf.uint8, 4, tf.int64)" in lines
     assert lines[-1].endswith("(2, None, 128, 30, None)")
+
+
+def test_spark_reads_datasets_of_two_splits_as_one_table(spark_programs: SparkPrograms) -> None:
+    splits = spark_programs.left("classic", "hello_world").facts["splits"]
+    assert splits == {"rows": 10, "test": 3, "columns": ["id", "split"]}

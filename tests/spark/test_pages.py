@@ -13,6 +13,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("page", pages_with("spark"), ids=name_of)
-def test_python_blocks_of_a_page_run(page: Path, spark_programs: SparkPrograms) -> None:
+def test_python_blocks_of_spark_pages_run(page: Path, spark_programs: SparkPrograms) -> None:
     problem = spark_programs.left("classic", "pages").facts[name_of(page)]
     assert not problem, problem

@@ -26,24 +26,24 @@ class Asked:
 
 
 @pytest.mark.parametrize("files", [0, -1, 2.5, "3", True])
-def test_a_number_of_files_that_cannot_be_is_refused(files: Any) -> None:
+def test_prepare_dataframe_raises_for_invalid_files(files: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="files"):
         prepare_dataframe(Asked(), files=files)
 
 
 @pytest.mark.parametrize("shuffle", [1.5, "7", True])
-def test_a_seed_that_cannot_be_is_refused(shuffle: Any) -> None:
+def test_prepare_dataframe_raises_for_an_invalid_seed(shuffle: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="shuffle"):
         prepare_dataframe(Asked(), shuffle=shuffle)
 
 
-def test_what_is_no_dataframe_is_refused_by_its_name() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"takes a DataFrame of Spark, but \[\{'id': 1\}\] was given"):
+def test_prepare_dataframe_raises_for_other_objects() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"df must be a Spark DataFrame, got \[\{'id': 1\}\]"):
         prepare_dataframe([{"id": 1}])
 
 
 @pytest.mark.parametrize(("files", "done"), [(None, ("hint", "rebalance")), (3, ("repartition", 3))])
-def test_without_a_shuffle_spark_decides_by_bytes_or_by_the_number_of_files(files: Any, done: Any) -> None:
+def test_prepare_dataframe_without_shuffle_repartitions(files: Any, done: Any) -> None:
     df = Asked()
     assert prepare_dataframe(df, files=files) == "arranged"
     assert df.done == [done]

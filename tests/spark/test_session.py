@@ -83,16 +83,16 @@ def row_groups(folder: Path) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("kind", kinds("classic", "connect", "local-cluster"))
-def test_session_is_of_the_kind_that_its_name_says(spark_programs: SparkPrograms, kind: str) -> None:
+def test_session_fixture_is_classic_or_connect(spark_programs: SparkPrograms, kind: str) -> None:
     module = {"connect": "pyspark.sql.connect.session"}.get(kind, "pyspark.sql.session")
     assert spark_programs.left(kind, "scenario").facts["session"] == module
 
 
-def test_the_rows_are_those_that_write_dataset_writes(folder: Path, reference: dict[str, Any]) -> None:
+def test_materialize_rows_equal_write_dataset(folder: Path, reference: dict[str, Any]) -> None:
     check_columns(columns_of(folder / "everything"), reference)
 
 
-def test_rows_encoded_in_this_process_are_those_that_were_given(folder: Path) -> None:
+def test_rows_to_dataframe_round_trips(folder: Path) -> None:
     """Half of them as columns, half one by one, as Petastorm's users do."""
     columns = columns_of(folder / "appended")
     assert columns["id"].tolist() == list(range(APPENDED))
@@ -106,7 +106,7 @@ def test_rows_encoded_in_this_process_are_those_that_were_given(folder: Path) ->
 
 
 @pytest.mark.parametrize("left", kinds("classic", "local-cluster"), indirect=True)
-def test_rows_encoded_one_by_one_in_the_workers_are_those_that_were_given(folder: Path) -> None:
+def test_dict_to_spark_row_round_trips_in_workers(folder: Path) -> None:
     columns, expected = columns_of(folder / "mapped"), columns_of(folder / "appended")
     for name in SCHEMA.fields:
         assert len(columns[name]) == APPENDED
@@ -114,9 +114,7 @@ def test_rows_encoded_one_by_one_in_the_workers_are_those_that_were_given(folder
 
 
 @pytest.mark.slow
-def test_a_process_starts_connect_sessions_one_after_another(
-    spark_programs: SparkPrograms, reference: dict[str, Any]
-) -> None:
+def test_connect_sessions_start_one_after_another(spark_programs: SparkPrograms, reference: dict[str, Any]) -> None:
     """Of petastore, and then of pyspark itself, whose settings are Spark's own."""
     left = spark_programs.left("connect", "again")
     assert left.facts["counts"] == [3, 3]
@@ -125,26 +123,26 @@ def test_a_process_starts_connect_sessions_one_after_another(
     check_columns(columns_of(left.folder / "everything"), reference)
 
 
-def test_the_schema_comes_back_equal(folder: Path) -> None:
+def test_materialize_schema_round_trips(folder: Path) -> None:
     for name in ("everything", "appended"):
         dataset = petastore.open_dataset(folder / name)
         assert dataset.schema == SCHEMA
         assert dataset.writer.startswith("Spark 4")
 
 
-def test_row_groups_have_exactly_the_rows_asked_for(folder: Path, facts: Any) -> None:
+def test_materialize_rows_per_row_group_is_exact(folder: Path, facts: Any) -> None:
     half = ROWS // 2
     assert row_groups(folder / "everything") == [[ROWS_PER_ROW_GROUP, half - ROWS_PER_ROW_GROUP]] * 2
     assert facts["write_everything"]["committed rows"] == ROWS
 
 
 @of_each_api
-def test_row_groups_stay_below_the_size_asked_for_even_with_few_large_cells(facts: Any) -> None:
+def test_materialize_row_group_size_holds_for_large_cells(facts: Any) -> None:
     """Three cells of 256 KiB and their headers stay below 1 MiB, and Parquet ends a row group a little early."""
     assert facts["small_blocks"]["rows"] == [2] * 6
 
 
-def test_what_is_not_nullable_is_required_in_the_file(folder: Path) -> None:
+def test_non_nullable_field_is_required_in_the_file(folder: Path) -> None:
     files = sorted((folder / "everything").glob("*.parquet"))
     assert len(files) == 2
     for file in files:
@@ -154,19 +152,19 @@ def test_what_is_not_nullable_is_required_in_the_file(folder: Path) -> None:
         assert stored.names == storage_schema(SCHEMA).names
 
 
-def test_time_stamps_are_stored_as_microseconds(folder: Path) -> None:
+def test_spark_timestamps_are_stored_as_microseconds(folder: Path) -> None:
     file = next((folder / "everything").glob("*.parquet"))
     parquet = pq.ParquetFile(file).schema
     by_name = {parquet.column(i).name: parquet.column(i) for i in range(len(parquet))}
     assert {by_name[name].physical_type for name in ("when", "zoned")} == {"INT64"}
 
 
-def test_the_configuration_is_what_it_was_before_the_block(facts: Any) -> None:
+def test_materialize_restores_session_settings(facts: Any) -> None:
     assert facts["write_everything"]["changed inside"]
     assert facts["write_everything"]["restored"]
 
 
-def test_a_block_that_raises_restores_the_configuration_and_commits_nothing(facts: Any) -> None:
+def test_materialize_block_that_raises_commits_nothing(facts: Any) -> None:
     block = facts["raise_inside"]
     assert "the user's own problem" in block["raised"]
     assert block["restored"]
@@ -174,38 +172,38 @@ def test_a_block_that_raises_restores_the_configuration_and_commits_nothing(fact
     assert block["files"] == 2
 
 
-def test_what_a_block_that_raised_left_behind_stays_out_of_the_next_commit(facts: Any) -> None:
+def test_materialize_ignores_files_of_a_failed_block(facts: Any) -> None:
     assert facts["raise_inside"]["rows after the next block"] == 2
     (said,) = facts["raise_inside"]["said"]
-    assert "1 files lay there that no manifest lists" in said
+    assert "1 existing files are not listed in a manifest" in said
 
 
-def test_two_writers_of_one_session_take_turns_and_both_are_honoured(folder: Path, facts: Any) -> None:
+def test_materialize_blocks_of_one_session_take_turns(folder: Path, facts: Any) -> None:
     assert facts["take_turns"] == {"problems": [], "restored": True}
     assert row_groups(folder / "rows-300-True") == [[300] * 6 + [200]]
     assert row_groups(folder / "rows-700-True") == [[700, 700, 600]]
 
 
-def test_two_writers_without_session_settings_write_at_once_and_both_are_honoured(folder: Path, facts: Any) -> None:
+def test_materialize_blocks_without_session_settings_run_concurrently(folder: Path, facts: Any) -> None:
     assert facts["write_at_once"] == {"problems": [], "restored": True}
     assert row_groups(folder / "rows-300-False") == [[300] * 6 + [200]]
     assert row_groups(folder / "rows-700-False") == [[700, 700, 600]]
 
 
 @of_each_api
-def test_progress_is_told_while_spark_writes_and_an_index_is_written_with_the_data(facts: Any) -> None:
+def test_materialize_reports_progress_and_writes_indexes(facts: Any) -> None:
     told = facts["tell_and_index"]
     assert told["last"][0] == told["last"][1] >= 4
     assert told["grows"]
     assert told["index"] == {"0": [0], "19": [3]}
     assert told["rows in spite of a bar that fails"] == 20
-    assert told["logged"] == ["it is not called any more, and Spark goes on"]
-    assert "looks at the field 'name'" in told["unknown field"]
+    assert told["logged"] == ["it is no longer called, and the write continues"]
+    assert "got 'name' in SingleFieldIndexer" in told["unknown field"]
     assert told["threads"] == []
 
 
 @of_each_api
-def test_hive_partitions_are_committed(folder: Path, facts: Any) -> None:
+def test_materialize_commits_hive_partitions(folder: Path, facts: Any) -> None:
     assert facts["hive_partitions"] == {"files": 3}
     dataset = petastore.open_dataset(folder / "days")
     assert dataset.partition_names == ("day",)
@@ -213,37 +211,39 @@ def test_hive_partitions_are_committed(folder: Path, facts: Any) -> None:
 
 
 @of_each_api
-def test_a_bad_value_fails_the_job_and_names_field_and_row(facts: Any) -> None:
+def test_invalid_value_fails_the_spark_job_with_field_and_row(facts: Any) -> None:
     problems = facts["bad_values"]
     assert "column 'pixel value', row 256: " in problems["range"]
     assert "column 'v', row 0: " in problems["null"]
-    assert "the cell has shape (3,), but (2,) is declared" in problems["shape"]
+    assert "the cell must have shape (2,), as the field declares, got (3,)" in problems["shape"]
 
 
 @of_each_api
 @pytest.mark.parametrize(
     ("case", "error", "part"),
     [
-        ("both", "InvalidArgumentError", "give one of them"),
-        ("zero", "InvalidArgumentError", "row_group_size_mb=0"),
-        ("rows", "InvalidArgumentError", "rows_per_row_group=-1"),
+        ("both", "InvalidArgumentError", "Pass one of them"),
+        ("zero", "InvalidArgumentError", "row_group_size_mb must be a number of MiB above 0, got 0"),
+        ("rows", "InvalidArgumentError", "rows_per_row_group must be an int of at least 1, got -1"),
         ("url", "InvalidArgumentError", "nosuchscheme"),
-        ("schema", "InvalidArgumentError", "takes a Unischema"),
-        ("ns", "SchemaError", "'t' is stored in nanoseconds"),
+        ("schema", "InvalidArgumentError", "schema must be a Unischema, got [1]"),
+        ("ns", "SchemaError", "'t' must be stored in microseconds"),
         ("complex", "SchemaError", "'c'"),
-        ("empty", "SchemaError", "no fields"),
+        ("empty", "SchemaError", "without fields"),
         ("case", "SchemaError", "'a' and 'A'"),
         ("zone", "InvalidArgumentError", "outputTimestampType"),
-        ("filesystems", "InvalidArgumentError", "give one of them"),
-        ("missing column", "InvalidArgumentError", "lacks ['x']"),
-        ("text as number", "InvalidArgumentError", "'x' is string"),
+        ("filesystems", "InvalidArgumentError", "Pass one of them"),
+        ("missing column", "InvalidArgumentError", "['x'] missing"),
+        ("text as number", "InvalidArgumentError", "got string"),
         ("depth", "InvalidArgumentError", "array<array<int>>"),
-        ("free", "InvalidArgumentError", "more than one free dimension"),
-        ("scalar for a tensor", "InvalidArgumentError", "'x' is int"),
+        ("free", "InvalidArgumentError", "more than one variable dimension"),
+        ("scalar for a tensor", "InvalidArgumentError", "got int"),
         ("nothing written", "DatasetNotFoundError", "nothing"),
     ],
 )
-def test_what_cannot_be_is_refused_at_the_call(facts: Any, folder: Path, case: str, error: str, part: str) -> None:
+def test_materialize_dataset_invalid_arguments_raise_at_the_call(
+    facts: Any, folder: Path, case: str, error: str, part: str
+) -> None:
     refused = facts["refusals"][case]
     assert refused.startswith(f"{error}: ")
     assert part in refused
@@ -251,7 +251,7 @@ def test_what_cannot_be_is_refused_at_the_call(facts: Any, folder: Path, case: s
 
 
 @pytest.mark.slow
-def test_without_any_java_the_wheel_is_used_and_said_in_one_line(spark_programs: SparkPrograms) -> None:
+def test_session_uses_the_java_wheel_without_java(spark_programs: SparkPrograms) -> None:
     said = spark_programs.left("connect", "scenario").stderr.splitlines()
     assert [line for line in said if line.startswith("Java: ")] == [said[0]]
     assert said[0].startswith("Java: 25")
@@ -259,7 +259,7 @@ def test_without_any_java_the_wheel_is_used_and_said_in_one_line(spark_programs:
 
 
 @pytest.mark.parametrize("kind", kinds("classic", "connect"))
-def test_a_local_session_starts_without_noise(spark_programs: SparkPrograms, kind: str) -> None:
+def test_local_session_starts_without_log_output(spark_programs: SparkPrograms, kind: str) -> None:
     """Nothing but the line about Java until the first error, which tests ask for."""
     said = spark_programs.left(kind, "scenario").stderr.splitlines()
     assert said[0].startswith("Java: "), said[:5]

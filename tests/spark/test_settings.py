@@ -35,45 +35,45 @@ def names_in(tree: ast.AST) -> set[str]:
 
 
 @pytest.mark.parametrize(("schema", "mib"), [(SMALL, 128), (LARGE, 2002), (UNKNOWN, 256)])
-def test_rows_end_a_row_group_before_bytes_do(schema: Unischema, mib: int) -> None:
+def test_rows_per_row_group_setting_takes_precedence_over_bytes(schema: Unischema, mib: int) -> None:
     settings = parquet_settings(schema, rows_per_row_group=1000)
     assert settings["parquet.block.row.count.limit"] == "1000"
     assert round(int(settings["parquet.block.size"]) / MIB) == mib
 
 
-def test_bytes_are_looked_at_from_the_first_row_on() -> None:
+def test_row_group_bytes_are_checked_from_the_first_row() -> None:
     settings = parquet_settings(LARGE, row_group_size_mb=0.5)
     assert settings["parquet.block.size"] == str(MIB // 2)
     assert settings["parquet.page.size.row.check.min"] == "1"
     assert settings["parquet.block.row.count.limit"] == str(2**31 - 1)
 
 
-def test_what_was_not_asked_for_is_left_to_the_session() -> None:
+def test_missing_settings_are_those_of_the_session() -> None:
     assert parquet_settings(SMALL) == {}
 
 
-def test_rows_and_bytes_together_are_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="give one of them"):
+def test_rows_and_bytes_per_row_group_together_raise() -> None:
+    with pytest.raises(InvalidArgumentError, match="Pass one of them"):
         parquet_settings(SMALL, rows_per_row_group=1, row_group_size_mb=1)
 
 
-def test_only_one_file_touches_what_spark_connect_does_not_have(repository: Path) -> None:
+def test_classic_only_calls_are_in_one_file(repository: Path) -> None:
     package = repository / "petastore" / "spark"
     code = {str(file.relative_to(package)): ast.parse(file.read_text()) for file in package.rglob("*.py")}
-    assert {"classic.py", "rdd.py", "writing/materialize.py"} < code.keys()
-    assert sorted(name for name, tree in code.items() if CLASSIC_ONLY & names_in(tree)) == ["classic.py"]
+    assert {"session.py", "decoded.py", "writing/materialize.py"} < code.keys()
+    assert sorted(name for name, tree in code.items() if CLASSIC_ONLY & names_in(tree)) == ["session.py"]
 
 
 @pytest.mark.parametrize(
     "line",
     ["spark.sparkContext", "from pyspark import SparkContext as C", "df.rdd", "spark._jvm.x", "pyspark.SparkContext()"],
 )
-def test_what_spark_connect_does_not_have_is_found_wherever_it_stands(line: str) -> None:
+def test_classic_only_calls_are_found_anywhere(line: str) -> None:
     assert CLASSIC_ONLY & names_in(ast.parse(f"# a comment before it\ndef run():\n    {line}  # and behind it"))
-    assert not CLASSIC_ONLY & names_in(ast.parse(f'"""{line}"""  # {line}\nimport petastore.spark.rdd'))
+    assert not CLASSIC_ONLY & names_in(ast.parse(f'"""{line}"""  # {line}\nimport petastore.spark.decoded'))
 
 
-def test_importing_the_package_loads_no_pyspark() -> None:
+def test_import_petastore_spark_loads_no_pyspark() -> None:
     program = "import sys, petastore.spark; print(sorted({'pyspark', 'py4j', 'pandas', 'cv2'} & set(sys.modules)))"
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"

@@ -17,7 +17,7 @@ def twice(spark_programs: SparkPrograms) -> Any:
 
 
 @pytest.mark.parametrize("way", ["source", "rows", "columns", "files"])
-def test_a_task_that_spark_runs_twice_at_a_time_gives_each_row_once(twice: Any, way: str) -> None:
+def test_speculative_task_writes_each_row_once(twice: Any, way: str) -> None:
     found = twice[way]
     assert {"begun-0", "begun-1"} <= set(found["attempts"])
     assert found["whole"]
@@ -25,7 +25,7 @@ def test_a_task_that_spark_runs_twice_at_a_time_gives_each_row_once(twice: Any, 
 
 
 @pytest.mark.parametrize("launcher", ["run_on_dataframe", "TorchDistributor"])
-def test_no_rank_is_run_twice_while_another_task_is(twice: Any, launcher: str) -> None:
+def test_training_ranks_are_not_speculated(twice: Any, launcher: str) -> None:
     found = twice["ranks"][launcher]
     assert found["beside"] == [10, ["begun-0", "begun-1"]]
     assert found["begun"] == ["rank-0", "rank-1"]

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from petastore.errors import InvalidArgumentError
-from petastore.spark.turns import settings_held
+from petastore.spark.settings import settings_held
 
 KEY = "parquet.block.size"
 LONG_S = 300
@@ -89,13 +89,13 @@ class Order(logging.Handler):
 
 @pytest.fixture
 def order() -> Iterator[Order]:
-    handler, logger = Order(), logging.getLogger("petastore.spark.turns")
+    handler, logger = Order(), logging.getLogger("petastore.spark.settings")
     logger.addHandler(handler)
     yield handler
     logger.removeHandler(handler)
 
 
-def test_settings_hold_inside_and_are_gone_afterwards() -> None:
+def test_session_settings_hold_only_inside_the_block() -> None:
     session = Session(other="kept", parquet_block_size="7")
     with settings_held(session, {KEY: "1", "new": "2"}, reason="a"):
         assert session.conf.get(KEY) == "1"
@@ -103,14 +103,14 @@ def test_settings_hold_inside_and_are_gone_afterwards() -> None:
     assert session.conf.values == {"other": "kept", KEY: "7"}
 
 
-def test_a_block_that_raises_leaves_the_configuration_as_it_was() -> None:
+def test_session_settings_are_restored_after_an_exception() -> None:
     session = Session(parquet_block_size="7")
     with pytest.raises(KeyError, match="mine"), settings_held(session, {KEY: "1"}, reason="a"):
         raise KeyError("mine")
     assert session.conf.values == {KEY: "7"}
 
 
-def test_a_setting_that_the_session_refuses_leaves_the_configuration_as_it_was() -> None:
+def test_session_settings_are_restored_when_one_is_rejected() -> None:
     session = Session(parquet_block_size="7")
     session.conf.refused.add("new")
     with pytest.raises(KeyError, match="new"), settings_held(session, {KEY: "1", "new": "2"}, reason="a"):
@@ -118,7 +118,7 @@ def test_a_setting_that_the_session_refuses_leaves_the_configuration_as_it_was()
     assert session.conf.values == {KEY: "7"}
 
 
-def test_a_block_inside_another_changes_the_settings_for_its_own_length() -> None:
+def test_nested_session_settings_are_restored() -> None:
     session = Session()
     with settings_held(session, {KEY: "1"}, reason="outer"):
         with settings_held(session, {KEY: "2"}, reason="inner"):
@@ -129,7 +129,7 @@ def test_a_block_inside_another_changes_the_settings_for_its_own_length() -> Non
     assert session.conf.values == {}
 
 
-def test_other_settings_wait_until_the_session_is_free(
+def test_different_session_settings_wait_for_each_other(
     pool: concurrent.futures.ThreadPoolExecutor, order: Order
 ) -> None:
     session, inside, leave = Session(), threading.Event(), threading.Event()
@@ -139,7 +139,7 @@ def test_other_settings_wait_until_the_session_is_free(
     for _ in range(2):
         said = order.next()
         assert "2 has waited" in said
-        assert "for 1, which holds the Spark session" in said
+        assert "for 1, which uses the Spark session" in said
     assert session.conf.get(KEY) == "1"
     leave.set()
     order.until_entered()
@@ -147,7 +147,7 @@ def test_other_settings_wait_until_the_session_is_free(
     assert session.conf.values == {}
 
 
-def test_equal_settings_overlap(pool: concurrent.futures.ThreadPoolExecutor) -> None:
+def test_equal_session_settings_run_concurrently(pool: concurrent.futures.ThreadPoolExecutor) -> None:
     session, leave = Session(), threading.Event()
     inside = [threading.Event() for _ in range(3)]
     held = [pool.submit(hold, session, "1", event, leave) for event in inside]
@@ -157,7 +157,7 @@ def test_equal_settings_overlap(pool: concurrent.futures.ThreadPoolExecutor) -> 
     assert session.conf.values == {}
 
 
-def test_two_sessions_do_not_wait_for_each_other(pool: concurrent.futures.ThreadPoolExecutor) -> None:
+def test_settings_of_two_sessions_do_not_wait(pool: concurrent.futures.ThreadPoolExecutor) -> None:
     leave = threading.Event()
     inside = [threading.Event(), threading.Event()]
     held = [pool.submit(hold, Session(), str(number), event, leave) for number, event in enumerate(inside)]
@@ -166,7 +166,7 @@ def test_two_sessions_do_not_wait_for_each_other(pool: concurrent.futures.Thread
     assert [one.result(LONG_S) for one in held] == ["0", "1"]
 
 
-def test_an_inner_block_waits_until_its_thread_holds_the_session_alone(
+def test_nested_session_settings_wait_for_other_threads(
     pool: concurrent.futures.ThreadPoolExecutor, order: Order
 ) -> None:
     session, leave, shared = Session(), threading.Event(), threading.Event()
@@ -186,7 +186,7 @@ def test_an_inner_block_waits_until_its_thread_holds_the_session_alone(
     assert session.conf.values == {}
 
 
-def test_two_threads_that_would_wait_for_each_other_are_told(pool: concurrent.futures.ThreadPoolExecutor) -> None:
+def test_session_settings_deadlock_raises(pool: concurrent.futures.ThreadPoolExecutor) -> None:
     session, both = Session(), threading.Barrier(2, timeout=LONG_S)
 
     def nest(value: str) -> str | None:

@@ -21,11 +21,11 @@ from petastore.storage.files.location import open_location
         ("/dbfs:/a", "/dbfs:/a"),
     ],
 )
-def test_databricks_files_are_opened_where_they_are_mounted(given: str, opened: str) -> None:
+def test_databricks_urls_map_to_mounted_paths(given: str, opened: str) -> None:
     assert driver_url(given) == opened
 
 
-def test_spark_is_given_a_scheme_for_a_local_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_url_of_a_local_path_has_a_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert spark_url("cache", open_location("cache")) == f"file://{tmp_path}/cache"
     assert spark_url("file:/dbfs/a", open_location("file:/dbfs/a")) == "file:/dbfs/a"

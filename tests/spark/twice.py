@@ -1,4 +1,4 @@
-"""Tasks that Spark runs twice at a time, on a cluster of two hosts: each row is written once, each rank runs once."""
+"""Spark tasks that run twice at the same time on two hosts: each row is written once, each rank runs once."""
 
 from __future__ import annotations
 

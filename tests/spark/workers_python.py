@@ -1,4 +1,4 @@
-"""A warning names the Python of Spark's workers when it has no petastore; `test_workers_python.py` checks the facts."""
+"""Warning if the Python of Spark's workers does not have petastore; `test_workers_python.py` checks the facts."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import boto3
 import fsspec
 import pytest
 
@@ -41,7 +42,7 @@ def _new_file_systems() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("fault", ["throttled", "failed", "dropped"])
-def test_over_http_the_second_answer_is_as_good(folder: Path, proxy: FaultProxy, fault: str) -> None:
+def test_http_open_retries_a_failed_request(folder: Path, proxy: FaultProxy, fault: str) -> None:
     urls = [f"{proxy.url}/{folder.name}/{path.name}" for path in sorted(folder.glob("*.parquet"))]
     proxy.begin(Faults(first=fault))
     with petastore.make_batch_reader(urls, shuffle_row_groups=False) as reader:
@@ -50,9 +51,7 @@ def test_over_http_the_second_answer_is_as_good(folder: Path, proxy: FaultProxy,
 
 
 @pytest.mark.parametrize("place", [-9, -5, -1])
-def test_a_footer_that_came_with_a_flipped_bit_is_fetched_once_more(
-    folder: Path, proxy: FaultProxy, place: int
-) -> None:
+def test_open_fetches_a_footer_with_a_flipped_bit_again(folder: Path, proxy: FaultProxy, place: int) -> None:
     """In its last byte, in its length, and in the magic number behind it."""
     paths = sorted(folder.glob("*.parquet"))
     urls = [f"{proxy.url}/{folder.name}/{path.name}" for path in paths]
@@ -64,7 +63,10 @@ def test_a_footer_that_came_with_a_flipped_bit_is_fetched_once_more(
     data[place] ^= 1
     paths[1].write_bytes(data)
     proxy.begin(Faults())
-    with pytest.raises(MetadataError, match=rf"{paths[1].name}.*(at byte|its footer has|was cut short)"):
+    with pytest.raises(
+        MetadataError,
+        match=rf"{paths[1].name}.*(at byte|must declare a footer|truncated or damaged Parquet file: it must end)",
+    ):
         petastore.open_dataset(urls)
     assert sum(f"{paths[1].name} HTTP/1.1 bytes=" in head for head in proxy.counted.heads) >= 2
 
@@ -74,15 +76,18 @@ def test_a_footer_that_came_with_a_flipped_bit_is_fetched_once_more(
     "fault",
     [pytest.param("throttled", marks=pytest.mark.slow), pytest.param("failed", marks=pytest.mark.slow), "dropped"],
 )
-def test_a_dataset_in_s3_is_opened_by_its_manifest_and_without(moto: int, fault: str) -> None:
+def test_s3_dataset_opens_with_and_without_a_manifest(moto: int, fault: str) -> None:
     name = uuid.uuid4().hex
-    near = fsspec.filesystem("s3", **KEYS, endpoint_url=f"http://127.0.0.1:{moto}")
-    near.call_s3("create_bucket", Bucket=name)
-    petastore.write_dataset(f"{name}/frames", SCHEMA, ({"id": number} for number in range(ROWS)), filesystem=near)
+    near: dict[str, Any] = {**KEYS, "endpoint_url": f"http://127.0.0.1:{moto}"}
+    keys = {"aws_access_key_id": KEYS["key"], "aws_secret_access_key": KEYS["secret"]}
+    bucket = boto3.resource("s3", endpoint_url=near["endpoint_url"], region_name="us-east-1", **keys).Bucket(name)
+    bucket.create()
+    rows = ({"id": number} for number in range(ROWS))
+    petastore.write_dataset(f"s3://{name}/frames", SCHEMA, rows, storage_options=near)
     with FaultProxy(moto, Faults(first=fault)) as bad:
         options: dict[str, Any] = {**KEYS, "endpoint_url": bad.url}
         assert petastore.open_dataset(f"s3://{name}/frames", storage_options=options).inventory.num_rows == ROWS
-        near.rm(f"{name}/frames/_petastore", recursive=True)
+        bucket.objects.filter(Prefix="frames/_petastore/").delete()
         options["skip_instance_cache"] = True
         assert petastore.open_dataset(f"s3://{name}/frames", storage_options=options).inventory.num_rows == ROWS
         assert bad.counted.faults[fault] > 4
@@ -91,13 +96,15 @@ def test_a_dataset_in_s3_is_opened_by_its_manifest_and_without(moto: int, fault:
 def test_open_dataset_error_tells_the_number_of_attempts(folder: Path, proxy: FaultProxy) -> None:
     (url, *_) = (f"{proxy.url}/{folder.name}/{path.name}" for path in folder.glob("*.parquet"))
     proxy.begin(Faults(throttled=1.0))
-    with pytest.raises(StorageError, match=r"503.*too much to do.* \(it was tried \d+ times within .* s\)$") as caught:
+    with pytest.raises(
+        StorageError, match=r"503.*throttles requests.* \(it was tried \d+ times within .* s\)$"
+    ) as caught:
         petastore.open_dataset(url)
     tried, _ = re.findall(r"[\d.]+", str(caught.value).rpartition("(it was tried")[2])
     assert 1 < int(tried) <= 10
 
 
-def test_what_was_lost_is_asked_for_again_but_never_written_again(tmp_path: Path) -> None:
+def test_lost_requests_are_retried_but_writes_never(tmp_path: Path) -> None:
     far, near = open_location("memory://bucket/frames"), open_location(tmp_path)
     made: list[str] = []
 

@@ -73,7 +73,7 @@ def server(tmp_path: Path) -> Iterator[tuple[str, type[Handler]]]:
 
 
 @pytest.mark.leaves_running("fsspec keeps its web session")
-def test_files_behind_a_server_are_read_by_ranges(tmp_path: Path, server: tuple[str, type[Handler]]) -> None:
+def test_http_files_are_read_by_ranges(tmp_path: Path, server: tuple[str, type[Handler]]) -> None:
     url, handler = server
     # Larger than the tail that holds the footer, so that a range is less than the file.
     wide = pa.table({f"c{number}": list(range(1000)) for number in range(50)})
@@ -92,12 +92,14 @@ def test_files_behind_a_server_are_read_by_ranges(tmp_path: Path, server: tuple[
 
 
 @pytest.mark.leaves_running("fsspec keeps its web session")
-def test_what_is_not_there_or_no_parquet_is_our_error(tmp_path: Path, server: tuple[str, type[Handler]]) -> None:
+def test_missing_file_or_non_parquet_raises_a_petastore_error(
+    tmp_path: Path, server: tuple[str, type[Handler]]
+) -> None:
     url, _ = server
     (tmp_path / "page.html").write_text("<html>no parquet at all</html>")
     with pytest.raises(DatasetNotFoundError, match="there is nothing at"):
         list_data_files(open_location(f"{url}/missing.parquet"))
     location = open_location(f"{url}/page.html")
     assert list_data_files(location) == ["page.html"]
-    with pytest.raises(MetadataError, match=r"page\.html is no Parquet"):
+    with pytest.raises(MetadataError, match=r"page\.html is not a Parquet file: it must end with b'PAR1', got b'tml>'"):
         read_footers(location, ["page.html"])

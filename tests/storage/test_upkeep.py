@@ -118,15 +118,7 @@ def stored(moto: int) -> Iterator[Stored]:
     made.client.close()
 
 
-@pytest.fixture(params=["by obstore", pytest.param("by fsspec", marks=pytest.mark.slow)])
-def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asks for ranges; listings are s3fs's in any case, which keeps them for ever."""
-    if request.param == "by fsspec":
-        monkeypatch.setitem(sys.modules, "obstore", None)
-
-
-@pytest.mark.usefixtures("client")
-def test_what_others_write_without_a_manifest_is_there_for_who_opens_later_in_this_process(stored: Stored) -> None:
+def test_files_written_without_a_manifest_are_seen_by_later_readers(stored: Stored) -> None:
     """Files that come, grow and go, and directories in what was listed before."""
     tables = [stored.table(key) for key in stored.files]
     ids = [table["id"].to_pylist() for table in tables]
@@ -151,26 +143,22 @@ def test_what_others_write_without_a_manifest_is_there_for_who_opens_later_in_th
         found(f"{above}/b.parquet")
 
 
-@pytest.mark.usefixtures("client")
-def test_what_others_append_to_a_manifest_is_there_for_who_opens_later_in_this_process(stored: Stored) -> None:
-    import s3fs
-
+def test_files_appended_to_a_manifest_are_seen_by_later_readers(stored: Stored) -> None:
     assert stored.ids() == from_(0)
-    others = s3fs.S3FileSystem(**stored.options, skip_instance_cache=True)
     for times in (1, 2):
         rows = ({"id": number, "noise": 0} for number in from_(times * ROWS))
-        petastore.write_dataset(f"{stored.bucket}/numbers", SCHEMA, rows, mode="append", filesystem=others)
+        petastore.write_dataset(stored.url, SCHEMA, rows, mode="append", storage_options=stored.options)
         assert stored.ids() == from_(0, (times + 1) * ROWS)
 
 
-def test_appended_rows_are_for_who_opens_later(stored: Stored) -> None:
+def test_appended_rows_are_seen_by_later_readers(stored: Stored) -> None:
     with stored.reader() as before:
         stored.write(ROWS, "append")
         assert ids_of(before) == from_(0)
     assert stored.ids() == from_(0, 2 * ROWS)
 
 
-def test_files_beside_the_manifest_are_not_read_are_said_and_can_be_taken_in(stored: Stored) -> None:
+def test_unlisted_files_warn_and_can_be_added(stored: Stored) -> None:
     stored.put("numbers/part-00009.parquet", moved_on(stored.table(stored.files[0])))
     with pytest.warns(UserWarning, match=r"1 data file.* not read: part-00009.parquet.*petastore generate-metadata"):
         assert stored.ids() == from_(0)
@@ -179,7 +167,7 @@ def test_files_beside_the_manifest_are_not_read_are_said_and_can_be_taken_in(sto
 
 
 @pytest.mark.parametrize("cached", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_who_reads_while_all_is_rewritten_never_sees_rows_of_both(stored: Stored, tmp_path: Path, cached: bool) -> None:
+def test_reader_during_a_rewrite_never_mixes_versions(stored: Stored, tmp_path: Path, cached: bool) -> None:
     kept = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": 1 << 26} if cached else {}
     with stored.reader(**kept) as reader:
         seen = [int(one) for one in next(reader).id]
@@ -193,9 +181,7 @@ def test_who_reads_while_all_is_rewritten_never_sees_rows_of_both(stored: Stored
 
 
 @pytest.mark.parametrize("cached", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_files_that_are_newer_than_the_manifest_are_refused_by_name(
-    stored: Stored, tmp_path: Path, cached: bool
-) -> None:
+def test_files_newer_than_the_manifest_raise(stored: Stored, tmp_path: Path, cached: bool) -> None:
     kept = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": 1 << 26} if cached else {}
     assert stored.ids(**kept) == from_(0)
     changed = stored.files[1]
@@ -206,7 +192,7 @@ def test_files_that_are_newer_than_the_manifest_are_refused_by_name(
 
 
 @pytest.mark.slow
-def test_a_manifest_that_is_made_anew_knows_the_newer_files(stored: Stored) -> None:
+def test_recreated_manifest_includes_newer_files(stored: Stored) -> None:
     changed = stored.files[1]
     table = stored.table(changed)
     sink = io.BytesIO()
@@ -217,21 +203,21 @@ def test_a_manifest_that_is_made_anew_knows_the_newer_files(stored: Stored) -> N
     assert stored.ids() == sorted({*from_(0)} - old | {one + 10_000_000 for one in old})
 
 
-def test_a_file_that_has_gone_is_named(stored: Stored) -> None:
+def test_deleted_file_raises_with_its_name(stored: Stored) -> None:
     gone = stored.files[2]
     stored.client.delete_object(Bucket=stored.bucket, Key=gone)
     with pytest.raises((FileMissingError, DatasetChangedError), match=gone.rpartition("/")[2]):
         stored.ids()
 
 
-def test_writers_that_append_at_once_in_one_process_all_add_their_rows(stored: Stored) -> None:
+def test_concurrent_appends_in_one_process_keep_all_rows(stored: Stored) -> None:
     with ThreadPoolExecutor(3) as threads:
         list(threads.map(lambda number: stored.write(ROWS + 300 * number, "append", 300), range(3)))
     assert stored.ids() == from_(0, ROWS + 900)
 
 
 @pytest.mark.slow
-def test_of_writers_in_two_processes_each_adds_all_its_rows_or_none(stored: Stored) -> None:
+def test_concurrent_appends_in_two_processes_are_atomic(stored: Stored) -> None:
     script = (
         "import sys; from tests.storage.test_upkeep import Stored, ROWS; made = Stored.__new__(Stored);"
         f"made.url, made.options = {stored.url!r}, {stored.options!r};"
@@ -248,7 +234,7 @@ def test_of_writers_in_two_processes_each_adds_all_its_rows_or_none(stored: Stor
 
 
 @pytest.mark.slow
-def test_of_two_first_writers_one_is_refused_and_the_dataset_is_the_others(stored: Stored) -> None:
+def test_concurrent_creation_keeps_one_dataset(stored: Stored) -> None:
     stored.url = f"s3://{stored.bucket}/fresh"
 
     def write(first: int) -> str:
@@ -264,12 +250,12 @@ def test_of_two_first_writers_one_is_refused_and_the_dataset_is_the_others(store
     assert len(winners) <= 1
     if winners:
         assert stored.ids() == from_(winners[0], 3000)
-    assert any("another writer" in text or "is not empty" in text for text in said if text), (
+    assert any("another writer" in text or "must be empty, got" in text for text in said if text), (
         "it is said what is in the way"
     )
 
 
-def test_an_overwrite_is_refused_where_another_committed_meanwhile(stored: Stored) -> None:
+def test_overwrite_raises_after_a_concurrent_commit(stored: Stored) -> None:
     def rows() -> Iterator[dict[str, Any]]:
         yield {"id": np.int64(1), "noise": np.int64(2)}
         stored.write(ROWS, "append", 300)

@@ -28,14 +28,16 @@ def run(text: str, folder: Path, *options: str) -> subprocess.CompletedProcess[s
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_the_codec_of_the_page_keeps_the_laws(program: str, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_documented_codec_passes_codec_laws(program: str, tmp_path: Path) -> None:
     ran = run(program, tmp_path)
     assert ran.returncode == 0, ran.stdout
     assert (tmp_path / "golden" / "mask.arrow").exists()
 
 
-def test_the_mistake_that_the_page_names_breaks_the_law_that_it_names(program: str, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_documented_codec_mistake_fails_the_documented_test(program: str, tmp_path: Path) -> None:
     assert program.count(LEFT_OUT) == 1
-    ran = run(program.replace(LEFT_OUT, ""), tmp_path, "-k", "test_a_value_comes_back")
+    ran = run(program.replace(LEFT_OUT, ""), tmp_path, "-k", "test_decode_returns_the_encoded_value")
     assert ran.returncode == 1
-    assert "FAILED test_bits.py::TestBitsCodec::test_a_value_comes_back" in ran.stdout
+    assert "FAILED test_bits.py::TestBitsCodec::test_decode_returns_the_encoded_value" in ran.stdout

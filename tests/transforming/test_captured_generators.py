@@ -56,7 +56,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("which", CAPTURING)
-def test_captured_generator_warns_when_the_reader_is_made(url: str, which: str) -> None:
+def test_captured_random_generator_warns_at_the_call(url: str, which: str) -> None:
     func, words = CAPTURING[which]
     spec = TransformSpec(func, edit_fields=[])
     with pytest.warns(UserWarning, match=words) as caught, make_reader(url, transform_spec=spec):
@@ -64,7 +64,7 @@ def test_captured_generator_warns_when_the_reader_is_made(url: str, which: str) 
     assert [warning.filename for warning in caught] == [__file__]
 
 
-def test_generator_made_from_the_row_does_not_warn(url: str) -> None:
+def test_random_generator_created_from_the_row_does_not_warn(url: str) -> None:
     def seeded(row: dict[str, Any]) -> dict[str, Any]:
         return row | {"id": row["id"] + np.random.default_rng(row["id"]).integers(3)}
 
@@ -72,7 +72,7 @@ def test_generator_made_from_the_row_does_not_warn(url: str) -> None:
         assert len(list(reader)) == 6
 
 
-def test_global_state_that_the_function_seeds_and_libraries_are_not_named() -> None:
+def test_seeded_global_random_state_does_not_warn() -> None:
     def seeded(row: dict[str, Any]) -> int:
         random.seed(row["id"])
         return random.getrandbits(8)

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import petastore
@@ -14,9 +16,8 @@ from petastore.adapters.torch.map_dataset import MapDataset
 from petastore.codecs import NdarrayCodec
 from petastore.errors import TransformError
 from petastore.schema import Unischema, UnischemaField
-from petastore.transforming.first_row import is_described, settled
-from petastore.transforming.transform import TransformSpec
-from petastore.work.workers import PoolType
+from petastore.transforming.transform import TransformSpec, is_described, settled
+from petastore.work.pools import PoolType
 from tests.readers import transforms_to_send as sent
 
 SCHEMA = Unischema(
@@ -56,9 +57,7 @@ def scaled_frame(frame: Any) -> Any:
     ids=["row", "row in a process", "columns", "dataframe"],
 )
 @pytest.mark.parametrize("make", [petastore.make_reader, petastore.make_batch_reader])
-def test_the_first_row_says_what_dtype_and_shape_a_column_has(
-    url: str, make: Any, spec: TransformSpec, pool: PoolType
-) -> None:
+def test_first_row_gives_dtype_and_shape_of_a_column(url: str, make: Any, spec: TransformSpec, pool: PoolType) -> None:
     with make(url, transform_spec=spec, reader_pool_type=pool, workers_count=1, shuffle_row_groups=False) as reader:
         assert reader.schema["picture"] == UnischemaField("picture", np.float32, (1, 4, 4))
         assert [field.name for field in reader.schema] == ["id", "picture", "word"]
@@ -67,7 +66,7 @@ def test_the_first_row_says_what_dtype_and_shape_a_column_has(
     np.testing.assert_array_equal(batch["picture"][:, 0, 0, 0], (np.arange(20) / 255).astype(np.float32))
 
 
-def test_what_the_function_keeps_stays_what_it_is(url: str) -> None:
+def test_transform_that_returns_all_columns_keeps_the_schema(url: str) -> None:
     with petastore.make_reader(url, transform_spec=TransformSpec(dict)) as reader:
         assert list(reader.schema) == [
             UnischemaField("id", np.int64),
@@ -76,14 +75,14 @@ def test_what_the_function_keeps_stays_what_it_is(url: str) -> None:
         ]
 
 
-def test_text_may_become_numbers_and_numbers_text(url: str) -> None:
+def test_transform_may_change_text_to_numbers_and_back(url: str) -> None:
     spec = TransformSpec(lambda row: row | {"word": np.int32(len(row["word"])), "id": str(row["id"])})
     with petastore.make_reader(url, ["id", "word"], transform_spec=spec, shuffle_row_groups=False) as reader:
         assert {field.name: field.numpy_dtype for field in reader.schema} == {"id": np.str_, "word": np.int32}
         assert [tuple(row) for row in reader][-1] == ("19", 2)
 
 
-def test_a_number_of_pythons_own_is_as_wide_as_its_field(url: str) -> None:
+def test_python_numbers_keep_the_width_of_their_field(url: str) -> None:
     spec = TransformSpec(lambda row: row | {"id": int(row["id"]) + 1})
     with petastore.make_reader(url, ["id"], transform_spec=spec) as reader:
         assert reader.schema["id"].dtype == np.int64
@@ -93,15 +92,15 @@ def test_a_number_of_pythons_own_is_as_wide_as_its_field(url: str) -> None:
 
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
-def test_what_contradicts_the_first_row_is_an_error_that_names_the_row(url: str, pool: PoolType) -> None:
+def test_row_that_contradicts_the_first_raises_with_its_number(url: str, pool: PoolType) -> None:
     spec = TransformSpec(sent.text_from_row_five)
     with petastore.make_reader(url, ["id"], pool, transform_spec=spec, shuffle_row_groups=False) as reader:
         assert reader.schema["id"].dtype == np.float64
-        with pytest.raises(TransformError, match=r"gave 'id' as .*float64.*id=5"):
+        with pytest.raises(TransformError, match=r"must return 'id' as float64 .*, got <U4 .*id=5"):
             list(reader)
 
 
-def test_it_is_the_first_row_of_the_files_for_every_rank_and_order(url: str) -> None:
+def test_first_row_is_the_same_for_every_rank_and_order(url: str) -> None:
     spec = TransformSpec(lambda row: {"id": np.float16(0) if row["id"] == 0 else np.float64(row["id"])})
     for seed in range(4):
         with petastore.make_reader(
@@ -110,13 +109,13 @@ def test_it_is_the_first_row_of_the_files_for_every_rank_and_order(url: str) -> 
             assert reader.schema["id"].dtype == np.float16
 
 
-def test_of_filtered_rows_it_is_the_first_that_is_left(url: str) -> None:
+def test_first_row_is_the_first_selected_row(url: str) -> None:
     spec = TransformSpec(lambda row: {"id": np.float16(1) if row["id"] == 7 else np.float64(row["id"])})
     with petastore.make_reader(url, ["id"], transform_spec=spec, filters=petastore.col("id") >= 7) as reader:
         assert reader.schema["id"].dtype == np.float16
 
 
-def test_where_fields_are_described_nothing_is_called_before_the_first_batch(url: str) -> None:
+def test_edit_fields_avoid_reading_the_first_row(url: str) -> None:
     called: list[int] = []
 
     def remember(row: dict[str, Any]) -> dict[str, Any]:
@@ -131,7 +130,7 @@ def test_where_fields_are_described_nothing_is_called_before_the_first_batch(url
         called.clear()
 
 
-def test_a_function_that_fails_with_the_first_row_tells_so_when_it_is_read(url: str) -> None:
+def test_transform_that_fails_for_the_first_row_raises_when_read(url: str) -> None:
     with (
         petastore.make_reader(url, transform_spec=TransformSpec(lambda _: 1 / 0), shuffle_row_groups=False) as reader,
         pytest.raises(TransformError, match=r"ZeroDivisionError.*id=0"),
@@ -139,14 +138,14 @@ def test_a_function_that_fails_with_the_first_row_tells_so_when_it_is_read(url: 
         next(reader)
 
 
-def test_a_dataset_without_rows_leaves_the_schema_as_it_is(tmp_path: Path) -> None:
+def test_first_row_of_an_empty_dataset_keeps_the_schema(tmp_path: Path) -> None:
     petastore.write_dataset(str(tmp_path / "none"), SCHEMA, [])
     with petastore.make_reader(str(tmp_path / "none"), transform_spec=TransformSpec(sent.scaled)) as reader:
         assert reader.schema["picture"].dtype == np.uint8
         assert list(reader) == []
 
 
-def test_windows_mixtures_and_rows_by_number_are_settled_alike(url: str) -> None:
+def test_first_row_inference_works_for_windows_mixtures_and_random_access(url: str) -> None:
     spec = TransformSpec(sent.scaled)
     window = petastore.NGram({0: ["id", "picture"], 1: ["picture"]}, delta_threshold=1, timestamp_field="id")
     with petastore.make_reader(url, window, transform_spec=spec) as reader:
@@ -158,7 +157,7 @@ def test_windows_mixtures_and_rows_by_number_are_settled_alike(url: str) -> None
     assert rows[3]["picture"].shape == (1, 4, 4)
 
 
-def test_torch_gets_tensors_of_it_also_where_the_function_gives_tensors(url: str) -> None:
+def test_transform_may_return_torch_tensors(url: str) -> None:
     import torch
 
     spec = TransformSpec(lambda row: {"picture": torch.from_numpy(row["picture"]).float()}, selected_fields=["picture"])
@@ -168,7 +167,7 @@ def test_torch_gets_tensors_of_it_also_where_the_function_gives_tensors(url: str
     assert batch["picture"].shape == (6, 4, 4)
 
 
-def test_a_value_that_tells_nothing_leaves_its_field_as_it_was() -> None:
+def test_none_in_the_first_row_keeps_the_field() -> None:
     before = Unischema("s", [UnischemaField("x", np.float32, nullable=True)])
     spec = settled(TransformSpec(dict), before, '{"x": null}')
     assert spec.edit_fields == (UnischemaField("x", np.float32, nullable=True),)
@@ -203,7 +202,9 @@ def test_added_column_is_kept_or_named_in_an_error(url: str, takes: Any) -> None
         spec = TransformSpec(add, described, takes=takes)
         with (
             petastore.make_batch_reader(url, ["id"], transform_spec=spec) as reader,
-            pytest.raises(TransformError, match=r"returned the column 'more', which .* describe it in edit_fields"),
+            pytest.raises(
+                TransformError, match=r"must not return the column 'more', which .* Declare it in edit_fields"
+            ),
         ):
             next(reader)
     for spec in (
@@ -218,12 +219,12 @@ def test_added_column_is_kept_or_named_in_an_error(url: str, takes: Any) -> None
 def test_added_column_of_unknown_type_is_named_in_an_error(url: str) -> None:
     with (
         petastore.make_reader(url, ["id"], transform_spec=lambda row: row | {"more": None}) as reader,
-        pytest.raises(TransformError, match=r"returned the column 'more'.* edit_fields as \('more', dtype"),
+        pytest.raises(TransformError, match=r"must not return the column 'more'.* edit_fields as \('more', dtype"),
     ):
         next(reader)
 
 
-def test_transform_spec_may_be_a_function(url: str) -> None:
+def test_transform_spec_accepts_a_plain_function(url: str) -> None:
     with petastore.make_reader(url, ["id"], transform_spec=lambda row: {"id": -row["id"]}) as reader:
         assert sorted(row.id for row in reader) == list(range(-19, 1))
     with petastore.make_batch_reader(url, ["id"], transform_spec=lambda frame: -frame) as reader:
@@ -240,3 +241,16 @@ def test_transform_spec_may_be_a_function(url: str) -> None:
         petastore.errors.InvalidArgumentError, match=r"^transform_spec must be a TransformSpec or a function"
     ):
         petastore.make_reader(url, transform_spec="negative")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("open_reader", [petastore.make_reader, petastore.make_batch_reader])
+def test_maps_and_lists_of_structs_pass_through_a_transform(open_reader: Any, tmp_path: Path) -> None:
+    stored = {
+        "boxes": pa.array([[], [{"x": 1}], None]),
+        "map": pa.array([[(1, 2)], [], [(3, 4), (5, 6)]], pa.map_(pa.int8(), pa.int8())),
+    }
+    pq.write_table(pa.table(stored), tmp_path / "x.parquet")
+    changed = petastore.TransformSpec(lambda columns: columns)
+    with open_reader(str(tmp_path), shuffle_row_groups=False, transform_spec=changed) as reader:
+        values = [value for batch in reader.iter_batches(3) for value in zip(*batch.values(), strict=True)]
+    assert values == [([], [(1, 2)]), ([{"x": 1}], []), (None, [(3, 4), (5, 6)])]

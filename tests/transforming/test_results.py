@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.decoding.decoded import Decoded
+from petastore.decoding.decode import Decoded
 from petastore.errors import TransformError
 from petastore.schema import Unischema, UnischemaField
-from petastore.transforming.results import Asked, columns_of_arrays, columns_of_frame, columns_of_rows
+from petastore.transforming.results import FunctionCall, columns_of_arrays, columns_of_frame, columns_of_rows
 
 SCHEMA = Unischema(
     "s",
@@ -39,8 +39,8 @@ ROWS = st.fixed_dictionaries(
 )
 
 
-def asked(rows: int, func: Callable[[Any], Any] | None = None) -> Asked:
-    return Asked(func, {"id": Decoded(np.arange(rows), None)}, 0, rows, SCHEMA, {})
+def call_of(rows: int, func: Callable[[Any], Any] | None = None) -> FunctionCall:
+    return FunctionCall(func, {"id": Decoded(np.arange(rows), None)}, 0, rows, SCHEMA)
 
 
 def same(one: Mapping[str, Decoded], other: Mapping[str, Decoded]) -> None:
@@ -53,8 +53,8 @@ def same(one: Mapping[str, Decoded], other: Mapping[str, Decoded]) -> None:
 
 
 @given(st.lists(ROWS, min_size=1, max_size=5))
-def test_rows_lists_and_frames_give_the_same_columns(rows: list[dict[str, Any]]) -> None:
-    question = asked(len(rows))
+def test_rows_and_dataframes_give_the_same_columns(rows: list[dict[str, Any]]) -> None:
+    question = call_of(len(rows))
     of_rows = columns_of_rows(question, rows)
     lists = {name: [row[name] for row in rows] for name in SCHEMA.fields}
     same(of_rows, columns_of_arrays(question, lists))
@@ -65,8 +65,8 @@ def test_rows_lists_and_frames_give_the_same_columns(rows: list[dict[str, Any]])
 
 
 @given(st.lists(ROWS, min_size=1, max_size=5))
-def test_masked_arrays_give_what_rows_with_none_give(rows: list[dict[str, Any]]) -> None:
-    question = asked(len(rows))
+def test_masked_arrays_equal_rows_with_none(rows: list[dict[str, Any]]) -> None:
+    question = call_of(len(rows))
     of_rows = columns_of_rows(question, rows)
     arrays = {name: column.rows(0, len(rows)) for name, column in of_rows.items()}
     same(of_rows, columns_of_arrays(question, arrays))
@@ -75,27 +75,30 @@ def test_masked_arrays_give_what_rows_with_none_give(rows: list[dict[str, Any]])
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"flag": [None]}, "gave None or nothing for 'flag'"),
-        ({"pair": [np.zeros(3, np.float32)]}, "gave 'pair' as float32"),
-        ({"n": [2.5]}, "gave 'n' as float64"),
-        ({"text": [3]}, "gave 'text' as int"),
-        ({"n": [1, 2]}, "was given 1 rows and returned 2 of 'n'"),
-        ({"n": 3}, "gave 'n' as int; a column is an array"),
+        ({"flag": [None]}, r"the transform builtins\.sorted must not return None or nothing for 'flag', which is not"),
+        (
+            {"pair": [np.zeros(3, np.float32)]},
+            r"must return 'pair' as float32 of shape \(2,\), got float32 of shape \(3,\)",
+        ),
+        ({"n": [2.5]}, r"must return 'n' as int32 .*, got float64"),
+        ({"text": [3]}, r"the transform builtins\.sorted must return 'text' as str, got int\. Declare the change in"),
+        ({"n": [1, 2]}, r"the transform builtins\.sorted must return 1 rows, as many as it received, got 2 of 'n':"),
+        ({"n": 3}, r"the transform builtins\.sorted must return 'n' as an array with one entry per row, or a list,"),
     ],
 )
-def test_what_the_schema_does_not_promise_is_refused_with_the_function_and_the_row(
-    change: dict[str, Any], message: str
-) -> None:
+def test_result_outside_the_schema_raises_with_function_and_row(change: dict[str, Any], message: str) -> None:
     right = {"n": [1], "flag": [True], "at": [None], "text": ["a"], "pair": [np.zeros(2, np.float32)]}
     with pytest.raises(TransformError, match=message) as refused:
-        columns_of_arrays(asked(1, sorted), right | change)
+        columns_of_arrays(call_of(1, sorted), right | change)
     assert str(refused.value).startswith("the transform builtins.sorted ")
 
 
-def test_a_column_that_is_not_returned_is_named() -> None:
-    with pytest.raises(TransformError, match=r"the schema after it also has \['flag', 'at', 'text', 'pair'\]"):
-        columns_of_arrays(asked(1), {"n": [1]})
-    with pytest.raises(TransformError, match="must return a dict of columns, but it returned list"):
-        columns_of_arrays(asked(1), [1])
-    with pytest.raises(TransformError, match="must return a DataFrame, but it returned dict"):
-        columns_of_frame(asked(1), {"n": [1]})
+def test_missing_transform_column_raises_with_its_name() -> None:
+    with pytest.raises(
+        TransformError, match=r"must return \['flag', 'at', 'text', 'pair'\], which the schema .* has, got \['n'\]"
+    ):
+        columns_of_arrays(call_of(1), {"n": [1]})
+    with pytest.raises(TransformError, match="must return a dict of columns, got list"):
+        columns_of_arrays(call_of(1), [1])
+    with pytest.raises(TransformError, match="must return a DataFrame, got dict"):
+        columns_of_frame(call_of(1), {"n": [1]})

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from petastore.transforming.transport import Arena, Channel, anonymous_file
+from petastore.transforming.transport import Channel
 from tests.pace import LONG
 from tests.tier import examples
 
@@ -42,7 +42,7 @@ def shared_here() -> int:
     words=st.lists(st.none() | st.text()),
     repeats=st.integers(1, 400),
 )
-def test_what_arrives_is_what_was_sent(
+def test_shared_memory_message_equals_the_sent_one(
     channels: tuple[Channel, Channel], arrays: list[Any], words: list[str | None], repeats: int
 ) -> None:
     here, there = channels
@@ -67,7 +67,7 @@ def test_what_arrives_is_what_was_sent(
     assert here.receive() == (0, None)
 
 
-def test_arrays_that_are_kept_are_never_overwritten(channels: tuple[Channel, Channel]) -> None:
+def test_kept_shared_memory_arrays_are_never_overwritten(channels: tuple[Channel, Channel]) -> None:
     here, there = channels
     kept = []
     for number in range(10):
@@ -79,7 +79,7 @@ def test_arrays_that_are_kept_are_never_overwritten(channels: tuple[Channel, Cha
     assert all((array == number).all() for number, array in enumerate(kept))
 
 
-def test_memory_is_used_again_when_nobody_looks_at_it(channels: tuple[Channel, Channel]) -> None:
+def test_shared_memory_is_reused_when_unreferenced(channels: tuple[Channel, Channel]) -> None:
     here, there = channels
     before = shared_here()
     for number in range(20):
@@ -90,7 +90,7 @@ def test_memory_is_used_again_when_nobody_looks_at_it(channels: tuple[Channel, C
     assert shared_here() - before == 4  # two arenas, each mapped at both ends
 
 
-def test_closed_channels_map_nothing(channels: tuple[Channel, Channel]) -> None:
+def test_closed_channel_unmaps_its_memory(channels: tuple[Channel, Channel]) -> None:
     before = shared_here()
     here, there = channels
     here.send(0, np.zeros(10_000))
@@ -101,7 +101,7 @@ def test_closed_channels_map_nothing(channels: tuple[Channel, Channel]) -> None:
     assert shared_here() == before
 
 
-def test_a_larger_message_gets_larger_memory(channels: tuple[Channel, Channel]) -> None:
+def test_shared_memory_grows_for_larger_messages(channels: tuple[Channel, Channel]) -> None:
     here, there = channels
     for size in (1, 10_000, 1_000_000, 100):
         here.send(0, np.arange(size))
@@ -110,7 +110,7 @@ def test_a_larger_message_gets_larger_memory(channels: tuple[Channel, Channel]) 
         here.receive()
 
 
-def test_slots_do_not_disturb_each_other(channels: tuple[Channel, Channel]) -> None:
+def test_shared_memory_slots_are_independent(channels: tuple[Channel, Channel]) -> None:
     here, there = channels
     here.send(0, np.full(5000, 1))
     here.send(1, np.full(5000, 2))
@@ -120,7 +120,7 @@ def test_slots_do_not_disturb_each_other(channels: tuple[Channel, Channel]) -> N
     assert [here.receive(), here.receive()] == [(0, "one"), (1, "two")]
 
 
-def test_a_message_that_cannot_be_pickled_is_not_sent(channels: tuple[Channel, Channel]) -> None:
+def test_unpicklable_message_is_not_sent(channels: tuple[Channel, Channel]) -> None:
     here, there = channels
     with pytest.raises((pickle.PicklingError, AttributeError)):
         here.send(0, lambda: None)
@@ -128,14 +128,14 @@ def test_a_message_that_cannot_be_pickled_is_not_sent(channels: tuple[Channel, C
     assert there.receive() == (0, "after it")
 
 
-def test_no_message_is_so_large_that_sending_waits_for_the_other_side(channels: tuple[Channel, Channel]) -> None:
+def test_sending_never_blocks_on_the_receiver(channels: tuple[Channel, Channel]) -> None:
     here, there = channels
     here.send(0, "x" * 10_000_000)
     there.send(1, "y" * 10_000_000)
     assert len(there.receive()[1]) == len(here.receive()[1]) == 10_000_000
 
 
-def test_an_end_that_is_gone_is_the_end_of_file(channels: tuple[Channel, Channel]) -> None:
+def test_closed_connection_is_end_of_file(channels: tuple[Channel, Channel]) -> None:
     here, there = channels
     here.send(0, "last words")
     here.close()
@@ -146,7 +146,7 @@ def test_an_end_that_is_gone_is_the_end_of_file(channels: tuple[Channel, Channel
         there.send(0, None)
 
 
-def test_hanging_up_wakes_who_waits(channels: tuple[Channel, Channel]) -> None:
+def test_closing_a_connection_wakes_waiters(channels: tuple[Channel, Channel]) -> None:
     here, _ = channels
     woken: list[BaseException] = []
 
@@ -164,7 +164,7 @@ def test_hanging_up_wakes_who_waits(channels: tuple[Channel, Channel]) -> None:
     here.hang_up()
 
 
-def test_a_sentinel_ends_a_connection_that_somebody_else_holds_open() -> None:
+def test_process_sentinel_ends_an_inherited_connection() -> None:
     ours, theirs = socket.socketpair()
     watched, ends = os.pipe()
     here = Channel(ours, sentinel=watched)
@@ -176,7 +176,7 @@ def test_a_sentinel_ends_a_connection_that_somebody_else_holds_open() -> None:
     os.close(watched)
 
 
-def test_where_the_system_has_no_memory_files_an_unnamed_file_does(
+def test_shared_memory_falls_back_to_an_unnamed_file(
     channels: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delattr(os, "memfd_create")
@@ -185,14 +185,3 @@ def test_where_the_system_has_no_memory_files_an_unnamed_file_does(
     here.send(0, np.arange(100_000))
     np.testing.assert_array_equal(there.receive()[1], np.arange(100_000))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_arena_is_mapped_as_long_as_an_array_of_it_lives() -> None:
-    before = shared_here()
-    with anonymous_file(10_000) as file:
-        array = Arena(file.fileno(), 10_000).bytes()
-    array[5] = 7
-    assert shared_here() == before + 1
-    assert array[5] == 7
-    del array
-    assert shared_here() == before

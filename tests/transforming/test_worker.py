@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 
 from petastore import Unischema, UnischemaField
 from petastore.errors import TransformError
-from petastore.transforming.worker import Failure, Function, Setup
+from petastore.transforming.transform import TransformSpec
+from petastore.transforming.worker import Failure, Function, packed, unpacked
 
 SCHEMA = Unischema("number", [UnischemaField("id", np.int64)])
 TABLE = np.arange(10_000)
@@ -19,22 +21,26 @@ def looked_up(row: dict[str, Any]) -> dict[str, Any]:
     return {"id": TABLE[row["id"]]}
 
 
-def test_functions_arrive_as_they_were_sent() -> None:
-    sent = [Function(looked_up, SCHEMA, True, "columns", {"at": "UTC"}), Function(dict, SCHEMA, False)]
-    found = Setup.of(sent).functions()
-    assert [(one.schema, one.batched, one.takes, one.zones) for one in found] == [
+def test_sent_functions_behave_the_same() -> None:
+    columns = TransformSpec(looked_up, removed_fields=["x"], takes="columns")
+    sent = [Function(columns, SCHEMA, True, {"at": "UTC"}), Function(TransformSpec(dict), SCHEMA, False)]
+    found = unpacked(packed(sent))
+    assert [(one.schema, one.batched, one.spec.takes, dict(one.zones)) for one in found] == [
         (SCHEMA, True, "columns", {"at": "UTC"}),
         (SCHEMA, False, None, {}),
     ]
-    assert found[0].func({"id": 7}) == {"id": 7}
-    assert found[1].func is dict
+    assert found[0].spec.func is not None
+    assert found[0].spec.func({"id": 7}) == {"id": 7}
+    assert found[1].spec.func is dict
 
 
-def test_large_arrays_travel_beside_the_pickle() -> None:
+def test_large_arrays_are_sent_out_of_band() -> None:
     table = np.arange(100_000)
-    setup = Setup.of([Function(lambda row: {"id": table[row["id"]]}, SCHEMA, False)])
-    assert len(setup.pickled) < 10_000
-    assert setup.functions()[0].func({"id": 7}) == {"id": 7}
+    setup = packed([Function(TransformSpec(lambda row: {"id": table[row["id"]]}), SCHEMA, False)])
+    assert len(setup[0]) < 10_000
+    func = unpacked(setup)[0].spec.func
+    assert func is not None
+    assert func({"id": 7}) == {"id": 7}
 
 
 class TwoArgumentsError(Exception):
@@ -51,7 +57,7 @@ def raised(problem: BaseException, cause: BaseException | None = None) -> Failur
         return Failure.of(caught)
 
 
-def test_what_was_raised_is_raised_with_its_cause_and_the_traceback_of_the_worker() -> None:
+def test_exception_keeps_its_cause_and_the_traceback_of_the_worker() -> None:
     found = raised(ValueError("no such word"), KeyError("word")).error("worker process 3")
     assert (type(found), str(found)) == (ValueError, "no such word")
     assert isinstance(found.__cause__, KeyError)
@@ -59,8 +65,8 @@ def test_what_was_raised_is_raised_with_its_cause_and_the_traceback_of_the_worke
     assert "raise problem from cause" in found.__notes__[0]
 
 
-@pytest.mark.parametrize("problem", [TwoArgumentsError(1, 2), ValueError(lambda: None)], ids=["arguments", "lambda"])
-def test_what_cannot_travel_is_told_in_words(problem: Exception) -> None:
+@pytest.mark.parametrize("problem", [TwoArgumentsError(1, 2), ValueError(threading.Lock())], ids=["arguments", "lock"])
+def test_unpicklable_exception_becomes_a_transform_error(problem: Exception) -> None:
     failure = raised(problem)
     assert failure.problem is None
     found = failure.error("worker process 0")
@@ -68,7 +74,7 @@ def test_what_cannot_travel_is_told_in_words(problem: Exception) -> None:
     assert str(found) == f"{type(problem).__name__}: {problem}"
 
 
-def test_a_cause_that_cannot_travel_is_left_out() -> None:
+def test_unpicklable_exception_cause_is_dropped() -> None:
     found = raised(ValueError("outer"), TwoArgumentsError(1, 2)).error("worker process 0")
     assert (str(found), found.__cause__) == ("outer", None)
     assert "1 and 2" in found.__notes__[0]

@@ -14,10 +14,11 @@ import psutil
 import pytest
 
 from petastore import Unischema, UnischemaField
-from petastore.decoding.decoded import Decoded
-from petastore.transforming.worker import Call, Failure, Function, Made, Setup
+from petastore.decoding.decode import Decoded
+from petastore.transforming.transform import TransformSpec
+from petastore.transforming.worker import Call, Failure, Function, Made, Setup, packed
 from petastore.transforming.worker_process import WorkerProcess
-from petastore.work.thread import available_cpus
+from petastore.work.pools import available_cpus
 from tests.pace import LONG
 
 SCHEMA = Unischema("number", [UnischemaField("id", np.int64)])
@@ -25,10 +26,10 @@ CALL = Call(0, {"id": Decoded(np.arange(3), None)}, np.array([0, 3]))
 
 
 def setup_of(func: Callable[[Any], Any]) -> Setup:
-    return Setup.of([Function(func, SCHEMA, False)])
+    return packed([Function(TransformSpec(func), SCHEMA, False)])
 
 
-def test_a_worker_answers_calls_one_after_the_other() -> None:
+def test_worker_process_answers_calls_in_order() -> None:
     worker = WorkerProcess(0, of=2)
     assert worker.begin(setup_of(dict)) is None
     for slot in (0, 1, 0):
@@ -43,15 +44,15 @@ def test_a_worker_answers_calls_one_after_the_other() -> None:
     assert worker.how_it_ended() == "ended with exit code 0"
 
 
-def test_what_a_worker_cannot_load_is_said_before_the_first_call() -> None:
+def test_object_that_a_worker_cannot_load_raises_before_the_first_call() -> None:
     worker = WorkerProcess(0, of=1)
-    failure = worker.begin(Setup(b"no pickle", ()))
+    failure = worker.begin((b"no pickle", ()))
     assert isinstance(failure, Failure)
     assert "UnpicklingError" in failure.text
     worker.end()
 
 
-def test_a_worker_that_is_killed_says_so_and_why_that_may_be() -> None:
+def test_killed_worker_process_error_explains_causes() -> None:
     worker = WorkerProcess(3, of=4)
     assert worker.begin(setup_of(dict)) is None
     os.kill(int(str(worker).partition("pid ")[2].rstrip(")")), signal.SIGKILL)
@@ -62,7 +63,7 @@ def test_a_worker_that_is_killed_says_so_and_why_that_may_be() -> None:
     assert worker.how_it_ended() == "was killed by signal 9 (SIGKILL), as the system does when memory runs out"
 
 
-def test_a_worker_that_is_killed_is_noticed_where_processes_have_no_descriptors(
+def test_killed_worker_process_is_detected_without_pidfd(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delattr(os, "pidfd_open")
@@ -78,14 +79,14 @@ def test_a_worker_that_is_killed_is_noticed_where_processes_have_no_descriptors(
 
 
 @pytest.mark.parametrize("has_descriptors", [True, False])
-def test_a_worker_ends_when_its_parent_is_gone_whatever_it_is_at(has_descriptors: bool) -> None:
+def test_worker_process_ends_with_its_parent(has_descriptors: bool) -> None:
     busy = (
-        "import os, threading, time\n"
+        "import os, socket\n"
         f"if not {has_descriptors}: del os.pidfd_open\n"
-        "from petastore.transforming.worker import _end_with\n"
-        "threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()\n"
+        "from petastore.transforming import worker\n"
+        "parent, (here, there) = os.getppid(), socket.socketpair()\n"
         "print(os.getpid(), flush=True)\n"
-        "time.sleep(600)\n"
+        "worker.main(here.detach(), parent)\n"  # `there` stays open, so that no end of the connection ends it
     )
     program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}])"
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
@@ -95,13 +96,13 @@ def test_a_worker_ends_when_its_parent_is_gone_whatever_it_is_at(has_descriptors
         assert psutil.wait_procs([worker], timeout=LONG)[1] == []
 
 
-def test_a_worker_may_be_ended_before_it_began_and_again() -> None:
+def test_worker_process_can_be_ended_repeatedly() -> None:
     worker = WorkerProcess(0, of=1)
     worker.end()
     worker.end()
 
 
-def test_workers_share_the_processors_unless_the_environment_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_processes_divide_cpu_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("MKL_NUM_THREADS", "7")
     worker = WorkerProcess(0, of=1000)

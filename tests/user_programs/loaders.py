@@ -30,7 +30,7 @@ with make_reader("users", num_epochs=None) as reader:
         print(batch["x"])
     BatchedDataLoader(reader, 64, raged="list")  # type: ignore[call-arg]
 ReaderDataset("users", batch_size=64, last_batch="evn")  # type: ignore[arg-type]
-ReaderDataset("users", batch_size=64, reshuffle="static").set_epoch(1)
+ReaderDataset("users", batch_size=64, reshuffle_each_epoch=False).set_epoch(1)
 ReaderDataset("users", batch_size=64, cache_type="local-disc")  # type: ignore[arg-type]
 MapDataset("users", filters=[("id", "<", 7)], cache_type="local-disk")
 MapDataset("users", filters=7)  # type: ignore[arg-type]

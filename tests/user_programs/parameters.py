@@ -1,4 +1,4 @@
-"""Parameters that are misspelt or of a wrong type."""
+"""Misspelled parameters and parameters of a wrong type."""
 
 from __future__ import annotations
 

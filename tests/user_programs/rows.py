@@ -5,7 +5,9 @@ from __future__ import annotations
 from petastore import col, make_reader
 from petastore.predicates import in_set
 
-with make_reader("file:///data/users", ["id", "name"], "process", 4, last_batch="drop", reshuffle="static") as reader:
+with make_reader(
+    "file:///data/users", ["id", "name"], "process", 4, last_batch="drop", reshuffle_each_epoch=False
+) as reader:
     for row in reader:
         print(row.id, row["name"], row._asdict())
 make_reader("users", filters=[("id", ">", 7), ("split", "in", ["a", "b"])])

@@ -1,4 +1,4 @@
-"""Words that parameters do not know."""
+"""Invalid option values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from petastore.codecs import CompressedImageCodec
 
 make_reader("users", last_batch="evn")  # type: ignore[arg-type]
 make_reader("users", reader_pool_type="threads")  # type: ignore[arg-type]
-make_reader("users", reshuffle="never")  # type: ignore[arg-type]
+make_reader("users", reshuffle_each_epoch="never")  # type: ignore[arg-type]
 make_batch_reader("users", cache_type="disk")  # type: ignore[arg-type]
 make_batch_reader("users", hdfs_driver="webhdfs")  # type: ignore[arg-type]
 make_mixed_reader(["a", "b"], [1, 1], stop="first")  # type: ignore[arg-type]

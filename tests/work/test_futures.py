@@ -19,7 +19,7 @@ from tests.pace import LONG
 
 
 @given(st.permutations(range(4)), st.sets(st.integers(0, 3)))
-def test_the_future_is_there_with_the_last_task_whichever_that_is(order: list[int], failing: set[int]) -> None:
+def test_joined_future_completes_with_the_last_task(order: list[int], failing: set[int]) -> None:
     waiting: list[Any] = []
     done: list[int] = []
 
@@ -42,7 +42,7 @@ def test_the_future_is_there_with_the_last_task_whichever_that_is(order: list[in
         assert problem.args == (min(failing),), "those that come before one that failed are done all the same"
 
 
-def test_of_several_failures_the_first_in_the_order_of_tasks_is_told() -> None:
+def test_joined_future_raises_the_first_failure_in_task_order() -> None:
     both = threading.Barrier(2, timeout=LONG)
 
     def fails(number: int) -> None:
@@ -54,14 +54,14 @@ def test_of_several_failures_the_first_in_the_order_of_tasks_is_told() -> None:
         assert together(tasks, lambda: None, pool.submit).exception(LONG).args == (0,)  # type: ignore[union-attr]
 
 
-def test_a_finish_that_fails_fails_the_future() -> None:
+def test_joined_future_fails_when_its_callback_fails() -> None:
     def finish() -> None:
         raise ZeroDivisionError("finish")
 
     assert isinstance(together([lambda: None], finish, print).exception(0), ZeroDivisionError)
 
 
-def test_many_threads_end_one_job_once() -> None:
+def test_joined_future_completes_once_under_concurrency() -> None:
     ended = itertools.count()
     with ThreadPoolExecutor(8) as pool:
         futures = [together([lambda: None] * 5, lambda: next(ended), pool.submit) for _ in range(200)]
@@ -69,7 +69,7 @@ def test_many_threads_end_one_job_once() -> None:
 
 
 @given(st.permutations(range(4)), st.sets(st.integers(0, 3)))
-def test_what_comes_after_futures_comes_with_the_last_of_them(order: list[int], failing: set[int]) -> None:
+def test_joined_futures_complete_with_the_last(order: list[int], failing: set[int]) -> None:
     futures: list[Future[Any]] = [Future() for _ in range(4)]
     made = after(futures, lambda: [future.result() for future in futures])
     for number in order:
@@ -86,12 +86,12 @@ def test_what_comes_after_futures_comes_with_the_last_of_them(order: list[int], 
         assert problem.args == (min(failing),)
 
 
-def test_after_nothing_comes_what_comes_next() -> None:
+def test_function_after_no_futures_runs_at_once() -> None:
     assert after([], lambda: 7).result(0) == 7
     assert together([], lambda: 7, print).result(0) == 7
 
 
-def test_a_future_of_a_future_is_of_what_that_gives() -> None:
+def test_nested_future_resolves_to_the_inner_result() -> None:
     outer: Future[Any] = Future()
     inner: Future[Any] = Future()
     settle(outer, lambda: inner)
@@ -101,7 +101,7 @@ def test_a_future_of_a_future_is_of_what_that_gives() -> None:
         outer.result(0)
 
 
-def test_what_waits_for_a_cancelled_future_is_cancelled() -> None:
+def test_dependents_of_a_cancelled_future_are_cancelled() -> None:
     first: Future[Any] = Future()
     made, outer = after([first, Future()], list), Future[Any]()
     settle(outer, lambda: made)
@@ -111,7 +111,7 @@ def test_what_waits_for_a_cancelled_future_is_cancelled() -> None:
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_what_was_made_is_gone_with_the_future_and_waits_for_no_collector(nested: bool) -> None:
+def test_result_is_freed_with_its_future_without_garbage_collection(nested: bool) -> None:
     gc.collect()
     gc.disable()
     try:

@@ -18,13 +18,13 @@ class TestInlinePool(PoolLaws):
         return InlinePool()
 
 
-def test_a_task_has_run_before_it_was_submitted() -> None:
+def test_inline_pool_runs_tasks_at_submit() -> None:
     ran_in: list[threading.Thread] = []
     made = InlinePool().submit(lambda: ran_in.append(threading.current_thread()), priority=0)
     assert (ran_in, made.done()) == ([threading.current_thread()], True)
 
 
-def test_the_future_of_a_task_that_gives_a_future_is_of_what_that_gives() -> None:
+def test_nested_future_of_a_task_resolves_to_the_inner_result() -> None:
     inner: Future[int] = Future()
     made = InlinePool().submit(lambda: inner, priority=0)
     assert not made.done()
@@ -33,7 +33,7 @@ def test_the_future_of_a_task_that_gives_a_future_is_of_what_that_gives() -> Non
 
 
 @pytest.mark.parametrize("is_passed_on", [False, True])
-def test_who_interrupts_a_task_in_the_callers_thread_interrupts_the_caller(is_passed_on: bool) -> None:
+def test_interrupt_of_an_inline_task_interrupts_the_caller(is_passed_on: bool) -> None:
     def interrupted() -> Any:
         if is_passed_on:
             inner: Future[Any] = Future()

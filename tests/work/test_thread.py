@@ -10,7 +10,7 @@ from concurrent.futures import Future
 import pytest
 
 from petastore.errors import AbandonedThreadWarning
-from petastore.storage.requests.under_way import waiting_for
+from petastore.monitoring.activity import Request
 from petastore.work import Pool, ThreadPool
 from tests.laws.pool_laws import PoolLaws
 from tests.pace import LONG
@@ -30,7 +30,7 @@ class TestThreadPoolOfFour(PoolLaws):
         return ThreadPool(4)
 
 
-def test_no_more_tasks_run_at_a_time_than_there_are_workers() -> None:
+def test_thread_pool_runs_at_most_workers_count_tasks() -> None:
     pool = ThreadPool(3)
     all_run, go_on, lock = threading.Barrier(4), threading.Event(), threading.Lock()
     running, most = [0], [0]
@@ -56,7 +56,7 @@ def test_no_more_tasks_run_at_a_time_than_there_are_workers() -> None:
     pool.join()
 
 
-def test_waiting_tasks_run_in_the_order_of_their_priority() -> None:
+def test_thread_pool_runs_tasks_by_priority() -> None:
     pool = ThreadPool(1)
     started, go_on = threading.Event(), threading.Event()
     order: list[int] = []
@@ -76,7 +76,7 @@ def test_waiting_tasks_run_in_the_order_of_their_priority() -> None:
     pool.join()
 
 
-def test_pools_share_threads_and_the_last_one_ends_them() -> None:
+def test_thread_pools_share_threads_until_the_last_closes() -> None:
     first, second = ThreadPool(2), ThreadPool(2)
     for pool in (first, second, first, second):
         pool.submit(lambda: None, priority=0).result(LONG)
@@ -89,11 +89,11 @@ def test_pools_share_threads_and_the_last_one_ends_them() -> None:
     assert threads_of_petastore() == []
 
 
-def test_who_joins_again_does_not_wait_for_a_thread_that_was_left_behind() -> None:
+def test_thread_pool_second_join_does_not_wait_for_an_abandoned_thread() -> None:
     began, answer = threading.Event(), threading.Event()
 
     def ask() -> None:
-        with waiting_for("file:///data/frames", "read part-0.parquet", None):
+        with Request("file:///data/frames", "read part-0.parquet", None):
             began.set()
             answer.wait()
 
@@ -111,7 +111,7 @@ def test_who_joins_again_does_not_wait_for_a_thread_that_was_left_behind() -> No
     assert threads_of_petastore() == []
 
 
-def test_the_future_of_a_task_that_gives_a_future_is_of_what_that_gives() -> None:
+def test_nested_future_of_a_task_resolves_to_the_inner_result() -> None:
     pool = ThreadPool(1)
     inner: Future[int] = Future()
     made = pool.submit(lambda: inner, priority=0)

@@ -8,17 +8,16 @@ from typing import Any
 import pytest
 
 from petastore.errors import InvalidArgumentError
-from petastore.storage.row_groups.dictionaries import MOST_BYTES
+from petastore.storage.row_groups.asked_columns import MOST_BYTES
 from petastore.work import InlinePool, ThreadPool
-from petastore.work.thread import available_cpus
-from petastore.work.workers import Workers
+from petastore.work.pools import Workers, available_cpus
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"kind": "threads"}, "reader_pool_type='threads'"),
-        ({"kind": None}, "reader_pool_type=None"),
+        ({"kind": "threads"}, "reader_pool_type must be one of .*, got 'threads'"),
+        ({"kind": None}, "reader_pool_type must be one of .*, got None"),
         ({"count": 0}, "workers_count"),
         ({"count": 2.5}, "workers_count"),
         ({"count": True}, "workers_count"),
@@ -28,7 +27,7 @@ from petastore.work.workers import Workers
     ],
     ids=str,
 )
-def test_what_cannot_be_is_refused_by_the_name_that_users_know(given: dict[str, Any], said: str) -> None:
+def test_invalid_worker_options_raise_with_their_public_names(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         Workers(**given)
 
@@ -44,7 +43,7 @@ def test_what_cannot_be_is_refused_by_the_name_that_users_know(given: dict[str, 
     ],
     ids=str,
 )
-def test_as_many_tasks_run_at_a_time_as_were_asked_for(workers: Workers, at_a_time: int) -> None:
+def test_workers_count_is_the_number_of_concurrent_tasks(workers: Workers, at_a_time: int) -> None:
     assert workers.at_a_time == at_a_time
     pool = workers.pool()
     assert isinstance(pool, InlinePool if workers.kind == "dummy" else ThreadPool)
@@ -53,16 +52,16 @@ def test_as_many_tasks_run_at_a_time_as_were_asked_for(workers: Workers, at_a_ti
     pool.join()
 
 
-def test_dictionaries_may_become_a_quarter_of_the_memory_budget() -> None:
+def test_dictionaries_may_use_a_quarter_of_the_memory_budget() -> None:
     assert Workers().most_copied_bytes == MOST_BYTES
     for budget in (1000, 2**40):
         assert Workers(memory_budget=budget).most_copied_bytes == budget // 4
 
 
-def test_that_threads_will_do_is_said_once_and_only_to_who_asked_for_processes(
+def test_fallback_to_threads_is_logged_once_for_process_pools(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with caplog.at_level(logging.INFO, "petastore.work.workers"):
+    with caplog.at_level(logging.INFO, "petastore.work.pools"):
         Workers("thread").say_that_threads_will_do()
         assert caplog.messages == []
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Run by a test: writes datasets, each in a child process that kills itself at one point. Arguments: the directory."""
+"""Program of a test: writes datasets, each in a child that kills itself at one point. Argument: the directory."""
 
 from __future__ import annotations
 
@@ -31,11 +31,9 @@ POINTS = (
 )
 
 
-def rows(start: int, count: int, die_at: int | None = None) -> Iterator[dict[str, int]]:
-    """Rows with ascending ids; the process dies before row `die_at`."""
+def rows(start: int, count: int) -> Iterator[dict[str, int]]:
+    """Rows with ascending ids."""
     for number in range(start, start + count):
-        if number == die_at:
-            die()
         yield {"id": number}
 
 
@@ -67,7 +65,9 @@ def dying_after(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def set_trap(point: str) -> None:
     """Make this process die at that point."""
-    if point == POINTS[1]:
+    if point == POINTS[0]:
+        files.DataFiles.write = dying_before(files.DataFiles.write, call=25)  # type: ignore[method-assign]
+    elif point == POINTS[1]:
         files.DataFiles.finish = dying_before(files.DataFiles.finish)  # type: ignore[method-assign]
     elif point == POINTS[2]:
         vars(files)["rename"] = dying_before(vars(files)["rename"], call=2)
@@ -84,10 +84,9 @@ def set_trap(point: str) -> None:
 def write(directory: Path, mode: Any, point: str) -> None:
     """Write a dataset and die; never returns."""
     set_trap(point)
-    die_at = OLD_ROWS + NEW_ROWS * 3 // 4 if point == POINTS[0] else None
-    new = rows(OLD_ROWS, NEW_ROWS, die_at)
+    new = rows(OLD_ROWS, NEW_ROWS)
     write_dataset(directory, SCHEMA, new, mode=mode, rows_per_file=100, rows_per_row_group=30)
-    os._exit(99)  # the trap did not close
+    os._exit(99)  # not killed as planned
 
 
 def write_old(directory: Path) -> None:
@@ -117,7 +116,7 @@ def in_children(*calls: Callable[[], None]) -> list[int]:
 def main(root: Path) -> None:
     """Write all datasets below `root`; print what did not end as it should."""
     encode_rows([{"id": 0}], SCHEMA)  # imports once what each child would import
-    # Arrow has threads by now, of which Python 3.12 and newer warn at every fork; the children need none of them.
+    # Arrow has threads now, so Python 3.12 and newer warn at every fork; the children do not need these threads.
     warnings.filterwarnings("ignore", ".* is multi-threaded, use of fork", DeprecationWarning)
     for mode in MODES:
         for point in POINTS:

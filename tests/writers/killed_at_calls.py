@@ -1,4 +1,4 @@
-"""Run by a test: a dataset whose writers are killed at calls all over a write, one after another.
+"""Program of a test: writes a dataset repeatedly, and kills each writer at another call.
 
 Takes the directory as argument. Prints as JSON what readers saw after each, and what was left after the overwrites
 between them.

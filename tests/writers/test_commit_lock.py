@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from petastore.storage.files.location import open_location
-from petastore.writers.commit_lock import LOCK, committing
+from petastore.writers.commit import LOCK, committing
 
 
-def test_threads_commit_one_after_the_other(url: str) -> None:
+def test_commit_lock_serializes_threads(url: str) -> None:
     location = open_location(url)
     inside: list[int] = []
     seen: list[int] = []
@@ -32,7 +32,7 @@ def test_threads_commit_one_after_the_other(url: str) -> None:
     assert seen == [1] * 200
 
 
-def test_the_lock_is_one_that_other_processes_see(tmp_path: Path) -> None:
+def test_commit_lock_is_visible_to_other_processes(tmp_path: Path) -> None:
     location = open_location(tmp_path / "dataset")
     with committing(location), Path(location.join(LOCK)).open("r+") as other, pytest.raises(BlockingIOError):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -40,7 +40,7 @@ def test_the_lock_is_one_that_other_processes_see(tmp_path: Path) -> None:
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_the_lock_is_let_go_when_the_commit_fails(url: str) -> None:
+def test_commit_lock_is_released_when_the_commit_fails(url: str) -> None:
     location = open_location(url)
     with pytest.raises(KeyError), committing(location):
         raise KeyError

@@ -14,8 +14,7 @@ import petastore
 from petastore import Unischema, UnischemaField, write_dataset
 from petastore.codecs import NdarrayCodec, VectorCodec
 from petastore.schema.arrow import storage_schema
-from petastore.writers.compression_choice import choose_compression
-from petastore.writers.parquet import COMPRESSIONS, writer_options
+from petastore.writers.parquet import COMPRESSIONS, choose_compression, writer_options
 
 SCHEMA = Unischema(
     "x",
@@ -66,29 +65,29 @@ def stored_as_they_are(path: Path) -> set[str]:
     return plain
 
 
-def test_noise_is_stored_as_it_is_and_what_repeats_is_compressed(tmp_path: Path) -> None:
+def test_compression_auto_skips_incompressible_columns(tmp_path: Path) -> None:
     write_dataset(tmp_path / "x", SCHEMA, rows(0, 6000), rows_per_file=5000)
     assert [stored_as_they_are(path) for path in sorted((tmp_path / "x").glob("*.parquet"))] == [UNCOMPRESSED] * 2
 
 
-def test_what_was_asked_for_is_what_all_columns_have(tmp_path: Path) -> None:
+def test_requested_compression_applies_to_all_columns(tmp_path: Path) -> None:
     write_dataset(tmp_path / "x", SCHEMA, rows(0, 5000), compression="snappy")
     (path,) = (tmp_path / "x").glob("*.parquet")
     assert stored_as_they_are(path) == set()
 
 
-def test_a_few_rows_are_compressed_whatever_they_are(tmp_path: Path) -> None:
+def test_compression_auto_compresses_small_data(tmp_path: Path) -> None:
     write_dataset(tmp_path / "x", SCHEMA, rows(0, 3))
     (path,) = (tmp_path / "x").glob("*.parquet")
     assert stored_as_they_are(path) == set()
 
 
-def test_a_dataset_without_rows_has_a_file_and_can_be_opened(tmp_path: Path) -> None:
+def test_compression_auto_works_without_rows(tmp_path: Path) -> None:
     write_dataset(tmp_path / "x", SCHEMA, [])
     assert petastore.open_dataset(tmp_path / "x").inventory.num_rows == 0
 
 
-def test_the_sample_is_of_the_whole_row_group_and_of_what_a_slice_holds(tmp_path: Path) -> None:
+def test_compression_sample_covers_the_row_group(tmp_path: Path) -> None:
     schema = Unischema("x", [UnischemaField("x", bytes)])
     noise = [np.random.default_rng(number).bytes(1000) for number in range(400)]
     zeros = [bytes(1000)] * 400
@@ -101,7 +100,7 @@ def test_the_sample_is_of_the_whole_row_group_and_of_what_a_slice_holds(tmp_path
     assert choose_compression(options, in_chunks) == choose_compression(options, in_chunks.combine_chunks())
 
 
-def test_a_column_of_several_leaves_and_names_with_dots_have_a_compression_for_each(tmp_path: Path) -> None:
+def test_nested_columns_have_a_compression_per_leaf(tmp_path: Path) -> None:
     schema = Unischema(
         "x", [UnischemaField("a.b", "float64", (64,)), UnischemaField("a", "float64", (64,), VectorCodec())]
     )
@@ -116,12 +115,12 @@ def test_a_column_of_several_leaves_and_names_with_dots_have_a_compression_for_e
 
 
 @pytest.mark.parametrize("compression", [*COMPRESSIONS, None])
-def test_options_that_leave_nothing_open_stay_as_they_are(compression: Any) -> None:
+def test_explicit_compression_options_are_unchanged(compression: Any) -> None:
     options = writer_options(SCHEMA, compression)
     assert choose_compression(options, storage_schema(SCHEMA).empty_table()) is options
 
 
-def test_rows_of_files_that_are_compressed_in_different_ways_are_read(tmp_path: Path) -> None:
+def test_files_with_different_compression_are_read(tmp_path: Path) -> None:
     written = rows(0, 4500) + rows(4500, 500, noise=False)
     write_dataset(tmp_path / "x", SCHEMA, written[:4500])
     write_dataset(tmp_path / "x", SCHEMA, written[4500:], mode="append")

@@ -31,7 +31,7 @@ def row(number: int, **more: Any) -> dict[str, Any]:
     return {"id": number, "face": np.full((number, 2), number, np.uint8), "xy": np.ones(2, np.float32), **more}
 
 
-def test_cells_are_those_of_the_codecs() -> None:
+def test_encoded_cells_equal_the_codecs() -> None:
     batch = encode_rows([row(0), row(1, **{"full name": "Ada"})], SCHEMA)
     assert batch.schema == storage_schema(SCHEMA)
     assert batch.column("id").to_pylist() == [0, 1]
@@ -41,29 +41,33 @@ def test_cells_are_those_of_the_codecs() -> None:
     assert batch.column("face").to_pylist() == [NdarrayCodec().encode(face, row(number)["face"]) for number in (0, 1)]
 
 
-def test_the_order_of_keys_does_not_matter() -> None:
+def test_encode_ignores_the_order_of_keys() -> None:
     forwards = row(1, **{"full name": "x"})
     backwards = dict(reversed(forwards.items()))
     assert encode_rows([forwards], SCHEMA) == encode_rows([backwards], SCHEMA)
 
 
-def test_no_rows_give_an_empty_batch() -> None:
+def test_encode_without_rows_returns_an_empty_batch() -> None:
     assert encode_rows([], SCHEMA).num_rows == 0
 
 
 @pytest.mark.parametrize(
     ("wrong", "column", "why"),
     [
-        ({"id": 1}, "face", "the row has no value for it, and it is not nullable"),
-        (row(1, id=None), "id", "the value is None, but the field is not nullable"),
-        (row(1, age=3), "age", "schema 'user' has no such field; it has 'id', 'full name'"),
+        ({"id": 1}, "face", "column 'face', row 102: the row must have this field, because the field is not nullable"),
+        (row(1, id=None), "id", "the value must not be None, because the field is not nullable"),
+        (
+            row(1, age=3),
+            "age",
+            r"row 102: a row must have only fields of schema 'user' \('id', 'full name', 'face', 'xy'\), got 'age'",
+        ),
         (row(1, id="seven"), "id", "int64"),
         (row(1, face=np.zeros((3, 3), np.uint8)), "face", r"\(3, 3\)"),
         (row(1, face=np.zeros((3, 2), np.int8)), "face", "int8"),
         (row(1, xy=np.zeros(3, np.float32)), "xy", r"\(2,\)"),
     ],
 )
-def test_what_does_not_fit_is_named_by_field_and_row(wrong: dict[str, Any], column: str, why: str) -> None:
+def test_encode_error_names_field_and_row(wrong: dict[str, Any], column: str, why: str) -> None:
     with pytest.raises(EncodeError, match=why) as refused:
         encode_rows([row(0), row(1), wrong], SCHEMA, first_row=100)
     assert (refused.value.column, refused.value.row) == (column, 102)
@@ -71,8 +75,8 @@ def test_what_does_not_fit_is_named_by_field_and_row(wrong: dict[str, Any], colu
 
 
 @pytest.mark.parametrize("wrong", [7, "text", [1, 2], None])
-def test_a_row_that_is_no_dict_is_refused(wrong: Any) -> None:
-    with pytest.raises(EncodeError, match="row 1: a row is a dict or a named tuple") as refused:
+def test_row_that_is_not_a_dict_raises(wrong: Any) -> None:
+    with pytest.raises(EncodeError, match="row 1: a row must be a dict or a named tuple, got ") as refused:
         encode_rows([row(0), wrong], SCHEMA)
     assert refused.value.row == 1
 
@@ -86,20 +90,22 @@ class Broken(NdarrayCodec):
         return pa.nulls(len(values), pa.binary())
 
 
-def test_a_codec_that_breaks_its_promise_is_found_out() -> None:
+def test_encode_raises_for_a_codec_with_invalid_results() -> None:
     schema = Unischema("broken", [UnischemaField("x", "int8", (1,), Broken(), nullable=True)])
-    with pytest.raises(EncodeError, match=r"it promised binary\. This is a defect of the codec"):
+    with pytest.raises(
+        EncodeError, match=r"the codec Broken\(\) must return binary, got .*\. This is a defect of the codec"
+    ):
         encode_rows([{"x": np.zeros(1, np.int8)}], schema)
 
 
-def test_chunks_hold_all_rows_in_order() -> None:
+def test_encoding_chunks_contain_all_rows_in_order() -> None:
     rows = [row(number % 3, **{"full name": str(number)}) for number in range(10_000)]
     chunks = list(in_chunks(iter(rows), SCHEMA))
     assert [given for chunk in chunks for given in chunk] == rows
     assert {len(chunk) for chunk in chunks[:-1]} == {encode.CHUNK_ROWS}
 
 
-def test_chunks_of_large_rows_are_short() -> None:
+def test_encoding_chunks_of_large_rows_are_short() -> None:
     schema = Unischema("image", [UnischemaField("image", "uint8", (None,), NdarrayCodec())])
     image = np.zeros(encode.CHUNK_BYTES // 4 + 1, np.uint8)
     assert [len(chunk) for chunk in in_chunks([{"image": image}] * 10, schema)] == [4, 4, 2]
@@ -109,13 +115,13 @@ def test_chunks_of_large_rows_are_short() -> None:
     assert [len(chunk) for chunk in in_chunks([{"text": "x" * encode.CHUNK_BYTES}] * 3, text)] == [1, 1, 1]
 
 
-def test_named_tuples_are_rows() -> None:
+def test_encode_accepts_named_tuples() -> None:
     point = collections.namedtuple("point", "x y")  # noqa: PYI024 - what users of Petastorm have
     schema = Unischema("point", [UnischemaField("x", "int32"), UnischemaField("y", "int32")])
     (chunk,) = in_chunks([point(1, 2), schema.make_namedtuple(x=3, y=4)], schema)
     assert encode_rows(chunk, schema).to_pylist() == [{"x": 1, "y": 2}, {"x": 3, "y": 4}]
 
 
-def test_what_is_no_row_is_left_to_the_encoder() -> None:
+def test_invalid_row_raises_in_the_encoder() -> None:
     (chunk,) = in_chunks([7], SCHEMA)
     assert repr(chunk) == "[7]"

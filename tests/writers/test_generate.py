@@ -13,8 +13,10 @@ import pytest
 import petastore
 from petastore import Unischema, UnischemaField
 from petastore.codecs import NdarrayCodec
+from petastore.dataset.opening import open_dataset
 from petastore.errors import DatasetNotFoundError, InvalidArgumentError, SchemaError
-from petastore.storage.metadata.manifest import COMMON_METADATA, MANIFEST
+from petastore.storage.files.location import open_location
+from petastore.storage.metadata.manifest import COMMON_METADATA, MANIFEST, read_manifest
 from petastore.writers.generate import generate_metadata
 
 FIELD = UnischemaField("pose", "float32", (2, 2), NdarrayCodec())
@@ -28,7 +30,7 @@ def write(folder: Path, name: str, rows: int, *, nullable: bool = False) -> None
     pq.write_table(pa.table([cells], schema=pa.schema([pa.field("pose", cells.type, nullable)])), folder / name)
 
 
-def test_files_of_others_become_a_dataset_with_the_schema_given(tmp_path: Path) -> None:
+def test_generate_metadata_writes_the_given_schema(tmp_path: Path) -> None:
     write(tmp_path, "a.parquet", 3)
     write(tmp_path, "b.parquet", 4)
     assert petastore.open_dataset(tmp_path).schema != SCHEMA
@@ -40,7 +42,7 @@ def test_files_of_others_become_a_dataset_with_the_schema_given(tmp_path: Path) 
         assert [int(row.pose[1, 1]) for row in reader] == [0, 1, 2, 0, 1, 2, 3]
 
 
-def test_files_that_came_and_went_are_taken_in_with_the_schema_that_is_declared(tmp_path: Path) -> None:
+def test_generate_metadata_updates_the_file_list(tmp_path: Path) -> None:
     write(tmp_path, "a.parquet", 3)
     generate_metadata(tmp_path, SCHEMA)
     (tmp_path / "a.parquet").unlink()
@@ -49,7 +51,7 @@ def test_files_that_came_and_went_are_taken_in_with_the_schema_that_is_declared(
     assert petastore.open_dataset(tmp_path).schema == SCHEMA
 
 
-def test_a_lost_manifest_is_written_again(tmp_path: Path) -> None:
+def test_generate_metadata_rewrites_a_lost_manifest(tmp_path: Path) -> None:
     petastore.write_dataset(tmp_path / "d", SCHEMA, [{"pose": np.zeros((2, 2), "float32")}] * 9, rows_per_row_group=4)
     (tmp_path / "d" / MANIFEST).unlink()
     (tmp_path / "d" / COMMON_METADATA).unlink()
@@ -57,7 +59,7 @@ def test_a_lost_manifest_is_written_again(tmp_path: Path) -> None:
     assert petastore.open_dataset(tmp_path / "d").schema == SCHEMA
 
 
-def test_plain_parquet_of_any_types_gets_a_manifest_and_goes_on_being_inferred(tmp_path: Path) -> None:
+def test_generate_metadata_of_plain_parquet_keeps_inference(tmp_path: Path) -> None:
     table = pa.table(
         {"id": pa.array([1, 2], pa.uint32()), "tags": [{"a": 1}, None], "half": pa.array([1, 2], pa.float16())}
     )
@@ -71,7 +73,7 @@ def test_plain_parquet_of_any_types_gets_a_manifest_and_goes_on_being_inferred(t
     assert (after.schema, after.inventory, after.partition_names) == (before.schema, before.inventory, ("day",))
 
 
-def test_a_dataset_of_petastorm_is_declared_by_its_own_schema(tmp_path: Path, fixtures_root: Path) -> None:
+def test_generate_metadata_uses_petastorms_schema(tmp_path: Path, fixtures_root: Path) -> None:
     folder = tmp_path / "Meadow"
     shutil.copytree(fixtures_root / "petastorm-0.13.1" / "Meadow", folder)
     before = petastore.open_dataset(folder)
@@ -82,24 +84,29 @@ def test_a_dataset_of_petastorm_is_declared_by_its_own_schema(tmp_path: Path, fi
     assert after.writer == "petastore generate_metadata"
 
 
-def test_files_that_do_not_keep_the_schema_are_refused_and_nothing_changes(tmp_path: Path) -> None:
+def test_generate_metadata_raises_for_files_with_another_schema(tmp_path: Path) -> None:
     write(tmp_path, "a.parquet", 3, nullable=True)
-    with pytest.raises(SchemaError, match=r"a\.parquet stores column 'pose' as OPTIONAL"):
+    with pytest.raises(SchemaError, match=r"a\.parquet must store column 'pose' as REQUIRED, .* got OPTIONAL"):
         generate_metadata(tmp_path, SCHEMA)
     assert not (tmp_path / MANIFEST).exists()
 
 
-def test_files_that_disagree_are_no_dataset(tmp_path: Path) -> None:
+def test_manifest_has_the_schemas_of_files_that_differ(tmp_path: Path) -> None:
     write(tmp_path, "a.parquet", 3)
     pq.write_table(pa.table({"pose": [1]}), tmp_path / "b.parquet")
-    with pytest.raises(SchemaError, match="pose"):
-        generate_metadata(tmp_path)
-    assert not (tmp_path / MANIFEST).exists()
+    generate_metadata(tmp_path)
+    manifest = read_manifest(open_location(tmp_path))
+    assert manifest is not None
+    assert manifest.schemas is not None
+    assert manifest.schemas.of_files == (0, 1)
+    assert (
+        "in 1 file such as a.parquet and int64 in 1 file such as b.parquet" in open_dataset(tmp_path).unreadable["pose"]
+    )
 
 
-def test_there_must_be_a_directory_with_files(tmp_path: Path) -> None:
+def test_generate_metadata_raises_without_files(tmp_path: Path) -> None:
     write(tmp_path / "d", "a.parquet", 3)
-    with pytest.raises(InvalidArgumentError, match="is a file"):
+    with pytest.raises(InvalidArgumentError, match="dataset_url must be a directory, got the file"):
         generate_metadata(tmp_path / "d" / "a.parquet")
     with pytest.raises(DatasetNotFoundError):
         generate_metadata(tmp_path / "nothing")

@@ -43,14 +43,14 @@ def test_rows_per_row_group_is_exact(sizes: list[int], rows: int, per_file: int 
 
 
 @given(st.lists(st.integers(0, 30), max_size=10), st.integers(1, 5000), st.none() | st.integers(1, 40))
-def test_row_groups_by_bytes_hold_all_rows_in_order(sizes: list[int], size: int, per_file: int | None) -> None:
+def test_row_group_size_mb_keeps_all_rows_in_order(sizes: list[int], size: int, per_file: int | None) -> None:
     asked = layout(row_group_size_mb=size / 2**20, rows_per_file=per_file)
     groups = list(row_groups(batches_of(sizes, cell=100), asked))
     assert [value for group in groups for value in group.column("id").to_pylist()] == list(range(sum(sizes)))
     assert all(group.num_rows for group in groups)
 
 
-def test_row_groups_by_bytes_have_about_that_many() -> None:
+def test_row_group_size_mb_is_approximate() -> None:
     cells = np.random.default_rng(0).integers(500, 1500, 4000)
     batches = [pa.record_batch({"blob": [b"x" * size for size in part]}) for part in np.split(cells, 40)]
     groups = list(row_groups(batches, layout(row_group_size_mb=0.25)))
@@ -58,12 +58,12 @@ def test_row_groups_by_bytes_have_about_that_many() -> None:
     assert np.abs(sizes / (0.25 * 2**20) - 1).max() < 0.05
 
 
-def test_one_row_larger_than_a_row_group_is_a_row_group() -> None:
+def test_row_larger_than_a_row_group_gets_its_own() -> None:
     groups = list(row_groups(batches_of([3], cell=1000), layout(row_group_size_mb=1 / 2**20)))
     assert [group.num_rows for group in groups] == [1, 1, 1]
 
 
-def test_the_default_is_32_mib() -> None:
+def test_row_group_size_defaults_to_32_mib() -> None:
     assert layout().row_group_bytes == 32 * 2**20
 
 
@@ -81,6 +81,6 @@ def test_the_default_is_32_mib() -> None:
         {"row_group_size_mb": "32"},
     ],
 )
-def test_sizes_that_cannot_be_are_refused(asked: dict[str, Any]) -> None:
+def test_invalid_row_group_sizes_raise(asked: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError, match=next(iter(asked))):
         layout(**asked)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from petastore.codecs import NdarrayCodec
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
-from petastore.writers.page_borders import on_page_borders
-from petastore.writers.parquet import Compression, writer_options
+from petastore.writers.parquet import Compression, on_page_borders, writer_options
 
 SCHEMA = Unischema(
     "x",
@@ -53,7 +52,7 @@ def file_of(table: pa.Table, compression: Compression) -> bytes:
 
 
 @given(st.lists(st.integers(0, 15), max_size=6), st.integers(0, 2), st.sampled_from(["none", "snappy"]))
-def test_the_file_is_that_of_one_chunk(sizes: list[int], cut: int, compression: Compression) -> None:
+def test_file_does_not_depend_on_chunks(sizes: list[int], cut: int, compression: Compression) -> None:
     rows = writer_options(SCHEMA, compression)["write_batch_size"]
     assert rows == 6
     table = in_chunks(sizes, cut)
@@ -64,7 +63,7 @@ def test_the_file_is_that_of_one_chunk(sizes: list[int], cut: int, compression: 
 
 
 @given(st.lists(st.integers(0, 40), max_size=12), st.integers(1, 9))
-def test_chunks_end_on_borders_and_what_is_whole_is_not_copied(sizes: list[int], rows: int) -> None:
+def test_chunks_end_on_page_borders(sizes: list[int], rows: int) -> None:
     numbers = iter(range(sum(sizes)))
     chunks = [pa.array([str(next(numbers)).encode() for _ in range(size)], pa.binary()) for size in sizes]
     found = on_page_borders(pa.table({"x": pa.chunked_array(chunks, pa.binary())}), rows).column("x")

@@ -83,7 +83,7 @@ class FirstDigits(RowGroupIndexerBase):
             self.found.setdefault(str(values["id"])[0], set()).add(piece_index)
 
 
-def test_indexes_say_which_row_groups_hold_what(url: str) -> None:
+def test_row_group_index_lists_row_groups_of_each_value(url: str) -> None:
     mine = FirstDigits()
     indexers = [
         SingleFieldIndexer("by_word", "word"),
@@ -106,7 +106,7 @@ def test_indexes_say_which_row_groups_hold_what(url: str) -> None:
     assert indexers[0].indexed_values == []
 
 
-def test_only_the_fields_that_are_indexed_are_read(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_index_reads_only_the_indexed_fields(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, tuple[str, ...]]] = []
     read = Dataset.read
 
@@ -119,7 +119,7 @@ def test_only_the_fields_that_are_indexed_are_read(url: str, monkeypatch: pytest
     assert sorted(seen) == [(group, ("word",)) for group in range(8)]
 
 
-def test_partition_columns_and_plain_parquet_are_indexed_and_empty_row_groups_passed_over(tmp_path: Path) -> None:
+def test_build_index_works_with_partitions_and_plain_parquet(tmp_path: Path) -> None:
     for day, rows in (("mon", 3), ("tue", 0), ("wed", 2)):
         (tmp_path / f"day={day}").mkdir()
         pq.write_table(pa.table({"id": pa.array(range(rows), pa.int64())}), tmp_path / f"day={day}" / "a.parquet")
@@ -133,7 +133,7 @@ def test_partition_columns_and_plain_parquet_are_indexed_and_empty_row_groups_pa
     assert found["i"].get_row_group_indexes(2) == {0}
 
 
-def test_an_index_is_stale_once_the_data_changes(url: str) -> None:
+def test_index_is_stale_after_the_data_changes(url: str) -> None:
     build_rowgroup_index(url, indexers=[SingleFieldIndexer("by_word", "word")])
     petastore.write_dataset(url, SCHEMA, map(row, range(40)), rows_per_row_group=5, mode="append")
     with pytest.raises(DatasetChangedError, match=r"'by_word' is stale: .* was added"):
@@ -146,29 +146,41 @@ def test_an_index_is_stale_once_the_data_changes(url: str) -> None:
 @pytest.mark.parametrize(
     ("indexers", "message"),
     [
-        ([], "indexers is empty"),
-        (SingleFieldIndexer("a", "id"), "is a list"),
-        (7, "is a list"),
-        (["id"], "is no indexer"),
-        ([SingleFieldIndexer], "is no indexer"),
-        ([SingleFieldIndexer("a", "id"), SingleFieldIndexer("a", "word")], "two of the indexers are named 'a'"),
-        ([SingleFieldIndexer("a", "wrong")], "looks at the field 'wrong', but .* has 'id', 'word', 'labels'"),
+        ([], r"indexers must have at least one indexer, such as SingleFieldIndexer\('by_id', 'id'\), got none"),
+        (SingleFieldIndexer("a", "id"), "indexers must be a list of indexers, got"),
+        (7, "indexers must be a list of indexers, got"),
+        (["id"], "indexers must be derived from RowGroupIndexerBase, got"),
+        ([SingleFieldIndexer], "indexers must be derived from RowGroupIndexerBase, got"),
+        (
+            [SingleFieldIndexer("a", "id"), SingleFieldIndexer("a", "word")],
+            "indexers must have distinct names, got 'a' twice",
+        ),
+        (
+            [SingleFieldIndexer("a", "wrong")],
+            r"indexers must use fields of.*\('id', 'word', 'labels'\), got 'wrong' in SingleFieldIndexer\('a',",
+        ),
     ],
 )
-def test_what_cannot_be_indexed_is_refused_before_anything_is_read(url: str, indexers: Any, message: str) -> None:
+def test_unindexable_field_raises_before_reading(url: str, indexers: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         build_rowgroup_index(url, indexers=indexers)
 
 
-def test_single_files_have_no_indexes(url: str) -> None:
+def test_build_index_raises_for_single_files(url: str) -> None:
     path = str(next(Path(url).glob("*.parquet")))
-    with pytest.raises(InvalidArgumentError, match="whole datasets"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match="dataset_url must be a directory, because indexes belong to whole datasets, got single files",
+    ):
         build_rowgroup_index(path, indexers=[SingleFieldIndexer("a", "id")])
-    with pytest.raises(InvalidArgumentError, match="whole datasets"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"rowgroup_selector must be used with a whole dataset, got single files of.*Read the directory, or",
+    ):
         get_row_group_indexes(open_dataset(path))
 
 
-def test_an_indexer_that_fails_is_named_and_nothing_is_stored(url: str) -> None:
+def test_failing_indexer_raises_and_stores_nothing(url: str) -> None:
     class Fails(FirstDigits):
         def build_index(self, decoded_rows: list[dict[str, Any]], piece_index: int) -> Any:
             raise KeyError(len(decoded_rows), piece_index)
@@ -184,12 +196,15 @@ def test_an_indexer_that_fails_is_named_and_nothing_is_stored(url: str) -> None:
         def get_row_group_indexes(self, value_key: Any) -> set[int]:
             return {len(value_key)}
 
-    with pytest.raises(InvalidArgumentError, match="can be stored"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match="values of the index 'first digit' must be numbers, text, bytes, decimals, dates or times, got",
+    ):
         build_rowgroup_index(url, indexers=[SingleFieldIndexer("a", "id"), Stores()])
     assert get_row_group_indexes(open_dataset(url)) == {}
 
 
-def test_a_damaged_cell_is_named_with_its_place(tmp_path: Path) -> None:
+def test_build_index_raises_for_a_damaged_cell(tmp_path: Path) -> None:
     petastore.write_dataset(tmp_path / "s", SCHEMA, map(row, range(4)))
     (path,) = (tmp_path / "s").glob("*.parquet")
     table = pq.read_table(path)
@@ -202,7 +217,7 @@ def test_a_damaged_cell_is_named_with_its_place(tmp_path: Path) -> None:
         build_rowgroup_index(str(tmp_path / "s"), indexers=[SingleFieldIndexer("a", "labels")])
 
 
-def test_indexes_are_those_that_petastorm_built(fixtures_root: Path, tmp_path: Path) -> None:
+def test_built_indexes_equal_petastorms(fixtures_root: Path, tmp_path: Path) -> None:
     shutil.copytree(fixtures_root / "petastorm-0.13.1" / "Meadow", tmp_path / "Meadow")
     dataset = open_dataset(tmp_path / "Meadow")
     theirs = get_row_group_indexes(dataset)

@@ -31,14 +31,14 @@ def target(url: str, mode: Mode) -> Target:
 
 
 @pytest.mark.parametrize("mode", ["error", "overwrite", "append"])
-def test_where_nothing_is_each_mode_begins_a_dataset(url: str, mode: Mode) -> None:
+def test_every_write_mode_creates_a_missing_dataset(url: str, mode: Mode) -> None:
     begun = target(url, mode)
     assert begun.needs_a_file
     assert begun.first_number == 0
     assert len(begun.next_manifest([]).inventory.files) == 0
 
 
-def test_appended_files_are_numbered_after_those_that_are_there(url: str) -> None:
+def test_appended_files_are_numbered_after_existing_files(url: str) -> None:
     write(url, 0)
     write(url, 2)
     assert target(url, "append").first_number == 2
@@ -47,7 +47,7 @@ def test_appended_files_are_numbered_after_those_that_are_there(url: str) -> Non
     assert target(url, "overwrite").needs_a_file
 
 
-def test_the_next_manifest_has_the_old_files_first_only_where_rows_are_appended(url: str) -> None:
+def test_append_manifest_lists_old_files_first(url: str) -> None:
     write(url, 0)
     location = open_location(url)
     old = read_manifest(location)
@@ -61,9 +61,9 @@ def test_the_next_manifest_has_the_old_files_first_only_where_rows_are_appended(
     assert replaced.schema_document == dump_document("numbers", SCHEMA)
 
 
-def test_a_place_that_holds_something_is_refused_by_the_name_of_it(url: str) -> None:
+def test_write_to_an_occupied_directory_raises_with_its_name(url: str) -> None:
     write(url, 0)
-    with pytest.raises(DatasetExistsError, match=r"is not empty: it holds \S+ \(\d files in all\)"):
+    with pytest.raises(DatasetExistsError, match=r"must be empty, got \S+ \(\d files in all\)"):
         target(url, "error")
 
 
@@ -73,19 +73,21 @@ def test_target_ignores_the_marker_of_a_killed_writer_without_files(url: str) ->
     files.pipe_file(f"{folder}/_petastore/writing-{'0' * 32}", b"")
     assert target(url, "error").needs_a_file
     files.pipe_file(f"{folder}/_part-00000-{'0' * 32}.parquet", b"")
-    with pytest.raises(DatasetExistsError, match=r"is not empty: it holds _part-00000-0+\.parquet \(1 files in all\)"):
+    with pytest.raises(DatasetExistsError, match=r"must be empty, got _part-00000-0+\.parquet \(1 files in all\)"):
         target(url, "error")
 
 
 @pytest.mark.parametrize(("mode", "error"), [("error", DatasetExistsError), ("overwrite", DatasetChangedError)])
-def test_rows_that_were_committed_meanwhile_are_kept(url: str, mode: Mode, error: type[Exception]) -> None:
+def test_rows_committed_concurrently_are_kept(url: str, mode: Mode, error: type[Exception]) -> None:
     begun = target(url, mode)
     write(url, 0)
-    with pytest.raises(error, match="another writer committed a dataset there while this one was being written"):
+    with pytest.raises(
+        error, match="another writer committed a dataset during this write; its rows are kept, and this write is"
+    ):
         begun.next_manifest([])
 
 
-def test_only_an_overwrite_deletes_what_was_there_and_is_not_listed(url: str) -> None:
+def test_only_overwrite_deletes_unlisted_existing_files(url: str) -> None:
     write(url, 0)
     location = open_location(url)
     with location.filesystem.open_output_stream(location.join("notes.txt")) as notes:
@@ -110,31 +112,36 @@ def document(name: str, *fields: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("theirs", "ours", "said"),
     [
-        (document("a", {"name": "x"}), document("a"), "these rows lack the field 'x'"),
-        (document("a"), document("a", {"name": "x"}), "it lacks the field 'x'"),
+        (document("a", {"name": "x"}), document("a"), "the rows lack the field 'x'"),
+        (document("a"), document("a", {"name": "x"}), "the dataset lacks the field 'x'"),
         (
             document("a", {"name": "x", "dtype": "int8", "nullable": True}),
             document("a", {"name": "x", "dtype": "int64"}),
-            "dtype of 'x' is 'int8', not 'int64'; nullable of 'x' is True, not None",
+            (
+                "dtype of 'x' is 'int8' in the dataset and 'int64' in the rows; "
+                "nullable of 'x' is True in the dataset and None in the rows"
+            ),
         ),
         (
             document("a", {"name": "x"}, {"name": "y"}),
             document("a", {"name": "y"}, {"name": "x"}),
-            "the fields stand in another order",
+            "the fields have another order",
         ),
     ],
 )
-def test_what_differs_between_schemas_is_said(theirs: str, ours: str, said: str) -> None:
+def test_schema_differences_are_reported(theirs: str, ours: str, said: str) -> None:
     assert schema_difference(theirs, ours) == said
 
 
 @pytest.mark.parametrize("damaged", ["", "[]", "{}", '{"name": "a", "fields": [1]}'])
-def test_a_document_that_is_damaged_is_said_to_be(damaged: str) -> None:
-    assert schema_difference(damaged, document("a")).startswith("its schema document is damaged (")
+def test_damaged_schema_document_is_reported(damaged: str) -> None:
+    assert schema_difference(damaged, document("a")).startswith("the schema document of the dataset is damaged (")
 
 
-def test_another_schema_is_refused_where_rows_are_appended(url: str) -> None:
+def test_append_of_another_schema_raises(url: str) -> None:
     write(url, 0)
     other = Unischema("numbers", [UnischemaField("id", "int32")])
-    with pytest.raises(SchemaError, match="has another schema than the rows to append: dtype of 'id' is 'int64'"):
+    with pytest.raises(
+        SchemaError, match=r"rows to append must have the schema of .*, got a difference: dtype of 'id' is 'int64'"
+    ):
         Target(open_location(url), other, "append", writer="a test")

@@ -1,4 +1,4 @@
-"""One contender a file. Each is imported in an environment of its own, which may lack everything but NumPy.
+"""Contenders, one per module. Each is imported in its own environment, which may have no package but NumPy.
 
 A module has
 

@@ -1,4 +1,4 @@
-"""A loop over a `tf.data.Dataset` that TensorFlow compiled, as `fit` and training steps in a `tf.function` have it."""
+"""Loop over a `tf.data.Dataset` compiled by TensorFlow, as in `fit` and in training steps in a `tf.function`."""
 
 from __future__ import annotations
 

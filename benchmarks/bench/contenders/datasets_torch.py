@@ -1,4 +1,4 @@
-"""Hugging Face datasets: memory-mapped Arrow, random rows a batch at a time, made tensors by its own formatter."""
+"""Hugging Face datasets: memory-mapped Arrow, random rows batch by batch, converted to tensors by its formatter."""
 
 from __future__ import annotations
 

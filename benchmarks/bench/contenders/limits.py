@@ -1,4 +1,4 @@
-"""What the machine can do on two threads when nothing but the unavoidable is done: no batches, no order, no hand-over.
+"""Upper bounds of this machine on two threads: only decode the data, without batches, order or delivery.
 
 Parquet is decoded row group by row group with pyarrow. Pictures are decoded by the codec's own library. Tensors are
 read as a fixed-size list column, the fastest way to store them in Parquet that pyarrow knows. Deflated tensors are

@@ -57,7 +57,7 @@ def batches(workload: Workload, folder: Path | str, **dataset_options: Any) -> I
         **dataset_options: Of the dataset.
     """
     if dataset_options.get("storage_options", {}).get("endpoint_url", "").startswith("http://"):
-        # Its faster client refuses a store without TLS, and nothing of its own says otherwise.
+        # LitData's faster client rejects a store without TLS, and has no option to allow it.
         vars(importlib.import_module("litdata.streaming.downloader"))["_OBSTORE_CLIENT_OPTIONS"]["allow_http"] = True
     dataset = _dataset(workload)(str(folder), shuffle=True, seed=1, **dataset_options)
     loader = litdata.StreamingDataLoader(

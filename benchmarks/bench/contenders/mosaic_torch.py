@@ -72,7 +72,7 @@ def batches(workload: Workload, folder: Path | str, **dataset_options: Any) -> I
         folder: A local directory: of the shards, or where those of `remote` are kept.
         **dataset_options: Of the dataset.
     """
-    # What a process that was killed left behind would stop the next one.
+    # Remove leftovers of a killed process, which would stop the next one.
     importlib.import_module("streaming.base.util").clean_stale_shared_memory()
     dataset = _dataset()(
         local=str(folder),

@@ -1,4 +1,4 @@
-"""Rows as formats of whole samples store them best: all numbers of one dtype as one array, the rest as it is."""
+"""Rows in the layout that is best for formats of whole samples: all numbers of one dtype as one array."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dataset that petastore, Petastorm and the limits read: written by petastore, in bytes that Petastorm reads."""
+"""Dataset for petastore, Petastorm and the limits: petastore writes it such that Petastorm can read it."""
 
 from __future__ import annotations
 

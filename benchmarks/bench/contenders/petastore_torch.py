@@ -1,4 +1,4 @@
-"""petastore with its torch DataLoader: everything it needs is named by `make_reader`."""
+"""petastore with its torch DataLoader, configured only by arguments of `make_reader`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""petastore's Parquet files with a schema that Petastorm reads: links to them, and its own `_common_metadata`."""
+"""petastore's Parquet files for Petastorm: links to the files, and a `_common_metadata` that Petastorm can read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write(workload: Workload, values: Values, folder: Path) -> None:
         (folder / data.name).unlink(missing_ok=True)
         os.link(data, folder / data.name)
         counts[data.name] = pq.read_metadata(data).num_row_groups
-    # Petastorm keeps its schema as a pickle; it is written here, and nothing is unpickled.
+    # Petastorm stores its schema as a pickle. This code only writes the pickle, and unpickles nothing.
     metadata = importlib.import_module("petastorm.etl.dataset_metadata")
     stored = pq.read_schema(folder / next(iter(counts))).with_metadata(
         {

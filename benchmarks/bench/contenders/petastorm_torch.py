@@ -1,4 +1,4 @@
-"""Petastorm with its own torch loaders: `BatchedDataLoader` over columns where it can, else rows."""
+"""Petastorm with its own torch loaders: `BatchedDataLoader` over columns if possible, otherwise rows."""
 
 from __future__ import annotations
 

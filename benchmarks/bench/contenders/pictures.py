@@ -1,4 +1,4 @@
-"""JPEG cells to tensors, for contenders that leave decoding to their users: by the decoder that petastore uses."""
+"""Decode JPEG cells to tensors for contenders that leave decoding to the user, with the same decoder as petastore."""
 
 from __future__ import annotations
 

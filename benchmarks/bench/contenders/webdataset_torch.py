@@ -1,4 +1,4 @@
-"""WebDataset: tar shards, decoded, shuffled and batched in the workers of its loader."""
+"""WebDataset: tar shards that are decoded, shuffled and batched in the workers of its loader."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""TensorFlow: a `tf.data.Dataset` with a full `element_spec`, fed with the columns of many batches at a time.
+"""TensorFlow: a `tf.data.Dataset` over a reader, with a complete `element_spec`, and checkpoints of its position.
 
-Python hands over runs of batches, as the reader made them, and TensorFlow's own code cuts batches or rows out of them:
-a function that runs for each batch, of Python or of a graph, would cost more than the batch. Aligned columns are not
-copied on the way, and all columns of a dtype cross as the one array that they lie in. Only ragged and padded columns,
-which depend on what else is in the batch, are made batch by batch.
+Python passes many batches at a time to TensorFlow, whose native code slices them into batches or rows. This avoids a
+Python call per batch. Columns in aligned memory are zero-copy, and columns of one dtype that share a buffer are passed
+as one array. Only ragged and padded columns need a conversion for each batch.
 """
 
 from __future__ import annotations
@@ -15,11 +14,14 @@ try:
 except ImportError:
     raise MissingExtraError("petastore.adapters.tensorflow", package="tensorflow", extra="tf") from None
 
-from petastore.adapters.tensorflow.dataset import make_tf_dataset
-from petastore.adapters.tensorflow.dataset_fn import DatasetFunction, make_tf_dataset_fn
+from petastore.adapters.tensorflow.dataset import (
+    DatasetFunction,
+    ReaderState,
+    make_tf_dataset,
+    make_tf_dataset_fn,
+    state_after,
+)
 from petastore.adapters.tensorflow.petastorm import tensors_of_next, with_signed_integers
-from petastore.adapters.tensorflow.reader_state import ReaderState
-from petastore.adapters.tensorflow.received import state_after
 
 __all__ = [
     "DatasetFunction",

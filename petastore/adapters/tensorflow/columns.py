@@ -1,46 +1,45 @@
-"""What becomes of each column of a reader in TensorFlow: the arrays that cross, and how they are made."""
+"""Columns of a reader in TensorFlow: how dense and ragged arrays are passed to `tf.data` and rebuilt as tensors."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from petastore.adapters.columns import flattened, padded, present, ragged_cells, stacked
-from petastore.adapters.nulls import NullColumn
-from petastore.adapters.ragged import Form, Padded, lengths_field
-from petastore.adapters.tensorflow.arrays import plain, sizes_of, tf_dtype
-from petastore.adapters.tensorflow.ragged_columns import column_of_free_rows, ragged_column, ragged_windows
-from petastore.adapters.tensorflow.tensor_column import TensorColumn
+from petastore.adapters.column_plans import ColumnPlan
+from petastore.adapters.nulls import NullColumn, present
+from petastore.adapters.ragged import Padded, lengths_field
+from petastore.adapters.ragged_arrays import boxed, flattened, lists_inside, ragged_cells
+from petastore.adapters.tensorflow.crossing import TensorColumn, aligned, plain, sizes_of, tf_dtype
 from petastore.schema.field import UnischemaField
 
 __all__ = ["columns_of_field"]
 
 
-def columns_of_field(
-    field: UnischemaField, *, form: Form | None, null: NullColumn | None, rows: bool, windows: bool = False
-) -> list[TensorColumn]:
-    """The columns that are made of a reader's column.
+def columns_of_field(plan: ColumnPlan, *, rows: bool, windows: bool = False) -> list[TensorColumn]:
+    """Return the tensor columns of a reader's column.
 
     Args:
-        field: What the reader says of it.
-        form: What becomes of a shape with None, where it is not ragged.
-        null: What stands where a value is missing; None refuses.
-        rows: Whether users get single rows.
-        windows: Whether these are windows, whose length is the first dimension of the field.
+        plan: Conversion of the column; without a form, a column whose shape has None is ragged.
+        rows: Whether elements of the dataset are single rows.
+        windows: Whether rows are windows, whose length is the first dimension of the field.
 
     Raises:
         InvalidArgumentError: TensorFlow has no such type.
     """
-    if form == "dense":
-        columns = [_stacked(field)]
-    elif form is not None:
-        columns = _padded(field, form)
+    field, null = plan.field, plan.null
+    if plan.form is not None:
+        columns = _formed(plan)
+    elif windows:
+        columns = [_of_windows(field)]
     else:
-        columns = [_of_windows(field) if windows else _column(field, rows=rows)]
+        columns = [_column(field, rows=rows)]
     return columns if null is None else _filled(columns, null, field.shape[:1] if windows else ())
 
 
@@ -57,26 +56,25 @@ def _without_missing(column: TensorColumn, null: NullColumn) -> TensorColumn:
     return dataclasses.replace(column, convert=lambda values: column.convert(null.filled(values)), is_as_it_is=False)
 
 
-def _padded(field: UnischemaField, form: Form) -> list[TensorColumn]:
-    value, lengths = form.value if isinstance(form, Padded) else 0, lengths_field(field)
+def _formed(plan: ColumnPlan) -> list[TensorColumn]:
+    """Return the column stacked or padded to one tensor, and the lengths if it is padded."""
+    field = plan.field
+
+    def values_of(column: NDArray[Any]) -> list[NDArray[Any]]:
+        return [plain(field.name, plan.shaped(column)[field.name])]
+
+    made = [TensorColumn(field.name, (tf.TensorSpec((None, *field.shape), tf_dtype(field)),), values_of)]
+    if not isinstance(plan.form, Padded):
+        return made
+    lengths = lengths_field(field)
     free = [axis for axis, size in enumerate(field.shape) if size is None]
 
     def lengths_of(column: NDArray[Any]) -> list[NDArray[np.int64]]:
-        return [ragged_cells(field, column)[1][:, free].reshape(len(column), *sizes_of(lengths.shape))]
+        shapes = ragged_cells(field, boxed(field, column, 0))[1]
+        return [shapes[:, free].reshape(len(column), *sizes_of(lengths.shape))]
 
-    return [
-        TensorColumn(
-            field.name,
-            (tf.TensorSpec((None, *field.shape), tf_dtype(field)),),
-            lambda column: [plain(field.name, padded(field, column, value)[0])],
-        ),
-        TensorColumn(lengths.name, (tf.TensorSpec((None, *lengths.shape), tf.int64),), lengths_of, made_of=field.name),
-    ]
-
-
-def _stacked(field: UnischemaField) -> TensorColumn:
-    spec = tf.TensorSpec((None, *field.shape), tf_dtype(field))
-    return TensorColumn(field.name, (spec,), lambda column: [plain(field.name, stacked(field, column))])
+    spec = tf.TensorSpec((None, *lengths.shape), tf.int64)
+    return [*made, TensorColumn(lengths.name, (spec,), lengths_of, made_of=field.name)]
 
 
 def _column(field: UnischemaField, *, rows: bool) -> TensorColumn:
@@ -102,7 +100,145 @@ def _of_windows(field: UnischemaField) -> TensorColumn:
 
 def _dense(field: UnischemaField, column: NDArray[Any]) -> NDArray[Any]:
     if type(column) is np.ndarray and column.dtype == field.dtype and field.dtype.kind in "biuf":
-        return plain(field.name, column)  # nothing to look for, which would cost more than the hand-over
+        # Dense columns are never ragged, and checking them would take longer than the transfer.
+        return plain(field.name, column)
     if column.dtype == np.dtype(object) and field.shape:
         return plain(field.name, flattened(field, column)[0]).reshape(len(column), *sizes_of(field.shape))
     return plain(field.name, present(field.name, column))
+
+
+def ragged_column(field: UnischemaField) -> TensorColumn:
+    """Return batches of a field of variable shape: a `tf.RaggedTensor` (rows, *shape).
+
+    Raises:
+        InvalidArgumentError: TensorFlow has no such type.
+    """
+    outer = _to_the_last_free(field.shape)
+    inner = sizes_of(field.shape[len(outer) :])
+    borders = _Borders(outer)
+
+    def convert(column: NDArray[Any]) -> list[NDArray[Any]]:
+        uneven = lists_inside(field, column)
+        if uneven is None:
+            flat, shapes = _flat(field, column)
+            ends = borders.of(shapes)
+        else:
+            flat, ends = plain(field.name, uneven[0]), borders.of_lists(uneven[1])
+        return [flat.reshape(len(flat) // max(math.prod(inner), 1), *inner), *ends]
+
+    specs = [tf.TensorSpec((None,), tf.int64) for size in outer if size is None]
+    return TensorColumn(
+        field.name,
+        (tf.TensorSpec((None, *inner), tf_dtype(field)), tf.TensorSpec((len(outer),), tf.int64), *specs),
+        convert,
+        functools.partial(_ragged, outer),
+    )
+
+
+def ragged_windows(rows: UnischemaField, length: int) -> TensorColumn:
+    """Return one or many windows of a field of variable shape: a `tf.RaggedTensor` (windows, length, *shape).
+
+    Args:
+        rows: Field of the rows of windows.
+        length: Number of rows of a window, at least 1.
+
+    Raises:
+        InvalidArgumentError: TensorFlow has no such type.
+    """
+    column, outer = ragged_column(rows), _to_the_last_free(rows.shape)
+
+    def join(parts: Sequence[Any]) -> Any:
+        return tf.RaggedTensor.from_uniform_row_length(_ragged(outer, parts), length, validate=False)
+
+    return dataclasses.replace(column, convert=lambda windows: column.convert(windows.reshape(-1)), join=join)
+
+
+def _to_the_last_free(shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    return shape[: len(shape) - tuple(reversed(shape)).index(None)]
+
+
+def _ragged(sizes: tuple[int | None, ...], parts: Sequence[Any]) -> Any:
+    """Build a ragged tensor from values, numbers of lists and borders, from the innermost dimension outwards."""
+    tensor, numbers, *borders = parts
+    for axis in reversed(range(len(sizes))):
+        size = sizes[axis]
+        if size is None:
+            tensor = tf.RaggedTensor.from_row_splits(tensor, borders.pop(), validate=False)
+        else:
+            tensor = tf.RaggedTensor.from_uniform_row_length(tensor, size, nrows=numbers[axis], validate=False)
+    return tensor
+
+
+class _Borders:
+    """Ends of the lists of each variable dimension, for cells of given shapes.
+
+    The shapes of cells are often equal in all batches, and then the ends are equal, too: the ends of the newest batch
+    are cached. Thread-safe.
+    """
+
+    def __init__(self, sizes: tuple[int | None, ...]) -> None:
+        self._sizes = sizes
+        self._newest: tuple[bytes, list[NDArray[np.int64]]] = (b"", self._made(np.empty((0, len(sizes)), np.int64)))
+
+    def of(self, shapes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Return the number of lists of each dimension, and the read-only ends of each variable dimension."""
+        key = shapes.tobytes()
+        newest = self._newest
+        if newest[0] != key:
+            newest = self._newest = key, self._made(shapes)
+        return newest[1]
+
+    def of_lists(self, lengths: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+        """Return the numbers of lists and their ends from the lengths of the lists of each dimension."""
+        outer = lengths[: len(self._sizes)]
+        numbers = np.array([len(of_lists) for of_lists in outer], np.int64)
+        free = [of_lists for size, of_lists in zip(self._sizes, outer, strict=True) if size is None]
+        return [numbers, *map(_ends, free)]
+
+    def _made(self, shapes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        # lists[axis]: number of lists of each cell in a dimension, the product of the sizes of its outer dimensions
+        lists = [shapes[:, :axis].prod(axis=1) for axis in range(len(self._sizes))]
+        numbers = np.array([of_cells.sum() for of_cells in lists], np.int64)
+        free = [axis for axis, size in enumerate(self._sizes) if size is None]
+        return [numbers, *(_ends(np.repeat(shapes[:, axis], lists[axis])) for axis in free)]
+
+
+def _ends(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    ends = aligned(len(lengths) + 1, np.dtype(np.int64))
+    ends[0] = 0
+    np.cumsum(lengths, out=ends[1:])
+    return ends
+
+
+def column_of_free_rows(field: UnischemaField) -> TensorColumn:
+    """Return the tensor column for single rows of a field of variable shape.
+
+    Values are passed flat, together with their shapes, because `unbatch` of ragged tensors loses the shapes.
+
+    Raises:
+        InvalidArgumentError: TensorFlow has no such type.
+    """
+    shape = field.shape
+
+    def convert(column: NDArray[Any]) -> list[NDArray[Any]]:
+        flat, shapes = _flat(field, column)
+        return [flat, _ends(shapes.prod(axis=1)), shapes]
+
+    def join(parts: Sequence[Any]) -> Any:
+        return tf.RaggedTensor.from_row_splits(parts[0], parts[1], validate=False), parts[2]
+
+    def finish_row(parts: Any) -> Any:
+        return tf.ensure_shape(tf.reshape(parts[0], parts[1]), shape)
+
+    specs = (
+        tf.TensorSpec((None,), tf_dtype(field)),
+        tf.TensorSpec((None,), tf.int64),
+        tf.TensorSpec((None, len(shape)), tf.int64),
+    )
+    return TensorColumn(field.name, specs, convert, join, finish_row)
+
+
+def _flat(field: UnischemaField, column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the concatenated values of all cells, and the shape of each cell, `(rows, dimensions)`."""
+    flat, shapes = flattened(field, column, np.empty if field.dtype == np.dtype(object) else aligned)
+    return plain(field.name, flat), shapes

@@ -1,4 +1,4 @@
-"""What programs that were written for Petastorm, or for graphs and sessions, ask of a dataset."""
+"""Dataset functions for programs written for Petastorm or for TensorFlow 1 graphs and sessions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import tensorflow as tf
 from petastore.errors import InvalidArgumentError
 from petastore.plan.windows.ngram import NGram
 from petastore.schema.field import UnischemaField
-from petastore.schema.row import row_type
-from petastore.schema.unischema import Unischema
+from petastore.schema.unischema import Unischema, row_type
 
 __all__ = [
     "as_named_tuples",
@@ -26,13 +25,13 @@ __all__ = [
 
 
 def tensors_of_next(dataset: Any) -> Any:
-    """The tensors of a graph that are the next element of a dataset, each time that a session runs them.
+    """Return graph tensors for the next element of a dataset, for programs with TensorFlow 1 sessions.
 
-    For programs with sessions, as of TensorFlow 1. All tensors of one run are of one element; after the last one,
-    running them raises `tf.errors.OutOfRangeError`.
+    Each `session.run` gets the next element; all tensors of one run belong to the same element. After the last element,
+    a run raises `tf.errors.OutOfRangeError`.
 
     Raises:
-        InvalidArgumentError: There is no graph: TensorFlow runs eagerly, and a dataset is iterated.
+        InvalidArgumentError: TensorFlow executes eagerly; iterate over the dataset instead.
 
     Example:
         >>> with tf.Graph().as_default():
@@ -43,14 +42,14 @@ def tensors_of_next(dataset: Any) -> Any:
     """
     if tf.executing_eagerly():
         raise InvalidArgumentError(
-            "the tensors of the next element are for graphs and sessions, and TensorFlow runs eagerly here: iterate "
-            "the dataset (`for row in make_tf_dataset(reader)`), or build the graph `with tf.Graph().as_default():`"
+            "tensors of the next element need a graph and a session, but TensorFlow runs eagerly. Iterate over the "
+            "dataset (`for row in make_tf_dataset(reader)`), or build a graph (`with tf.Graph().as_default():`)"
         )
     return tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
 
 
 def as_named_tuples(dataset: Any, name: str) -> Any:
-    """The dataset with named tuples of this name in place of dicts.
+    """Return the dataset with named tuples of this name instead of dicts.
 
     Example:
         >>> as_named_tuples(tf.data.Dataset.from_tensors({"x": 1}), "row").element_spec
@@ -62,14 +61,14 @@ def as_named_tuples(dataset: Any, name: str) -> Any:
 
 
 def as_windows(dataset: Any, ngram: NGram, rows: Unischema) -> Any:
-    """The dataset of windows with dicts in place of those of stacked columns: offset to named tuple of a row.
+    """Return the dataset of windows as dicts from offset to named tuple of a row, instead of stacked columns.
 
-    As in windows of readers, an offset between others at which nothing is asked for has a named tuple of nothing.
+    As in windows of readers, an offset in a gap has an empty named tuple.
 
     Args:
-        dataset: Of columns; each has an axis of the offsets at which it is asked for.
-        ngram: What a window is.
-        rows: What rows are, all fields of all offsets.
+        dataset: Dataset of columns; the second axis of a column has the offsets that include the column.
+        ngram: Definition of a window.
+        rows: Schema with the fields of all offsets.
     """
     at_offsets = {offset: ngram.get_schema_at_timestep(rows, offset) for offset in ngram.offsets}
 
@@ -85,12 +84,12 @@ def as_windows(dataset: Any, ngram: NGram, rows: Unischema) -> Any:
 
 
 def _in_shape(value: Any, field: UnischemaField) -> Any:
-    """A row's value as a tensor; in ragged windows it is ragged where two dimensions are free."""
+    """Return a row's value as a tensor; in ragged windows a ragged tensor if two dimensions are variable."""
     return tf.ensure_shape(value.to_tensor() if isinstance(value, tf.RaggedTensor) else value, field.shape)
 
 
 def with_signed_integers(dataset: Any) -> Any:
-    """The dataset with `uint16` as `int32` and `uint32` as `int64`, as Petastorm gave them, in place of what they are.
+    """Return the dataset with `uint16` cast to `int32` and `uint32` to `int64`, as in Petastorm.
 
     Example:
         >>> with_signed_integers(tf.data.Dataset.from_tensors({"x": tf.constant(1, tf.uint16)})).element_spec["x"].dtype
@@ -107,10 +106,10 @@ def with_signed_integers(dataset: Any) -> Any:
 
 
 def fields_with_tensors(fields: Iterable[UnischemaField]) -> list[UnischemaField]:
-    """The fields that TensorFlow has tensors for: structs and maps of plain Parquet are left out, as in Petastorm.
+    """Return the fields with TensorFlow types: without structs and maps of plain Parquet, as in Petastorm.
 
     Warns:
-        UserWarning: Some are left out; once for all of them.
+        UserWarning: Columns are omitted; one warning names all of them.
 
     Example:
         >>> fields_with_tensors([UnischemaField("id", "int64")])
@@ -123,7 +122,7 @@ def fields_with_tensors(fields: Iterable[UnischemaField]) -> list[UnischemaField
         verb = "is" if len(gone) == 1 else "are"
         warnings.warn(
             f"TensorFlow has no tensors for structs and maps: {', '.join(gone)} {verb} left out, as in Petastorm, but "
-            "read all the same; name the other columns with schema_fields of the reader",
+            "still read. Select the other columns with schema_fields of the reader",
             stacklevel=3,
         )
     return kept or known
@@ -134,11 +133,11 @@ def _is_without_tensors(field: UnischemaField) -> bool:
 
 
 def as_v1_dataset(dataset: Any) -> Any:
-    """The dataset as a `tf.compat.v1.data.Dataset`: with `make_one_shot_iterator`, `output_shapes` and their like.
+    """Return the dataset as a `tf.compat.v1.data.Dataset`, with `make_one_shot_iterator`, `output_shapes` and the like.
 
     Example:
         >>> as_v1_dataset(tf.data.Dataset.from_tensors(7)).make_one_shot_iterator().get_next().numpy()
         np.int32(7)
     """
-    # `zip` of one dataset gives its elements as they are, and has a form of TensorFlow 1 that is public.
+    # `zip` of one dataset yields its elements unchanged, and is also public in TensorFlow 1.
     return tf.compat.v1.data.Dataset.zip(dataset)

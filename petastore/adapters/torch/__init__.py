@@ -1,11 +1,11 @@
-"""PyTorch: a `torch.utils.data.DataLoader` whose batches are the reader's own memory.
+"""PyTorch adapter: a `torch.utils.data.DataLoader` with zero-copy batches.
 
-A reader has its pool of workers already, so nothing is collated row by row and nothing crosses a process border: a
-batch of columns becomes a dict of tensors that share memory with its NumPy arrays. That is `DataLoader`, to be tried
-first.
+Use `DataLoader` first: a batch is a dict of tensors that share memory with the NumPy columns of a reader. No row is
+collated separately, and no data is sent between processes.
 
-For torch's own DataLoader, with its own worker processes, there are `ReaderDataset`, whose workers read row groups of
-their own, and `MapDataset`, rows by number for any sampler; `BlockSampler` is the one that is kind to row groups.
+For torch's own DataLoader with worker processes, use `ReaderDataset`, in which each worker reads its own row groups, or
+`MapDataset`, which returns rows by number for any sampler. `BlockSampler` is a sampler for `MapDataset` that reads each
+row group only once.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ except ImportError:
 from petastore.adapters.nulls import Fill
 from petastore.adapters.ragged import Padded
 from petastore.adapters.torch.batched import BatchedDataLoader, InMemBatchedDataLoader
-from petastore.adapters.torch.block_sampler import BlockSampler
 from petastore.adapters.torch.loader import DataLoader
-from petastore.adapters.torch.map_dataset import MapDataset
+from petastore.adapters.torch.map_dataset import BlockSampler, MapDataset
 from petastore.adapters.torch.reader_dataset import ReaderDataset
 from petastore.adapters.torch.rows import decimal_friendly_collate
 

@@ -1,6 +1,6 @@
-"""Hugging Face Accelerate, in a program that uses it: whose rows it takes, and what it wants to know of a pass.
+"""Hugging Face Accelerate: sharding of a prepared loader, and the attributes that Accelerate reads from it.
 
-Nothing is imported that the program has not imported itself.
+This module uses Accelerate only if the program has imported it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _processes() -> int:
 
 
 def device_of_accelerate() -> torch.device | None:
-    """Where models go that it prepared, if that is a CUDA device."""
+    """Return the device to which Accelerate moves prepared models, if it is a CUDA device."""
     from accelerate.state import PartialState
 
     device: torch.device = PartialState().device
@@ -34,43 +34,43 @@ def device_of_accelerate() -> torch.device | None:
 
 
 def refuse_an_unsharded_loader(shard: Shard) -> None:
-    """For who is prepared: each process would train on all rows.
+    """Raise an error for a prepared loader whose reader is not sharded, because each process would train on all rows.
 
     Raises:
-        InvalidArgumentError: There are several processes, and one shard.
+        InvalidArgumentError: Several processes read one shard.
     """
     processes = _processes()
     if processes > 1 == shard.count:
         raise InvalidArgumentError(
-            f"this loader cannot be prepared: Accelerate has {processes} processes, and the reader gives all rows to "
-            "each of them; write make_reader(…, cur_shard=accelerator.process_index, "
-            "shard_count=accelerator.num_processes), or leave the loader out of prepare where each process is to see "
-            "everything"
+            "a prepared loader must read one shard per process, got a reader of all rows in each of Accelerate's "
+            f"{processes} processes. Write make_reader(…, cur_shard=accelerator.process_index, "
+            "shard_count=accelerator.num_processes), or leave the loader out of prepare if each process needs all "
+            "rows"
         )
 
 
 def refuse_dealing_out(source: object, shard: Shard) -> None:
-    """For a dataset or sampler under torch's own loader, of which Accelerate makes one that deals out rows or batches.
+    """Raise an error if Accelerate would shard a dataset or sampler that is already sharded.
 
-    Of a shard, that loses most rows. Of a dataset that is not sharded, it reads all of it on each process, or on one
-    for all, and gives some rows twice to fill the last batch.
+    Accelerate would shard the rows of a shard again, so most rows would be lost. For a dataset that is not sharded,
+    each process would read all rows, and some rows would be repeated to fill the last batch.
 
     Raises:
-        InvalidArgumentError: Accelerate iterates it now, to deal it out among several processes.
+        InvalidArgumentError: Accelerate iterates over the dataset to divide it among several processes.
     """
     if "accelerate" not in sys.modules or not _is_being_dealt_out(source) or _processes() == 1:
         return
     name = type(source).__name__
     if shard.count > 1:
-        already, write = f", and these are the rows of shard {shard.index} of {shard.count} already", ""
+        already, write = f" (this loader already has only the rows of shard {shard.index} of {shard.count})", ""
     else:
         already = ""
         write = f"write {name}(…, cur_shard=accelerator.process_index, shard_count=accelerator.num_processes), "
     raise InvalidArgumentError(
-        f"Accelerate deals out what a prepared loader has among its {_processes()} processes{already}, so that rows "
-        f"would be lost or doubled. Leave the loader over this {name} out of prepare, {write}call set_epoch before "
-        "each for, and move batches to the device in the loop; or prepare a petastore.adapters.torch.DataLoader, "
-        "which Accelerate leaves as it is"
+        f"Accelerate must not divide the rows of a {name} among its {_processes()} processes, because it would lose or "
+        f"repeat rows{already}. Leave the loader over this {name} out of prepare, {write}call set_epoch before each "
+        "for, and move batches to the device in the loop; or prepare a petastore.adapters.torch.DataLoader, which "
+        "Accelerate leaves unchanged"
     )
 
 
@@ -78,7 +78,7 @@ def _is_being_dealt_out(source: object) -> bool:
     from accelerate.data_loader import BatchSamplerShard, DataLoaderDispatcher, IterableDatasetShard
     from accelerate.state import GradientState
 
-    # One of Accelerate's loaders reads on one process for all; in the other, something that picks is wrapped around.
+    # Accelerate has two kinds of loaders: one reads on a single process for all, the other wraps the sampler.
     loader = GradientState().active_dataloader
     for names in (("dataset",), ("batch_sampler", "sampler")):
         deals_out = isinstance(loader, DataLoaderDispatcher)
@@ -90,7 +90,7 @@ def _is_being_dealt_out(source: object) -> bool:
 
 
 def _layers(outer: object, names: tuple[str, ...]) -> Iterator[object]:
-    """What something reads by these attributes, what that reads, and so on."""
+    """Yield an object, the object that it wraps in one of these attributes, and so on."""
     while True:
         inner = next((found for name in names if (found := getattr(outer, name, None)) is not None), None)
         if inner is None:
@@ -100,17 +100,17 @@ def _layers(outer: object, names: tuple[str, ...]) -> Iterator[object]:
 
 
 def noted_by_accelerate(items: Iterator[Item], is_last: Callable[[], bool]) -> Iterator[Item]:
-    """The same items, while Accelerate knows that a loader is iterated, and which of them is the last.
+    """Yield the items, and report to Accelerate that a loader is iterated, and which item is the last.
 
     Args:
         items: Batches of a pass.
-        is_last: Whether the one that was given last is the last of the pass.
+        is_last: Function that returns whether the batch that was yielded last is the last one of the pass.
     """
     from accelerate.data_loader import DataLoaderStateMixin
     from accelerate.state import GradientState
 
     class Progress(DataLoaderStateMixin):  # type: ignore[misc]
-        """The loader that is iterated; `Accelerator.accumulate` steps the optimizer with its last batch."""
+        """Progress of the current loop; `Accelerator.accumulate` uses it to step the optimizer at the last batch."""
 
         gradient_state = GradientState()
 

@@ -1,11 +1,12 @@
-"""Petastorm's two other loaders: whole columns through a function of the user's, and all rows kept in memory.
+"""Petastorm's `BatchedDataLoader` (with a `transform_fn`) and `InMemBatchedDataLoader` (epochs from memory).
 
-`DataLoader` gives whole columns by itself; these are for code that names them, and for data so small that reading it
-once will do.
+These classes are for programs that were written for Petastorm, and for data that fits into memory. Otherwise use
+`DataLoader`.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
@@ -14,14 +15,12 @@ from typing import Any, Self, Unpack
 import numpy as np
 import torch
 
-from petastore.adapters.nulls import Nulls, nulls_of_reader
-from petastore.adapters.stored_nulls import refuse_stored_nulls
+from petastore.adapters.nulls import Nulls
 from petastore.adapters.torch.loader import DataLoader, LoaderOptions
-from petastore.adapters.torch.ragged import ragged_columns
 from petastore.adapters.torch.shared_state import LOADED_LATE
-from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
+from petastore.adapters.torch.tensors import BatchTensors, torch_plans
 from petastore.errors import InvalidArgumentError
-from petastore.plan.cursor import Cursor
+from petastore.monitoring.waits import timed
 from petastore.plan.order.mix import hashed_permutation, mix
 from petastore.plan.request import whole_number
 from petastore.readers.execution.handouts import RaisesAfterErrors
@@ -30,23 +29,24 @@ from petastore.readers.reader import Reader
 __all__ = ["BatchedDataLoader", "InMemBatchedDataLoader"]
 
 _PLACE = ("first_epoch", "epoch", "batch")
-"""What a state says of the next batch."""
+"""Position of the next batch, in a state."""
 
 
 class BatchedDataLoader(DataLoader[dict[str, Any]]):
-    """A `DataLoader` with a function that makes tensors of columns.
+    """A `DataLoader` that converts each column of a batch with a function of yours.
 
     Args:
-        reader: As for `DataLoader`.
-        batch_size: Rows of a batch on this rank.
-        transform_fn: Is given each column of a batch that is a tensor, as a NumPy array over its memory, and returns
-            what stands for it in the batch, as `functools.partial(torch.as_tensor, device="cuda")` does. Lists, of text
-            or of shapes that differ, stay as they are. None, and `torch.as_tensor` itself, leave the tensors.
-        shuffling_queue_capacity: As for `DataLoader`.
-        **options: As for `DataLoader`.
+        reader: As in `DataLoader`.
+        batch_size: Rows per batch on this rank.
+        transform_fn: Function that receives a column as a NumPy array (zero-copy) and returns its replacement in the
+            batch, such as `functools.partial(torch.as_tensor, device="cuda")`. Columns that are lists (of text, or of
+            arrays with different shapes) are not passed to it. None and `torch.as_tensor` return the tensors of
+            `DataLoader`.
+        shuffling_queue_capacity: As in `DataLoader`.
+        **options: As in `DataLoader`.
 
     Raises:
-        InvalidArgumentError: As `DataLoader`.
+        InvalidArgumentError: As in `DataLoader`.
 
     Example:
         >>> import petastore, tempfile
@@ -68,39 +68,38 @@ class BatchedDataLoader(DataLoader[dict[str, Any]]):
     ) -> None:
         super().__init__(reader, batch_size, None, shuffling_queue_capacity, **options)
         self.transform_fn = _worth_calling(transform_fn)
-        """The function that was given; None where it would change nothing."""
+        """The function; None if it would not change the tensors."""
 
     def _batches_of_a_pass(self) -> Iterator[dict[str, Any]]:
         batches = super()._batches_of_a_pass()
         if self.transform_fn is None:
             return batches
-        return (_through(self.transform_fn, batch) for batch in batches)
+        return map(timed(functools.partial(_through, self.transform_fn), self.reader, "transform"), batches)
 
 
 class InMemBatchedDataLoader:
-    """All rows of one epoch of a reader, read at once and kept; each epoch gives them anew, in an order of its own.
+    """A loader that reads one epoch into memory and yields batches from memory in all epochs, shuffled on request.
 
-    Columns whose shapes have None are one tensor where all rows that are kept have one shape, else lists of tensors.
-    The reader is stopped when its rows are there. Ranks that give the same batch size have the same number of batches.
-    One `for` gives all epochs, and the next `for` goes on with further ones. Without `shuffle` rows stay in the order
-    in which the reader gave them; with it, epoch e has them in the order
-    `petastore.plan.order.mix.hashed_permutation(mix(seed, e), rows)`, on every platform and with every release of
-    NumPy. Use it from one thread at a time.
+    A column whose shape has None is one tensor if all rows in memory have the same shape, else a list of tensors. The
+    reader is closed when its rows are in memory. Ranks with equal batch sizes have equal numbers of batches. One `for`
+    loop covers `num_epochs` epochs, and the next loop continues with further epochs. Without `shuffle`, rows keep the
+    reader's order. With `shuffle`, the order depends only on seed and epoch, and is equal on every platform and with
+    every NumPy release: `petastore.plan.order.mix.hashed_permutation(mix(seed, epoch), rows)`. Use it from one thread
+    at a time.
 
     Args:
-        reader: What `make_reader` or `make_batch_reader` gave, from its beginning.
-        batch_size: Rows of a batch on this rank; the reader's `last_batch` decides about the last one.
-        transform_fn: As for `BatchedDataLoader`; called once for each column of each batch that is read.
-        num_epochs: Epochs of one `for`; None is without end.
-        seed: Decides the orders; any integer.
-        rows_capacity: At most so many rows may be kept. It is a bound, and leaves out none: an epoch with more rows is
-            refused. None is without bound.
-        shuffle: Permute the rows, anew in each epoch, whichever batch they came in.
-        nulls: As for `DataLoader`.
+        reader: The reader that `make_reader` or `make_batch_reader` returned, not yet iterated.
+        batch_size: Rows per batch on this rank; the reader's `last_batch` decides the size of the last one.
+        transform_fn: As in `BatchedDataLoader`; called once per column of each batch that is read.
+        num_epochs: Number of epochs of one `for` loop; None means endless.
+        seed: Seed of the order; any integer.
+        rows_capacity: Maximum number of rows in memory. An epoch with more rows raises an error. None means no limit.
+        shuffle: Whether to shuffle all rows, in a new order each epoch.
+        nulls: As in `DataLoader`.
 
     Raises:
-        InvalidArgumentError: An epoch has more rows than `rows_capacity`, or a number is none.
-        DecodeError: A column of numbers has missing values, and `nulls` says nothing about it.
+        InvalidArgumentError: An epoch has more rows than `rows_capacity`, or a number is invalid.
+        DecodeError: A column of numbers has missing values and `nulls` is `"error"`.
 
     Example:
         >>> import petastore, tempfile
@@ -129,11 +128,8 @@ class InMemBatchedDataLoader:
         self._num_epochs = None if num_epochs is None else whole_number(num_epochs, name="num_epochs", least=1)
         self._seed = whole_number(seed, name="seed", least=-(2**63))
         self._shuffle = bool(shuffle)
-        refuse_dtypes(reader)
         _refuse_more_rows(reader, size, rows_capacity)
-        filled = nulls_of_reader(nulls, reader)
-        refuse_stored_nulls(reader, filled)
-        make = BatchTensors(ragged_columns(reader, "auto", by_batch=True), filled)
+        make = BatchTensors(torch_plans(reader, "auto", nulls, by_batch=True))
         self._asked = {"seed": self._seed, "shuffle": self._shuffle, "batch_size": size, "reader": reader.state_dict()}
         batches = itertools.islice(reader.iter_batches(size), int(reader.steps_per_epoch(size)))
         function = _worth_calling(transform_fn)
@@ -145,9 +141,10 @@ class InMemBatchedDataLoader:
             name: _joined([columns[name] for _, columns in read])
             for name in dict.fromkeys(name for _, columns in read for name in columns)
         }
-        self._next = self._begin = Cursor()  # before the next batch, and before its `for`; positions are batches
+        self._first = 0  # first epoch of the current `for`
+        self._begun = self._delivered = 0  # batches since epoch 0: before the current `for`, and until now
         self._goes_on = False
-        self._loads = 0  # states that were loaded
+        self._loads = 0  # number of loaded states
 
     @property
     def _steps(self) -> int:
@@ -155,65 +152,65 @@ class InMemBatchedDataLoader:
         return len(self._borders) - 1
 
     def __len__(self) -> int:
-        """Return the number of batches of the `for` under way, or of the next one; the same on every rank.
+        """Return the number of batches of the current `for` loop, or of the next one; the same on every rank.
 
-        A `for` gives all epochs; after `load_state_dict`, the batches that are left.
+        A loop covers `num_epochs` epochs; after `load_state_dict`, it has the remaining batches.
 
         Raises:
             TypeError: `num_epochs` is None.
         """
         if self._num_epochs is None:
-            raise TypeError("a loader with num_epochs=None is endless and has no length; count steps yourself")
-        is_resumed = self._goes_on or not self._next.is_at_end(self._num_epochs)
-        begin = (self._next if self._goes_on else self._begin) if is_resumed else Cursor()
-        return self._steps * (begin.first_epoch + self._num_epochs - begin.epoch) - begin.position
+            raise TypeError(
+                "a loader with num_epochs=None is endless and has no length. Count the steps in your loop instead"
+            )
+        end = (self._first + self._num_epochs) * self._steps
+        if self._goes_on:
+            return end - self._delivered
+        return end - self._begun if self._delivered < end else self._num_epochs * self._steps
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return RaisesAfterErrors(self._batches())
 
     def _batches(self) -> Iterator[dict[str, Any]]:
-        if not self._goes_on:
-            self._next = self._next.next_pass()
-        self._goes_on, self._begin, loads = False, self._next, self._loads
-        first, begin = self._next.first_epoch, self._next
-        epochs = itertools.count() if self._num_epochs is None else range(first + self._num_epochs)
-        for epoch in itertools.islice(epochs, begin.epoch, None):
-            if not self._steps:
+        steps, rows = self._steps, int(self._borders[-1])
+        if steps and not self._goes_on:
+            self._first = -(-self._delivered // steps)
+            self._delivered = self._first * steps
+        self._goes_on, self._begun, loads = False, self._delivered, self._loads
+        end = None if self._num_epochs is None else (self._first + self._num_epochs) * steps
+        order: Any = None
+        for delivered in itertools.count(self._begun) if end is None else range(self._begun, end):
+            if not steps:
                 return
-            for batch in self._epoch(first, epoch, begin.position if epoch == begin.epoch else 0):
-                yield batch
-                if loads != self._loads:
-                    raise InvalidArgumentError(LOADED_LATE)
-
-    def _epoch(self, first_epoch: int, epoch: int, batch: int) -> Iterator[dict[str, Any]]:
-        """What an epoch has from a batch on."""
-        rows = int(self._borders[-1])
-        order = hashed_permutation(mix(self._seed, epoch), rows) if self._shuffle else np.arange(rows)
-        for number in range(batch, self._steps):
+            epoch, number = divmod(delivered, steps)
+            if order is None or number == 0:
+                order = hashed_permutation(mix(self._seed, epoch), rows) if self._shuffle else np.arange(rows)
             picked = torch.from_numpy(order[self._borders[number] : self._borders[number + 1]])
-            is_last = number + 1 == self._steps
-            self._next = Cursor(epoch + is_last, 0 if is_last else number + 1, first_epoch)
+            self._delivered = delivered + 1
             yield {name: _picked(column, picked) for name, column in self._columns.items()}
+            if loads != self._loads:
+                raise InvalidArgumentError(LOADED_LATE)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where training stands: after the last batch that was handed out. Small, JSON, and the same on every rank."""
-        place = (self._next.first_epoch, self._next.epoch, self._next.position)
+        """Return the position after the last batch yielded, as a small JSON dict; the same on every rank."""
+        place = (self._first, *divmod(self._delivered, max(self._steps, 1)))
         return {**self._asked, **dict(zip(_PLACE, place, strict=True))}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The next `for` goes on where `state_dict` was called, and ends where that one would have ended.
+        """Resume from a state of `state_dict`: the next `for` loop yields the batches that the saved loop had left.
 
         Raises:
-            InvalidArgumentError: The state is of a loader with other rows or another order; the message names the
+            InvalidArgumentError: The state was saved with other rows or another order; the message names the
                 difference.
         """
         for name, ours in self._asked.items():
             if state.get(name) != ours:
                 raise InvalidArgumentError(
-                    f"the state is of a loader with {name}={state.get(name)!r}, but this one has {name}={ours!r}"
+                    f"the state must be of a loader with {name}={ours!r}, got {name}={state.get(name)!r}. Make the "
+                    "loader with the arguments with which the state was saved, or start without a state"
                 )
-        first_epoch, epoch, batch = (whole_number(state.get(name), name=name, least=0) for name in _PLACE)
-        self._next = Cursor(epoch, batch, first_epoch)
+        self._first, epoch, batch = (whole_number(state.get(name), name=name, least=0) for name in _PLACE)
+        self._delivered = epoch * self._steps + batch
         self._goes_on = True
         self._loads += 1
 
@@ -223,7 +220,7 @@ class InMemBatchedDataLoader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing is open: the reader was stopped when its rows were there."""
+        """Do nothing: the reader was already closed when its rows were in memory."""
 
 
 def _refuse_more_rows(reader: Reader, batch_size: int, rows_capacity: int | None) -> None:
@@ -233,9 +230,9 @@ def _refuse_more_rows(reader: Reader, batch_size: int, rows_capacity: int | None
     rows = int(reader.plan.rows_per_epoch(batch_size))
     if rows > capacity:
         raise InvalidArgumentError(
-            f"an epoch has {rows:,} rows on this rank, and rows_capacity={capacity:,} would leave out "
-            f"{rows - capacity:,} of them; leave rows_capacity out to keep all rows, take DataLoader, which keeps few "
-            "of them in memory, or ask the reader for fewer rows by filters="
+            f"rows_capacity must be at least {rows:,}, the rows of an epoch on this rank, got {capacity:,}. Leave "
+            "rows_capacity out to keep all rows, use DataLoader, which keeps few rows in memory, or read fewer rows "
+            "with filters="
         )
 
 
@@ -252,12 +249,12 @@ def _through(function: Callable[[Any], Any] | None, batch: dict[str, Any]) -> di
 
 
 def _copied(batch: dict[str, Any]) -> dict[str, Any]:
-    """The batch without the reader's memory, which is much more than the batch."""
+    """Return a copy of the batch, which does not keep the reader's larger buffer in memory."""
     return {name: column.clone() if isinstance(column, torch.Tensor) else column for name, column in batch.items()}
 
 
 def _joined(parts: list[Any]) -> Any:
-    """One tensor, unless cells of some rows have other shapes: then a list of each row's."""
+    """Return one tensor, or a list with each row's tensor if shapes differ."""
     if all(isinstance(part, torch.Tensor) for part in parts) and len({part.shape[1:] for part in parts}) == 1:
         return torch.cat(parts)
     return [value for part in parts for value in part]

@@ -1,19 +1,21 @@
-"""Batches on a device: the next one is copied there while the current one trains.
+"""Batches on a device: copy the next batch to the GPU while the model trains on the current batch.
 
-With CUDA, tensors are put into page-locked memory, and a stream of the loader's own copies them from there, so that the
-copy runs beside the kernels of the trainer. Three rules keep memory from being used again too early:
+With CUDA, tensors are copied to page-locked memory, and from there to the device on a separate stream, so that the copy
+and the training kernels run at the same time. Three rules prevent memory from being reused too early:
 
-* the trainer's stream waits for the copy before it gets the batch (an event, on the device; nobody waits on the host);
-* the memory of a batch on the device is noted to be in use by the trainer's stream (`record_stream`);
-* page-locked memory is held until the event of its copy has come.
+* the trainer's stream waits for the copy before it uses the batch (by an event on the device, without blocking the
+  host);
+* the device memory of a batch is recorded as used by the trainer's stream (`record_stream`);
+* page-locked memory is kept until its copy has completed.
 
-Other devices have no streams; all else is the same, so that what does not depend on streams is tested without a GPU.
+Other devices have no streams, but use the same code otherwise, so tests without a GPU cover this code.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -30,10 +32,10 @@ _ALIGNMENT = 256
 
 
 def device_of(asked: Any) -> torch.device | None:
-    """The device that `device=` means, with its index; None where batches stay where they are.
+    """Return the device for `device=`, with its index; None if batches are not moved.
 
     Raises:
-        InvalidArgumentError: There is no such device, or it is neither the CPU nor a CUDA device.
+        InvalidArgumentError: The device is missing, or is neither the CPU nor a CUDA device.
 
     Example:
         >>> device_of(None), device_of("cpu")
@@ -44,34 +46,37 @@ def device_of(asked: Any) -> torch.device | None:
     try:
         device = torch.device(asked)
     except (RuntimeError, TypeError, ValueError) as problem:
-        raise InvalidArgumentError(f"device={asked!r} is no device: {str(problem).splitlines()[0]}") from None
+        raise InvalidArgumentError(
+            f"device must be a torch device, got {asked!r} ({str(problem).splitlines()[0]})"
+        ) from None
     if device.type == "cpu":
         return device
     if device.type != "cuda":
         raise InvalidArgumentError(
-            f"device={asked!r} cannot be: batches are copied ahead to CUDA devices only; leave device out, and move "
-            "tensors in the loop"
+            f"device must be a CUDA device or 'cpu', got {asked!r}: a loader copies batches in advance only to these. "
+            "Leave device out, and move tensors to the device in the loop"
         )
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if not found:
         raise InvalidArgumentError(
-            f"device={asked!r} cannot be: torch finds no CUDA device here (torch {torch.__version__})"
+            f"device must be available, got {asked!r}, but torch {torch.__version__} finds no CUDA device here. Pass "
+            "device='cpu', or install a build of torch with CUDA"
         )
     if device.index is not None and device.index >= found:
-        raise InvalidArgumentError(f"device={asked!r} cannot be: torch finds CUDA devices 0 to {found - 1} here")
+        raise InvalidArgumentError(f"device must be one of the CUDA devices 0 to {found - 1}, got {asked!r}")
     return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
 
 
 class Carrier:
     """Copies batches to a device. For one thread at a time.
 
-    Tensors are copied wherever dicts and tuples lead to them; lists, text and all else stay on the host. Small tensors
-    of a batch share memory there, so that many columns cost one copy; those of 64 KiB or more have their own, so that
-    keeping labels does not keep images.
+    Tensors in nested dicts and tuples are copied; lists, text and other objects stay on the host. Small tensors of a
+    batch share memory on the device, so that many columns need only one copy. Tensors of 64 KiB or more have their own
+    memory, so that keeping labels does not keep images in memory.
 
     Example:
         >>> carrier = Carrier(torch.device("cpu"))
-        >>> carrier.begin({"id": torch.arange(3), "name": ["a", "b", "c"]}).arrive()
+        >>> carrier.begin({"id": torch.arange(3), "name": ["a", "b", "c"]})()
         {'id': tensor([0, 1, 2]), 'name': ['a', 'b', 'c']}
     """
 
@@ -80,8 +85,12 @@ class Carrier:
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._in_use: collections.deque[tuple[Any, list[torch.Tensor]]] = collections.deque()
 
-    def begin(self, batch: Any) -> Carried:
-        """Starts to copy a batch; its tensors are not looked at again after the return."""
+    def begin(self, batch: Any) -> Callable[[], Any]:
+        """Start to copy a batch; its tensors are not used after the return.
+
+        Returns:
+            A function that returns the batch on the device, for use on the calling thread's current stream.
+        """
         tensors: list[torch.Tensor] = []
 
         def taken(tensor: torch.Tensor) -> torch.Tensor:
@@ -91,37 +100,26 @@ class Carrier:
         without_tensors = _replaced(batch, taken)
         staged = _staged(tensors, pinned=self._stream is not None)
         if self._stream is None:
-            return Carried(without_tensors, [part.moved(self._device) for part in staged], self._device, None)
+            return functools.partial(self._arrived, without_tensors, [part.moved(self._device) for part in staged])
         with torch.cuda.stream(self._stream):
             parts = [part.moved(self._device) for part in staged]
             event = self._stream.record_event()
         while self._in_use and self._in_use[0][0].query():
             self._in_use.popleft()
         self._in_use.append((event, [part.memory for part in staged]))
-        return Carried(without_tensors, parts, self._device, event)
+        return functools.partial(self._arrived, without_tensors, parts, event)
 
-
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class Carried:
-    """A batch whose copy has begun."""
-
-    batch: Any
-    parts: list[_Part]
-    device: torch.device
-    event: Any
-    """Comes when the copies are done; None where there are no streams."""
-
-    def arrive(self) -> Any:
-        """The batch on the device, for use on the stream that is current in the calling thread."""
-        if self.event is not None:
-            stream = torch.cuda.current_stream(self.device)
-            stream.wait_event(self.event)
-            for part in self.parts:
+    def _arrived(self, batch: Any, parts: list[_Part], event: Any = None) -> Any:
+        """Return the batch on the device; `event` is recorded after the copies."""
+        if event is not None:
+            stream = torch.cuda.current_stream(self._device)
+            stream.wait_event(event)
+            for part in parts:
                 if part.is_plain:
                     part.memory.record_stream(stream)
-        found = dict(found for part in self.parts for found in part.tensors(self.device))
+        found = dict(found for part in parts for found in part.tensors(self._device))
         places = iter(range(len(found)))
-        return _replaced(self.batch, lambda _: found[next(places)])
+        return _replaced(batch, lambda _: found[next(places)])
 
 
 _TAKEN = torch.empty(0)
@@ -130,12 +128,12 @@ _TAKEN = torch.empty(0)
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Part:
-    """Memory that is copied in one go, and which tensors lie in it."""
+    """Memory copied in one transfer, and the tensors in it."""
 
     memory: torch.Tensor
     """A tensor, or the bytes of several."""
     places: tuple[tuple[int, int, torch.dtype, torch.Size], ...] | int
-    """Of each tensor in the bytes: its place in the batch, first byte, dtype and shape; or the one tensor's place."""
+    """Batch place, first byte, dtype and shape of each tensor in the bytes; or the single tensor's place."""
     is_plain: bool = True
     """Whether it is copied ahead; what has no plain memory, such as nested tensors, is copied when it arrives."""
 
@@ -154,7 +152,7 @@ class _Part:
 
 
 def _staged(tensors: list[torch.Tensor], *, pinned: bool) -> list[_Part]:
-    """The tensors in memory that may be copied while the host goes on; what has no plain memory stays as it is."""
+    """Return tensors in pinned memory, which is copied asynchronously; tensors of other layouts are unchanged."""
     parts: list[_Part] = []
     together: list[tuple[int, int, torch.dtype, torch.Size]] = []
     size = 0
@@ -185,7 +183,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _replaced(batch: Any, replace: Callable[[torch.Tensor], Any]) -> Any:
-    """The batch with other tensors, in dicts and tuples at any depth; always in the same order."""
+    """Return the batch with tensors replaced, in dicts and tuples at any depth; always in the same order."""
     if isinstance(batch, torch.Tensor):
         return replace(batch)
     if isinstance(batch, Mapping):

@@ -1,9 +1,9 @@
-"""DataLoader: a `torch.utils.data.DataLoader` whose batches are the reader's own memory."""
+"""DataLoader: a `torch.utils.data.DataLoader` over a reader, with zero-copy batches."""
 
 from __future__ import annotations
 
 import itertools
-import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self, TypedDict, Unpack
@@ -11,58 +11,64 @@ from typing import Any, Final, NoReturn, Self, TypedDict, Unpack
 import numpy as np
 import torch
 import torch.utils.data
-from typing_extensions import TypeVar  # torch brings it; of Python's own, defaults came later
+from typing_extensions import TypeVar
 
-from petastore.adapters.asked_of_keras import refuse_what_keras_would_shard
-from petastore.adapters.nulls import Nulls, nulls_of_reader
-from petastore.adapters.passes import Passes
-from petastore.adapters.stored_nulls import refuse_stored_nulls
+from petastore.adapters.epoch_tracker import EpochTracker
+from petastore.adapters.global_batches import refuse_other_shards
+from petastore.adapters.nulls import Nulls
 from petastore.adapters.torch.accelerated import device_of_accelerate, noted_by_accelerate, refuse_an_unsharded_loader
 from petastore.adapters.torch.device import Carrier, device_of
-from petastore.adapters.torch.ragged import TorchForm, ragged_columns
 from petastore.adapters.torch.ranks import ranks_known, warn_of_ranks_since
 from petastore.adapters.torch.rows import decimal_friendly_collate, rows_as_dicts
-from petastore.adapters.torch.shuffling_queue import shuffle_as_a_queue_would
-from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
+from petastore.adapters.torch.tensors import (
+    BatchTensors,
+    TorchForm,
+    next_in_profile,
+    refuse_forms_of_rows,
+    torch_plans,
+)
 from petastore.callers import is_called_by_lightning
 from petastore.dataset import Dataset
 from petastore.errors import InvalidArgumentError, NotPicklableError
-from petastore.plan.request import Tail
+from petastore.monitoring.diagnosis import Diagnosis
+from petastore.monitoring.waits import timed
+from petastore.plan.cursor import Cursor
+from petastore.plan.fixed_share import with_rows_shuffled
+from petastore.plan.plan import Plan
+from petastore.plan.request import LastBatch, whole_number
 from petastore.readers.execution.handouts import RaisesAfterErrors
 from petastore.readers.reader import Reader
 
-__all__ = ["DataLoader", "LoaderOptions", "TorchOptions", "epochs_of"]
+__all__ = ["DataLoader", "LoaderOptions", "epochs_of"]
 
-Made = TypeVar("Made", default=dict[str, Any], covariant=True)
-"""What a loader gives: column name to tensor or list, or what its `collate_fn` makes."""
 
-_WORKERS_BELONG_TO_THE_READER: Final = (
-    "the reader has its own workers, and each worker process of torch would decode every row group once more; set "
+WORKERS_BELONG_TO_THE_READER: Final = (
+    "the reader has its own workers, and each worker process of torch would decode every row group again. Set "
     "workers_count of make_reader instead"
 )
+"""The message of the options of worker processes."""
 
 
 _WHY_NOT: Final[Mapping[str, str]] = {
-    "num_workers": _WORKERS_BELONG_TO_THE_READER,
-    "prefetch_factor": _WORKERS_BELONG_TO_THE_READER,
-    "persistent_workers": _WORKERS_BELONG_TO_THE_READER,
-    "worker_init_fn": _WORKERS_BELONG_TO_THE_READER,
-    "multiprocessing_context": _WORKERS_BELONG_TO_THE_READER,
-    "timeout": _WORKERS_BELONG_TO_THE_READER,
-    "shuffle": "the order belongs to the reader; ask make_reader for shuffle_rows=True",
-    "generator": "the order belongs to the reader; give make_reader a seed",
-    "sampler": "rows are chosen by the reader; use cur_shard and shard_count of make_reader",
-    "batch_sampler": "rows are chosen by the reader; use cur_shard and shard_count of make_reader",
-    "drop_last": "the last batch belongs to the reader, which keeps all ranks equal; "
-    "ask make_reader for last_batch='drop'",
-    "pin_memory_device": "torch pins for its current accelerator",
+    "num_workers": WORKERS_BELONG_TO_THE_READER,
+    "prefetch_factor": WORKERS_BELONG_TO_THE_READER,
+    "persistent_workers": WORKERS_BELONG_TO_THE_READER,
+    "worker_init_fn": WORKERS_BELONG_TO_THE_READER,
+    "multiprocessing_context": WORKERS_BELONG_TO_THE_READER,
+    "timeout": WORKERS_BELONG_TO_THE_READER,
+    "shuffle": "the reader sets the order. Pass shuffle_rows=True to make_reader",
+    "generator": "the reader sets the order. Pass seed= to make_reader",
+    "sampler": "the reader selects the rows. Pass cur_shard and shard_count to make_reader",
+    "batch_sampler": "the reader selects the rows. Pass cur_shard and shard_count to make_reader",
+    "drop_last": "the reader sets the last batch, equally on all ranks. Pass last_batch='drop' to make_reader",
+    "pin_memory_device": "torch pins memory for its current accelerator",
     "dataset": "the reader is the dataset",
 }
-"""Options of torch's DataLoader that have no meaning here, and what to do instead."""
+"""Why options of torch's DataLoader are rejected, and the alternatives."""
 
 
 class TorchOptions(TypedDict, total=False):
-    """Options of torch's DataLoader that a call may have at their neutral values."""
+    """Options of torch's DataLoader that are accepted only with their default values."""
 
     num_workers: int
     prefetch_factor: int | None
@@ -81,7 +87,7 @@ class TorchOptions(TypedDict, total=False):
 
 
 class LoaderOptions(TorchOptions, total=False):
-    """Options of `DataLoader` that loaders like it have, too."""
+    """Options of `DataLoader` that related loaders also have."""
 
     ragged: TorchForm | Mapping[str, TorchForm]
     nulls: Nulls
@@ -89,68 +95,148 @@ class LoaderOptions(TorchOptions, total=False):
     pin_memory: bool
 
 
+def epochs_of(num_epochs: int | None) -> int:
+    """Return the epochs of a pass; raise TypeError if it is endless."""
+    if num_epochs is None:
+        raise TypeError(
+            "a reader with num_epochs=None is endless and has no length. Use reader.steps_per_epoch(batch_size) for "
+            "the length of an epoch"
+        )
+    return int(num_epochs)
+
+
+def refuse_no_reader(reader: Any) -> None:
+    """Raise an error for arguments that are not a reader, such as a URL or a dataset."""
+    if not hasattr(reader, "plan") or isinstance(reader, Dataset):
+        where = repr(reader) if isinstance(reader, str) else "url"
+        raise InvalidArgumentError(
+            f"reader must be an open reader, got {type(reader).__name__}. Write "
+            f"DataLoader(petastore.make_reader({where}), batch_size=…)"
+        )
+
+
+def refuse_options(options: TorchOptions, reader: Reader, is_own: Callable[[Any], bool]) -> None:
+    """Raise an error for options of torch's DataLoader that do not have their default values.
+
+    Args:
+        options: Options that the user passed.
+        reader: The reader.
+        is_own: Function that returns whether a dataset belongs to a loader over this reader.
+
+    Raises:
+        TypeError: The option is unknown.
+        InvalidArgumentError: An option is not supported; the message names the alternative.
+    """
+    kept_by_the_reader = {"drop_last"} if reader.plan.request.last_batch is LastBatch.DROP else set()
+    for option, value in options.items():
+        if option == "in_order":
+            continue  # `in_order` affects only worker processes of torch, which this loader does not have
+        if option == "dataset" and is_own(value):
+            continue  # Lightning passes this argument when it recreates a loader for `predict`
+        if option not in _WHY_NOT:
+            raise TypeError(f"DataLoader has no option {option!r}. Remove this option")
+        if value and option not in kept_by_the_reader:
+            raise InvalidArgumentError(f"{option} must be left out, got {value!r}: {_WHY_NOT[option]}")
+
+
+def shuffle_as_a_queue_would(reader: Reader, capacity: int) -> None:
+    """Let the reader shuffle rows, in place of Petastorm's shuffling queue; it mixes at least as well.
+
+    Args:
+        reader: Reader that was not iterated yet; a reader that already shuffles rows does not change.
+        capacity: Rows of the queue; 0 means no shuffling.
+
+    Raises:
+        InvalidArgumentError: `capacity` is not a number of rows, or the reader has already returned rows.
+
+    Warns:
+        UserWarning: The reader mixes other readers, which shuffle their own rows.
+    """
+    if whole_number(capacity, name="shuffling_queue_capacity", least=0) == 0:
+        return
+    plan = reader.plan
+    if not isinstance(plan, Plan):
+        warnings.warn(
+            f"shuffling_queue_capacity={capacity} has no effect: the readers of a mixture shuffle separately. Pass "
+            "shuffle_rows=True to each reader",
+            UserWarning,
+            stacklevel=3,
+        )
+    elif not plan.request.order.shuffle_rows:
+        if reader.cursor != Cursor():
+            raise InvalidArgumentError(
+                f"shuffling_queue_capacity must be 0 for a reader that has already returned rows, got {capacity}: "
+                "another order would repeat some rows and skip others. Pass make_reader shuffle_rows=True instead"
+            )
+        reader.replan(with_rows_shuffled(plan), reader.cursor)
+
+
+Made = TypeVar("Made", default=dict[str, Any], covariant=True)
+"""Batch of a loader: column name to tensor or list, or the result of its `collate_fn`."""
+
+
 class DataLoader(torch.utils.data.DataLoader[Made]):
-    """Batches of a reader as dicts from column name to tensor.
+    """A `torch.utils.data.DataLoader` that yields batches of a reader: dicts from column name to tensor.
 
-    A real `torch.utils.data.DataLoader`, for code that asks. One `for` gives all epochs of the reader; the next `for`
-    starts again from the first row, also after a `break`, unless `load_state_dict` came in between. Two loops at once
-    over one loader end the older one with a `InvalidArgumentError`. Use it from one thread at a time.
+    One `for` loop covers all epochs of the reader. The next `for` starts again from the first row, also after a
+    `break`, unless `load_state_dict` was called in between. Starting a second loop while one is running ends the first
+    with an `InvalidArgumentError`. Use the loader from one thread at a time. `isinstance(loader,
+    torch.utils.data.DataLoader)` is true.
 
-    Trainers may drive it. Lightning calls `loader.sampler.set_epoch` before each epoch, and keeps the loader's state in
-    its checkpoints. Accelerate's `prepare` leaves it as it is: it has the rows of its rank already, gives batches on
-    the device where Accelerate has one, says when `accumulate` is to step with the last batch, and its state is in
-    `save_state`. What would deal out the rows of a shard once more is refused, as are parts that do not go with a
-    `keras.distribution` that is set.
+    The loader works with Lightning and Accelerate. Lightning calls `loader.sampler.set_epoch` before each epoch and
+    stores the loader's state in its checkpoints. Accelerate's `prepare` returns the loader unchanged, because the
+    loader already reads the rows of its rank, moves batches to Accelerate's device, marks the last batch for
+    `accumulate`, and saves its state with `save_state`. A wrapper that would shard the rows a second time raises an
+    error, and so does a shard that does not match the active `keras.distribution`.
 
     ```text
     column                                   in the batch
-    numbers, booleans                        tensor (rows, *shape) sharing memory with the reader's array
-    uint16, uint32                           int32, int64 (a copy; as Petastorm did)
-    datetime64, timedelta64                  int64 nanoseconds
-    a shape with None                        list of tensors, one a row, or a tensor; see `ragged`
+    numbers, booleans                        tensor (rows, *shape), zero-copy
+    uint16, uint32                           tensor of int32, int64 (copied, as in Petastorm)
+    datetime64, timedelta64                  tensor of int64 nanoseconds
+    a shape with None                        list of one tensor per row, or a tensor; see `ragged`
     text, bytes, Decimal, structs            list of Python values, None where missing
-    numbers with missing values              DecodeError that names the column; or see `nulls`
-    "valid" of last_batch="pad"                    bool tensor (rows,)
+    numbers with missing values              DecodeError that names the column, unless `nulls` is set
+    "valid" of last_batch="pad"              bool tensor (rows,)
     ```
 
-    A column whose array is read-only or not in native byte order is copied.
+    Arrays that are read-only or not in native byte order are copied.
 
     Args:
-        reader: What `make_reader` or `make_batch_reader` gave. The caller stops it, or a `with` block over the loader
-            does at its end.
-        batch_size: Rows of a batch on this rank. The last batch of an epoch may differ: the reader's `last_batch` says
-            how.
-        collate_fn: Makes a batch from a list of rows, each a dict from column name to NumPy value (None where
-            missing; types as in the table). Rows are made for this only; None takes whole columns, which is many
-            times faster. `decimal_friendly_collate` means None.
-        shuffling_queue_capacity: Petastorm's shuffling queue: above 0, the reader shuffles its rows, as
-            `shuffle_rows=True` of `make_reader` does, by its seed and in memory of its own choice.
-        ragged: What becomes of shapes with None, as one form for all such columns of numbers and times, or a dict from
-            column name to form. `"list"`: a list of tensors. `"dense"`: one tensor (rows, *shape); batches whose cells
-            differ in shape are an error. `"auto"`: a list; but of lists without a codec, as plain Parquet has them,
-            dense where the first 1,024 rows of the dataset have one length, in all batches. `"padded"`: one tensor,
-            filled up with zeros (`Padded(v)`: with v), and a column `<name>_lengths` of int64 that says how much of
-            each row is real: (rows,) where one dimension is free, else (rows, free dimensions). `"nested"`: a
-            `torch.nested` tensor, of the jagged layout where one dimension is free, else of the strided one, which
-            torch calls a prototype. Dense, padded and nested ones refuse missing values, unless `nulls` puts something
-            there.
-        nulls: What stands where a value is missing: `"error"` refuses it in columns of numbers and times, naming the
-            column (text and arrays in lists have None); `"mask"` puts 0, an empty text or an empty array there, and
-            adds a column `<name>_valid`, a bool tensor (rows,), True where a value is there; a value stands there
-            itself, text as `Fill(text)`. One of them for all nullable columns, or a dict by column name, where what is
-            not named is `"error"`. In windows each row of a window is asked for itself: (rows, length).
-        device: Where tensors arrive: `"cuda"`, a `torch.device`, or a number of a CUDA device. The next batch is copied
-            there, from page-locked memory and on a stream of its own, while the current one trains; use a batch on the
-            stream that was current when it was received. Lists and text stay on the host. A second batch is kept in the
-            device's memory. `"cpu"` does the same without streams, for tests. None leaves tensors in the reader's
-            memory.
-        pin_memory: Copy tensors to page-locked memory, by torch's own code. Of no effect where `device` is given, which
-            pins what it has to.
-        **torch_options: Other options of torch's DataLoader are taken at their neutral value, so that a call need not
-            be edited (`num_workers=0`, `shuffle=False`), and refused at any other.
+        reader: The reader that `make_reader` or `make_batch_reader` returned. Close it yourself, or use the loader in a
+            `with` block, which closes it.
+        batch_size: Rows per batch on this rank. The reader's `last_batch` decides the size of an epoch's last batch.
+        collate_fn: Function that turns a list of rows into a batch. Each row is a dict from column name to NumPy value
+            (None if missing; types as in the table). None converts whole columns to tensors, which is many times
+            faster. `decimal_friendly_collate` has the same effect as None.
+        shuffling_queue_capacity: For programs written for Petastorm: any number above 0 shuffles rows, like
+            `shuffle_rows=True` of `make_reader`, with the seed and buffer size of the reader.
+        ragged: Type of ragged columns (numbers and times whose shape has None) in a batch: one value for all columns,
+            or a dict from column name to value. `"list"`: a list of tensors. `"dense"`: one tensor (rows, *shape); a
+            batch with different shapes is an error. `"auto"` (the default): a list; but a list column of plain Parquet
+            is dense in all batches if the first 1,024 rows of the dataset have equal lengths. `"padded"`: one tensor,
+            padded with zeros (or with v for `Padded(v)`), and an int64 column `<name>_lengths` with the lengths before
+            padding: (rows,) with one variable dimension, else (rows, variable dimensions). `"nested"`: a `torch.nested`
+                tensor, in the jagged layout with one variable dimension, else in the strided layout, which torch calls
+                a prototype.
+            With `"dense"`, `"padded"` and `"nested"`, missing values raise an error, unless `nulls` replaces them.
+        nulls: Treatment of missing values. `"error"` (the default) raises `DecodeError` for missing numbers and times;
+            text and ragged columns have None. `"mask"` replaces them by 0, an empty string or an empty array, and adds
+            a bool column `<name>_valid` (rows,), True where a value is present. Any other value is a fill value; wrap
+            text in `Fill("text")`. Pass one value for all nullable columns, or a dict by column name; columns that are
+            not named get `"error"`. Windows have a mask per row of the window: (rows, length).
+        device: Device of the tensors: `"cuda"`, a `torch.device`, or the number of a CUDA device. While the model
+            trains on the current batch, the next batch is copied to the device from pinned memory on a separate CUDA
+            stream, so the device holds two batches. Use a batch on the CUDA stream that was current when you received
+            it. Lists and text stay on the host. `"cpu"` takes the same code path without streams, for tests. None
+            leaves tensors in the reader's memory (zero-copy).
+        pin_memory: Whether to copy tensors to pinned memory with torch's own code. No effect with `device`, which uses
+            pinned memory anyway.
+        **torch_options: Other options of torch's DataLoader. Their neutral values are accepted, such as `num_workers=0`
+            and `shuffle=False`, so that existing calls work. Other values raise an error.
 
     Raises:
-        InvalidArgumentError: An option cannot be honoured; the message says what to use instead.
+        InvalidArgumentError: An option is not supported; the message names the alternative.
 
     Example:
         >>> import petastore, tempfile
@@ -176,106 +262,114 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         pin_memory: bool = False,
         **torch_options: Unpack[TorchOptions],
     ) -> None:
-        _refuse_no_reader(reader)
+        refuse_no_reader(reader)
         if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
-            raise InvalidArgumentError(f"batch_size is a number of rows from 1, but {batch_size!r} was given")
-        _refuse_options(torch_options, reader)
+            raise InvalidArgumentError(f"batch_size must be an int of at least 1, got {batch_size!r}")
+        if collate_fn is not None and not callable(collate_fn):
+            raise InvalidArgumentError(f"collate_fn must be callable or None, got {collate_fn!r:.100}")
+        refuse_options(torch_options, reader, lambda dataset: isinstance(dataset, _Rows) and dataset.is_of(reader))
         self.device = device_of(device)
-        """Where tensors arrive; None is the reader's memory."""
-        self.ragged, self.nulls = ragged, nulls  # who makes a loader like this one anew looks for them
-        refuse_dtypes(reader)
+        """Device of the tensors; None leaves them in the reader's memory."""
+        self.ragged, self.nulls = ragged, nulls  # code that recreates a loader looks for these attributes
         shuffle_as_a_queue_would(reader, shuffling_queue_capacity)
         self.reader = reader
-        passes = Passes(reader)
+        tracker = EpochTracker(reader)
         super().__init__(
-            _Rows(reader, passes, int(batch_size)),
+            _Rows(reader, tracker, int(batch_size)),
             batch_size=int(batch_size),
             collate_fn=decimal_friendly_collate if collate_fn is None else collate_fn,
             pin_memory=pin_memory,
-            drop_last=reader.plan.request.last_batch is Tail.DROP,
+            drop_last=reader.plan.request.last_batch is LastBatch.DROP,
         )
-        # torch gives loaders of iterable datasets a sampler of its own, and lets nobody else's in.
-        vars(self)["sampler"] = _ToldEpochs(passes)
+        # torch gives loaders of iterable datasets their own sampler, and rejects others.
+        vars(self)["sampler"] = _EpochSampler(tracker)
         whole_columns = collate_fn is None or collate_fn is decimal_friendly_collate
-        forms = ragged_columns(reader, ragged)
-        if any(form.is_asked_for for form in forms.values()) and not whole_columns:
-            raise InvalidArgumentError(
-                "ragged= is about whole columns, and a collate_fn gets rows; leave one of them out"
+        plans = torch_plans(reader, ragged, nulls, is_checked=whole_columns)
+        if not whole_columns:
+            refuse_forms_of_rows(
+                plans, "this argument applies to batches, but collate_fn receives single rows. Remove one of the two"
             )
-        filled = nulls_of_reader(nulls, reader)
-        if filled and not whole_columns:
-            raise InvalidArgumentError(
-                "nulls= is about whole columns, and a collate_fn gets rows; leave one of them out"
-            )
-        if whole_columns:
-            refuse_stored_nulls(reader, filled)
-        make: Callable[[Any], Any] = BatchTensors(forms, filled) if whole_columns else self._collated_rows
-        self._passes, self._make = passes, make
+        make: Callable[[Any], Any] = BatchTensors(plans) if whole_columns else self._collated_rows
+        self._tracker, self._make = tracker, timed(make, reader, "assembly")
         self._carrier = None if self.device is None else Carrier(self.device)
         self._ranks_known = ranks_known()
         self._is_accelerated = False
 
     def __len__(self) -> int:
-        """Return the number of batches of the `for` under way, or of the next one; the same on every rank.
+        """Return the number of batches of the current `for` loop, or of the next one; the same on every rank.
 
-        A `for` gives all epochs; after `load_state_dict`, the batches that are left. Lightning always gets the length
-        of a whole `for`: it counts a resumed epoch from its first batch.
+        A loop covers all epochs of the reader; after `load_state_dict`, it has the remaining batches. Lightning counts
+        a resumed epoch from its first batch, so it always gets the length of a whole loop.
 
         Raises:
             TypeError: The reader is endless.
         """
         size = int(self.batch_size or 1)
         whole = self.reader.steps_per_epoch(size) * epochs_of(self.reader.num_epochs)
-        return whole if is_called_by_lightning() else self._passes.steps(size) or 0
+        return whole if is_called_by_lightning() else self._tracker.steps(size) or 0
 
     def __repr__(self) -> str:
         return f"DataLoader({self.reader!r}, batch_size={self.batch_size})"
 
     def __iter__(self) -> Iterator[Made]:  # type: ignore[override]
+        # Tools that time loaders, such as TraceML, replace the method of torch's class, which calls `_get_iterator`.
+        return super().__iter__()
+
+    def _get_iterator(self) -> Any:
         warn_of_ranks_since(self._ranks_known, self.reader.plan.request.shard)
-        refuse_what_keras_would_shard(self.reader, self.batch_size)
-        batches = self._batches_of_a_pass()
+        refuse_other_shards(self.reader, self.batch_size)
+        batches: Iterator[Made] = self._batches_of_a_pass()
         if self._is_accelerated:
-            batches = noted_by_accelerate(batches, lambda: self._passes.is_over)
-        return RaisesAfterErrors(batches)
+            batches = noted_by_accelerate(batches, lambda: self._tracker.is_over)
+        return RaisesAfterErrors(batches, next_in_profile)
 
     def _batches_of_a_pass(self) -> Iterator[Made]:
         batch_size = int(self.batch_size or 1)
         carrier, make = self._carrier, self._make
         if carrier is not None:
-            return self._passes.start_ahead(batch_size, lambda batch: carrier.begin(make(batch)).arrive)
+            carried = timed(carrier.begin, self.reader, "copy")
+            return self._tracker.start_ahead(batch_size, lambda batch: carried(make(batch)))
         if self.pin_memory:
             return iter(self._pinned(batch_size))
-        # torch's own loop would cost a third as much again as making the tensors, and there is nothing left for it.
-        return map(make, self._passes.start(batch_size))
+        # Does not use torch's own loop, which has no effect here, but makes batches a third slower.
+        return map(make, self._tracker.start(batch_size))
 
     def _pinned(self, batch_size: int) -> torch.utils.data.DataLoader[Any]:
-        """A loader of torch that does nothing but pin."""
-        batches = _Batches(self._passes, batch_size)
+        """Return a torch DataLoader that only pins batches."""
+        batches = _Batches(self._tracker, batch_size)
         return torch.utils.data.DataLoader(batches, batch_size=None, collate_fn=self._make, pin_memory=True)
 
+    def diagnosis(self) -> Diagnosis:
+        """Return whether the input is the bottleneck, in which stage, and what to change. Print it.
+
+        Like `Reader.diagnosis`, but also includes the time of the training thread for tensors, `collate_fn` and the
+        copy to `device`. With CUDA, this is the copy into pinned memory; the copy from pinned memory to the device
+        overlaps with training.
+        """
+        return self.reader.diagnosis()
+
     def set_epoch(self, epoch: int) -> None:
-        """The next `for` begins with this epoch, or goes on where a state was loaded.
+        """Set the epoch of the next `for` loop. After `load_state_dict`, the loop resumes from the state instead.
 
-        There is no need to call it: epochs count on through the loops. It is what trainers call that count epochs
-        themselves, and for beginning with a later epoch without a state. Every rank calls it alike.
+        Calling it is optional, because the epoch increases from loop to loop. Trainers such as Lightning call it. Call
+        it yourself to begin at a later epoch without a state. Every rank must pass the same number.
 
-        A state that was loaded is never dropped for a number. Its own epoch is what fits; 0 means that the caller
-        counts from 0 since the state was loaded, as Lightning's Fabric does: 1 is then the epoch after that of the
-        state. Any other number is taken in this way, too, with a warning when the `for` begins.
+        A loaded state takes precedence over `epoch`. The first `epoch` after `load_state_dict` should be the epoch of
+        the state. It may also be 0, if the caller counts from 0 after loading, as Lightning's Fabric does; 1 then means
+        the epoch after the epoch of the state. Any other number gives a warning when the loop begins.
 
         Raises:
-            InvalidArgumentError: The reader gives several epochs in one `for`, which the caller would take for one; or
-                it is no number of an epoch.
+            InvalidArgumentError: The reader has `num_epochs` above 1, so that a loop has several epochs; or `epoch` is
+                not an int of at least 0.
         """
-        self._passes.set_epoch(epoch)
+        self._tracker.set_epoch(epoch)
 
     use_stateful_dataloader = True
-    """That Accelerate's `save_state` and `load_state` keep the state of this loader, too."""
+    """Whether Accelerate's `save_state` and `load_state` include the state of this loader."""
 
     @property
     def _is_accelerate_prepared(self) -> bool:
-        """What Accelerate's `prepare` asks: this loader has the rows of its rank, and nobody is to pick from them.
+        """True, so that Accelerate's `prepare` keeps the loader: it already yields the rows of its rank.
 
         Raises:
             InvalidArgumentError: Accelerate has several processes, and the reader is not sharded.
@@ -292,14 +386,15 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         self._is_accelerated = is_prepared
 
     def state_dict(self) -> dict[str, Any]:
-        """Where training stands: after the last batch that was handed out. Small, JSON, and the same on every rank."""
-        return self._passes.state_dict()
+        """Return the position after the last batch yielded, as a small JSON dict; the same on every rank."""
+        return self._tracker.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The next `for` goes on where `state_dict` was called, and ends where that one would have ended.
+        """Resume from a state of `state_dict`: the next `for` loop yields the batches that the saved loop had left.
 
         Raises:
-            InvalidArgumentError: The state belongs to other data or another order; the message names the difference.
+            InvalidArgumentError: The state was saved with another dataset or row order; the message names the
+                difference.
         """
         self.reader.load_state_dict(state)
 
@@ -309,7 +404,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stops the reader, so that `with DataLoader(make_reader(…)) as loader:` needs no second block."""
+        """Stop the reader, so that `with DataLoader(make_reader(…)) as loader:` is enough."""
         self.reader.stop()
         self.reader.join()
 
@@ -320,10 +415,10 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
 
     def __reduce__(self) -> NoReturn:
         raise NotPicklableError(
-            f"{self!r} has a reader with threads and open files, and cannot be pickled: in hvd.elastic.TorchState put "
-            "petastore.adapters.horovod.ElasticDataLoader in its place; to another process send the arguments, and "
-            "make reader and loader there (petastore.adapters.torch.ReaderDataset is a dataset that travels). Its "
-            "place is loader.state_dict(), a small dict"
+            f"{self!r} cannot be pickled, because its reader has threads and open files. In hvd.elastic.TorchState, "
+            "use petastore.adapters.horovod.ElasticDataLoader instead; for another process, send the arguments and "
+            "make reader and loader there (petastore.adapters.torch.ReaderDataset is picklable). Its position is "
+            "loader.state_dict(), a small dict"
         )
 
     def _collated_rows(self, batch: Any) -> Any:
@@ -333,28 +428,28 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
 class _Batches(torch.utils.data.IterableDataset[Any]):
     """The reader's batches, for torch's DataLoader to fetch."""
 
-    def __init__(self, passes: Passes, batch_size: int) -> None:
-        self._passes = passes
+    def __init__(self, tracker: EpochTracker, batch_size: int) -> None:
+        self._tracker = tracker
         self._batch_size = batch_size
 
     def __iter__(self) -> Iterator[Any]:
-        return self._passes.start(self._batch_size)
+        return self._tracker.start(self._batch_size)
 
 
 class _Rows(torch.utils.data.IterableDataset[Any]):
-    """`loader.dataset`: the rows of a pass as dicts, and how many there are."""
+    """`loader.dataset`: the rows of a pass as dicts, and their number."""
 
-    def __init__(self, reader: Any, passes: Passes, batch_size: int) -> None:
+    def __init__(self, reader: Any, tracker: EpochTracker, batch_size: int) -> None:
         self._reader = reader
-        self._passes = passes
+        self._tracker = tracker
         self._batch_size = batch_size
 
     def is_of(self, reader: Any) -> bool:
-        """Whether these are the rows of this reader."""
+        """Return whether the rows belong to this reader."""
         return self._reader is reader
 
     def __len__(self) -> int:
-        """Rows of one pass, all epochs, on this rank."""
+        """Return the number of rows of one pass, all epochs, on this rank."""
         return int(self._reader.plan.rows_per_epoch(self._batch_size)) * epochs_of(self._reader.num_epochs)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -362,56 +457,27 @@ class _Rows(torch.utils.data.IterableDataset[Any]):
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         if torch.utils.data.get_worker_info() is not None:
-            raise InvalidArgumentError(f"num_workers is not 0: {_WORKERS_BELONG_TO_THE_READER}")
+            raise InvalidArgumentError(f"num_workers must be left out: {WORKERS_BELONG_TO_THE_READER}")
         shard = self._reader.plan.request.shard
         if shard.count > 1:
             raise InvalidArgumentError(
-                f"somebody iterates `loader.dataset`, rows of shard {shard.index} of {shard.count}, in the loader's "
-                "place, as one does who deals them out among ranks once more, or skips some. Iterate the loader "
-                "itself, go on by its load_state_dict, and take rows from the reader"
+                "the loader must be iterated instead of `loader.dataset`. A wrapper that iterates the dataset would "
+                f"divide the rows of shard {shard.index} of {shard.count} a second time, or skip some. Iterate over "
+                "the loader, resume with its load_state_dict, and read single rows from the reader"
             )
-        for batch in self._passes.start(self._batch_size):
+        for batch in self._tracker.start(self._batch_size):
             yield from rows_as_dicts(batch)
 
 
-class _ToldEpochs(torch.utils.data.Sampler[None]):
-    """`loader.sampler`: samples nothing, but trainers tell epochs to a loader's sampler."""
+class _EpochSampler(torch.utils.data.Sampler[None]):
+    """`loader.sampler`: samples nothing, but trainers call `set_epoch` of a loader's sampler."""
 
-    def __init__(self, passes: Passes) -> None:
-        self._passes = passes
+    def __init__(self, tracker: EpochTracker) -> None:
+        self._tracker = tracker
 
     def __iter__(self) -> Iterator[None]:
         return itertools.repeat(None)
 
     def set_epoch(self, epoch: int) -> None:
-        """As `DataLoader.set_epoch`."""
-        self._passes.set_epoch(epoch)
-
-
-def epochs_of(num_epochs: int | None) -> int:
-    """Epochs of one pass, or TypeError where there is no end to them."""
-    if num_epochs is None:
-        raise TypeError("a reader with num_epochs=None is endless and has no length; count steps yourself")
-    return int(num_epochs)
-
-
-def _refuse_no_reader(reader: Any) -> None:
-    if isinstance(reader, (str, os.PathLike, list, Dataset)):
-        where = repr(reader) if isinstance(reader, str) else "url"
-        raise InvalidArgumentError(
-            f"a loader takes an open reader, but a {type(reader).__name__} was given: write "
-            f"DataLoader(petastore.make_reader({where}), batch_size=…)"
-        )
-
-
-def _refuse_options(options: TorchOptions, reader: Reader) -> None:
-    kept_by_the_reader = {"drop_last"} if reader.plan.request.last_batch is Tail.DROP else set()
-    for option, value in options.items():
-        if option == "in_order":
-            continue  # it lets torch's worker processes overtake each other, and there are none
-        if option == "dataset" and isinstance(value, _Rows) and value.is_of(reader):
-            continue  # from who makes a loader like this one anew, as Lightning does for `predict`
-        if option not in _WHY_NOT:
-            raise TypeError(f"DataLoader has no option {option!r}")
-        if value and option not in kept_by_the_reader:
-            raise InvalidArgumentError(f"{option}={value!r} cannot be: {_WHY_NOT[option]}")
+        """Set the epoch; see `DataLoader.set_epoch`."""
+        self._tracker.set_epoch(epoch)

@@ -1,4 +1,4 @@
-"""Rows as dicts of tensors or NumPy values, and collated to the batches that `DataLoader` has."""
+"""Rows as dicts of tensors or NumPy values, collated like the batches of `DataLoader`."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ import torch
 import torch.utils.data
 from numpy.typing import NDArray
 
-from petastore.adapters.columns import missing_rows, present
-from petastore.adapters.torch.tensors import ColumnForm, shareable, tensor_or_list
-from petastore.once import once
+from petastore.adapters.column_plans import ColumnPlan
+from petastore.adapters.nulls import present
+from petastore.adapters.torch.tensors import shareable, tensor_or_list, tensors_of
+from petastore.lazy import once
+from petastore.schema.values import mask_of
 
 __all__ = ["DecodedRows", "decimal_friendly_collate", "rows_as_dicts"]
 
 
 def decimal_friendly_collate(batch: Sequence[Any]) -> Any:
-    """One batch from a list of rows: Petastorm's collate function.
+    """Collate a list of rows into one batch, for `collate_fn=`; text and `Decimal` stay Python objects.
 
-    Text, bytes and `Decimal` stay as they are; dicts are collated key by key, and tuples and lists place by place, to a
-    list, or to a named tuple where they are named; everything else is what `torch.utils.data.default_collate` makes of
-    it. Arrays whose shapes differ become a list of tensors, and values that are lists stay lists: only rows are taken
-    apart. The rows that a `MapDataset` decoded together are handed over as the columns that they are, as `DataLoader`
-    has them.
+    Dicts are collated key by key; tuples, named tuples and lists are collated item by item. Bytes stay Python objects
+    too. Arrays of different shapes become a list of tensors, and values that are lists stay lists. torch's
+    `default_collate` handles everything else. Rows that `MapDataset` returned together become the tensors of
+    `DataLoader`, zero-copy. Petastorm has a function of this name.
 
     Args:
-        batch: Rows, each a dict from column name to value, a tuple or a list; or the values of one column. Not empty.
+        batch: A non-empty list of rows (dicts, tuples or lists), or of the values of one column.
 
     Raises:
         DecodeError: A value is None.
@@ -46,7 +47,7 @@ def decimal_friendly_collate(batch: Sequence[Any]) -> Any:
 
 
 def _collated(values: Sequence[Any]) -> Any:
-    """The values of one place of the rows."""
+    """Return the values of one position in the rows."""
     first = values[0]
     if isinstance(first, Mapping):
         return {key: _collated_column(key, [row[key] for row in values]) for key in first}
@@ -71,14 +72,14 @@ def _collated_column(key: Any, values: list[Any]) -> Any:
 
 
 class DecodedRows(Sequence[dict[str, Any]]):
-    """Rows that were decoded together, as dicts of tensors; made one by one only for those who look at them so."""
+    """Rows decoded together, as dicts of tensors, each made on access."""
 
     def __init__(
-        self, columns: Mapping[str, NDArray[Any]], num_rows: int, ragged: Mapping[str, ColumnForm] | None = None
+        self, columns: Mapping[str, NDArray[Any]], num_rows: int, plans: Mapping[str, ColumnPlan] | None = None
     ) -> None:
         self._columns = dict(columns)
         self._num_rows = num_rows
-        self._ragged = ragged or {}
+        self._plans = plans or {}
 
     def __len__(self) -> int:
         return self._num_rows
@@ -95,33 +96,44 @@ class DecodedRows(Sequence[dict[str, Any]]):
         return {name: _row_tensors(name, column) for name, column in self._columns.items()}
 
     def tensors(self) -> dict[str, Any]:
-        """The rows as one batch."""
+        """Return the rows as one batch."""
         made: dict[str, Any] = {}
         for name, column in self._columns.items():
-            made |= self._ragged[name].tensors(column) if name in self._ragged else {name: tensor_or_list(name, column)}
+            plan = self._plans.get(name)
+            made |= {name: tensor_or_list(name, column)} if plan is None else tensors_of(plan, column)
         return made
 
 
 def _row_tensors(name: str, column: NDArray[Any]) -> Any:
-    """What has the tensor, or the value, of row i at place i; None where it is missing."""
-    missing = missing_rows(column)
+    """Return for each row its tensor or value; None where it is missing."""
+    missing = mask_of(column)
     if column.dtype == np.dtype(object) or not missing.any():
         return tensor_or_list(name, column)
+    if missing.ndim > 1:
+        present(name, column)  # raises an error: a row with some missing items cannot become None
     tensors = torch.from_numpy(shareable(name, np.asarray(column)))
     return [None if gone else tensor for gone, tensor in zip(missing.tolist(), tensors, strict=True)]
 
 
 def rows_as_dicts(batch: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
-    """The rows of a batch as dicts of NumPy values, None where one is missing."""
+    """Return the rows of a batch as dicts of NumPy values, None where one is missing."""
     names = list(batch)
     columns = [_row_values(name, batch[name]) for name in names]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _row_values(name: str, column: NDArray[Any]) -> list[Any]:
-    """One NumPy value a row, of the dtypes that tensors have; None where it is missing."""
+    """Return one NumPy value per row, of a dtype that torch supports; None if missing."""
     if column.dtype == np.dtype(object):
-        return [shareable(name, cell) if isinstance(cell, np.ndarray) else cell for cell in column]
-    missing = missing_rows(column)
+        return [_shareable_cell(name, cell) for cell in column]
+    missing = mask_of(column)
+    if missing.ndim > 1:
+        present(name, column)
     values = list(shareable(name, np.asarray(column)))
     return [None if gone else value for gone, value in zip(missing, values, strict=True)] if missing.any() else values
+
+
+def _shareable_cell(name: str, cell: Any) -> Any:
+    if not isinstance(cell, np.ndarray):
+        return cell
+    return shareable(name, present(name, cell) if isinstance(cell, np.ma.MaskedArray) else cell)

@@ -1,7 +1,8 @@
-"""The epoch and the state with which loops begin, in memory that a dataset shares with its worker processes."""
+"""State of PyTorch datasets and samplers: the position of an iteration, shared with worker processes."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections.abc import Mapping
@@ -9,14 +10,57 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.utils.data
 
+from petastore.adapters.epoch_tracker import EpochNumbers, resumed_in
 from petastore.errors import InvalidArgumentError
+from petastore.plan.cursor import Cursor
+from petastore.plan.plan import Plan
+from petastore.plan.request import Shard, whole_number
+from petastore.plan.sharing.workers import WorkerPlan
 
-__all__ = ["LOADED_LATE", "SharedState"]
+__all__ = ["LOADED_LATE", "SamplingPass", "SharedState", "pass_in_epoch", "worker_plan"]
+
+
+@dataclasses.dataclass
+class SamplingPass:
+    """Progress of one iteration."""
+
+    begin: Cursor
+    given: int = 0
+    """Batches since then: of the worker that this process is, or of all where they are made here."""
+    first: int = 0
+    """How many of these were made before the state that it comes from."""
+    is_loaded: bool = False
+    """Whether it comes from a loaded state, and iteration has not begun."""
+    is_own: bool = False
+    """Whether a worker process loaded the state for itself."""
+    is_resumed: bool = False
+    """Whether a loop began with it where a state was loaded."""
+    is_begun: bool = False
+    """Whether the first batch was requested."""
+    is_over: bool = False
+    """Whether this process has given its last batch."""
+
+
+def pass_in_epoch(epochs: EpochNumbers, this_pass: SamplingPass | None, number: int) -> tuple[int, SamplingPass | None]:
+    """Return the epoch for a `set_epoch` number, and the pass that resumes in it if a loaded state was not used yet."""
+    number = whole_number(number, name="epoch", least=0)
+    if this_pass is None or not this_pass.is_loaded:
+        return epochs.meant(number), None
+    epoch = epochs.meant(number, this_pass.begin, given=this_pass.given)
+    begin = resumed_in(this_pass.begin, epoch)
+    return epoch, None if begin is None else dataclasses.replace(this_pass, begin=begin)
+
+
+def worker_plan(plan: Plan, worker: Shard, begin: Cursor) -> WorkerPlan:
+    """Return the part of a rank's plan that one worker reads, in a pass that begins at a cursor."""
+    return WorkerPlan(plan.inventory, plan.request, plan.selection, worker=worker, begin=begin)
+
 
 LOADED_LATE = (
-    "load_state_dict must be called before iter(loader), got a state after this loop had begun. Begin a new loop: it "
-    "continues where the state was taken"
+    "load_state_dict must be called before iter(loader), got a state after this loop had begun. Start a new loop: it "
+    "resumes from the state"
 )
 """The message of a loop that has begun when a state is loaded."""
 
@@ -28,9 +72,9 @@ _MOST_READS = 10_000
 
 
 class SharedState:
-    """The start of loops, in shared memory: nothing else reaches persistent workers, which have a copy of the dataset.
+    """Start of loops, in shared memory, because persistent workers have their own copy of the dataset.
 
-    One process writes records: the one that has the DataLoader. Each state is taken by one loop.
+    Only the process that has the DataLoader writes records. Each state is used by one loop.
 
     Example:
         >>> shared = SharedState()
@@ -47,7 +91,7 @@ class SharedState:
         self.__setstate__(shared)
 
     def __getstate__(self) -> torch.Tensor:
-        return self._shared  # torch shares it with worker processes; it would copy the array
+        return self._shared  # torch shares a tensor with worker processes, but would copy a NumPy array
 
     def __setstate__(self, shared: torch.Tensor) -> None:
         self._shared = shared
@@ -57,7 +101,7 @@ class SharedState:
 
     @property
     def epoch(self) -> int:
-        """The epoch that `set_epoch` named, or that of the state."""
+        """Epoch that `set_epoch` set, or epoch of the loaded state."""
         return int(self._words[_EPOCH])
 
     @epoch.setter
@@ -66,7 +110,7 @@ class SharedState:
 
     @property
     def order_warning(self) -> int:
-        """Code of `ReaderDataset`: whether a loop has begun, and whether a repeated order needs no warning."""
+        """Code of `ReaderDataset`: whether a loop has begun, and whether the warning of a repeated order was shown."""
         return int(self._words[_ORDER_WARNING])
 
     @order_warning.setter
@@ -75,7 +119,7 @@ class SharedState:
 
     @property
     def loads(self) -> int:
-        """The number of states that were loaded: a loop that is under way when it changes must end."""
+        """Number of loaded states: a running loop must end when it changes."""
         return int(self._words[_LOADS])
 
     def count_load(self) -> None:
@@ -90,7 +134,10 @@ class SharedState:
         """
         text = np.frombuffer(json.dumps(record).encode(), np.uint8)
         if len(text) > _MOST_BYTES:
-            raise InvalidArgumentError(f"state must be at most {_MOST_BYTES:,} bytes as JSON, got {len(text):,}")
+            raise InvalidArgumentError(
+                f"state must have at most {_MOST_BYTES:,} bytes as JSON, got {len(text):,}. Pass what state_dict() "
+                "returned"
+            )
         version = int(self._words[_VERSION])
         self._words[_VERSION] = version + 1  # odd while the record is being written
         self._text[: len(text)] = text
@@ -99,7 +146,7 @@ class SharedState:
         return version + 2
 
     def read(self) -> tuple[int, Any]:
-        """Return the version of the record and the record: 0 and None where nothing was published.
+        """Return the record and its version; 0 and None if nothing was published.
 
         Raises:
             InvalidArgumentError: The process that wrote the record ended meanwhile.
@@ -110,16 +157,19 @@ class SharedState:
             if version % 2 == 0 and version == self._words[_VERSION]:
                 return version, json.loads(text) if version else None
             time.sleep(0.001)
-        raise InvalidArgumentError("internal error: a process ended while it wrote the state that workers begin with")
+        raise InvalidArgumentError(
+            "internal error: a process ended while it wrote the state with which workers begin. Start the training "
+            "program again, and load the state there"
+        )
 
     def begin(self, version: int, worker: int | None, seed: int) -> bool:
-        """Begin a loop, or join the one that another worker has begun; return whether it begins with the state.
+        """Begin a loop, or join the loop of another worker; return whether it begins with the state.
 
         Args:
             version: The version of the state.
-            worker: The worker that asks; None is the process that has the loader.
-            seed: A number that the workers of one loop share. The next loop may have the same number, where torch's
-                generator got the same seed before each.
+            worker: Number of the calling worker; None means the process that has the loader.
+            seed: Number that the workers of one loop share. The next loop may have the same number, if the user sets
+                the same torch seed before each loop.
 
         Raises:
             InvalidArgumentError: The state was loaded after another worker had begun the loop.
@@ -145,9 +195,9 @@ class SharedState:
         return bool(self._words[_NEWEST] == version)
 
     def has_ended(self, version: int) -> bool:
-        """Return whether a worker has come to the end of the loop that began with the state of a version."""
+        """Return whether a worker has finished the loop that began with the state of a version."""
         return bool(self._words[_ENDED] == version)
 
     def end_loop(self) -> None:
-        """Note that a worker has come to the end of the newest loop."""
+        """Record that a worker has finished the newest loop."""
         self._words[_ENDED] = self._words[_NEWEST]

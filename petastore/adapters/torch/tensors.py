@@ -1,29 +1,50 @@
-"""Batches as tensors of the columns that a reader made in one go.
+"""Convert columns of a reader, including ragged columns (`ragged=`), to batches of PyTorch tensors.
 
-The tensors share the memory of the reader's arrays wherever torch can. They are made of arrays that NumPy has cut, a
-tensor a microsecond or less. To cut tensors takes as long, and each call of torch lets go of the interpreter lock,
-which the trainer's thread then waits for while workers have it: of batches every 145 ms, cut by torch, one in three
-came late by 1 to 6 ms. Many columns that lie in one array are the exception: one call makes the tensors of all of them,
-each in a sixth of a microsecond.
+Tensors share the memory of the reader's arrays wherever torch allows it. NumPy slices the arrays, and each slice
+becomes a tensor in a microsecond or less. Slicing tensors takes equally long, but every call of torch releases the GIL,
+and the training thread then waits for worker threads that hold the GIL: with a batch every 145 ms, every third batch
+was 1 to 6 ms late. If many columns share one array, one call makes the tensors of all columns, which takes 0.17 µs per
+column.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
+import torch.autograd.profiler
 from numpy.typing import NDArray
 
-from petastore.adapters.columns import nanoseconds, present
-from petastore.adapters.nulls import NullColumn
-from petastore.decoding.decoded import Decoded
-from petastore.errors import InvalidArgumentError
+from petastore.adapters.column_plans import ColumnPlan, column_plans
+from petastore.adapters.nulls import Nulls, nanoseconds, present
+from petastore.adapters.ragged import Form, Padded
+from petastore.adapters.ragged_arrays import ragged_cells
+from petastore.dataset import Dataset
+from petastore.decoding.decode import Decoded
+from petastore.errors import FileMissingError, InvalidArgumentError
 from petastore.readers.batch import Batch, Columns
+from petastore.schema.field import UnischemaField
+from petastore.storage.row_groups.asked_columns import Part
 
-__all__ = ["BatchTensors", "ColumnForm", "is_shareable", "refuse_dtypes", "shareable", "tensor_or_list"]
+__all__ = [
+    "RANGE",
+    "BatchTensors",
+    "TorchForm",
+    "next_in_profile",
+    "refuse_dtypes",
+    "refuse_forms_of_rows",
+    "shareable",
+    "tensor_or_list",
+    "tensors_of",
+    "torch_plans",
+]
+
 
 _MANY: Final = 8
 """Columns of one array for which one call of torch takes less than one of each."""
@@ -33,24 +54,25 @@ _PROMOTED: Final[dict[np.dtype[Any], np.dtype[Any]]] = {
     np.dtype(np.uint32): np.dtype(np.int64),
 }
 
+RANGE: Final = "enumerate(DataLoader)#petastore.DataLoader.__next__"
+"""Name of a batch's range in torch's profiler, in the form of torch's own loaders: profiler views sum such ranges as
+time of the data loader."""
 
-class ColumnForm(Protocol):
-    """What a column becomes that comes as other tensors than its own array."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the columns that are made."""
-
-    def tensors(self, column: NDArray[Any]) -> dict[str, torch.Tensor]:
-        """What becomes of the column of a batch."""
+def next_in_profile(batches: Iterator[Any]) -> Any:
+    """Return the next batch; if a torch profiler runs, record this as a range."""
+    profiler = torch.autograd.profiler
+    if profiler._is_profiler_enabled:  # noqa: SLF001 - torch's own modules also use this attribute
+        with profiler.record_function(RANGE):
+            return next(batches)
+    return next(batches)
 
 
 class BatchTensors:
-    """Makes dicts of tensors of batches. One for each loop; not thread-safe.
+    """Converts batches to dicts of tensors. Each loop has its own; not thread-safe.
 
     Args:
-        ragged: By name, columns of free shape that come in another form than a list.
-        nulls: By name, columns whose missing values have something in their place.
+        plans: Conversion of each column, by name; columns without a conversion are unchanged.
 
     Example:
         >>> import numpy as np
@@ -61,31 +83,34 @@ class BatchTensors:
         {'id': tensor([2, 3]), 'word': ['a', 'a']}
     """
 
-    def __init__(
-        self, ragged: Mapping[str, ColumnForm] | None = None, nulls: Mapping[str, NullColumn] | None = None
-    ) -> None:
-        self._ragged = ragged or {}
-        self._nulls = nulls or {}
-        # Weak, so that what was cut up is not kept any longer than its batches.
+    def __init__(self, plans: Mapping[str, ColumnPlan] | None = None) -> None:
+        self._plans = plans or {}
+        # Weak keys, so that this cache does not keep columns in memory after their batches are deleted.
         self._tensors: weakref.WeakKeyDictionary[Columns, _Tensors] = weakref.WeakKeyDictionary()
 
     def __call__(self, batch: Batch) -> dict[str, Any]:
-        """Column name to tensor, or to a list where no tensor holds the column; see `DataLoader`."""
+        """Return a dict from column name to tensor, or to a list if no tensor can hold it; see `DataLoader`."""
         tensors = self._tensors.get(batch.source)
         if tensors is None:
-            tensors = self._tensors[batch.source] = _Tensors(batch.source, self._ragged, self._nulls)
+            tensors = self._tensors[batch.source] = _Tensors(batch.source, self._plans)
         return tensors.cut(batch)
 
 
 class _Tensors:
-    """Columns that were made in one go, by what becomes of them; holds their memory, and not the columns."""
+    """Tensors of columns by conversion; they reference the memory of the columns, but not the columns."""
 
-    def __init__(self, columns: Columns, ragged: Mapping[str, ColumnForm], nulls: Mapping[str, NullColumn]) -> None:
-        self._ragged = ragged
-        by_name = _filled(columns.by_name, nulls) if nulls else columns.by_name
-        self._names: dict[str, Any] = dict.fromkeys(
-            made for name in by_name for made in (ragged[name].names if name in ragged else (name,))
-        )
+    def __init__(self, columns: Columns, plans: Mapping[str, ColumnPlan]) -> None:
+        by_name: dict[str, Decoded] = {}
+        self._formed: dict[str, ColumnPlan] = {}
+        self._names: dict[str, Any] = {}
+        for name, column in columns.by_name.items():
+            plan = plans.get(name)
+            made = {name: column} if plan is None or plan.null is None else plan.null.decoded(column)
+            by_name |= made
+            if plan is not None and plan.form not in (None, "list"):
+                self._formed[name] = plan
+                self._names |= dict.fromkeys(plan.names)
+            self._names |= dict.fromkeys(made)
         self._stacks = [(names, stack) for names, stack in columns.stacks if is_shareable(stack)]
         stacked = {name for names, _ in self._stacks for name in names}
         self._single = {
@@ -107,22 +132,54 @@ class _Tensors:
             tensors[name] = torch.from_numpy(values[where])
         for name, column in self._others.items():
             rows = column.rows(batch.first, batch.stop)
-            if name in self._ragged:
-                tensors.update(self._ragged[name].tensors(rows))
+            if name in self._formed:
+                tensors.update(tensors_of(self._formed[name], rows))
             else:
                 tensors[name] = tensor_or_list(name, rows)
         return tensors
 
 
-def _filled(columns: Mapping[str, Decoded], nulls: Mapping[str, NullColumn]) -> dict[str, Decoded]:
-    made: dict[str, Decoded] = {}
-    for name, column in columns.items():
-        made |= nulls[name].decoded(column) if name in nulls else {name: column}
-    return made
+def tensors_of(plan: ColumnPlan, column: NDArray[Any]) -> dict[str, Any]:
+    """Return the tensors of a column in its planned form; they have their own memory, but lists share the reader's.
+
+    Args:
+        plan: Conversion of the column.
+        column: One array per row, an object array (rows,), or numbers; missing values are filled already, if there is a
+            fill value.
+
+    Raises:
+        DecodeError: A value is missing and the form is not `"list"`, or a value has another shape than declared.
+
+    Example:
+        >>> from petastore.adapters.ragged import Padded
+        >>> column = np.array([np.array([1, 2]), np.array([3])], dtype=object)
+        >>> tensors_of(ColumnPlan(UnischemaField("words", "int32", (None,)), Padded()), column)
+        {'words': tensor([[1, 2], [3, 0]], dtype=torch.int32), 'words_lengths': tensor([2, 1])}
+    """
+    if plan.form == "nested":
+        return {plan.field.name: _nested(plan.field, column)}
+    return {name: tensor_or_list(name, values) for name, values in plan.shaped(column).items()}
+
+
+def _nested(field: UnischemaField, column: NDArray[Any]) -> torch.Tensor:
+    """Return cells as a nested tensor: jagged for one variable dimension, else strided."""
+    cells, shapes = ragged_cells(field, column)
+    free = [axis for axis, size in enumerate(field.shape) if size is None]
+    if len(free) > 1:
+        return torch.nested.nested_tensor(
+            [torch.from_numpy(shareable(field.name, np.asarray(cell, field.dtype))) for cell in cells]
+        )
+    (axis,) = free
+    # The jagged layout needs all cells in one tensor, concatenated along the variable dimension, and their offsets.
+    nothing: Any = np.empty([size or 0 for size in field.shape], field.dtype)
+    packed = np.concatenate([nothing, *cells], axis=axis, dtype=field.dtype, casting="same_kind")
+    offsets = np.concatenate([[0], np.cumsum(shapes[:, axis])])
+    values = torch.from_numpy(shareable(field.name, packed))
+    return torch.nested.nested_tensor_from_jagged(values, torch.from_numpy(offsets), jagged_dim=axis + 1)
 
 
 def tensor_or_list(name: str, column: NDArray[Any]) -> Any:
-    """A column as one tensor over its memory, or as a list where no tensor holds it."""
+    """Return a column as one zero-copy tensor, or as a list if a tensor cannot hold it."""
     if column.dtype == np.dtype(object):
         return [_cell(name, cell) for cell in column]
     return torch.from_numpy(shareable(name, present(name, column)))
@@ -131,7 +188,7 @@ def tensor_or_list(name: str, column: NDArray[Any]) -> Any:
 def _cell(name: str, cell: Any) -> Any:
     if not isinstance(cell, np.ndarray):
         return cell
-    if cell.dtype.kind == "O" and cell.ndim:  # rows of a window
+    if cell.dtype.kind == "O" and cell.ndim:  # object array of a window's rows
         return [_cell(name, value) for value in cell]
     if cell.dtype.kind in "OSU":
         return cell.tolist()
@@ -139,7 +196,7 @@ def _cell(name: str, cell: Any) -> Any:
 
 
 def is_shareable(array: NDArray[Any]) -> bool:
-    """Whether torch can share the array as it is: `shareable` gives it back."""
+    """Return whether torch can share the array without a copy: `shareable` returns it unchanged."""
     if array.dtype.kind not in "biufc" or not array.dtype.isnative or array.dtype in _PROMOTED:
         return False
     steps_backwards = any(step < 0 or step % array.itemsize for step in array.strides)
@@ -147,7 +204,7 @@ def is_shareable(array: NDArray[Any]) -> bool:
 
 
 def shareable(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """The array in a dtype and layout that torch can share; itself wherever it can."""
+    """Return the array in a dtype and layout that torch can share; itself if possible."""
     if array.dtype.kind in "mM":
         array = nanoseconds(name, array)
     if is_shareable(array):
@@ -157,10 +214,104 @@ def shareable(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def refuse_dtypes(reader: Any) -> None:
-    """Refuses readers with columns of a dtype that torch lacks."""
+    """Raise for readers with columns of a dtype that torch lacks."""
     for field in reader.schema:
         if field.dtype.char in "gG":
             raise InvalidArgumentError(
-                f"column {field.name!r} is {field.dtype}, and torch has no extended precision; leave it out with "
-                "schema_fields, or convert it in a transform_spec"
+                f"column {field.name!r} must have a dtype that torch supports, got {field.dtype}. Leave the column out "
+                "with schema_fields, or convert it in a transform_spec"
             )
+
+
+_SAMPLED_ROWS = 1024
+"""Rows whose lengths tell whether lists without a declared length are all of one."""
+
+TorchRaggedWord: TypeAlias = Literal["auto", "list", "dense", "padded", "nested"]
+"""Names of forms for shapes with None; see `DataLoader`."""
+
+TorchForm: TypeAlias = TorchRaggedWord | Padded
+"""Form of a column whose shape has None."""
+
+
+def torch_plans(
+    reader: Any,
+    ragged: TorchForm | Mapping[str, TorchForm],
+    nulls: Nulls,
+    *,
+    by_batch: bool = False,
+    is_checked: bool = True,
+) -> dict[str, ColumnPlan]:
+    """Return how each column of a reader is converted to tensors, by name.
+
+    Args:
+        reader: The reader, or what has its `schema`, `dataset`, `plan` and `transform`.
+        ragged: Form, or mapping from column name to form; see `DataLoader`.
+        nulls: Fill value of missing values; see `DataLoader`.
+        by_batch: Whether `"auto"` chooses the form of plain lists for each batch; otherwise the first rows of the
+            dataset determine the form of all batches.
+        is_checked: Whether missing values that the footers count are rejected now.
+
+    Raises:
+        InvalidArgumentError: The form or column does not exist, the column does not support the form, or torch lacks
+            its dtype.
+        DecodeError: `is_checked` is set, and a column is known to have missing values, without a fill value.
+    """
+    refuse_dtypes(reader)
+    plans = column_plans(reader, ragged, nulls, known=get_args(TorchRaggedWord), is_checked=is_checked)
+    if getattr(reader, "ngram", None) is not None:
+        return plans
+    unasked = [name for name, plan in plans.items() if plan.form is None and _is_plain_list(plan.field)]
+    dense = set() if by_batch else _lists_of_one_length(reader, unasked)
+    for name in unasked:
+        form: Form = "auto" if by_batch else "dense" if name in dense else "list"
+        plans[name] = dataclasses.replace(plans[name], form=form, is_asked_for=False)
+    return plans
+
+
+def refuse_forms_of_rows(plans: Mapping[str, ColumnPlan], why: str) -> None:
+    """Reject `ragged=` and `nulls=` for single rows, which they do not apply to.
+
+    Raises:
+        InvalidArgumentError: A ragged form was given.
+    """
+    for name, plan in plans.items():
+        if plan.form is not None and plan.is_asked_for:
+            raise InvalidArgumentError(f"ragged must be left out, got {plan.form!r} for column {name!r}: {why}")
+    for name, plan in plans.items():
+        if plan.null is not None:
+            given = plan.null.value if plan.null.mask is None else "mask"
+            raise InvalidArgumentError(f"nulls must be left out, got {given!r} for column {name!r}: {why}")
+
+
+def _lists_of_one_length(reader: Any, names: list[str]) -> set[str]:
+    """Return the list columns whose first rows have equal lengths in all datasets.
+
+    Columns that a transform returns are excluded, because their lengths are not known before it is called.
+    """
+    if not names or (reader.transform is not None and reader.transform.func is not None):
+        return set()
+    lengths: dict[str, set[int | None]] = {name: set() for name in names}
+    for dataset in reader.dataset.datasets:
+        for table in _first_tables(dataset, names):
+            for name in names:
+                lengths[name] |= set(pc.list_value_length(table.column(name)).unique().to_pylist())
+    return {name for name, found in lengths.items() if len(found) == 1 and None not in found}
+
+
+def _first_tables(dataset: Dataset, names: list[str]) -> list[pa.Table]:
+    """Return the first rows of the first file on this host, because other files may be on other hosts."""
+    inventory = dataset.inventory
+    groups = np.flatnonzero(inventory.rows)
+    for group in groups[np.unique(inventory.file[groups], return_index=True)[1]].tolist():
+        rows = min(int(inventory.rows[group]), _SAMPLED_ROWS)
+        try:
+            tables = list(dataset.reading()(*inventory.place_of(group), [Part(tuple(names), first=rows)]))
+        except FileMissingError:
+            continue
+        return [table.slice(0, rows) for table in tables]
+    return []
+
+
+def _is_plain_list(field: UnischemaField) -> bool:
+    """Return whether a field is a list column of plain Parquet, whose lengths may vary."""
+    return field.codec is None and field.shape == (None,) and field.dtype != np.dtype(object)

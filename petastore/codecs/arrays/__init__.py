@@ -1,1 +1,1 @@
-"""Codecs of arrays."""
+"""Codecs of NumPy arrays: `NdarrayCodec` (.npy) and `CompressedNdarrayCodec` (.npz)."""

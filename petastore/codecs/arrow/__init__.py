@@ -1,1 +1,1 @@
-"""Between Arrow's columns and NumPy's arrays."""
+"""Conversion between Arrow columns and NumPy arrays."""

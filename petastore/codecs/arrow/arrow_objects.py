@@ -1,35 +1,41 @@
-"""Arrow columns of structs, maps and lists of them as Python objects: dicts, lists of pairs, lists.
+"""Convert Arrow columns of structs, maps and lists to Python objects (dicts, lists of pairs, lists), and back.
 
-Numbers, text, bytes and decimals are Python's. Times are what they are in columns of their own, `numpy.datetime64` and
-`numpy.timedelta64` of the stored unit, time stamps with a zone in UTC: Python's own hold neither years above 9999 nor
-nanoseconds, and know not every zone that files name. Tensors are arrays with their logical axes.
+Numbers, text, bytes and decimals become Python's types. Times become `numpy.datetime64` and `numpy.timedelta64` of the
+stored unit, as in columns of times, because Python's types do not support years above 9999, nanoseconds, and all time
+zones. Timestamps with a time zone are converted to UTC. Tensors become arrays with their logical axes.
+
+For encoding, nested objects are split level by level into flat columns of scalars, which are encoded like scalar
+fields.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow.memory import flags_of, numbers_of
+from petastore.arrow import flags_of, numbers_of
 from petastore.codecs.arrow.arrow_lists import decode_lists
 from petastore.codecs.arrow.arrow_to_numpy import refuse_nulls, times_of
-from petastore.errors import DecodeError
+from petastore.codecs.arrow.numpy_to_arrow import encode_scalars
+from petastore.codecs.arrow.scalars import describe
+from petastore.errors import DecodeError, EncodeError
 from petastore.schema.arrow import field_from_arrow
 from petastore.schema.field import UnischemaField
 
-__all__ = ["decode_objects"]
+__all__ = ["decode_objects", "encode_objects"]
 
 
 def decode_objects(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
-    """A column of any type into `out`, objects of shape `(rows,)`.
+    """Decode a column of any type into `out`, an object array of shape `(rows,)`.
 
     Raises:
-        DecodeError: A value is null, or has no equal in Python; `row` is set.
+        DecodeError: A value is null, or Python has no equal value; `row` is set.
 
     Example:
         >>> out = np.empty(1, object)
@@ -44,7 +50,7 @@ def decode_objects(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) ->
     except (UnicodeDecodeError, ValueError, TypeError, pa.ArrowException):
         row, problem = _first_refused(cells)
         raise DecodeError(
-            f"the cell has no equal in Python: {problem}; leave the column out with schema_fields",
+            f"the cell cannot be converted to Python: {problem}. Leave the column out with schema_fields",
             column=field.name,
             row=row,
         ) from None
@@ -57,12 +63,12 @@ def _first_refused(cells: pa.Array) -> tuple[int | None, Exception | str]:
             _objects(cells.slice(row, 1))
         except (UnicodeDecodeError, ValueError, TypeError, pa.ArrowException) as problem:
             return row, problem
-    return None, "all rows together are too many"
+    return None, "the column has too many values"
 
 
 @functools.lru_cache(maxsize=1024)
 def _is_as_arrow_gives_it(stored: pa.DataType) -> bool:
-    """Whether Arrow's own Python objects are those that are wanted."""
+    """Return whether Arrow's `to_pylist` returns the expected objects for a type."""
     types = pa.types
     if isinstance(stored, pa.BaseExtensionType):
         is_tensor = isinstance(stored, pa.FixedShapeTensorType)
@@ -75,7 +81,7 @@ def _is_as_arrow_gives_it(stored: pa.DataType) -> bool:
 
 
 def _objects(cells: pa.Array) -> list[Any]:
-    """The values of a column; None where one is null."""
+    """Return the values of a column as Python objects, with None for nulls."""
     stored, types = cells.type, pa.types
     if _is_as_arrow_gives_it(stored):
         values: list[Any] = cells.to_pylist()
@@ -93,7 +99,7 @@ def _objects(cells: pa.Array) -> list[Any]:
         return _with_nulls(_cut(list(zip(keys, items, strict=True)), numbers_of(cells.offsets)), cells)
     if types.is_temporal(stored):
         return _with_nulls(list(times_of(cells)), cells)
-    # Of lists of every layout: what those that are there hold, end to end.
+    # Concatenated items of all lists that are not null, in every list layout.
     lengths = cells.value_lengths() if not types.is_fixed_size_list(stored) else None
     sizes = np.full(len(cells), stored.list_size) if lengths is None else numbers_of(lengths.fill_null(0))
     sizes = np.where(flags_of(cells.is_null()), 0, sizes)
@@ -114,7 +120,7 @@ def _cut(values: list[Any], borders: NDArray[Any]) -> list[Any]:
 def _dicts(cells: pa.StructArray) -> list[dict[str, Any]]:
     names = cells.type.names
     if len(set(names)) != len(names):
-        raise ValueError(f"its members {', '.join(map(repr, names))} do not all have names of their own")
+        raise ValueError(f"members of a struct must have distinct names, got {', '.join(map(repr, names))}")
     columns = [_objects(cells.field(number)) for number in range(len(names))]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -131,3 +137,126 @@ def _tensors(cells: pa.ExtensionArray) -> list[NDArray[Any] | None]:
     for place, value in zip(np.flatnonzero(~flags_of(cells.is_null())).tolist(), values, strict=True):
         found[place] = value
     return found
+
+
+def encode_objects(values: Sequence[Any], plain: pa.DataType, name: str) -> pa.Array:
+    """Encode objects as one column; None becomes null, at any depth.
+
+    Args:
+        values: Dicts for structs, dicts or lists of pairs for maps, lists or arrays for lists.
+        plain: Type of the values, from `petastore.codecs.arrow.arrow_types.plain_type`.
+        name: Name of the column, for messages.
+
+    Returns:
+        A column of `stored_layout(plain)`.
+
+    Raises:
+        EncodeError: A value does not have this type, or a dict has a key that is not a member of the struct type.
+
+    Example:
+        >>> encode_objects([{"id": 7, "tags": ["a", None]}, None], pa.struct({"id": pa.int8(), "tags": pa.list_(
+        ...     pa.string())}), "x").to_pylist()
+        [{'id': 7, 'tags': ['a', None]}, None]
+    """
+    types = pa.types
+    if types.is_struct(plain):
+        return _structs(values, plain, name)
+    if types.is_map(plain):
+        pairs = _parts(values, name, "a map must be a dict or a list of pairs", _pairs_of)
+        keys, items = ([pair[place] for pair in pairs.flat] for place in (0, 1))
+        if any(key is None for key in keys):
+            raise EncodeError("keys of a map must not be None, got None. Remove that key", column=name)
+        columns = encode_objects(keys, plain.key_type, name), encode_objects(items, plain.item_type, name)
+        return pa.MapArray.from_arrays(pairs.offsets, *columns)
+    if types.is_list(plain):
+        lists = _parts(values, name, "the value must be a list", _items_of)
+        inside = encode_objects(lists.flat, plain.value_type, name)
+        return pa.ListArray.from_arrays(lists.offsets, inside, type=pa.list_(pa.field("element", inside.type)))
+    return _leaves(values, plain, name)
+
+
+class _Parts:
+    """Flat values of a nested column, and the offset of each value's items."""
+
+    def __init__(self, flat: list[Any], lengths: list[int | None], name: str) -> None:
+        if len(flat) > np.iinfo(np.int32).max:
+            raise EncodeError(
+                f"a list column must have at most {np.iinfo(np.int32).max:,} elements, got {len(flat):,}. Encode fewer "
+                "rows at once",
+                column=name,
+            )
+        self.flat = flat
+        starts = itertools.accumulate((length or 0 for length in lengths), initial=0)
+        missing = [length is None for length in lengths]
+        # A null offset makes its list null.
+        self.offsets = pa.array(list(starts), pa.int32(), mask=np.array([*missing, False]))
+
+
+def _parts(values: Sequence[Any], name: str, rule: str, parts_of: Any) -> _Parts:
+    flat: list[Any] = []
+    lengths: list[int | None] = []
+    for value in values:
+        parts = None if value is None else parts_of(value)
+        if parts is None and value is not None:
+            raise EncodeError(f"{rule}, got {describe(value)}", column=name)
+        lengths.append(None if parts is None else len(parts))
+        flat += parts or ()
+    return _Parts(flat, lengths, name)
+
+
+def _items_of(value: Any) -> list[Any] | None:
+    is_array = isinstance(value, np.ndarray) and value.ndim > 0
+    return list(value) if is_array or isinstance(value, (list, tuple)) else None
+
+
+def _pairs_of(value: Any) -> list[Any] | None:
+    pairs: Iterable[Any] = value.items() if isinstance(value, Mapping) else value
+    found = list(pairs) if isinstance(value, (Mapping, list, tuple)) else [None]
+    return found if all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in found) else None
+
+
+def _structs(values: Sequence[Any], plain: pa.StructType, name: str) -> pa.Array:
+    names = [member.name for member in plain]
+    known = frozenset(names)
+    for value in values:
+        if value is None:
+            continue
+        if not isinstance(value, Mapping):
+            raise EncodeError(f"a struct must be a dict, got {describe(value)}", column=name)
+        if not known.issuperset(value):
+            unknown = ", ".join(repr(key) for key in value if key not in known)
+            raise EncodeError(
+                f"a struct must have only the members {', '.join(map(repr, names))}, got {unknown}. Remove the others",
+                column=name,
+            )
+    there = [{} if value is None else value for value in values]
+    columns = [
+        encode_objects([value.get(member.name) for value in there], member.type, f"{name}.{member.name}")
+        for member in plain
+    ]
+    missing = pa.array([value is None for value in values], pa.bool_())
+    fields = [pa.field(label, column.type) for label, column in zip(names, columns, strict=True)]
+    return pa.StructArray.from_arrays(columns, fields=fields, mask=missing)
+
+
+def _leaves(values: Sequence[Any], plain: pa.DataType, name: str) -> pa.Array:
+    types = pa.types
+    if types.is_null(plain):
+        value = next((value for value in values if value is not None), None)
+        if value is not None:
+            raise EncodeError(f"a value of the type null must be None, got {type(value).__name__}", column=name)
+        return pa.nulls(len(values))
+    field = field_from_arrow(pa.field(name, plain))
+    if types.is_time(plain) or types.is_duration(plain):
+        numbers = encode_scalars(values, field, pa.int64())
+        if types.is_duration(plain):
+            return numbers
+        return numbers.cast(pa.int32() if types.is_time32(plain) else pa.int64()).view(plain)
+    if types.is_fixed_size_binary(plain):
+        try:
+            return encode_scalars(values, field, pa.binary()).cast(plain)
+        except pa.ArrowInvalid:
+            sizes = (memoryview(value).nbytes for value in values if value is not None)
+            found = next((f"{size:,} bytes" for size in sizes if size != plain.byte_width), "another length")
+            raise EncodeError(f"each value must have {plain.byte_width:,} bytes, got {found}", column=name) from None
+    return encode_scalars(values, field, plain)

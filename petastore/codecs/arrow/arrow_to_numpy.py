@@ -1,7 +1,8 @@
-"""A whole Arrow column of scalars into one NumPy array, without a Python object a row where the type allows it.
+"""Decode an Arrow column of scalars to one NumPy array, vectorized where the type allows.
 
-Each function equals `petastore.codecs.arrow.scalars.decode_scalar` value by value. Numbers are viewed in Arrow's own
-buffer, checked as a whole, and copied once. Where the check fails, the first bad row is named.
+Each function returns the same values as `petastore.codecs.arrow.scalars.decode_scalar`, which decodes one value.
+Numbers are checked as a zero-copy view of Arrow's buffer and copied once. If the check fails, the error names the first
+bad row.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.arrow import compute as pc
-from petastore.arrow.memory import flags_of, numbers_of
-from petastore.codecs.arrow.scalars import InexactError, decode_scalar, exact_time
+from petastore.arrow import flags_of, numbers_of
+from petastore.codecs.arrow.scalars import InexactError, decode_scalar, exact_time, exact_times
 from petastore.errors import DecodeError
 from petastore.schema.arrow import is_bytes, is_text
 from petastore.schema.field import UnischemaField
@@ -26,27 +27,27 @@ _TIME_UNITS_OF_DATES = {pa.date32(): "D", pa.date64(): "ms"}
 
 
 def refuse_nulls(cells: pa.Array, field: UnischemaField, *, inside: bool = False) -> None:
-    """Refuse a column with missing cells: they are taken out before a codec sees them.
+    """Raise an error if a column has missing cells, because callers must remove these before decoding.
 
     Args:
         cells: The column.
-        field: What was declared.
-        inside: Whether they are values inside the cells of a column of lists.
+        field: Declared field.
+        inside: Whether the cells are values inside a column of lists.
 
     Raises:
-        DecodeError: There is one; names the first.
+        DecodeError: A cell is missing; the message names the first.
     """
     if not cells.null_count:
         return
-    problem = "the cell is null, and nulls have no value to decode"
+    problem = "the cell must not be null, because a codec decodes only values that exist. Remove nulls before decoding"
     if inside:
-        problem = "a value inside the cell is null, and an array has no place for that; leave the column out with "
+        problem = "a value inside the cell is null, which an array cannot store. Leave the column out with "
         problem += "schema_fields, or write the file again without it"
     raise DecodeError(problem, column=field.name, row=pc.index(cells.is_null(), True).as_py())
 
 
 def plain_layout(cells: pa.Array) -> pa.Array:
-    """The same values without extension type or run-end encoding; dictionaries stay."""
+    """Remove extension types and run-end encoding from a column; dictionaries stay."""
     if isinstance(cells, pa.ExtensionArray):
         return plain_layout(cells.storage)
     if isinstance(cells, pa.RunEndEncodedArray):
@@ -55,10 +56,11 @@ def plain_layout(cells: pa.Array) -> pa.Array:
 
 
 def decode_scalars(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
-    """A column without dimensions into `out` of shape `(rows,)` and dtype `field.dtype`.
+    """Decode a scalar column into `out` of shape `(rows,)` and dtype `field.dtype`.
 
     Raises:
-        DecodeError: A value is null, out of range, inexact, or the column is of another kind; `row` is set.
+        DecodeError: A value is null, out of range or cannot be converted exactly, or the column has another kind of
+            type; `row` is set.
     """
     refuse_nulls(cells, field)
     cells = plain_layout(cells)
@@ -77,8 +79,8 @@ def decode_scalars(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) ->
 
 
 def _decode_dictionary(cells: pa.DictionaryArray, field: UnischemaField, out: NDArray[Any]) -> None:
-    # Each distinct value is decoded once. A bad value that no row uses must not matter, and a bad one that is used must
-    # be named by its row: both are settled on the plain column.
+    # Each distinct value is decoded once. If decoding fails, the column is decoded without its dictionary: a bad value
+    # that no row uses must not raise an error, and a used one must be reported with its row.
     distinct = np.empty(len(cells.dictionary), field.dtype)
     try:
         decode_scalars(cells.dictionary, field, distinct)
@@ -93,7 +95,7 @@ def _put_objects(values: list[Any], out: NDArray[Any]) -> None:
 
 
 def _decode_each(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
-    """Value by value: for kinds that are Python objects anyway, and to find the row that is bad."""
+    """Decode value by value: for types that become Python objects, and to find the invalid row."""
     for row, cell in enumerate(cells):
         try:
             out[row] = decode_scalar(field, cell.as_py())
@@ -104,7 +106,8 @@ def _decode_each(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> N
 
 def _wrong_kind(cells: pa.Array, field: UnischemaField) -> DecodeError:
     return DecodeError(
-        f"the column is stored as {cells.type}, which cannot be read as {field.dtype_name}; declare a dtype that fits",
+        f"the column is stored as {cells.type}, which cannot be read as {field.dtype_name}. Declare a dtype that fits "
+        f"{cells.type}",
         column=field.name,
     )
 
@@ -141,14 +144,13 @@ def _decode_times(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> 
         raise _wrong_kind(cells, field)
     if source.dtype.kind != field.dtype.kind:
         raise _wrong_kind(cells, field)
-    if source.dtype == out.dtype:
-        np.copyto(out, source)
-        return
     try:
-        out[:] = source.astype(out.dtype)
-    except OverflowError:
+        np.copyto(out, exact_times(source, out.dtype))
+        is_exact = source.dtype == out.dtype or not np.isnat(source).any()
+    except InexactError:
+        is_exact = False
+    if not is_exact:
         _refuse_where(np.array([not _fits_unit(time, out.dtype) for time in source]), source, field)
-    _refuse_where(out.astype(source.dtype) != source, source, field)
 
 
 def _fits_unit(time: Any, dtype: np.dtype[Any]) -> bool:
@@ -160,9 +162,9 @@ def _fits_unit(time: Any, dtype: np.dtype[Any]) -> bool:
 
 
 def times_of(cells: pa.Array) -> NDArray[Any]:
-    """Dates, time stamps, times of day and durations as `datetime64` or `timedelta64` of the stored unit.
+    """Return dates, timestamps, times of day and durations as `datetime64` or `timedelta64` in the stored unit.
 
-    Values under nulls are arbitrary.
+    At the positions of nulls, values are arbitrary.
 
     Example:
         >>> times_of(pa.array([0, 1], pa.timestamp("ms", "UTC")))[1], times_of(pa.array([5], pa.time32("s")))[0]
@@ -187,12 +189,12 @@ def _decode_numbers(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -
 
 
 def put_numbers(source: NDArray[Any], field: UnischemaField, out: NDArray[Any]) -> None:
-    """Numbers of one dtype into an array of another, exactly; only floats are rounded to narrower floats.
+    """Convert numbers into an array of another dtype, exactly; only floats are rounded to narrower floats.
 
     Raises:
-        DecodeError: A number has no exact equal; names its position as the row.
+        DecodeError: A number cannot be converted exactly; `row` is its position.
     """
-    # NumPy calls int64 to float64 safe, although it rounds above 2**53.
+    # NumPy treats a cast from int64 to float64 as safe, although it rounds above 2**53.
     rounds = out.dtype.kind == "f" and source.dtype.kind in "iu" and source.dtype.itemsize == 8
     if np.can_cast(source.dtype, out.dtype, "safe") and not rounds:
         np.copyto(out, source)
@@ -212,12 +214,12 @@ def put_numbers(source: NDArray[Any], field: UnischemaField, out: NDArray[Any]) 
 
 
 def _holds_floats(source: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[np.bool_]:
-    """Which floats are whole and within an integer dtype; a boolean is never taken from a float."""
+    """Return a mask of the floats that are whole and fit an integer dtype; for a boolean dtype, all False."""
     if dtype.kind == "b":
         return np.zeros(source.shape, np.bool_)
     limits = np.iinfo(dtype)
     source = source.astype(np.float64, copy=False)
-    # 2**63 is a float and int64's maximum is not: compare with the first number above.
+    # 2**63 is exactly representable as a float, the maximum of int64 is not, so compare with `<`.
     within = (source >= float(limits.min)) & (source < float(limits.max + 1))
     return within & (np.trunc(source) == source)
 
@@ -240,7 +242,8 @@ def _refuse_where(bad: NDArray[np.bool_], source: Any, field: UnischemaField) ->
     if bad.any():
         row = int(np.argmax(bad))
         raise DecodeError(
-            f"the cell {source[row]} cannot be read as {field.dtype_name} without losing something",
+            f"the cell must be a value that {field.dtype_name} can hold without loss, got {source[row]}. Declare a "
+            "wider dtype",
             column=field.name,
             row=row,
         )
@@ -253,34 +256,22 @@ def _decode_numbers_in_decimals(cells: pa.Array, field: UnischemaField, out: NDA
         _decode_floats_in_decimals(cells, field, out)
         return
     try:
-        # Fails where a fraction would be lost; both Arrow's and our numbers are then whole.
-        whole = pc.cast(cells, pa.decimal128(38, 0))
-    except pa.ArrowInvalid:
+        whole = pc.cast(cells, pa.uint64() if field.dtype == np.uint64 else pa.int64())
+    except pa.ArrowInvalid:  # a number has a fraction or is out of range
         _decode_each(cells, field, out)
-        return
-    low, high = _decimal_words(whole)
-    unsigned = field.dtype == np.dtype(np.uint64)
-    within = high == 0 if unsigned else high == low.view(np.int64) >> 63
-    if within.all():
-        put_numbers(low if unsigned else low.view(np.int64), field, out)
     else:
-        _decode_each(cells, field, out)
-
-
-def _decimal_words(cells: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Low and high 64 bits of 128-bit decimals, as strided views of Arrow's buffer."""
-    words = np.frombuffer(cells.buffers()[1], np.uint64, count=2 * len(cells), offset=16 * cells.offset)
-    return words[0::2], words[1::2].view(np.int64)
+        put_numbers(numbers_of(whole), field, out)
 
 
 def _decode_floats_in_decimals(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
-    """Decimals as the nearest floats.
+    """Return decimals as the nearest floats.
 
-    A quotient of two exact floats is the nearest float to the quotient, and up to 15 digits and 10**22 are exact; more
-    digits go through Python, as the cell face does.
+    A decimal of up to 15 digits is computed as the quotient of two exact floats, which is the nearest float. Decimals
+    with more digits are converted in Python, as in `decode_scalar`.
     """
     if pa.types.is_decimal128(cells.type) and cells.type.precision <= 15 and 0 <= cells.type.scale <= 22:
-        unscaled = _decimal_words(cells)[0].view(np.int64)
+        # The low half of each 128-bit number, which holds all of its digits.
+        unscaled = np.frombuffer(cells.buffers()[1], np.int64, count=2 * len(cells), offset=16 * cells.offset)[::2]
         put_numbers(unscaled / 10.0**cells.type.scale, field, out)
     else:
         put_numbers(np.array([float(number) for number in cells.to_pylist()], np.float64), field, out)

@@ -1,8 +1,9 @@
-"""Arrow types of structs, maps and lists as JSON, and in the one layout in which petastore stores them. Pure."""
+"""Arrow types of structs, maps and lists as JSON, and in the layout that petastore stores. No I/O."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from petastore.errors import SchemaError
 from petastore.schema.arrow import is_bytes, is_list, is_text
 from petastore.schema.field import JsonValue
 
-__all__ = ["parse_type", "plain_type", "stored_layout", "type_as_json"]
+__all__ = ["in_utc", "map_leaves", "parse_type", "plain_type", "stored_layout", "type_as_json"]
 
 _UNITS = ("ms", "us", "ns")
 _SCALARS: dict[str, pa.DataType] = {
@@ -31,33 +32,42 @@ _MOST_LEVELS = 100
 
 
 def plain_type(arrow_type: pa.DataType, *, name: str) -> pa.DataType:
-    """The type that Parquet alone keeps of values of a type: without large, view, fixed-size and dictionary layouts.
+    """Return the type that Parquet stores for an Arrow type, without large, view, fixed-size and dictionary layouts.
 
     Args:
         arrow_type: Any type.
-        name: Whose it is, for messages.
+        name: Name of the column, for messages.
 
     Raises:
-        SchemaError: Parquet has no such values.
+        SchemaError: Parquet cannot store values of this type.
 
     Example:
         >>> plain_type(pa.struct({"word": pa.large_string(), "xy": pa.list_(pa.float32(), 2)}), name="at")
         StructType(struct<word: string, xy: list<element: float>>)
     """
+    return map_leaves(arrow_type, lambda leaf: _plain_scalar(leaf, name))
+
+
+def map_leaves(arrow_type: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Replace the leaves of a type of lists, maps and structs; also remove extension and dictionary types.
+
+    Raises:
+        SchemaError: A struct has no members, which Parquet cannot store.
+    """
     types = pa.types
     if isinstance(arrow_type, pa.BaseExtensionType):
-        return plain_type(arrow_type.storage_type, name=name)
+        return map_leaves(arrow_type.storage_type, leaf)
     if types.is_dictionary(arrow_type):
-        return plain_type(arrow_type.value_type, name=name)
+        return map_leaves(arrow_type.value_type, leaf)
     if is_list(arrow_type):
-        return pa.list_(pa.field("element", plain_type(arrow_type.value_type, name=name)))
+        return pa.list_(pa.field("element", map_leaves(arrow_type.value_type, leaf)))
     if types.is_map(arrow_type):
-        return pa.map_(*(plain_type(part, name=name) for part in (arrow_type.key_type, arrow_type.item_type)))
+        return pa.map_(map_leaves(arrow_type.key_type, leaf), map_leaves(arrow_type.item_type, leaf))
     if types.is_struct(arrow_type):
         if not arrow_type.num_fields:
-            raise SchemaError(f"field {name!r}: a struct must have members, got one without; Parquet cannot store it")
-        return pa.struct([(member.name, plain_type(member.type, name=name)) for member in arrow_type])
-    return _plain_scalar(arrow_type, name)
+            raise SchemaError("a struct must have members, because Parquet cannot store an empty struct")
+        return pa.struct([(member.name, map_leaves(member.type, leaf)) for member in arrow_type])
+    return leaf(arrow_type)
 
 
 def _plain_scalar(arrow_type: pa.DataType, name: str) -> pa.DataType:
@@ -77,30 +87,36 @@ def _plain_scalar(arrow_type: pa.DataType, name: str) -> pa.DataType:
     try:
         return parse_type(str(arrow_type))
     except SchemaError:
-        raise SchemaError(f"field {name!r}: Parquet has no values of the Arrow type {arrow_type}") from None
+        raise SchemaError(
+            f"field {name!r}: Parquet cannot store the Arrow type {arrow_type}. Convert the values to another type"
+        ) from None
 
 
 def stored_layout(plain: pa.DataType) -> pa.DataType:
-    """The type of the same layout that Parquet has: durations are integers there.
+    """Return the type that is stored in Parquet, with integers instead of durations.
 
     Example:
         >>> stored_layout(pa.struct({"took": pa.duration("us")}))
         StructType(struct<took: int64>)
     """
-    types = pa.types
-    if types.is_duration(plain):
-        return pa.int64()
-    if types.is_list(plain):
-        return pa.list_(pa.field("element", stored_layout(plain.value_type)))
-    if types.is_map(plain):
-        return pa.map_(stored_layout(plain.key_type), stored_layout(plain.item_type))
-    if types.is_struct(plain):
-        return pa.struct([(member.name, stored_layout(member.type)) for member in plain])
-    return plain
+    return map_leaves(plain, lambda leaf: pa.int64() if pa.types.is_duration(leaf) else leaf)
+
+
+def in_utc(plain: pa.DataType) -> pa.DataType:
+    """Return the type with UTC instead of other time zones, as Parquet returns it.
+
+    Example:
+        >>> in_utc(pa.list_(pa.timestamp("us", "Europe/Berlin")))
+        ListType(list<element: timestamp[us, tz=UTC]>)
+    """
+    return map_leaves(
+        plain,
+        lambda leaf: pa.timestamp(leaf.unit, "UTC") if pa.types.is_timestamp(leaf) and leaf.tz is not None else leaf,
+    )
 
 
 def type_as_json(plain: pa.DataType) -> JsonValue:
-    """A plain type as JSON: a name, or an object with the one key `list`, `map` or `struct`.
+    """Return a plain type as JSON: a name, or an object with the one key `list`, `map` or `struct`.
 
     Example:
         >>> type_as_json(pa.struct({"id": pa.int64(), "tags": pa.list_(pa.string())}))
@@ -117,10 +133,10 @@ def type_as_json(plain: pa.DataType) -> JsonValue:
 
 
 def parse_type(document: Any, *, levels: int = _MOST_LEVELS) -> pa.DataType:
-    """The type that `type_as_json` described; the JSON is not trusted.
+    """Return the type that `type_as_json` described; the JSON is not trusted.
 
     Raises:
-        SchemaError: It describes no type that petastore stores.
+        SchemaError: The JSON does not describe a type that petastore stores.
 
     Example:
         >>> parse_type({"map": ["string", "timestamp[us, tz=UTC]"]})
@@ -136,12 +152,12 @@ def parse_type(document: Any, *, levels: int = _MOST_LEVELS) -> pa.DataType:
             return pa.map_(*(parse_type(part, levels=levels - 1) for part in inside))
         if kind == "struct" and isinstance(inside, list) and inside:
             return pa.struct([_parse_member(member, levels - 1) for member in inside])
-    raise SchemaError(f"a {type(document).__name__} in the JSON of an Arrow type is not one that petastore stores")
+    raise SchemaError(f"arrow_type must be a pyarrow.DataType or its JSON, got {type(document).__name__}")
 
 
 def _parse_member(member: Any, levels: int) -> tuple[str, pa.DataType]:
     if not isinstance(member, list) or len(member) != 2 or not isinstance(member[0], str):
-        raise SchemaError(f"{member!r:.200} describes no member of a struct; it must be [name, type]")
+        raise SchemaError(f"a member of a struct must be [name, type], got {member!r:.200}")
     return member[0], parse_type(member[1], levels=levels)
 
 
@@ -157,5 +173,5 @@ def _parse_scalar(name: str) -> pa.DataType:
         if fixed := _FIXED_BYTES.fullmatch(name):
             return pa.binary(int(fixed[1]))
     except (pa.ArrowException, ValueError):
-        pass  # such as a decimal of 99 digits
-    raise SchemaError(f"{name!r:.200} is not a name of an Arrow type that petastore stores")
+        pass  # an invalid type, such as a decimal of 99 digits
+    raise SchemaError(f"arrow_type must be the name of a supported Arrow type, such as 'int64', got {name!r:.200}")

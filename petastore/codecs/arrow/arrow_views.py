@@ -1,9 +1,10 @@
-"""Arrow columns looked at in Arrow's own buffers, without a copy: numbers and lists, and cells of bytes.
+"""Zero-copy views of Arrow columns of numbers, lists and bytes as NumPy arrays.
 
-Numbers, times and lists of them are NumPy arrays already, where they are stored just as they are declared; whatever
-needs a cast, a check or a refusal is left to `petastore.codecs.arrow.arrow_to_numpy` and
-`petastore.codecs.arrow.arrow_lists`. Cells of bytes (and text) are ranges of one buffer, in every layout in which they
-arrive: 32 and 64-bit offsets, fixed size, views, dictionaries. No cell becomes a Python object.
+Numbers, times and lists of them are viewed if they are stored exactly as declared. Columns that need a cast or a check
+are decoded by `petastore.codecs.arrow.arrow_to_numpy` and `petastore.codecs.arrow.arrow_lists`.
+
+Cells of bytes and text are returned as ranges of one buffer, without a Python object per cell, for every layout of
+Arrow: 32- and 64-bit offsets, fixed size, views, dictionaries.
 """
 
 from __future__ import annotations
@@ -15,13 +16,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from petastore.arrow import NUMBER_DTYPES, numbers_of
 from petastore.arrow import compute as pc
-from petastore.arrow.memory import NUMBER_DTYPES, numbers_of
 from petastore.codecs.arrow.arrow_to_numpy import plain_layout, refuse_nulls
 from petastore.errors import DecodeError, EncodeError
 from petastore.schema.arrow import axes_in_storage, tensor_shape
-from petastore.schema.codec import Viewer
-from petastore.schema.field import UnischemaField
+from petastore.schema.field import UnischemaField, Viewer
 
 __all__ = [
     "ByteCells",
@@ -40,7 +40,7 @@ _LARGE = {pa.large_string().id, pa.large_binary().id, pa.large_list(pa.null()).i
 
 
 def scalars_viewer(field: UnischemaField) -> Viewer:
-    """What gives the values of columns of numbers or times, shape (rows,); values under nulls are arbitrary.
+    """Return a viewer of columns of numbers or times, shape (rows,); at nulls, values are arbitrary.
 
     Example:
         >>> view = scalars_viewer(UnischemaField("id", "int64"))
@@ -53,7 +53,7 @@ def scalars_viewer(field: UnischemaField) -> Viewer:
     right: pa.DataType | None = None
 
     def view(cells: pa.Array) -> NDArray[Any] | None:
-        nonlocal right  # any thread may put another one there
+        nonlocal right  # type of the last column; any thread may replace it
         if isinstance(cells, (pa.ExtensionArray, pa.RunEndEncodedArray)):
             cells = plain_layout(cells)
         stored = cells.type
@@ -70,9 +70,9 @@ def scalars_viewer(field: UnischemaField) -> Viewer:
 
 
 def lists_viewer(field: UnischemaField) -> Viewer:
-    """What gives the values of columns of lists that all have the declared sizes and no nulls.
+    """Return a viewer of columns of lists that all have the declared sizes and no nulls.
 
-    Their shape is (rows, *field.shape).
+    The views have the shape (rows, *field.shape).
     """
     numbers = scalars_viewer(field)
 
@@ -91,7 +91,7 @@ def lists_viewer(field: UnischemaField) -> Viewer:
 
 
 def _view_tensors(cells: pa.ExtensionArray, field: UnischemaField, numbers: Viewer) -> NDArray[Any] | None:
-    """The tensors of a column: its logical axes over the stored ones, so the view need not be contiguous."""
+    """Return a view of a tensor column with its logical axes; the view may be non-contiguous."""
     if not isinstance(cells.type, pa.FixedShapeTensorType) or tensor_shape(cells.type) != field.shape:
         return None
     leaves = None if cells.null_count else cells.storage.flatten()
@@ -103,7 +103,7 @@ def _view_tensors(cells: pa.ExtensionArray, field: UnischemaField, numbers: View
 
 
 def _items(lists: pa.Array, size: int | None) -> pa.Array | None:
-    """What lists of just this size hold, end to end; None for others."""
+    """Return the concatenated items of lists of exactly this size; None if a list has another size."""
     if lists.null_count:
         return None
     if isinstance(lists, pa.FixedSizeListArray):
@@ -127,9 +127,9 @@ def _dtype_of(stored: pa.DataType) -> np.dtype[Any] | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ByteCells:
-    """The cells of a column as ranges of one buffer, which this object does not copy.
+    """Cells of a column as zero-copy ranges of one buffer.
 
-    `cells[i]` is the bytes of cell i as a read-only array of uint8 that lives as long as the Arrow buffer does.
+    `cells[i]` returns the bytes of cell i as a read-only array of uint8, which keeps the Arrow buffer alive.
     """
 
     data: NDArray[np.uint8]
@@ -145,12 +145,12 @@ class ByteCells:
         return len(self.starts)
 
     def __getitem__(self, row: int) -> NDArray[np.uint8]:
-        start: int = self.starts.item(row)  # readers ask row by row, and this makes no NumPy scalars on the way
+        start: int = self.starts.item(row)  # called for every row; `item` is faster than creating a NumPy scalar
         return self.data[start : start + self.sizes.item(row)]
 
     @property
     def even_size(self) -> int | None:
-        """Bytes of every cell, if all are of one size and lie side by side; else None."""
+        """Return the size of the cells, if all have the same size and are contiguous; otherwise None."""
         if len(self) == 0:
             return None
         size = int(self.sizes[0])
@@ -161,10 +161,10 @@ class ByteCells:
 
 
 def byte_cells(cells: pa.Array, field: UnischemaField) -> ByteCells:
-    """The byte ranges of a column.
+    """Return the byte ranges of a column.
 
     Raises:
-        DecodeError: The column holds no bytes, or has a null.
+        DecodeError: The column does not contain bytes, or has a null.
     """
     if cells.null_count:
         refuse_nulls(cells, field)
@@ -184,7 +184,9 @@ def byte_cells(cells: pa.Array, field: UnischemaField) -> ByteCells:
     if pa.types.is_fixed_size_binary(stored):
         starts = (np.arange(len(cells), dtype=np.int64) + cells.offset) * stored.byte_width
         return ByteCells(_buffer(cells, 1), starts, np.full(len(cells), stored.byte_width, np.int64))
-    raise DecodeError(f"the column is stored as {stored}, but its codec reads bytes", column=field.name)
+    raise DecodeError(
+        f"the column must be stored as bytes for its codec, got {stored}. Correct the schema", column=field.name
+    )
 
 
 def _between_offsets(cells: pa.Array) -> ByteCells:
@@ -196,10 +198,10 @@ def _between_offsets(cells: pa.Array) -> ByteCells:
 
 
 def offsets_of(values: pa.Array) -> NDArray[Any]:
-    """Where texts, bytes or lists begin in their buffer, and the last one ends, shape (n + 1,), not to be written to.
+    """Return the read-only offsets of texts, bytes or lists in their buffer, shape (n + 1,).
 
     Args:
-        values: Of one of the types that lie between offsets: no view, and of no fixed size.
+        values: Array of a type with offsets (text, bytes or list), not of a view or fixed-size type.
 
     Example:
         >>> offsets_of(pa.array(["a", "", "äb"]).slice(1)), offsets_of(pa.array([], pa.large_binary()))
@@ -215,7 +217,7 @@ def offsets_of(values: pa.Array) -> NDArray[Any]:
 
 
 def lengths_of(values: pa.Array) -> NDArray[np.int64]:
-    """Bytes of each value of text or bytes that lie between offsets, a new array of shape (n,); arbitrary under nulls.
+    """Return the lengths of texts or bytes as a new array of shape (n,); at nulls, lengths are arbitrary.
 
     Example:
         >>> lengths_of(pa.array(["a", "", "äb"])), lengths_of(pa.array([b"abc"], pa.large_binary()))
@@ -230,26 +232,27 @@ def _buffer(cells: pa.Array, position: int) -> NDArray[np.uint8]:
 
 
 def bytes_of_cell(cell: Any, field: UnischemaField) -> NDArray[np.uint8]:
-    """One cell as an array of uint8 over its own memory.
+    """Return one cell as a zero-copy array of uint8.
 
     Raises:
-        DecodeError: It is no bytes.
+        DecodeError: The cell is not bytes.
     """
     if not isinstance(cell, (bytes, bytearray, memoryview)):
-        raise DecodeError(f"the cell is {type(cell).__name__}, but its codec reads bytes", column=field.name)
+        raise DecodeError(f"the cell must be bytes for the field's codec, got {type(cell).__name__}", column=field.name)
     return np.frombuffer(cell, np.uint8) if len(cell) else _NO_BYTES
 
 
 def equal_cells_array(data: NDArray[np.uint8], field: UnischemaField) -> pa.Array:
-    """A binary column whose cells are the rows of `data` (rows, size), over its memory.
+    """Return a binary column whose cells are the rows of `data`, shape (rows, size), zero-copy.
 
     Raises:
-        EncodeError: There are more than 2 GiB.
+        EncodeError: The cells exceed 2 GiB.
     """
     rows, size = data.shape
     if rows * size > np.iinfo(np.int32).max:
         raise EncodeError(
-            f"{rows:,} cells of {size:,} bytes are more than the 2 GiB of one column; encode fewer rows at once",
+            f"an encoded column must have at most 2 GiB, got {rows:,} cells of {size:,} bytes. Encode fewer rows at "
+            "once",
             column=field.name,
         )
     offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(size)

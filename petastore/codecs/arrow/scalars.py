@@ -1,9 +1,10 @@
-"""One scalar ⇄ one stored cell, without a codec of bytes: the definition that the column functions must equal.
+"""Encode and decode one scalar as a stored cell; the reference for the vectorized column functions.
 
-A value is first taken as the dtype that its field declares, then as the stored type. Both steps are exact or refused:
-3.0 is an integer and 3.7 is none, 300 is no `uint8`, a time stamp of nanoseconds is no whole number of microseconds.
-Two roundings are meant, and kept: a float that goes into a narrower float, and a decimal that is read as a float, go to
-the nearest; a finite number never becomes infinite. Text is never taken for a number, nor a number for text.
+A value is first converted to the dtype that its field declares, then to the stored type. Both steps are exact or raise:
+3.0 is a valid integer and 3.7 is not, 300 does not fit into `uint8`, and nanoseconds must be whole microseconds in a
+column of microseconds. There are two exceptions: a float that is converted to a narrower float, and a decimal that is
+read as a float, are rounded to the nearest value. A finite number never becomes infinite. Text is never converted to a
+number, nor a number to text.
 """
 
 from __future__ import annotations
@@ -17,24 +18,28 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from petastore.arrow.memory import NUMBER_DTYPES
+from petastore.arrow import NUMBER_DTYPES
 from petastore.errors import DecodeError, EncodeError
 from petastore.schema.field import UnischemaField
-from petastore.schema.times import numpy_time
+from petastore.schema.values import numpy_time
 
-__all__ = ["InexactError", "decode_scalar", "describe", "encode_scalar", "exact_number", "exact_time", "nested_values"]
+__all__ = [
+    "InexactError", "decode_scalar", "describe", "encode_scalar", "exact_number", "exact_time", "exact_times",
+    "nested_values",
+]  # fmt: skip
 
-# Wide enough for every decimal that Parquet can hold, so that nothing is rounded on the way.
+# Enough precision for every decimal that Parquet can store, so that no intermediate result is rounded.
 _DECIMALS = decimal.Context(prec=100)
 
 
 class InexactError(ValueError):
-    """The value has no exact equal of the wanted type; the message says why. Never leaves the codecs."""
+    """The requested type has no exactly equal value; the message has the reason. Codecs convert this error."""
 
 
 def describe(value: Any) -> str:
-    """What came, for a message: type, dtype, shape, and the value itself where it is short."""
+    """Describe a value for a message: type, dtype, shape, and the value itself if it is short."""
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} with shape {value.shape}"
     text = repr(value)
@@ -42,18 +47,22 @@ def describe(value: Any) -> str:
 
 
 def encode_scalar(field: UnischemaField, value: Any, stored: pa.DataType) -> Any:
-    """One value to the Python object that Arrow and Spark take for a cell of type `stored`.
+    """Encode one value as the Python object that Arrow and Spark accept for a cell of type `stored`.
 
     Raises:
-        EncodeError: The value is None, of another kind, out of range, or would lose something.
+        EncodeError: The value is None, has another kind of type, is out of range, or cannot be converted exactly.
     """
     if isinstance(value, np.ndarray) and value.shape == ():
         value = value[()]
     if value is None:
-        raise EncodeError("None was given to encode; a null is written by leaving the cell out", column=field.name)
+        raise EncodeError(
+            "the value must not be None, because a codec encodes only values that exist. For a missing value, store a "
+            "null without calling encode",
+            column=field.name,
+        )
     try:
         if isinstance(value, str) and field.numpy_dtype is np.bytes_ and pa.types.is_string(stored):
-            value = _utf8(value)  # bytes that are stored as text: either is what the cell says
+            value = _utf8(value)  # bytes that are stored as text become the same cell as the text
         return _stored(_declared(value, field), stored)
     except InexactError as problem:
         raise EncodeError(
@@ -63,10 +72,10 @@ def encode_scalar(field: UnischemaField, value: Any, stored: pa.DataType) -> Any
 
 
 def decode_scalar(field: UnischemaField, cell: Any) -> Any:
-    """One stored cell to one value: a NumPy scalar of `field.dtype`, or `str`, `bytes`, `Decimal`.
+    """Decode one stored cell: a NumPy scalar of `field.dtype`, or `str`, `bytes`, `Decimal`.
 
     Raises:
-        DecodeError: The cell is no value of the declared dtype.
+        DecodeError: The cell cannot be converted to the declared dtype.
     """
     try:
         return _declared_from_cell(cell, field)
@@ -77,37 +86,37 @@ def decode_scalar(field: UnischemaField, cell: Any) -> Any:
 
 
 def exact_number(value: Any, dtype: np.dtype[Any]) -> Any:
-    """The NumPy scalar of `dtype` that equals a number; floats may be rounded to a narrower float.
+    """Return the NumPy scalar of `dtype` that equals a number; floats may be rounded to a narrower float.
 
     Raises:
-        InexactError: There is none, or the value is no number.
+        InexactError: No scalar of `dtype` equals the value, or the value is not a number.
     """
     if isinstance(value, np.generic):
         value = value.item()
     if not isinstance(value, (bool, int, float, Decimal)):
-        raise InexactError("it is no number")
+        raise InexactError("the value must be a number")
     if dtype.kind == "f":
         return _exact_float(value, dtype)
     whole = _whole(value)
     if dtype.kind == "b":
         if whole not in (0, 1) or isinstance(value, (float, Decimal)):
-            raise InexactError("a boolean is True, False, 1 or 0")
+            raise InexactError("a boolean must be True, False, 1 or 0")
         return np.bool_(whole)
     limits = np.iinfo(dtype)
     if not limits.min <= whole <= limits.max:
-        raise InexactError(f"{dtype} holds {limits.min} to {limits.max}")
+        raise InexactError(f"the value must be from {limits.min} to {limits.max}, the range of {dtype}")
     return dtype.type(whole)
 
 
 def _whole(value: float | Decimal) -> int:
-    """The integer that a number is; `value` may be a Decimal or a float without a fraction."""
+    """Return a whole number as an integer; `value` may be a Decimal or a float."""
     is_finite = value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)
     if not is_finite:
-        raise InexactError("it is not finite")
+        raise InexactError("the value must be finite")
     if isinstance(value, Decimal) and value.adjusted() > 100:
-        raise InexactError("it is too large")
+        raise InexactError("the value is too large for an integer")
     if int(value) != value:
-        raise InexactError("it is no whole number")
+        raise InexactError("the value must be an integer")
     return int(value)
 
 
@@ -115,71 +124,91 @@ def _exact_float(value: float | Decimal, dtype: np.dtype[Any]) -> Any:
     try:
         wide = float(value)
     except OverflowError:
-        raise InexactError("it is too large") from None
+        raise InexactError(f"the value is too large for {dtype}") from None
     except ValueError:
-        raise InexactError("it is a signaling NaN, which no float is") from None
+        raise InexactError(f"{dtype} cannot hold a signaling NaN") from None
     with np.errstate(over="ignore"):
         narrow = dtype.type(wide)
     if np.isinf(narrow) and not (isinstance(value, float) and math.isinf(value)):
-        raise InexactError(f"it is too large for {dtype}")
+        raise InexactError(f"the value is too large for {dtype}")
     if isinstance(value, int) and int(narrow) != value:
         raise InexactError(f"{dtype} cannot hold this integer exactly")
     return narrow
 
 
 def exact_time(value: Any, dtype: np.dtype[Any]) -> Any:
-    """The `datetime64` or `timedelta64` of `dtype` that equals a time; times with a zone are taken in UTC.
+    """Convert a time exactly to the `datetime64` or `timedelta64` `dtype`; times with a zone are converted to UTC.
 
     Raises:
-        InexactError: The unit cannot hold it, it is NaT, or the value is no time of this kind.
+        InexactError: The value cannot be converted exactly, is NaT, or is not a time of this kind.
     """
     source = _numpy_time(value, dtype.kind)
     if np.isnat(source):
-        raise InexactError("it is NaT; give None for a missing value")
+        raise InexactError("the time must not be NaT. Give None for a missing value")
     if np.datetime_data(source.dtype)[0] == "generic":
-        raise InexactError("it has no unit")
+        raise InexactError("the time must have a unit, such as in np.datetime64(7, 'us')")
     try:
         converted = source.astype(dtype)
     except (OverflowError, TypeError):
-        raise InexactError(f"{dtype} cannot hold it exactly") from None
+        raise InexactError(f"{dtype} cannot hold this time exactly") from None
     if np.isnat(converted) or converted.astype(source.dtype) != source:
-        raise InexactError(f"{dtype} cannot hold it exactly")
+        raise InexactError(f"{dtype} cannot hold this time exactly")
+    return converted
+
+
+def exact_times(times: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Convert times exactly to another unit; NaT stays NaT.
+
+    Raises:
+        InexactError: A time cannot be converted exactly, or the times have no unit.
+    """
+    if times.dtype == dtype:
+        return times
+    if np.datetime_data(times.dtype)[0] == "generic":
+        raise InexactError("the times must have a unit, such as datetime64[us]")
+    try:
+        converted = times.astype(dtype)
+        is_exact = bool(((converted.astype(times.dtype) == times) | np.isnat(times)).all())
+    except OverflowError:
+        is_exact = False
+    if not is_exact:
+        raise InexactError(f"{dtype} cannot hold all times of {times.dtype} exactly")
     return converted
 
 
 def _numpy_time(value: Any, kind: str) -> Any:
-    """Any spelling of an instant (kind `M`) or of a duration or time of day (kind `m`) as a NumPy scalar."""
+    """Convert a timestamp or date (kind `M`), or a duration or time of day (kind `m`), to a NumPy scalar."""
     try:
         found = numpy_time(value)
     except OverflowError:
-        raise InexactError("it is out of range in UTC") from None
+        raise InexactError("the time must be in the years 1 to 9999 in UTC") from None
     if found is None or found.dtype.kind != kind:
-        raise InexactError("it is no date or time" if kind == "M" else "it is no duration or time of day")
+        raise InexactError(f"the value must be a {'date or time' if kind == 'M' else 'duration or time of day'}")
     return found
 
 
 def _declared(value: Any, field: UnischemaField) -> Any:
-    """The value as its field declares it, when it is to be written."""
+    """Convert a value to the dtype that its field declares, before it is written."""
     kind = field.numpy_dtype
     if kind is np.str_:
         if not isinstance(value, str):
-            raise InexactError("text was declared")
+            raise InexactError("the value must be text")
         return str(value)
     if kind is np.bytes_:
         if isinstance(value, uuid.UUID):
             return value.bytes
         if not isinstance(value, (bytes, bytearray, memoryview)):
-            raise InexactError("bytes were declared")
+            raise InexactError("the value must be bytes")
         return bytes(value)
     if kind is Decimal:
         if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Decimal, int, np.integer)):
-            raise InexactError("a Decimal was declared; give Decimal(str(value)) where that is what you mean")
+            raise InexactError("the value must be a Decimal, such as Decimal(str(value))")
         return _finite(Decimal(int(value)) if isinstance(value, np.integer) else Decimal(value))
     if field.dtype.kind in "mM":
         return exact_time(value, field.dtype)
     if field.dtype.kind in "biuf":
         return exact_number(value, field.dtype)
-    raise InexactError("values of this dtype have no cell of their own; give the field a codec")
+    raise InexactError(f"Arrow has no type for {field.dtype_name}. Give the field a codec")
 
 
 def _finite(value: Decimal) -> Decimal:
@@ -189,7 +218,7 @@ def _finite(value: Decimal) -> Decimal:
 
 
 def _declared_from_cell(cell: Any, field: UnischemaField) -> Any:
-    """The stored cell as its field declares it; storage may hold text as bytes, and decimals as text."""
+    """Convert a stored cell to the dtype of its field; text may be stored as bytes, and decimals as text."""
     kind = field.numpy_dtype
     if kind is np.object_:
         return cell
@@ -201,7 +230,7 @@ def _declared_from_cell(cell: Any, field: UnischemaField) -> Any:
         try:
             return _finite(Decimal(cell))
         except decimal.InvalidOperation:
-            raise InexactError("it is no decimal number") from None
+            raise InexactError("the text must be a decimal number") from None
     if field.dtype.kind == "m" and isinstance(cell, int) and not isinstance(cell, bool):
         return np.int64(cell).astype(field.dtype)
     return _declared(cell, field)
@@ -211,18 +240,18 @@ def _text(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise InexactError("it is not UTF-8") from None
+        raise InexactError("the bytes must be valid UTF-8") from None
 
 
 def _utf8(value: str) -> bytes:
     try:
         return value.encode()
     except UnicodeEncodeError:
-        raise InexactError("it is no valid Unicode text (a lone surrogate)") from None
+        raise InexactError("the text must be valid Unicode, without lone surrogates") from None
 
 
 def _stored(value: Any, stored: pa.DataType) -> Any:
-    """A value of its declared dtype as the Python object of a stored cell."""
+    """Convert a value of the declared dtype to the Python object of a stored cell."""
     types = pa.types
     if types.is_string(stored):
         return _text(value) if isinstance(value, bytes) else _checked_text(value)
@@ -255,11 +284,11 @@ def _stored_decimal(value: Any, stored: pa.DataType) -> Decimal:
     try:
         scaled = number.quantize(Decimal(1).scaleb(-stored.scale), context=_DECIMALS)
     except decimal.InvalidOperation:
-        raise InexactError(f"{stored} has {stored.precision} digits") from None
+        raise InexactError(f"{stored} has only {stored.precision} digits") from None
     if scaled != number:
-        raise InexactError(f"{stored} keeps {stored.scale} digits after the point")
+        raise InexactError(f"{stored} has only {stored.scale} digits after the decimal point")
     if scaled.adjusted() >= stored.precision - stored.scale and scaled != 0:
-        raise InexactError(f"{stored} keeps {stored.precision - stored.scale} digits before the point")
+        raise InexactError(f"{stored} has only {stored.precision - stored.scale} digits before the decimal point")
     return scaled
 
 
@@ -270,32 +299,32 @@ def _stored_time(value: Any, stored: pa.DataType) -> Any:
         return time
     item = time.item()
     if not isinstance(item, dt.date):
-        raise InexactError("dates and time stamps are of the years 1 to 9999")
+        raise InexactError("dates and timestamps must be in the years 1 to 9999")
     if isinstance(item, dt.datetime) and stored.tz is not None:
         return item.replace(tzinfo=dt.UTC)
     return item
 
 
 def nested_values(value: Any, depth: int) -> tuple[list[Any], tuple[int, ...]]:
-    """The leaves of lists inside lists (or of an array), in row-major order, and their shape.
+    """Return the leaves of nested lists (or of an array), in row-major order, and their shape.
 
     Args:
-        value: `depth` levels of lists, tuples or arrays.
+        value: Lists, tuples or arrays with `depth` levels.
         depth: At least 1.
 
     Returns:
-        Leaves and shape; the sizes below an empty list are 0.
+        Leaves and shape; below an empty list, sizes are 0.
 
     Raises:
-        InexactError: It is no list, or lists of one level differ in length.
+        InexactError: The value is not a list, or lists of one level differ in length.
     """
     level, shape = [value], []
     for _ in range(depth):
         if not all(isinstance(item, (list, tuple, np.ndarray)) for item in level):
-            raise InexactError(f"{depth} levels of lists were declared")
+            raise InexactError(f"the value must be lists nested {depth} levels deep")
         sizes = {len(item) for item in level}
         if len(sizes) > 1:
-            raise InexactError(f"its lists have different lengths ({min(sizes)} to {max(sizes)})")
+            raise InexactError(f"the lists of one level must have equal lengths, got {min(sizes)} to {max(sizes)}")
         shape.append(sizes.pop() if sizes else 0)
         level = [leaf for item in level for leaf in item]
     return level, tuple(shape)

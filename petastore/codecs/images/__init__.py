@@ -1,1 +1,1 @@
-"""Codecs of images."""
+"""Codecs of images: `CompressedImageCodec` (PNG, JPEG) and `ImageDecode` (crop and resize while decoding)."""

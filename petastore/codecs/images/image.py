@@ -1,45 +1,50 @@
-"""CompressedImageCodec: an image as the bytes of a PNG or JPEG file."""
+"""CompressedImageCodec: an image as the bytes of a PNG or JPEG file, and fields inferred from image files."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from petastore.codecs.arrow.arrow_views import byte_cells, bytes_of_cell
+from petastore.codecs.arrow.numpy_to_arrow import encode_each
 from petastore.codecs.declared import array_to_write
-from petastore.codecs.images.image_faces import ImageFaces
-from petastore.codecs.images.image_files import ImageError, image_bytes, image_header
-from petastore.codecs.images.image_hint import WHOLE, ImageDecode
-from petastore.errors import EncodeError, SchemaError
-from petastore.schema.codec import JsonValue
-from petastore.schema.field import UnischemaField
+from petastore.codecs.images.image_decode import WHOLE, ImageDecode, part_bytes, read_image, read_images
+from petastore.codecs.images.image_header import ImageError, decoded_sizes, read_header
+from petastore.codecs.images.image_input import check_file, image_cells, image_file
+from petastore.codecs.images.image_pixels import image_bytes
+from petastore.errors import DecodeError, EncodeError, InvalidArgumentError, SchemaError
+from petastore.schema.field import JsonValue, UnischemaField
 
-__all__ = ["CompressedImageCodec", "ImageFormat", "image_field"]
+__all__ = ["CompressedImageCodec", "HintedImageCodec", "ReversedImageCodec", "hinted_field", "image_field"]
+
 
 ImageFormat: TypeAlias = Literal["png", ".png", "jpeg", "jpg", ".jpeg", ".jpg"]
-"""What an image is stored as, in a word; capitals are understood, too."""
+"""Image formats; upper case is accepted, too."""
 
 _FORMATS = {word: "png" if "png" in word else "jpeg" for word in get_args(ImageFormat)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CompressedImageCodec(ImageFaces):
-    """An image of shape (height, width) or (height, width, 3) as a PNG or JPEG file.
+class CompressedImageCodec:
+    """A codec for images (height, width) or (height, width, 3), stored as PNG or JPEG files.
 
-    Thread-safe; encoding and decoding let go of the GIL. Three channels are red, green and blue, in the value and in
-    the file, so any program shows the true colours. Values are arrays, or the bytes of PNG and JPEG files, which are
-    stored as they are; gray and CMYK files are RGB where three channels are declared. PNG keeps every pixel, of `uint8`
-    and `uint16`; JPEG is lossy, `uint8` alone. Needs `pip install 'petastore[image]'`.
+    Thread-safe; encoding and decoding release the GIL. Three channels are RGB, in arrays and in files. Values are
+    arrays, or the bytes of PNG and JPEG files, which are stored unchanged; gray and CMYK files are read as RGB if the
+    field declares three channels. PNG is lossless, for `uint8` and `uint16`; JPEG is lossy, for `uint8` only. Needs
+    `pip install 'petastore[image]'`.
 
     Args:
         image_codec: `"png"`, or `"jpeg"` (also `"jpg"`).
-        quality: Of JPEG, 1 to 100; has no meaning for PNG.
+        quality: JPEG quality, 1 to 100; ignored for PNG.
 
     Raises:
-        SchemaError: Another format, or a quality out of range.
+        SchemaError: The format is not PNG or JPEG, or `quality` is out of range.
 
     Example:
         >>> import numpy as np
@@ -55,62 +60,67 @@ class CompressedImageCodec(ImageFaces):
     """`"png"` or `"jpeg"`."""
 
     quality: int = 80
-    """Quality of JPEG, 1 to 100."""
+    """JPEG quality, 1 to 100."""
 
     codec_id: ClassVar[str] = "compressed_image"
+
+    _is_reversed: ClassVar[bool] = False
+    """Whether the files store the channels in the order blue, green, red."""
 
     def __post_init__(self) -> None:
         name = self.image_codec.lower() if isinstance(self.image_codec, str) else self.image_codec
         if not isinstance(name, str) or name not in _FORMATS:
-            raise SchemaError(f"CompressedImageCodec takes the formats 'png' and 'jpeg', not {self.image_codec!r}")
+            raise SchemaError(f"image_codec must be 'png' or 'jpeg', got {self.image_codec!r}")
         quality = self.quality
         if isinstance(quality, bool) or not isinstance(quality, (int, np.integer)) or not 1 <= quality <= 100:
-            raise SchemaError(f"CompressedImageCodec takes a quality of 1 to 100, not {quality!r}")
+            raise SchemaError(f"quality must be an int from 1 to 100, got {quality!r}")
         object.__setattr__(self, "image_codec", _FORMATS[name])
         object.__setattr__(self, "quality", int(quality))
 
     def config(self) -> Mapping[str, JsonValue]:
-        """`{"image_codec": "png", "quality": 80}`."""
+        """Return `{"image_codec": "png", "quality": 80}`."""
         return {"image_codec": self.image_codec, "quality": self.quality}
 
     def check_field(self, field: UnischemaField) -> None:
-        """`uint8` (or `uint16` for PNG) of shape (height, width) or (height, width, 3), where sizes may be None.
+        """Check that the field is `uint8` (or `uint16` for PNG), (height, width) or (height, width, 3).
 
         Raises:
-            SchemaError: Another dtype or shape.
+            SchemaError: The field has another dtype or shape.
         """
         dtypes = ("uint8", "uint16") if self.image_codec == "png" else ("uint8",)
         if field.dtype_name not in dtypes:
             raise SchemaError(
-                f"field {field.name!r}: an image in {self.image_codec} is of {' or '.join(dtypes)}, but the field "
-                f"declares {field.dtype_name}"
+                f"field {field.name!r}: an image in {self.image_codec} must be {' or '.join(dtypes)}, got "
+                f"{field.dtype_name}"
             )
         gray, color = len(field.shape) == 2, len(field.shape) == 3 and field.shape[-1] in (3, None)
         if not (gray or color) or 0 in field.shape:
             raise SchemaError(
-                f"field {field.name!r}: an image has shape (height, width) or (height, width, 3), but the field "
-                f"declares {field.shape}"
+                f"field {field.name!r}: an image must have shape (height, width) or (height, width, 3), got "
+                f"{field.shape}"
             )
 
     def encode(self, field: UnischemaField, value: Any) -> bytes:
-        """One image to the bytes of a file.
+        """Encode one image to the bytes of a file.
 
         Args:
-            field: What was declared.
-            value: An array; or the bytes of a PNG or JPEG file, or a dict with them as `bytes`, or with the `path` of a
-                local file, as Hugging Face has images. Files are checked by their headers and stored unchanged.
+            field: The field of the column.
+            value: An array; the bytes of a PNG or JPEG file; or a dict with `bytes` or a local `path`, as in Hugging
+                Face datasets. Files are checked by their headers and stored unchanged.
 
         Raises:
-            EncodeError: Another dtype or shape than declared, one or four channels as a third dimension, no pixel.
+            EncodeError: The dtype or shape differs from the field, the image has one or four channels in a third
+                dimension, or it has no pixels.
             MissingExtraError: No image library is installed.
         """
-        from petastore.codecs.images.image_given import check_file, image_file  # with what only writers need
-
         file = image_file(value, field)
         if file is not None:
+            self._check_takes_files(field)
             check_file(np.frombuffer(file, np.uint8), field)
             return file
         image = _image_to_write(field, value)
+        if self._is_reversed and image.ndim == 3:
+            image = image[..., ::-1]
         try:
             return image_bytes(image, self.image_codec, self.quality)
         except ImageError as problem:
@@ -118,45 +128,234 @@ class CompressedImageCodec(ImageFaces):
                 f"the image cannot be written as {self.image_codec}: {problem}", column=field.name
             ) from None
 
-    def _reading(self, field: UnischemaField) -> tuple[UnischemaField, ImageDecode]:
+    def storage_type(self, field: UnischemaField) -> pa.DataType:  # noqa: ARG002 - bytes for every field
+        """Return the Arrow type `binary`."""
+        return pa.binary()
+
+    def encode_column(self, values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> pa.Array:
+        """Encode many images to a binary column.
+
+        Args:
+            values: An array `(rows, height, width[, 3])`, or a sequence of images or image files; None becomes null.
+            field: The field of the column.
+
+        Raises:
+            EncodeError: As `encode`, with `row` set.
+            MissingExtraError: No image library is installed.
+        """
+        return encode_each(values, self.encode, pa.binary(), field)
+
+    def encode_arrow(self, values: pa.Array, field: UnischemaField) -> pa.Array | None:
+        """Return a column of image files (bytes, or structs of `bytes` and `path`) unchanged; None for other columns.
+
+        Raises:
+            EncodeError: A file is not PNG or JPEG, or does not match the field; `row` is set.
+        """
+        cells = image_cells(values, field)
+        if cells is not None:
+            self._check_takes_files(field)
+        return cells
+
+    def decode(self, field: UnischemaField, cell: Any) -> Any:
+        """Decode the bytes of an image file, of any format that the image library reads, to a new array.
+
+        Raises:
+            DecodeError: The bytes are damaged, the dtype or shape differs from the field, or the image is smaller than
+                the region of `ImageDecode`.
+            MissingExtraError: No image library is installed.
+        """
+        try:
+            image = read_image(bytes_of_cell(cell, field), *self._decoding(field))
+        except ImageError as problem:
+            raise DecodeError(
+                f"the cell is not an image that fits the field: {problem}. Skip bad rows with on_error='skip'",
+                column=field.name,
+            ) from None
+        self._restore([image])
+        return image
+
+    def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
+        """Decode a column of images into `out`; images of a fixed shape are decoded in place.
+
+        Raises:
+            DecodeError: As `decode`, with `row` set.
+            MissingExtraError: No image library is installed.
+        """
+        files = byte_cells(cells, field)
+        self.decode_bytes([files[row] for row in range(len(files))], field, out)
+
+    def decode_bytes(self, cells: Sequence[NDArray[np.uint8]], field: UnischemaField, out: NDArray[Any]) -> None:
+        """Decode the bytes of image files into `out`, as `decode_column` does.
+
+        Raises:
+            DecodeError: As `decode`, with `row` set.
+            MissingExtraError: No image library is installed.
+        """
+        read_images(cells, *self._decoding(field), out)
+        self._restore(out)
+
+    def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
+        """Return the memory in bytes to decode each image: the size of the decoded file or of the result, if larger.
+
+        For a JPEG with several scans, at least the size of its coefficients. None if the field has a fixed shape.
+        """
+        stored, wanted = self._decoding(field)
+        whole, part = stored.decoded_bytes, field.decoded_bytes
+        if whole is not None and part is not None:
+            return None if whole <= part else np.full(len(cells), whole, np.int64)
+        return decoded_sizes(byte_cells(cells, field), lambda header: part_bytes(header, stored, wanted))
+
+    def _decoding(self, field: UnischemaField) -> tuple[UnischemaField, ImageDecode]:
+        """Return the field that describes the stored image files, and the region to decode."""
         return field, WHOLE
+
+    def _check_takes_files(self, field: UnischemaField) -> None:
+        if self._is_reversed:
+            raise EncodeError(
+                f"images must be arrays for the codec {type(self).__name__}, got the bytes of an image file. Give "
+                "arrays, or declare CompressedImageCodec",
+                column=field.name,
+            )
+
+    def _restore(self, images: Any) -> None:
+        """Reverse the channels of decoded images, in place to save memory."""
+        for image in images if self._is_reversed else ():
+            if image.ndim == 3:
+                first = image[..., 0].copy()
+                image[..., 0] = image[..., 2]
+                image[..., 2] = first
+
+
+class ReversedImageCodec(CompressedImageCodec):
+    """Codec for image files whose channels are stored in reverse order; decoded values are RGB.
+
+    Petastorm 0.2.1 to 0.2.3 wrote such files. Use `CompressedImageCodec` for new datasets, because other programs show
+    reversed files in wrong colors. This codec encodes arrays, not files. Gray images are equal with both codecs.
+
+    Example:
+        >>> field = UnischemaField("face", "uint8", (1, 1, 3), ReversedImageCodec("png"))
+        >>> cell = field.codec.encode(field, np.array([[[255, 128, 0]]], "uint8"))
+        >>> field.codec.decode(field, cell).tolist(), CompressedImageCodec("png").decode(field, cell).tolist()
+        ([[[255, 128, 0]]], [[[0, 128, 255]]])
+    """
+
+    __slots__ = ()
+
+    codec_id: ClassVar[str] = "reversed_image"
+
+    _is_reversed: ClassVar[bool] = True
 
 
 def _image_to_write(field: UnischemaField, value: Any) -> NDArray[Any]:
     image = array_to_write(field, value)
     if image.ndim == 3 and image.shape[2] != 3:
-        advice = "drop the alpha channel" if image.shape[2] == 4 else "give gray images the shape (height, width)"
+        advice = "Drop the alpha channel" if image.shape[2] == 4 else "Give gray images the shape (height, width)"
         raise EncodeError(
-            f"an image of shape {image.shape} came; images have shape (height, width) or (height, width, 3): {advice}",
+            f"an image must have shape (height, width) or (height, width, 3), got {image.shape}. {advice}",
             column=field.name,
         )
     if 0 in image.shape:
-        raise EncodeError(f"an image of shape {image.shape} came, which has no pixel", column=field.name)
+        raise EncodeError(f"an image must have pixels, got shape {image.shape}", column=field.name)
     return image
 
 
-def image_field(name: str, values: Any) -> UnischemaField | None:
-    """The field of images that a column of structs of `bytes` and `path` holds; None where it holds other files.
+def hinted_field(field: UnischemaField, hint: ImageDecode) -> UnischemaField:
+    """Return the field with the shape of its images after `ImageDecode`.
 
     Args:
-        name: Of the column.
-        values: Some of its values, as dicts, none of them missing.
+        field: Stored field, or the result of an earlier call, whose hint is replaced.
+        hint: Requested `ImageDecode` options.
+
+    Raises:
+        InvalidArgumentError: The field does not contain images, or the region is outside its images.
+
+    Example:
+        >>> photo = UnischemaField("photo", "uint8", (None, None, 3), CompressedImageCodec("jpeg"))
+        >>> hinted_field(photo, ImageDecode(size=(128, 128))).shape
+        (128, 128, 3)
+    """
+    if not isinstance(hint, ImageDecode):
+        raise InvalidArgumentError(
+            f"decode must have petastore.codecs.ImageDecode(size=…) for {field.name!r}, got {hint!r}"
+        )
+    stored = field.codec.stored if isinstance(field.codec, HintedImageCodec) else field
+    if type(stored.codec) is not CompressedImageCodec:
+        raise InvalidArgumentError(
+            f"decode must name fields with CompressedImageCodec, got {field.name!r}, whose codec is {stored.codec!r}"
+        )
+    try:
+        shape = hint.shape_of(stored.shape)
+    except InvalidArgumentError as problem:
+        raise InvalidArgumentError(f"decode= of {field.name!r}: {problem}") from None
+    codec = HintedImageCodec(stored.codec.image_codec, stored.codec.quality, stored=stored, hint=hint)
+    return dataclasses.replace(stored, shape=shape, codec=codec)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HintedImageCodec(CompressedImageCodec):
+    """Codec of an image field with an `ImageDecode` option.
+
+    It encodes like `CompressedImageCodec` and has the same id in schema documents. A dataset that is written with the
+    schema of such a reader therefore has images of the new size, and is read without a hint. Thread-safe; decoding
+    releases the GIL.
+
+    Example:
+        >>> import numpy as np
+        >>> photo = UnischemaField("photo", "uint8", (4, 6, 3), CompressedImageCodec("png"))
+        >>> cell = photo.codec.encode(photo, np.full((4, 6, 3), (255, 128, 0), "uint8"))
+        >>> gray = hinted_field(photo, ImageDecode(region=(0, 0, 2, 3), gray=True))
+        >>> gray.codec.decode(gray, cell).tolist()
+        [[151, 151, 151], [151, 151, 151]]
+    """
+
+    stored: UnischemaField = dataclasses.field(kw_only=True)
+    """The field as it is stored, with its `CompressedImageCodec`."""
+
+    hint: ImageDecode = dataclasses.field(kw_only=True)
+    """Options with which images are decoded."""
+
+    def check_field(self, field: UnischemaField) -> None:
+        """Accept only the decoded dtype and shape.
+
+        Raises:
+            SchemaError: The field has another dtype or shape.
+        """
+        shape = self.hint.shape_of(self.stored.shape)
+        if field.shape != shape or field.dtype_name != self.stored.dtype_name:
+            raise SchemaError(
+                f"field {field.name!r} must be {self.stored.dtype_name} of shape {shape}, as {self.hint!r} returns, "
+                f"got {field.dtype_name} of shape {field.shape}"
+            )
+
+    def _decoding(self, field: UnischemaField) -> tuple[UnischemaField, ImageDecode]:  # noqa: ARG002 - `stored` is used
+        return (_as_rgb(self.stored) if self.hint.mode == "rgb" else self.stored), self.hint
+
+
+@functools.lru_cache(maxsize=256)
+def _as_rgb(stored: UnischemaField) -> UnischemaField:
+    """Return the field with three channels, to which files of every color mode are converted."""
+    return dataclasses.replace(stored, shape=(*stored.shape[:2], 3))
+
+
+def image_field(name: str, values: Any) -> UnischemaField | None:
+    """Return the image field for a column of structs of `bytes` and `path`; None if the files are not images.
+
+    Args:
+        name: Name of the column.
+        values: Some values of the column, as dicts, without missing values.
 
     Example:
         >>> image_field("sound", [{"bytes": b"RIFF", "path": "a.wav"}]) is None
         True
     """
-    from petastore.codecs.images.image_given import image_file
-
     unknown = UnischemaField(name, object)
     try:
         files = [image_file(value, unknown) for value in values]
-    except EncodeError:
+        headers = [read_header(np.frombuffer(file or b"", np.uint8)) for file in files]
+    except (EncodeError, ImageError):
         return None
-    headers = [image_header(np.frombuffer(file or b"", np.uint8)) for file in files]
-    known = [header for header in headers if header is not None]
-    if not known or len(known) < len(headers):
+    if not headers:
         return None
-    colors: tuple[int, ...] = (3,) if any(len(header.shape) == 3 for header in known) else ()
-    codec = CompressedImageCodec("png" if known[0].format == "png" else "jpeg")
-    return UnischemaField(name, known[0].dtype, (None, None, *colors), codec)
+    colors: tuple[int, ...] = (3,) if any(len(header.shape) == 3 for header in headers) else ()
+    codec = CompressedImageCodec("png" if headers[0].format == "png" else "jpeg")
+    return UnischemaField(name, headers[0].dtype, (None, None, *colors), codec)

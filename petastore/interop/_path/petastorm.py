@@ -1,4 +1,4 @@
-"""The switch for child processes: on their path, the first `import petastorm` turns it on and is then given ours."""
+"""Import hook for child processes: makes the first `import petastorm` import petastore."""
 
 import importlib
 import sys
@@ -8,5 +8,5 @@ from petastore.interop.petastorm import install
 if __name__ == "petastorm":
     del sys.modules["petastorm"]
     install()
-    # Whoever imports this is given what is in `sys.modules` at the end.
+    # The import statement returns the module that is in `sys.modules` after this file has run.
     importlib.import_module("petastorm")

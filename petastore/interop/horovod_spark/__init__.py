@@ -1,4 +1,4 @@
-"""What Horovod's estimators for Spark take for data: data modules, and a store. Importing loads neither of them.
+"""Data modules and a store for Horovod's Spark estimators. Importing this package does not import Horovod or Spark.
 
 ```python
 from horovod.spark.torch import TorchEstimator
@@ -11,5 +11,6 @@ estimator = TorchEstimator(
 )
 ```
 
-`torch`, `keras` and `lightning` are the modules for the estimator of each; `asked` is what all of them are given.
+The modules `torch`, `keras` and `lightning` have the data module for the estimator of each framework; `data_module` has
+their base class.
 """

@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 from petastore.errors import InvalidArgumentError
 from petastore.interop import petastorm
-from petastore.interop.horovod_spark.asked import Asked, Options, TakesOptions
+from petastore.interop.horovod_spark.data_module import EstimatorDataModule, Options
 from petastore.readers import TransformSpec
-from petastore.readers.reader import Reader
 
 __all__ = ["PetastoreDataModule"]
 
 
-class PetastoreDataModule(TakesOptions):
-    """Feeds `KerasEstimator(data_module=PetastoreDataModule, ...)`, as the module of that name for torch does.
+class PetastoreDataModule(EstimatorDataModule):
+    """A data module for `KerasEstimator(data_module=PetastoreDataModule, ...)`; see the torch module of this name.
 
-    The estimator makes its dataset with a function of its own, which imports Petastorm; it gets petastore. Each rank
-    repeats its rows without end, and the estimator counts steps.
+    The estimator creates its dataset with a function that imports Petastorm; this module makes the import return
+    petastore. Each rank repeats its rows endlessly, and the estimator counts steps.
 
     Args:
         transform_fn: A function of a row, from the estimator's `transformation_fn`.
-        inmemory_cache_all: Whether TensorFlow keeps rows in memory, where they are not shuffled.
-        make_dataset: The estimator's function.
-        options: What `with_options` was given.
-        **told: What estimators pass on else; Horovod's `DataModule` describes it.
+        inmemory_cache_all: Whether TensorFlow keeps unshuffled rows in memory.
+        make_dataset: The function with which the estimator creates its dataset.
+        options: Arguments of `with_options`.
+        **told: Other arguments from the estimator; see Horovod's `DataModule`.
 
     Raises:
-        InvalidArgumentError: `options` has parameters of a loader; by `with`: an option cannot be, or ranks planned
-            different data.
-        StorageError: By `with`: the data cannot be opened.
+        InvalidArgumentError: `options` has loader parameters. On entering the `with` block: an option is invalid, or
+            ranks have different plans.
+        StorageError: On entering the `with` block: the data cannot be opened.
     """
 
     short_name = "petastore"
-    """What Horovod calls it."""
+    """Name of the data module in Horovod."""
 
     def __init__(
         self,
@@ -50,40 +47,32 @@ class PetastoreDataModule(TakesOptions):
         transform = None if transform_fn is None else TransformSpec(transform_fn)
         if options is not None and options.loader:
             raise InvalidArgumentError(
-                f"loader={dict(options.loader)!r}: Keras' estimator makes its dataset itself, not a loader"
+                "with_options must have no loader parameters for Keras, because the estimator makes its own dataset, "
+                f"got {dict(options.loader)!r}. Remove them"
             )
-        # As batches TensorFlow takes them apart by itself; a function of a row wants rows.
-        asked = Asked.of(told, transform, options or Options())
-        self._asked = dataclasses.replace(asked, in_batches=transform is None)
+        # The user's function takes single rows, so the dataset must yield rows, not batches.
+        self._take(told, transform, options, in_batches=transform is None)
         self._in_memory, self._make = inmemory_cache_all, make_dataset
-        self.has_val = self._asked.has_val
-        """Whether there is validation data."""
-        self._train: Reader | None = None
-        self._val: Reader | None = None
 
     def __enter__(self) -> Self:
-        self._train = self._asked.train_reader(num_epochs=1, last_batch="even")
-        self._val = self._asked.val_reader(num_epochs=1)
+        self._open("train", num_epochs=1)
+        self._open("val", num_epochs=1)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for reader in (self._train, self._val):
-            if reader is not None:
-                reader.stop()
-                reader.join()
-
     def train_data(self) -> Any:
-        """The `tf.data.Dataset` of training data that the estimator's function makes."""
-        return self._dataset(self._train, self._asked.train_batch_size, shuffle=self._asked.shuffle)
+        """Return the `tf.data.Dataset` of training data, created by the estimator's function."""
+        return self._dataset("train", shuffle=self._shuffle)
 
     def val_data(self) -> Any:
-        """The same of validation data; None where there is none."""
-        return None if self._val is None else self._dataset(self._val, self._asked.val_batch_size, shuffle=False)
+        """Return the `tf.data.Dataset` of validation data; None without validation data."""
+        return self._dataset("val", shuffle=False) if self.has_val else None
 
-    def _dataset(self, reader: Reader | None, batch_size: int, *, shuffle: bool) -> Any:
-        if self._make is None or reader is None:
-            raise InvalidArgumentError("the estimator gives make_dataset, and reads inside of the module's with block")
+    def _dataset(self, part: str, *, shuffle: bool) -> Any:
+        if self._make is None:
+            raise InvalidArgumentError(
+                "make_dataset must be a function, which the Horovod estimator passes, got None. Pass this class to the "
+                "estimator, which creates the data module itself"
+            )
         petastorm.install()  # the function imports petastorm.tf_utils
-        return self._make(reader, batch_size, self._asked.in_batches, shuffle=shuffle, cache=self._in_memory)
+        reader, batch_size = self._reader(part), self._batch_sizes[part]
+        return self._make(reader, batch_size, self._in_batches, shuffle=shuffle, cache=self._in_memory)

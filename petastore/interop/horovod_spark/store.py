@@ -1,4 +1,4 @@
-"""The store of Horovod's estimators, on today's pyarrow: where they keep data, checkpoints and logs."""
+"""Store of Horovod's estimators on current pyarrow: paths of data, checkpoints and logs."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _REMEMBERED = "_cached_metadata.pkl"
 
 
 class PetastoreStore(FilesystemStore):  # type: ignore[misc]
-    """A store that reads what there is to know of a dataset with petastore, from any file system of fsspec.
+    """A Horovod Spark store that reads a dataset's metadata with petastore, on any fsspec file system.
 
-    `fit(df)` writes plain Parquet below the prefix; `fit_on_parquet()` trains on datasets that are there, also those
-    of petastore with codecs, in place, and writes nothing beside them. Rows are counted anew for each training: Horovod
-    remembers them in a pickle, which would be wrong once the data is written again. It lies below the prefix here, and
-    is never loaded, nor is one that lies beside the data.
+    `fit(df)` writes plain Parquet under the prefix. `fit_on_parquet()` trains on existing datasets, including petastore
+    datasets with codecs, and writes nothing next to them. Rows are counted for each training run. The pickle in which
+    Horovod stores row counts would be wrong after the data has changed; it is written under the prefix, but never
+    loaded.
 
     Args:
-        prefix_path: A directory, or its URL.
-        *args: As Horovod's `FilesystemStore`.
-        **kwargs: As Horovod's `FilesystemStore`: `train_path` and `val_path` are the datasets of `fit_on_parquet()`;
+        prefix_path: Local path or URL of the store's directory.
+        *args: As in Horovod's `FilesystemStore`.
+        **kwargs: As in Horovod's `FilesystemStore`: `train_path` and `val_path` are the datasets of `fit_on_parquet()`;
             `storage_options`, `runs_path`, `save_runs`, `checkpoint_filename`.
     """
 
@@ -47,26 +47,26 @@ class PetastoreStore(FilesystemStore):  # type: ignore[misc]
 
     @classmethod
     def create(cls, prefix_path: str, *args: Any, **kwargs: Any) -> Self:
-        """A store of this kind, whatever the prefix."""
+        """Return a `PetastoreStore` for any URL prefix (overrides Horovod's dispatch by scheme)."""
         return cls(prefix_path, *args, **kwargs)
 
     def get_parquet_dataset(self, path: str) -> _Described:
-        """What Horovod asks of a dataset: columns as they are decoded, rows, and bytes.
+        """Return a dataset with the interface that Horovod expects: decoded columns, number of rows, and bytes.
 
         Raises:
-            StorageError: There is none, or it cannot be read.
+            StorageError: The dataset does not exist or cannot be read.
         """
         dataset = open_dataset(path, storage_options=self.storage_options or None)
         return _Described(_DecodedColumns(dataset.schema), _pieces(dataset.inventory))
 
     def get_data_metadata_path(self, path: str) -> str:
-        """Where Horovod writes what it remembers of data: below the prefix, for the data may be read-only."""
+        """Return the path of Horovod's metadata, under the prefix, because the data directory may be read-only."""
         folder = self.get_localized_path(self.prefix_path)
         self.fs.makedirs(folder, exist_ok=True)
         return f"{folder}/{hashlib.sha256(path.encode()).hexdigest()[:16]}{_REMEMBERED}"
 
     def exists(self, path: str) -> bool:
-        """Whether something is there, but for what Horovod remembers of data."""
+        """Return whether a path exists; False for Horovod's metadata."""
         return not path.endswith(_REMEMBERED) and bool(super().exists(path))
 
 
@@ -77,7 +77,7 @@ class _RowGroup:
 
 @dataclasses.dataclass(frozen=True)
 class _Piece:
-    """A file, and its own metadata."""
+    """Piece of a dataset, with the metadata that Horovod reads: numbers of rows and bytes."""
 
     num_rows: int
     bytes_of_groups: Sequence[int]
@@ -98,7 +98,7 @@ class _DecodedColumns:
     schema: Unischema
 
     def to_arrow_schema(self) -> pa.Schema:
-        """Tensors are lists, which Horovod takes for vectors, whatever their codec."""
+        """Return the Arrow schema for Horovod, in which tensors are lists."""
         return pa.schema(
             [
                 (field.name, pa.list_(pa.from_numpy_dtype(field.dtype)) if field.shape else storage_type(field))

@@ -3,41 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
 from typing import Any, Self
 
 from petastore.adapters.torch.batched import InMemBatchedDataLoader
 from petastore.adapters.torch.loader import DataLoader
-from petastore.errors import ReaderClosedError
-from petastore.interop.horovod_spark.asked import Asked, Options, TakesOptions
+from petastore.interop.horovod_spark.data_module import EstimatorDataModule, Options
 from petastore.readers import TransformSpec
-from petastore.readers.reader import Reader
 
 __all__ = ["PetastoreDataModule"]
 
 
-class PetastoreDataModule(TakesOptions):
-    """Feeds `TorchEstimator(data_module=PetastoreDataModule, ...)`: datasets with codecs, and what `fit(df)` stores.
+class PetastoreDataModule(EstimatorDataModule):
+    """A data module for `TorchEstimator(data_module=PetastoreDataModule, ...)`, also for datasets with codecs.
 
-    Images and arrays come decoded, as tensors of the shapes that the schema says; lists of plain Parquet are tensors
-    where all have one length. Ranks have equal numbers of batches. An epoch of the estimator is one of the reader: of
-    training rows each is given to just one rank, up to a global batch that is left out (others in each epoch, where
-    rows are shuffled); of validation rows each is given once. Only where validation batches have one row, a last step
-    that has no row for some rank gives it one that another has had.
+    Images and arrays are decoded to tensors with the shapes of the schema; list columns of plain Parquet are tensors if
+    all rows have the same length. All ranks have the same number of batches. An epoch of the estimator is an epoch of
+    the reader. Each training row is read by one rank; rows of an incomplete global batch at the end of an epoch are
+    left out. Each validation row is read once. One exception: with a validation batch size of 1, the last step repeats
+    a row on some ranks if fewer rows than ranks remain.
 
-    With `inmemory_cache_all=True` the rows of a rank are read once, and kept in memory. With `transformation_fn` each
-    row goes through it, as a dict. Horovod makes the module, and uses it as a context.
+    With `inmemory_cache_all=True`, each rank reads its rows once and keeps them in memory. `transformation_fn` is
+    called with each row as a dict. Horovod creates the module and uses it as a context manager.
 
     Args:
         transform_fn: A function of a row, from the estimator's `transformation_fn`.
         inmemory_cache_all: Whether rows are kept in memory.
-        num_train_epochs: Epochs of the training; batches come without end.
-        options: What `with_options` was given.
-        **told: What estimators pass on else; Horovod's `DataModule` describes it.
+        num_train_epochs: Number of epochs; the iterator of batches itself is endless.
+        options: Arguments of `with_options`.
+        **told: Other arguments from the estimator; see Horovod's `DataModule`.
 
     Raises:
-        InvalidArgumentError: By `with`: an option cannot be, or ranks planned different data.
-        StorageError: By `with`: the data cannot be opened.
+        InvalidArgumentError: On entering the `with` block: an option is invalid, or ranks have different plans.
+        StorageError: On entering the `with` block: the data cannot be opened.
 
     Example:
         >>> import petastore, tempfile
@@ -51,7 +48,7 @@ class PetastoreDataModule(TakesOptions):
     """
 
     short_name = "petastore"
-    """What Horovod calls it."""
+    """Name of the data module in Horovod."""
 
     def __init__(
         self,
@@ -62,74 +59,50 @@ class PetastoreDataModule(TakesOptions):
         options: Options | None = None,
         **told: Any,
     ) -> None:
-        transform = None if transform_fn is None else TransformSpec(transform_fn)
-        self._asked = Asked.of(told, transform, options or Options())
+        self._take(told, None if transform_fn is None else TransformSpec(transform_fn), options)
         self._in_memory = inmemory_cache_all
         self.num_train_epochs = num_train_epochs
-        """Epochs of the training."""
-        self.has_val = self._asked.has_val
-        """Whether there is validation data."""
-        self._readers: list[Reader] = []
+        """Number of training epochs."""
 
     def __enter__(self) -> Self:
-        # Epochs of full batches: as many as Horovod counts, whole number (rows / batch size / ranks).
-        self._train = self._kept(self._asked.train_reader(num_epochs=None, last_batch="drop"))
-        # A step in which each rank has a row of its own cannot be had of one row a batch and fewer rows than ranks.
-        found = self._asked.val_reader(num_epochs=None, last_batch="even" if self._asked.val_batch_size > 1 else "wrap")
-        self._val = None if found is None else self._kept(found)
+        # Only full batches, because Horovod counts floor(rows / batch size / ranks) steps per epoch.
+        self._open("train", num_epochs=None, last_batch="drop")
+        # With one row per batch and fewer rows than ranks, an epoch has no step.
+        self._open("val", num_epochs=None, last_batch="even" if self._batch_sizes["val"] > 1 else "wrap")
         return self
 
-    def _kept(self, reader: Reader) -> Reader:
-        self._readers.append(reader)
-        return reader
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for reader in self._readers:
-            reader.stop()
-        for reader in self._readers:
-            reader.join()
-        self._readers.clear()
-
     def train_data(self) -> Iterable[dict[str, Any]]:
-        """Batches of training data without end: column name to tensor (rows, *shape).
+        """Return an endless iterator of training batches: dicts from column name to tensor (rows, *shape).
 
         Raises:
-            ReaderClosedError: Outside of the `with` block.
+            ReaderClosedError: It is called outside of the `with` block.
         """
-        return self._loader(self._open(self._train), self._asked.train_batch_size, shuffle=self._asked.shuffle)
+        return self._loader("train", shuffle=self._shuffle)
 
     def val_data(self) -> Iterable[dict[str, Any]]:
-        """The same of validation data; nothing where there is none.
+        """Return an iterator of validation batches; empty without validation data.
 
         Raises:
-            ReaderClosedError: Outside of the `with` block.
+            ReaderClosedError: It is called outside of the `with` block.
         """
-        if self._val is None:
+        if not self.has_val:
             return ()
-        batches = self._loader(self._open(self._val), self._asked.val_batch_size)
-        of_epoch = self._val.steps_per_epoch(self._asked.val_batch_size)
-        return batches if self._asked.val_steps != of_epoch + 1 else _with_last_ones_halved(batches, of_epoch)
+        batches, of_epoch = self._loader("val"), self._reader("val").steps_per_epoch(self._batch_sizes["val"])
+        steps = self._told.get("steps_per_epoch_val")  # steps of each validation, set by the estimator
+        return batches if steps != of_epoch + 1 else _with_last_ones_halved(batches, of_epoch)
 
-    def _open(self, reader: Reader) -> Reader:
-        if reader not in self._readers:
-            raise ReaderClosedError("the data module is left already; train inside of its with block")
-        return reader
-
-    def _loader(self, reader: Reader, batch_size: int, *, shuffle: bool = False) -> Iterable[dict[str, Any]]:
+    def _loader(self, part: str, *, shuffle: bool = False) -> Iterable[dict[str, Any]]:
+        reader, batch_size, seed = self._reader(part), self._batch_sizes[part], self._told.get("random_seed") or 0
         if self._in_memory:
-            return InMemBatchedDataLoader(
-                reader, batch_size, num_epochs=None, shuffle=shuffle, seed=self._asked.seed or 0
-            )
-        return DataLoader(reader, batch_size, **{"ragged": "dense", **self._asked.options.loader})
+            return InMemBatchedDataLoader(reader, batch_size, num_epochs=None, shuffle=shuffle, seed=seed)
+        return DataLoader(reader, batch_size, **{"ragged": "dense", **self._options.loader})
 
 
 def _with_last_ones_halved(batches: Iterable[dict[str, Any]], of_epoch: int) -> Iterator[dict[str, Any]]:
-    """The batches, the last of each epoch as two.
+    """Yield the batches; the last batch of each epoch is split in two.
 
-    Horovod rounds up when it counts steps. Where fewer rows than ranks are left over, a reader gives them with the
-    batch before, and has one batch less: an epoch of the estimator would take rows of the next one.
+    Horovod rounds up the number of steps. If fewer rows than ranks remain, a reader adds them to the previous batch and
+    has one batch less. Without the split, an epoch of the estimator would then use rows of the next epoch.
     """
     for number, batch in enumerate(batches, 1):
         if number % of_epoch:

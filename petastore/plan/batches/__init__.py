@@ -1,1 +1,1 @@
-"""Batches of a plan: spans, tails, and the memory that they take."""
+"""Batches of a plan: spans (groups of batches), the last batch of an epoch, and memory."""

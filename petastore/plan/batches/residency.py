@@ -1,17 +1,35 @@
-"""What is at hand at the same time: row groups from the first batch that needs them to the last one. Pure."""
+"""Row-group residency: when each row group is in memory and when it is used next, for eviction (Belady's rule). No I/O.
+
+A row group is in memory from the first batch that needs it to the last one. A cache needs the future uses of row groups
+for a whole epoch or more, but spans are planned only for the next few batches. This module computes the uses from
+blocks, without looking up rows: a row group is needed from the first row of its block on. Times are counted in rows.
+
+Example:
+    >>> from petastore.plan.request import Order
+    >>> order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
+    >>> source = Source(np.array([5, 5, 5]), 15, order, None, range(1), given=15)
+    >>> uses = next_uses([source], begin=7, now=7)
+    >>> uses.groups.tolist(), uses.times.tolist(), uses.until
+    ([1, 2, 0, 1, 2], [7.0, 10.0, 15.0, 20.0, 25.0], 15)
+"""
 
 from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.plan.batches.spans import Source, times_of_rows
 from petastore.plan.order.order import EpochOrder, Pieces
 
-__all__ = ["at_hand_bytes", "most_at_a_time", "needed_from_to", "room_rows"]
+__all__ = ["NextUses", "at_hand_bytes", "most_at_a_time", "needed_from_to", "next_uses", "room_rows"]
 
 
 def needed_from_to(pieces: Pieces) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Row groups, each once, with the first and the last position at which one of their pieces is needed."""
+    """Return each needed row group once, with the first and last position at which it is needed."""
     groups, where = np.unique(pieces.groups, return_inverse=True)
     first = np.full(len(groups), np.iinfo(np.int64).max)
     last = np.full(len(groups), -1, dtype=np.int64)
@@ -21,20 +39,20 @@ def needed_from_to(pieces: Pieces) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 
 def at_hand_bytes(order: EpochOrder, lanes: range, group_bytes: NDArray[np.int64], early: int) -> int:
-    """Most bytes of row groups that are kept at a time by who reads some lanes of an epoch.
+    """Return the peak bytes of row groups in memory while a rank reads its lanes of an epoch.
 
     Args:
-        order: Of the epoch.
-        lanes: Those that are read.
-        group_bytes: Of each row group, shape (groups,).
-        early: Positions before they are needed at which row groups are fetched.
+        order: Order of the epoch.
+        lanes: Lanes that are read.
+        group_bytes: Bytes of each row group, shape (groups,).
+        early: Number of positions by which row groups are fetched before they are needed.
     """
     groups, first, last = needed_from_to(order.pieces().of_lanes(lanes))
     return most_at_a_time(np.maximum(first - early, 0), last, group_bytes[groups])
 
 
 def most_at_a_time(first: NDArray[np.int64], last: NDArray[np.int64], weight: NDArray[np.int64]) -> int:
-    """The largest sum of weights that are held at a time, each from `first` to `last`.
+    """Return the largest sum of weights at any time, where each weight counts from time `first` to `last`.
 
     Example:
         >>> most_at_a_time(np.array([0, 3, 8]), np.array([5, 6, 9]), np.array([10, 20, 25]))
@@ -42,7 +60,7 @@ def most_at_a_time(first: NDArray[np.int64], last: NDArray[np.int64], weight: ND
     """
     if len(first) == 0:
         return 0
-    # events: (2 · groups,) what comes before what goes at the same position
+    # Events, shape (2 · groups,): at the same position, additions come before removals.
     places = np.concatenate([first, last])
     changes = np.concatenate([weight, -weight])
     events = np.lexsort((np.repeat([0, 1], len(first)), places))
@@ -50,15 +68,15 @@ def most_at_a_time(first: NDArray[np.int64], last: NDArray[np.int64], weight: ND
 
 
 def room_rows(rows: NDArray[np.int64], meant: int, *, lanes: int, block_rows: int) -> int:
-    """Rows for which there has to be room where the row groups of some lanes stand side by side.
+    """Return the number of rows for which to allocate memory for the row groups of some lanes.
 
-    Enough but for odd sizes, mostly too many, and known without looking at the order.
+    The number is an upper bound, except for unusual row group sizes, and is computed without the order.
 
     Args:
-        rows: Of each row group of the dataset, shape (groups,).
-        meant: How many of all rows the order has.
-        lanes: How many lanes are read.
-        block_rows: Of the order.
+        rows: Number of rows of each row group of the dataset, shape (groups,).
+        meant: Number of selected rows in the order.
+        lanes: Number of lanes that are read.
+        block_rows: `block_rows` of the order.
 
     Example:
         >>> room_rows(np.full(600, 1000), 600_000, lanes=12, block_rows=500)
@@ -67,7 +85,58 @@ def room_rows(rows: NDArray[np.int64], meant: int, *, lanes: int, block_rows: in
         6000
     """
     everything = int(rows.sum())
-    # Blocks are measured in the rows that are meant, and row groups are kept whole.
+    # `block_rows` counts selected rows, but row groups stay in memory whole, with the rows that are not selected.
     block = block_rows * everything // max(meant, 1)
-    of_lane = 2 * (block + int(rows.max(initial=0)))  # a block, and the next one
+    of_lane = 2 * (block + int(rows.max(initial=0)))  # a lane keeps the current block and the next one in memory
     return min(lanes * of_lane, everything)
+
+
+_ROUNDS = 16
+"""Maximum epochs of one mixture source in a period: a source with few rows repeats often."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class NextUses:
+    """Times at which row groups are used next, in the current period and in the next one."""
+
+    groups: NDArray[np.int32]
+    """Numbers of the row groups, shape (uses,); may repeat."""
+
+    times: NDArray[np.float64]
+    """Time of each use, ascending, in the unit of `Span.times`; shape (uses,)."""
+
+    until: float
+    """End of the period (an epoch of a plan), until which the result is valid."""
+
+
+def next_uses(sources: Sequence[Source], begin: float, now: float) -> NextUses:
+    """Return the times at which one rank needs each row group.
+
+    Args:
+        sources: Sources that are read.
+        begin: Time from which uses are returned.
+        now: Current time in the first period; at least `begin`.
+    """
+    of_rows = times_of_rows(sources)
+    rounds = (_ROUNDS * source.num_rows * time for source, time in zip(sources, of_rows.tolist(), strict=True))
+    # An integer, because multiples of a float would be rounded.
+    period = math.ceil(min(sum(source.given for source in sources), *rounds))
+    until = (now // period + 1) * period
+    parts = [
+        _of_source(source, time, begin, until + period) for source, time in zip(sources, of_rows.tolist(), strict=True)
+    ]
+    groups, times = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(times, kind="stable")
+    return NextUses(groups[order].astype(np.int32), times[order], until)
+
+
+def _of_source(source: Source, time: float, begin: float, end: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    parts = []
+    for epoch in range(int(begin / time) // source.num_rows, math.ceil(end / time / source.num_rows)):
+        lanes = source.own_lanes if source.lanes_in is None else source.lanes_in(epoch)
+        groups, *rows = needed_from_to(source.order(epoch).pieces().of_lanes(lanes))
+        first, last = ((row + epoch * source.num_rows) * time for row in rows)
+        is_used = (last >= begin) & (first < end)
+        parts.append((groups[is_used] + source.first_group, np.maximum(first[is_used], begin)))
+    groups, times = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return groups, times

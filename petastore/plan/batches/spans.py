@@ -1,12 +1,11 @@
-"""Spans: the batches of an epoch as a reader works on them, several at a time, in order. Pure.
+"""Spans: groups of consecutive batches that a reader assembles together, in order. No I/O.
 
-Rows are found for many batches at once, since what that costs is mostly paid once a lane; spans are cut of them. Which
-row groups are fetched, and which are let go of, is settled span by span.
+The plan looks up the rows of many batches at once, because most of the cost is per lane, and divides the result into
+spans. Each span lists the row groups to fetch, and the row groups to release after it.
 
-One `Walk` makes the spans of a plan and those of a mixture. A plan has one source, which gives all of its rows in every
-epoch; a source of a mixture goes on through epochs of its own. How the rows of some batches are found is what differs,
-and `Batches` say it: a plan's are looked up in the order of its epoch, those of a mixture source by source
-(`petastore.plan.mixture.mixed_batches`).
+`Walk` computes the spans of a plan or a mixture. A plan has one source, which yields all of its rows in every epoch;
+each source of a mixture has its own epochs. `Batches` is the interface for looking up rows: in the order of the plan's
+epoch, or for a mixture source by source (`petastore.plan.mixture.mixed_batches`).
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.once import once
-from petastore.plan.batches.tail import EpochBatches, Share
+from petastore.lazy import once
+from petastore.plan.batches.epoch_batches import EpochBatches, Share
 from petastore.plan.cursor import Cursor, MixedCursor
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.order.mix import mix
@@ -30,39 +29,52 @@ from petastore.plan.order.visits import LaneVisits
 from petastore.plan.request import Order, Shard
 from petastore.plan.selection import Selection
 
-__all__ = ["Batches", "EpochOfBatches", "Pace", "SharedBatches", "Source", "Span", "Walk", "each_once"]
+if TYPE_CHECKING:
+    from petastore.plan.row_group_parts import RowGroupParts
+
+__all__ = [
+    "Batches",
+    "EpochOfBatches",
+    "Pace",
+    "SharedBatches",
+    "Source",
+    "Span",
+    "Walk",
+    "each_once",
+    "times_of_rows",
+]
 
 NumberedRows: TypeAlias = "tuple[NDArray[Any], NDArray[np.int64]]"
-"""For each row: its source, and the number of rows that the source gave before."""
+"""Source of each row, and the number of rows that the source has yielded before it."""
 
 _FEW = 64
-"""So few numbers are sorted faster by Python."""
+"""Maximum count of numbers that Python sorts faster than NumPy."""
 
-# What a hash is for; `petastore.plan.order.order` and `petastore.plan.mixture.mixed_line` have others.
+# Stream numbers of hashes; `petastore.plan.order.order` and `petastore.plan.mixture.mixed_line` use others.
 _TRANSFORMS = 32
 
 _ROWS_AT_ONCE = 16_384
-"""Rows that are found at once, where spans have fewer: what finding costs is mostly paid once a lane and source."""
+"""Rows that are looked up at once if spans have fewer, because most of the cost is per lane and source."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Span:
-    """One rank's rows of some consecutive batches of one epoch: what is assembled in one go."""
+    """Rows of one rank in consecutive batches of one epoch, assembled together."""
 
     picked: GroupedRows
-    """Its rows; they are asked for batch after batch."""
+    """Rows of the span, grouped by row group, with the permutation into batch order."""
 
     offsets: NDArray[np.int64]
-    """Batch i holds rows [offsets[i], offsets[i + 1]); shape (batches + 1,)."""
+    """Batch i has rows [offsets[i], offsets[i + 1]); shape (batches + 1,)."""
 
     valid: NDArray[np.bool_] | None
-    """With `Tail.PAD`: False where a row is a repeat, shape (rows,). Else None."""
+    """False for repeated rows of `LastBatch.PAD`, shape (rows,); otherwise None."""
 
     epoch: int
-    """The epoch that all rows belong to."""
+    """Epoch of all rows."""
 
     first_epoch: int
-    """The epoch that the pass began with."""
+    """First epoch of the pass."""
 
     consumed: NDArray[np.int64]
     """Positions of the epoch that all ranks together have consumed after each batch, shape (batches,)."""
@@ -71,57 +83,61 @@ class Span:
     """Whether the last batch is the last one of its epoch."""
 
     needed: NDArray[np.int32]
-    """The row groups of `groups`, each once, ascending."""
+    """Distinct row groups of `groups`, ascending."""
 
     fetch: tuple[int, ...]
-    """Those of them that are not at hand yet: read them for this span, and keep them."""
+    """Row groups of `needed` that are not in memory yet: load them for this span, and keep them."""
 
     read_orders: tuple[NDArray[np.int64] | None, ...]
-    """Of each of `fetch`: all of its rows that are meant, in the order in which this rank comes to them, those that are
-    for other ranks last; None is all rows in the order of the file. Who keeps them like this finds side by side what
-    the spans take."""
+    """Read order of each row group of `fetch`: its selected rows in the order in which this rank reads them, rows of
+    other ranks last. None means all rows in file order. In memory of this order, rows of a span are adjacent."""
 
     release: tuple[int, ...]
-    """Row groups at hand that no later span needs: let go of them once this span is assembled."""
+    """Row groups in memory that no later span needs: release them when this span is assembled."""
 
     most_rows: int
-    """Rows that other spans of its pass may have: memory with room for as many serves all of them."""
+    """Maximum rows of any span of the pass, so that one buffer size fits all of them."""
+
+    times: tuple[float, float] = (0.0, 0.0)
+    """Progress of the pass before and after the span, in rows of all sources since the first epoch: before it by the
+    source that is furthest behind, after it by the source that is furthest ahead."""
 
     taken: NDArray[np.int64] | None = None
-    """Where each batch is of one source of a mixture: rows of each source consumed after each batch, shape
-    (batches, sources)."""
+    """Rows of each source consumed after each batch, shape (batches, sources), if each batch of a mixture has one
+    source."""
 
     random_streams: Callable[[], NDArray[np.uint64]] = lambda: np.empty(0, dtype=np.uint64)
-    """Gives a hash of the seed and the epoch of each row, shape (rows,), batch after batch. In a mixture both are those
-    of its source: the random numbers of a transform follow from it and the row's place in the dataset."""
+    """Returns a hash of seed and epoch for each row in batch order, shape (rows,); in a mixture, of its source's seed
+    and epoch. The random numbers of a transform depend only on the hash and the row's place in the dataset."""
 
     @property
     def num_batches(self) -> int:
-        """Batches in the span."""
+        """Number of batches in the span."""
         return len(self.consumed)
 
     @property
     def num_rows(self) -> int:
-        """Rows in the span."""
+        """Number of rows in the span."""
         return self.picked.num_rows
 
     @property
     def groups(self) -> NDArray[np.int32]:
-        """Row group of each row, shape (rows,), batch after batch."""
+        """Row group of each row in batch order, shape (rows,)."""
         return self._in_order[0]
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """Row inside its row group of each row, shape (rows,), batch after batch."""
+        """Number of each row in its row group, in batch order, shape (rows,)."""
         return self._in_order[1]
 
     @once
     def _in_order(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        # Worked out by whoever asks: most columns are copied by row group, and planning is the consumer's time.
+        # Computed when first used: most columns are copied by row group and do not need this array, and planning must
+        # be fast.
         return self.picked.in_order()
 
     def part(self, first: int, stop: int) -> Self:
-        """The batches [first, stop) as a span of its own, made of row groups that are at hand."""
+        """Return batches [first, stop) as a separate span, from row groups in memory."""
         rows = slice(*self.offsets[[first, stop]].tolist())
         return dataclasses.replace(
             self,
@@ -139,7 +155,7 @@ class Span:
         )
 
     def cursor_after(self, batch: int) -> Cursor:
-        """The cursor after a batch, given by its place in the span."""
+        """Return the cursor after a batch, given its index in the span."""
         if self.ends_epoch and batch == self.num_batches - 1:
             return Cursor(self.epoch, 0, self.first_epoch).next_epoch()
         position = int(self.consumed[batch])
@@ -149,11 +165,11 @@ class Span:
 
 
 class Pace:
-    """How many batches the next spans have: one, then twice as many, up to a largest number.
+    """Sizes of spans: the first has one batch, each following one twice as many, up to a maximum.
 
     Args:
-        rows_per_span: Rows that a span is to have at most.
-        batch_size: Rows of a batch.
+        rows_per_span: Maximum rows of a span.
+        batch_size: Number of rows of a batch.
 
     Example:
         >>> pace = Pace(rows_per_span=6000, batch_size=1000)
@@ -169,12 +185,13 @@ class Pace:
         self._steps = 0
 
     def next(self, left: int) -> list[int]:
-        """Batches of each of the next spans, whose rows are found together.
+        """Return the number of batches of each of the next spans, whose rows are looked up together.
 
         Args:
-            left: Batches that there are, at least 1.
+            left: Number of remaining batches, at least 1.
         """
-        spans = self._most if self._steps == self._largest else 1  # the first batch does not wait for others
+        # Only one span at first, so that the first batch does not wait for later spans.
+        spans = self._most if self._steps == self._largest else 1
         self._steps = min(max(2 * self._steps, 1), self._largest)
         sizes: list[int] = []
         while left and len(sizes) < spans:
@@ -185,45 +202,51 @@ class Pace:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Source:
-    """One dataset as a walk sees it."""
+    """One dataset of a traversal."""
 
     rows: NDArray[np.int64]
-    """Rows of each row group that are meant, shape (groups,)."""
+    """Selected rows of each row group, shape (groups,)."""
 
     num_rows: int
-    """All of them: an epoch of its own."""
+    """Total selected rows: one epoch of this source."""
 
     asked: Order
-    """What was asked of their order."""
+    """Requested row order."""
 
     selection: Selection | None
-    """Which rows are meant; None is all."""
+    """Selected rows; None means all."""
 
     own_lanes: range
-    """Its lanes that this rank's share comes from."""
+    """Lanes from which this rank's share comes."""
 
     given: int
-    """Rows that it gives in an epoch of the walk: `num_rows` of a plan, any number of a mixture."""
+    """Rows of this source in an epoch of the traversal: `num_rows` for a plan, any number for a mixture."""
 
     first_group: int = 0
-    """The number of its first row group among those of all sources."""
+    """Number of its first row group among the row groups of all sources."""
+
+    lanes_in: Callable[[int], range] | None = None
+    """Function from an epoch of the source to the lanes of `own_lanes` read in it; None means all in each epoch."""
 
     visits: Callable[[int], LaneVisits] | None = None
-    """Which of its lanes has its turn when, in each of its epochs; None goes round them."""
+    """Lane order of a source in each of its epochs; None is round-robin."""
+
+    parts: RowGroupParts | None = None
+    """Division of its row groups, if `rows` are those of parts; None if they are those of row groups."""
 
     def order(self, epoch: int) -> EpochOrder:
-        """The order of one of its own epochs."""
-        return EpochOrder(self.rows, self.asked, epoch, visits=self.visits and self.visits(epoch))
+        """Return the order of one of the source's epochs."""
+        return EpochOrder(self.rows, self.asked, epoch, visits=self.visits and self.visits(epoch), parts=self.parts)
 
     def read_order_of(self, group: int, order: EpochOrder) -> NDArray[np.int64] | None:
-        """The rows of a row group that are meant, in the order in which this rank comes to them; the others last.
+        """Return the rows of a row group in this rank's reading order, rows of other ranks last.
 
         Args:
             group: Number of the row group among those of all sources.
-            order: Of an epoch of this source.
+            order: Order of an epoch of this source.
 
         Returns:
-            Rows inside the row group, each once; None is all rows in the order of the file.
+            Distinct row numbers in the row group; None means all rows in file order.
         """
         own, selection = group - self.first_group, self.selection
         places = order.read_order_of(own, lanes=self.own_lanes) if self.asked.shuffle_rows else None
@@ -235,54 +258,54 @@ class Source:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Batches:
-    """One rank's rows of some consecutive batches of an epoch."""
+    """Consecutive batches of an epoch, for one rank."""
 
     find: Callable[[Walk, int, range], GroupedRows]
-    """`find(walk, epoch, steps)` finds the rows of some consecutive ones of them, asked for batch after batch."""
+    """Function `find(walk, epoch, steps)` that looks up the rows of consecutive batches, in batch order."""
 
     offsets: NDArray[np.int64]
-    """Where batches begin, and the end of the last one, shape (batches + 1,)."""
+    """Start of each batch, and the end of the last one, shape (batches + 1,)."""
 
     valid: NDArray[np.bool_] | None
-    """Which rows are no repeats, as in `Span`."""
+    """Rows that are not repeats, as in `Span`."""
 
     consumed: NDArray[np.int64]
     """Positions consumed before the first batch, and after each, shape (batches + 1,)."""
 
     given: Callable[[NDArray[np.int64]], NDArray[np.int64]]
-    """Rows of each source consumed when so many positions are, shape (n,) to (n, sources)."""
+    """Function from consumed positions, shape (n,), to consumed rows of each source, shape (n, sources)."""
 
     taken: NDArray[np.int64] | None = None
-    """Rows of each source consumed before the first batch, and after each, where cursors have to say it, shape
-    (batches + 1, sources)."""
+    """Rows of each source consumed before the first batch and after each, shape (batches + 1, sources), if cursors need
+    them; otherwise None."""
 
     numbered: Callable[[], NumberedRows] | None = None
-    """Gives the source of each row, and how many rows that source gave before it in this epoch, both of shape (rows,),
-    batch after batch; None where the only source gives one of its own epochs."""
+    """Returns the source of each row and the number of rows that the source yielded before it in this epoch, both in
+    batch order, shape (rows,). None for a single source whose epoch is the epoch of the plan."""
 
 
 class EpochOfBatches(Protocol):
-    """The batches of an epoch, which are taken in turn."""
+    """Batches of an epoch, read in order."""
 
     @property
     def steps(self) -> int:
         """Batches that each rank gets."""
 
     def take(self, count: int) -> Batches:
-        """The next batches."""
+        """Return the next batches."""
 
 
 class SharedBatches:
-    """The batches of an epoch that are runs of its positions, as ranks share them.
+    """Batches of an epoch that are ranges of its positions, divided among ranks.
 
     Args:
-        batches: How the epoch falls into batches.
-        shard: The rank.
-        first: The first batch that is taken.
-        finder: Says how the rows of a share are found, given also the positions consumed before its first batch and
-            after each; a plan's are those of its order.
-        given: As in `Batches`; a plan's only source gives every position.
-        numbered: What `Batches.numbered` gives for the rows at some positions; None as there.
+        batches: Division of the epoch into batches.
+        shard: Shard of the rank.
+        first: First batch to take.
+        finder: Function that returns the rows of a share, given the numbers of positions consumed before its first
+            batch and after each batch. For a plan, it uses the plan's order.
+        given: As in `Batches`. In a plan, the only source yields every position.
+        numbered: Function from positions to the result of `Batches.numbered`; None as in `Batches`.
     """
 
     def __init__(
@@ -305,7 +328,7 @@ class SharedBatches:
         """Batches that each rank gets."""
 
     def take(self, count: int) -> Batches:
-        """The next batches."""
+        """Return the next batches."""
         first, self._next = self._next, self._next + count
         share = self._batches.share(self._shard, first, self._next)
         consumed = self._batches.consumed_after(range(first - 1, self._next))
@@ -320,10 +343,9 @@ def _finder(share: Share, _: NDArray[np.int64]) -> Callable[[Walk, int, range], 
 
 
 def _of_plan(share: Share, walk: Walk, epoch: int, _: range) -> GroupedRows:
-    """The rows of a plan; all of its share, since its source starts over with the epoch.
+    """Return the rows of a share of a plan. All are in one epoch of the source, because it restarts with each epoch.
 
-    A plan could be found as a mixture of it alone is: by a table of whose turn it is at which position. But all turns
-    are its own, and looking that up would cost a fourth more than finding its rows does.
+    The lookup of a mixture, with a table of sources, would also be correct, but takes 25 % more time.
     """
     rows = walk.order(0, epoch).by_lane(share.rows, read_lanes=walk.sources[0].own_lanes)
     return walk.noted(0, epoch, rows)
@@ -335,26 +357,26 @@ def _all_of_one(consumed: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @dataclasses.dataclass(slots=True)
 class _Use:
-    """Until when a row group is needed."""
+    """Last use of a row group."""
 
     source: int
-    """Whose it is."""
+    """Number of the source."""
 
     first_epoch: int
-    """The epoch of its source that comes to it first."""
+    """Epoch of the source that reads it first."""
 
     last_epoch: int
-    """The last one that is known to come to it."""
+    """Last known epoch of the source that reads it."""
 
     order: EpochOrder | None
-    """That of the first one, while rows are found: where epochs are short, more come at once than are remembered."""
+    """Order of the first epoch, during the lookup: short epochs come several at a time, more than are cached."""
 
     until: int
-    """How many rows the source will have given when no row of it is needed any more by then."""
+    """Number of rows yielded by the source after which the row group is no longer needed."""
 
 
 def each_once(picked: GroupedRows) -> NDArray[np.int32]:
-    """The row groups of some rows, each once, ascending, shape (row groups,).
+    """Return the distinct row groups of some rows, ascending, shape (row groups,).
 
     Example:
         >>> each_once(GroupedRows(np.array([7, 2, 7], np.int32), np.array([0, 5, 1]), None)).tolist()
@@ -369,25 +391,32 @@ def each_once(picked: GroupedRows) -> NDArray[np.int32]:
     return np.flatnonzero(present).astype(np.int32) + np.int32(first)
 
 
+def times_of_rows(sources: Sequence[Source]) -> NDArray[np.float64]:
+    """Return, for each source, how many rows of the mixture there are per row of this source, shape (sources,)."""
+    given = np.array([source.given for source in sources], dtype=np.float64)
+    return given.sum() / np.maximum(given, 1)
+
+
 class Walk:
-    """One rank's way through a plan or a mixture: finds the rows of batches, and keeps track of row groups at hand.
+    """Traversal of a plan or mixture by one rank: finds the rows of batches, and tracks row groups in memory.
 
     Args:
-        sources: What is read.
-        most_rows: Rows that a span has at most.
+        sources: Sources that are read.
+        most_rows: Maximum rows of a span.
     """
 
     def __init__(self, sources: Sequence[Source], most_rows: int) -> None:
         self.sources = sources
-        """What is read."""
+        """Sources that are read."""
         self._most_rows = most_rows
         self.order = functools.lru_cache(maxsize=2 * len(sources))(self._order)
-        """The order of an epoch of a source, given by their numbers."""
-        # num_rows, given: (sources,) rows of its own epochs, and of those of the walk
+        """Return the order of an epoch of a source, given their numbers."""
+        # num_rows, given: (sources,) rows of each source in one of its own epochs, and in one epoch of this traversal
         self._num_rows = np.array([source.num_rows for source in sources])
         self._given = np.array([source.given for source in sources])
+        self._times = times_of_rows(sources)
         self._at_hand: dict[int, _Use] = {}
-        self._uses: dict[int, _Use] = {}  # of row groups that are at hand, or will be
+        self._uses: dict[int, _Use] = {}  # row groups in memory or planned
 
     def _order(self, source: int, epoch: int) -> EpochOrder:
         return self.sources[source].order(epoch)
@@ -395,13 +424,13 @@ class Walk:
     def epochs(
         self, batches_of: Callable[[Cursor], EpochOfBatches], pace: Pace, *, after: Cursor, epochs: int | None
     ) -> Iterator[Span]:
-        """The spans of all epochs from a cursor on.
+        """Yield the spans of all epochs from a cursor on.
 
         Args:
-            batches_of: Says how the epoch that begins, or goes on, at a cursor falls into batches.
-            pace: How large spans are.
-            after: Where to go on.
-            epochs: How many a pass has; None is no end of them.
+            batches_of: Function from a cursor to the remaining batches of its epoch.
+            pace: Sizes of the spans.
+            after: Cursor from which to continue.
+            epochs: Number of epochs of a pass; None means endless.
         """
         begin = after
         while not begin.is_at_end(epochs):
@@ -409,18 +438,21 @@ class Walk:
             here = Cursor(begin.epoch, 0, begin.first_epoch)
             yield from self.spans(batches, pace, here, is_last=then.is_at_end(epochs))
             if batches.steps == 0 and begin.position == 0:
-                return  # an epoch without batches is followed by others like it
+                return  # if a whole epoch has no batches, later epochs have none either
             begin = then
 
     def spans(self, batches: EpochOfBatches, pace: Pace, at: Cursor, *, is_last: bool) -> Iterator[Span]:
-        """The spans of an epoch, or of what is left of it.
+        """Yield the spans of an epoch, or of the rest of it.
 
         Args:
-            batches: What is left; all of it is taken.
-            pace: How large spans are.
-            at: The epoch, and that with which the pass began.
-            is_last: Whether nothing follows the epoch.
+            batches: Remaining batches of the epoch; the method takes all of them.
+            pace: Sizes of the spans.
+            at: Numbers of the epoch and of the first epoch of the pass.
+            is_last: Whether this is the last epoch.
         """
+        if not self._at_hand:  # drop the orders of earlier epochs, which take megabytes for many row groups
+            self.order.cache_clear()
+            self._uses = {}
         left = batches.steps
         while left:
             sizes = pace.next(left)
@@ -433,13 +465,14 @@ class Walk:
                     yield self._span(taken, some, picked, at, ends_epoch=ends_epoch, is_over=ends_epoch and is_last)
 
     def _stretches(self, batches: Batches, steps: list[range], epoch: int) -> Iterator[list[range]]:
-        """Consecutive steps whose rows are found all at once.
+        """Yield ranges of consecutive steps whose rows are looked up together.
 
-        No source starts over within several of them: row groups would be kept from one of its epochs to the next.
+        A range of several steps ends where a source starts a new epoch, so that row groups are not kept for the next
+        epoch.
         """
         borders = np.array([0, *(some.stop for some in steps)])
         given = batches.given(batches.consumed[borders]) + epoch * self._given
-        # of_first, of_last: (steps, sources) the epochs of each source that the first and last row of a step are of
+        # of_first, of_last: (steps, sources) source epochs of the first and last row of each step
         of_first = given[:-1] // self._num_rows
         of_last = np.maximum(given[1:] - 1, given[:-1]) // self._num_rows
         first = 0
@@ -450,7 +483,7 @@ class Walk:
         yield steps[first:]
 
     def _found(self, batches: Batches, epoch: int, steps: Sequence[range]) -> list[GroupedRows]:
-        """The rows of some consecutive steps."""
+        """Look up the rows of some consecutive steps."""
         self._uses = dict(self._at_hand)
         for use in self._uses.values():
             use.order = None
@@ -458,7 +491,7 @@ class Walk:
         return batches.find(self, epoch, range(steps[0].start, steps[-1].stop)).cut(borders - borders[0])
 
     def noted(self, source: int, epoch: int, picked: GroupedRows) -> GroupedRows:
-        """Some rows of one epoch of a source, where row groups are numbered through all sources; noted as needed."""
+        """Return rows of a source's epoch, with row groups numbered across all sources, and record the need."""
         own = self.sources[source]
         if own.selection is not None:
             picked = picked.selected(own.selection)
@@ -466,14 +499,15 @@ class Walk:
             picked = picked.numbered_from(own.first_group)
         groups = each_once(picked).tolist()
         self._note(source, epoch, groups)
-        # Row groups that were kept from the epoch before lie in the read order of that one.
+        # Row groups that stay in memory from the previous epoch are stored in the reading order of that epoch, so their
+        # rows are not contiguous in this epoch.
         is_in_read_order = picked.runs is not None and own.asked.shuffle_rows
         if is_in_read_order and any(self._uses[group].first_epoch != epoch for group in groups):
             return picked.without_runs()
         return picked
 
     def _note(self, source: int, epoch: int, groups: Sequence[int]) -> None:
-        """Notes until when an epoch of a source needs some row groups."""
+        """Record the last batch for which an epoch of a source needs each of some row groups."""
         uses = self._uses
         new = [group for group in groups if (use := uses.get(group)) is None or use.last_epoch != epoch]
         if not new:
@@ -495,10 +529,13 @@ class Walk:
         needed = each_once(picked)
         fetch = [group for group in needed.tolist() if group not in self._at_hand]
         self._at_hand.update((group, self._uses[group]) for group in fetch)
-        # `last_batch="drop"` leaves out some of what sources give in an epoch
-        in_epoch = self._given if ends_epoch else batches.given(batches.consumed[steps.stop :][:1])[0]
-        given = (at.epoch * self._given + in_epoch).tolist()
-        release = [group for group, use in self._at_hand.items() if is_over or use.until <= given[use.source]]
+        # given: (2, sources) rows taken from each source before the span, and after it
+        given = np.array(batches.given(batches.consumed[[steps.start, steps.stop]]))
+        if ends_epoch:  # `last_batch="drop"` skips some of the sources' rows in an epoch
+            given[1] = self._given
+        given += at.epoch * self._given
+        times, until = given * self._times, given[1].tolist()
+        release = [group for group, use in self._at_hand.items() if is_over or use.until <= until[use.source]]
         read_orders = tuple(map(self._read_order, fetch))
         for group in release:
             del self._at_hand[group]
@@ -515,6 +552,7 @@ class Walk:
             read_orders=read_orders,
             release=tuple(release),
             most_rows=self._most_rows,
+            times=(float(times[0].min()), float(times[1].max())),
             taken=None if batches.taken is None else batches.taken[after],
             random_streams=functools.partial(
                 self._random_streams, batches.numbered, at.epoch, slice(*offsets[[0, -1]].tolist())
@@ -524,7 +562,7 @@ class Walk:
     def _random_streams(
         self, numbered: Callable[[], NumberedRows] | None, epoch: int, rows: slice
     ) -> NDArray[np.uint64]:
-        """The hash of the seed and the epoch of each row; see `Span.random_streams`."""
+        """Return the hash of seed and epoch of each row; see `Span.random_streams`."""
         if numbered is None:
             return np.full(rows.stop - rows.start, self._random_stream(0, epoch), dtype=np.uint64)
         sources, places = (of_rows[rows] for of_rows in numbered())
@@ -537,7 +575,7 @@ class Walk:
         return mix(_TRANSFORMS, self.sources[source].asked.seed, epoch)
 
     def _read_order(self, group: int) -> NDArray[np.int64] | None:
-        """In what order the rows of a row group, which was just found to be needed, are come to."""
+        """Return the reading order of a row group's rows in the epoch in which the row group is first needed."""
         use = self._uses[group]
         order = use.order or self.order(use.source, use.first_epoch)
         return self.sources[use.source].read_order_of(group, order)

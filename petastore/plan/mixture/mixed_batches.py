@@ -1,15 +1,20 @@
-"""The batches of a mixture, and how their rows are found. Pure.
+"""Batches of a mixture: compute, without replay, which consecutive rows of each source they contain. No I/O.
 
-Batches are runs of positions, with rows of all sources (`mixed_batches`), or each of one source, merged into one
-sequence (`SourceBatches`). Either says of each row which source it is from and how many rows that source gave before it
-in this epoch of the mixture; it is found in the source's own epochs. Spans are made of them by the same
-`petastore.plan.batches.spans.Walk` that makes those of a plan.
+The *line* of a mixture assigns each position to a source (`petastore.plan.mixture.mixed_line`); it repeats a table. A
+lane of the mixture has every L-th position of the line. A range of positions therefore takes consecutive rows of each
+lane of a source. In each repetition of the table, these rows have the same places in the batch, except for a shift. No
+lookup per row is needed.
+
+A batch either is a range of positions with rows of all sources (`mixed_batches`), or has rows of one source
+(`SourceBatches`). In both cases, each row is described by its source and the number of rows that the source yielded
+before it in this epoch of the mixture. The row is then looked up in the source's own epochs.
+`petastore.plan.batches.spans.Walk` computes the spans, as for a plan.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-import heapq
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
@@ -17,42 +22,264 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.plan.batches.epoch_batches import EpochBatches, Share
 from petastore.plan.batches.spans import Batches, SharedBatches, Walk
-from petastore.plan.batches.tail import EpochBatches, Share
-from petastore.plan.mixture.mixed_line import BATCHES, MixedLine, SourceRows, SourceTurns, fractions_of
-from petastore.plan.mixture.mixed_runs import LanesOfSources, SourceRuns
+from petastore.plan.mixture.batch_keys import BatchKeys
+from petastore.plan.mixture.mixed_line import MixedLine, SourceRows, SourceTurns
 from petastore.plan.order.grouped_rows import GroupedRows, Permutation, joined
-from petastore.plan.order.mix import mix
-from petastore.plan.order.visits import LaneRuns
+from petastore.plan.order.visits import LaneRuns, lane_of_visit, visit_of_lane
 from petastore.plan.request import Shard
 
-__all__ = ["SourceBatches", "mixed_batches"]
+__all__ = ["LanesOfSources", "SourceBatches", "SourceRuns", "lanes_of_sources", "mixed_batches"]
+
+
+_COUNTED = 4096
+"""Interval of table positions at which the turns of all lanes are stored; larger with more lanes."""
+
+_REMEMBERED = 2
+"""Number of cached orders per lane: orders of whole spans recur."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class SourceRuns:
+    """Rows of one source in some batches of a mixture, as consecutive rows of its lanes."""
+
+    source: int
+    """Number of the source."""
+
+    places: range
+    """Range of the source's rows in these batches, on all ranks, numbered from the start of this mixture epoch."""
+
+    own: range
+    """Lanes of the source that contain the rows."""
+
+    firsts: NDArray[np.int64]
+    """Number of turns of each lane of `own` before its first row, in this epoch of the mixture, shape (own,)."""
+
+    stops: NDArray[np.int64]
+    """Number of turns of each lane up to its last row, shape (own,)."""
+
+    put_targets: Callable[[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]], None]
+    """Function `put_targets(firsts, stops, out)` that writes the batch positions of the rows of some turns, lane by
+    lane."""
+
+
+class LanesOfSources:
+    """Lanes of all sources at the positions of a mixture's line. Thread-safe and immutable.
+
+    Args:
+        line: Source at each position.
+        lanes: Number of lanes of each source, shape (sources,).
+
+    Example:
+        >>> from petastore.plan.mixture.mixed_line import mixed_line
+        >>> line = mixed_line((2, 1), 1, seed=0)
+        >>> line.at(np.arange(6))[0].tolist()
+        [0, 1, 0, 1, 0, 0]
+        >>> runs, _ = LaneRuns.between(np.array([1, 6]), lanes=1, own=range(1))
+        >>> for part in LanesOfSources(line, [1, 1]).between(runs, 1, 6):
+        ...     targets = np.empty(int((part.stops - part.firsts).sum()), dtype=np.int64)
+        ...     part.put_targets(part.firsts, part.stops, targets)
+        ...     print(part.source, part.firsts.tolist(), part.stops.tolist(), targets.tolist())
+        0 [1] [4] [1, 3, 4]
+        1 [0] [2] [0, 2]
+    """
+
+    def __init__(self, line: MixedLine, lanes: Sequence[int]) -> None:
+        self._shared_lanes = line.lanes
+        self._of_sources = tuple(lanes)
+        self._first_lanes = [*itertools.accumulate(lanes, initial=0)]
+        # turns: (table,) lane at each position of the table, numbered across all sources
+        self._turns = np.empty(line.table_size, dtype=np.int32)
+        for source, of_source in enumerate(lanes):
+            self._turns[line.places(source)] = self._first_lanes[source] + line.turns(source, of_source)
+        self._in_table = np.bincount(self._turns, minlength=self._first_lanes[-1])
+        self._starts: list[int] = np.cumsum([0, *self._in_table.tolist()]).tolist()
+        # _rounds, _shared: shape (table,), for each position of the table, sorted by lane of the sources: its round, in
+        # which each lane of the mixture is visited once, and its lane of the mixture
+        small = self._turns.astype(np.uint16) if len(self._in_table) <= 2**16 else self._turns
+        positions = np.argsort(small, kind="stable")  # a stable sort of small integers is a radix sort
+        self._rounds = (positions // line.lanes).astype(np.int32)
+        self._shared = lane_of_visit(line.lanes)[positions % line.lanes].astype(np.int32)
+        self._repeat = line.table_size // line.lanes
+        self._along = functools.lru_cache(maxsize=4)(self._make_along)
+        self._interleaved = functools.lru_cache(maxsize=_REMEMBERED)(self._make_interleaved)
+        self._every = max(_COUNTED, len(self._in_table))
+        self._counted = self._counts(self._every)
+
+    def _counts(self, every: int) -> NDArray[np.int64]:
+        """Return the number of rows of each lane before the positions 0, every, 2 · every, … of the table."""
+        parts, lanes = -(-len(self._turns) // every), len(self._in_table)
+        keys = np.arange(len(self._turns)) // every * lanes + self._turns
+        in_parts = np.bincount(keys, minlength=parts * lanes).reshape(parts, lanes)
+        return np.cumsum(np.concatenate([np.zeros((1, lanes), dtype=np.int64), in_parts]), axis=0)
+
+    def _before(self, position: int) -> NDArray[np.int64]:
+        """Return the number of rows of each lane before a position of an epoch."""
+        repeats, inside = divmod(position, len(self._turns))
+        counted = inside // self._every
+        turns = np.bincount(self._turns[counted * self._every : inside], minlength=len(self._in_table))
+        turns += self._counted[counted]
+        turns += repeats * self._in_table
+        return turns
+
+    def own_of(self, shared: range) -> tuple[range, ...] | None:
+        """Return the lanes of each source inside given lanes of the mixture; None if a lane is only partly inside."""
+        return _own_of(self._of_sources, self._shared_lanes, shared)
+
+    def between(self, runs: LaneRuns, first: int, stop: int) -> list[SourceRuns]:
+        """Return the rows of each source in some batches, on all ranks; sources without rows are omitted.
+
+        Args:
+            runs: Runs of mixture lanes that the batches take; `own_of` of these lanes is not None.
+            first: First position of the batches.
+            stop: Position after the last one.
+        """
+        firsts, stops = self._before(first), self._before(stop)
+        targets = _Targets(runs)
+        given = [np.add.reduceat(turns, self._first_lanes[:-1]).tolist() for turns in (firsts, stops)]
+        of_each = []
+        for source, own in enumerate(self.own_of(runs.own) or ()):
+            places = range(*(of_sources[source] for of_sources in given))
+            start = self._first_lanes[source] + own.start
+            here = slice(start, start + len(own))
+            if places:
+                put_targets = functools.partial(self._put_targets, targets, start)
+                of_each.append(SourceRuns(source, places, own, firsts[here], stops[here], put_targets))
+        return of_each
+
+    def permutation(self, runs: LaneRuns) -> Permutation | None:
+        """Return the batch order of the rows of `between`, which are sorted by source; None if the runs contain it.
+
+        If a rank has one lane of the mixture, batches that start at the same table position have the same order.
+        """
+        if len(runs.own) > 1:
+            return None
+        first, stop = int(runs.firsts[0]), int(runs.stops[0])
+        return self._interleaved(runs.own.start, first % self._repeat, stop - first)
+
+    def _make_interleaved(self, lane: int, first: int, count: int) -> Permutation:
+        return Permutation(order=functools.partial(self._order_along, lane, first, count))
+
+    def _order_along(self, lane: int, first: int, count: int) -> NDArray[np.int64]:
+        sources, before, in_table = self._along(lane)
+        rounds = -(-(first + count) // self._repeat)
+        # starts: shape (sources,), index of a row in the batch, sorted by source, minus the number of earlier rows of
+        # its source
+        skipped, stop = (
+            turns // self._repeat * in_table + np.bincount(sources[: turns % self._repeat], minlength=len(in_table))
+            for turns in (first, first + count)
+        )
+        starts = np.cumsum(stop - skipped) - stop
+        order = np.arange(rounds)[:, None] * in_table.take(sources) + (starts.take(sources) + before)
+        return order.reshape(-1)[first : first + count]
+
+    def _make_along(self, lane: int) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
+        """For each lane of the mixture, compute the source of each row, and the number of earlier rows of this source.
+
+        Returns:
+            Two arrays of shape (rows of the lane,), and the number of rows of each source, shape (sources,).
+        """
+        visit = int(visit_of_lane(self._shared_lanes)[lane])
+        firsts = np.array(self._first_lanes[1:])
+        sources = np.searchsorted(firsts, self._turns[visit :: self._shared_lanes], side="right")
+        in_table = np.bincount(sources, minlength=len(firsts)).astype(np.int64)
+        by_source = np.argsort(sources, kind="stable")
+        before = np.empty(len(sources), dtype=np.int64)
+        before[by_source] = np.arange(len(sources)) - np.repeat(np.cumsum(in_table) - in_table, in_table)
+        return sources, before, in_table
+
+    def _put_targets(
+        self,
+        targets: _Targets,
+        lane: int,
+        firsts: NDArray[np.int64],
+        stops: NDArray[np.int64],
+        out: NDArray[np.int64],
+    ) -> None:
+        begin = 0
+        for number, (first, stop) in enumerate(zip(firsts.tolist(), stops.tolist(), strict=True), start=lane):
+            if first < stop:
+                targets.put(self._numbers(number, first, stop, targets.shifts), out[begin : begin + stop - first])
+                begin += stop - first
+
+    def _numbers(self, lane: int, first: int, stop: int, shifts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the indices of rows of a lane in the batch, if the batch is sorted by lane."""
+        start, count = self._starts[lane], int(self._in_table[lane])
+        first_repeat, stop_repeat = first // count, -(-stop // count)
+        if stop_repeat - first_repeat > 2:
+            table = self._in_one_repeat(slice(start, start + count), shifts)
+            repeats = np.arange(first_repeat, stop_repeat) * self._repeat
+            skipped = first - first_repeat * count
+            return (repeats[:, None] + table).reshape(-1)[skipped : skipped + stop - first]
+        parts = []
+        for number in range(first_repeat, stop_repeat):
+            low, high = max(first - number * count, 0), min(stop - number * count, count)
+            parts.append(self._in_one_repeat(slice(start + low, start + high), shifts) + number * self._repeat)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _in_one_repeat(self, turns: slice, shifts: NDArray[np.int64]) -> NDArray[np.int64]:
+        return shifts.take(self._shared[turns]) + self._rounds[turns]
+
+
+@functools.lru_cache(maxsize=8)
+def lanes_of_sources(line: MixedLine, lanes: tuple[int, ...]) -> LanesOfSources:
+    """Return the lanes of all sources along a line; cached, because all ranks of a process share them."""
+    return LanesOfSources(line, lanes)
+
+
+class _Targets:
+    """Positions in the batch of rows that are stored lane by lane."""
+
+    def __init__(self, runs: LaneRuns) -> None:
+        counts = runs.stops - runs.firsts
+        # shifts: shape (lanes,), index of a row in the batch, sorted by mixture lane, minus the row's round
+        self.shifts = np.zeros(runs.lanes, dtype=np.int64)
+        self.shifts[runs.own.start : runs.own.stop] = np.cumsum(counts) - counts - runs.firsts
+        self._runs = runs
+
+    def put(self, numbers: NDArray[np.int64], out: NDArray[np.int64]) -> None:
+        """Write the positions in the batch of some of these rows."""
+        if self._runs.targets is None:
+            out[:] = numbers
+        else:
+            np.take(self._runs.targets, numbers, out=out, mode="clip")
+
+
+@functools.lru_cache(maxsize=64)
+def _own_of(of_sources: tuple[int, ...], lanes: int, shared: range) -> tuple[range, ...] | None:
+    of_each = []
+    for count in of_sources:
+        own = range(shared.start * count // lanes, (shared.stop - 1) * count // lanes + 1)
+        if (-(-own.start * lanes // count), -(-own.stop * lanes // count)) != (shared.start, shared.stop):
+            return None
+        of_each.append(own)
+    return tuple(of_each)
+
 
 _PutTargets: TypeAlias = Callable[[NDArray[np.int64]], None]
-"""Writes where some rows stand among those of all sources."""
+"""Function that writes the batch positions of some rows."""
 
 _OfEpoch: TypeAlias = tuple[int, GroupedRows, _PutTargets]
-"""An epoch of a source, and rows of it."""
+"""Epoch of a source, and rows of it."""
 
 _Find: TypeAlias = Callable[[Walk, int, range], GroupedRows]
-"""Finds the rows of some consecutive batches; see `Batches.find`."""
-
-_KEYS_AT_A_TIME = 256
+"""Function that looks up the rows of consecutive batches; see `Batches.find`."""
 
 _COMPARED_SOURCES = 16
-"""For so few sources it is faster to look for each one than to sort."""
+"""Maximum number of sources for which comparing with each is faster than sorting."""
 
 
 def mixed_batches(
     line: MixedLine, lanes: LanesOfSources, turns: Sequence[SourceTurns], batches: EpochBatches, shard: Shard
 ) -> SharedBatches:
-    """The batches of an epoch that have rows of all sources: positions, shared by the lanes of the mixture.
+    """Return the batches of an epoch, with rows of all sources. A batch is a range of positions, divided by lane.
 
     Args:
-        line: Which source stands at which position.
-        lanes: The lanes of all sources along it.
-        turns: Which lane of each source has its turn when.
-        batches: How the epoch falls into batches.
+        line: Source at each position.
+        lanes: Lanes of all sources along the line.
+        turns: Lane order of each source.
+        batches: Division of the epoch into batches.
         shard: The rank.
     """
 
@@ -65,13 +292,13 @@ def mixed_batches(
 
 
 class SourceBatches:
-    """The batches of an epoch that are each of one source, as each source for itself cuts them.
+    """Batches of an epoch in which each batch has rows of one source and is a batch of the plan of this source.
 
     Args:
-        batches: Those of each source.
-        weights: Their proportions.
+        batches: Batches of each source.
+        weights: Proportions of the sources.
         shard: The rank.
-        hashed_for: What the order of their turns depends on.
+        hashed_for: Words from which the order of the sources is hashed.
     """
 
     def __init__(
@@ -81,23 +308,13 @@ class SourceBatches:
         self._shard = shard
         self._next = [0] * len(batches)
         self._taken = np.array([part.start for part in batches], dtype=np.int64)
-        states = [mix(BATCHES, *hashed_for, source) for source in range(len(batches))]
-        keys = [self._keys(source, weight, states[source]) for source, weight in enumerate(weights)]
-        self._order = heapq.merge(*keys)
+        self._order = BatchKeys(batches, weights, hashed_for=hashed_for).merged()
         self.steps = sum(part.steps for part in batches)
-        """Batches that each rank gets."""
-
-    def _keys(self, source: int, weight: int, state: int) -> Iterator[tuple[float, int]]:
-        """When the batches of a source have their turns, on a clock that all sources share."""
-        part = self._batches[source]
-        for first in range(0, part.steps, _KEYS_AT_A_TIME):
-            given = part.start + np.arange(first, min(first + _KEYS_AT_A_TIME, part.steps)) * part.global_batch
-            keys = (given + part.global_batch * fractions_of(state, given)) / weight
-            yield from zip(keys.tolist(), itertools.repeat(source), strict=False)
+        """Number of batches that each rank gets."""
 
     def take(self, count: int) -> Batches:
-        """The next batches."""
-        order = [source for _, source in itertools.islice(self._order, count)]
+        """Return the next batches."""
+        order = list(itertools.islice(self._order, count))
         shares = {source: iter(self._shares(source, order.count(source))) for source in set(order)}
         pieces = []
         taken = np.empty((count + 1, len(self._batches)), dtype=np.int64)
@@ -122,7 +339,7 @@ class SourceBatches:
         )
 
     def _shares(self, source: int, count: int) -> list[tuple[Any, Any, int]]:
-        """Of the next batches of a source: rows, which are no repeats, and rows consumed after it."""
+        """Return the rows of the next batches of a source, without repeats, and the rows consumed after each."""
         part, steps = self._batches[source], range(self._next[source], self._next[source] + count)
         self._next[source] = steps.stop
         share = part.share(self._shard, steps.start, steps.stop)
@@ -133,7 +350,7 @@ class SourceBatches:
 
 
 def _by_source(sources: NDArray[np.int16], places: NDArray[np.int64]) -> list[SourceRows]:
-    """Rows by their sources, given the source of each and its place there."""
+    """Group rows by source, given the source and place of each."""
     count = int(sources.max(initial=-1)) + 1
     if count <= _COMPARED_SOURCES:
         each = [np.flatnonzero(sources == source) for source in range(count)]
@@ -145,7 +362,7 @@ def _by_source(sources: NDArray[np.int16], places: NDArray[np.int64]) -> list[So
 def _of_rows(
     parts: Sequence[SourceRows], offsets: NDArray[np.int64], walk: Walk, epoch: int, steps: range
 ) -> GroupedRows:
-    """The rows of some consecutive batches, which begin at these offsets: looked up row by row."""
+    """Look up the rows of consecutive batches row by row; `offsets` are the starts of the batches."""
     begin, end = offsets[[steps.start, steps.stop]].tolist()
     of_all = []
     for part in parts:
@@ -157,7 +374,7 @@ def _of_rows(
 
 
 def _epochs_of_rows(part: SourceRows, walk: Walk, epoch: int) -> Iterator[_OfEpoch]:
-    """Rows of a source, epoch by epoch of its own; they are given for an epoch of the mixture."""
+    """Return the rows of a source for an epoch of the mixture, divided into the source's own epochs."""
     source = walk.sources[part.source]
     given = part.places + epoch * source.given
     epochs = given // source.num_rows
@@ -178,7 +395,7 @@ def _of_runs(
     epoch: int,
     steps: range,
 ) -> GroupedRows:
-    """The same as runs of the lanes of sources."""
+    """Look up the rows of consecutive batches as consecutive rows of the sources' lanes."""
     borders = consumed[steps.start : steps.stop + 1]
     if len(borders) < len(consumed):
         runs, _ = LaneRuns.between(borders, lanes=runs.lanes, own=runs.own)
@@ -192,7 +409,7 @@ def _epochs_of_runs(part: SourceRuns, turns: SourceTurns, walk: Walk, epoch: int
     source = walk.sources[part.source]
     num_rows, own = source.num_rows, slice(part.own.start, part.own.stop)
     given = range(epoch * source.given + part.places.start, epoch * source.given + part.places.stop)
-    # firsts, stops: (own,) turns of the lanes since the first epoch of the mixture
+    # firsts, stops: shape (own,), range of turns of each lane, counted from the first epoch of the mixture
     earlier = epoch * turns.in_epoch[own]
     firsts, stops = part.firsts + earlier, part.stops + earlier
     numbers = range(given.start // num_rows, (given.stop - 1) // num_rows + 1)
@@ -211,7 +428,7 @@ def _noted(walk: Walk, source: int, of_epochs: Iterator[_OfEpoch]) -> list[tuple
 
 
 def _joined(of_all: Sequence[tuple[GroupedRows, _PutTargets]], permutation: Permutation | None = None) -> GroupedRows:
-    """The rows of all sources; where they stand is put together of what each says, unless it is known of all."""
+    """Concatenate the rows of all sources, and compute their positions in the batches unless they are known."""
     return joined([rows for rows, _ in of_all], permutation or Permutation(functools.partial(_targets, of_all)))
 
 
@@ -223,7 +440,7 @@ def _put(targets: NDArray[np.int64], in_order: NDArray[np.int64] | None, out: ND
 
 
 def _targets(of_all: Sequence[tuple[GroupedRows, _PutTargets]]) -> NDArray[np.int64]:
-    """Where the rows of all sources stand."""
+    """Return the positions in the batches of the rows of all sources."""
     targets = np.empty(sum(rows.num_rows for rows, _ in of_all), dtype=np.int64)
     begin = 0
     for rows, put in of_all:

@@ -1,18 +1,19 @@
-"""The line of a mixture: which source stands at which position, as arithmetic over a table. Pure.
+"""Source order of a mixture: the source of each position, computed from a table. No I/O.
 
-Weights become small whole numbers w (`proportions`) with the sum P, the *period*. Along the line, each run of P
-positions that begins at a multiple of P holds exactly w[s] positions of source s:
+Weights are converted to small integers w (`proportions`) with the sum P, the *period*. In the sequence of positions
+(the *line*), each period of P positions has exactly w[s] positions of source s:
 
-1. Inside a period, the j-th position of source s stands where (j + u) / w[s] sorts it, u being a hash in [0, 1). So the
-   sources come evenly, within one position each of their share, but without a beat.
-2. Periods are rotated by hashes, chosen so that in every P·L positions each of the L lanes of the mixture, too, has
-   exactly w[s] positions of source s: position p belongs to the lane of visit p % L, as in
-   `petastore.plan.order.order`. So each rank, which has lanes of its own, has every source in proportion.
-3. A table holds as many such P·L positions, each with hashes of its own, as make some thousands; the line repeats it.
+1. Inside a period, positions are sorted by (j + u) / w[s] for the j-th position of source s, with a hash u in [0, 1).
+   Each source is therefore spread evenly, within one position of its share, but its positions are not periodic.
+2. Periods are rotated by hashes, so that in every P·L positions each of the L lanes of the mixture also has exactly
+   w[s] positions of source s. Position p belongs to the lane of visit p % L, as in `petastore.plan.order.order`. Each
+   rank reads its own lanes and therefore also has every source in proportion.
+3. A table has several such sequences of P·L positions, each with other hashes, some thousands of positions in total.
+   The line repeats the table.
 
-How many positions of a source lie before a position, and which position is its j-th, is a division and a look into the
-table: nothing is replayed. The lanes of a source have their turns when its positions come, so they are lanes of almost
-equal size, which `SourceTurns` counts.
+Computing how many positions a source has before a given position, or its j-th position, needs one division and one
+table lookup, without replay. The positions of a source are assigned to its lanes one after the other, so its lanes have
+almost equal sizes, which `SourceTurns` counts.
 """
 
 from __future__ import annotations
@@ -46,34 +47,35 @@ __all__ = [
 ]
 
 LONGEST_PERIOD = 4096
-"""Positions within which proportions are exact, at most."""
+"""Maximum period: the number of positions in which proportions are exact."""
 
 MOST_SOURCES = 1024
-"""Sources of a mixture, at most."""
+"""Maximum number of sources of a mixture."""
 
 _EXACT = 1e-9
 _TABLE = 4096
-"""Positions of the table at least; more where a period and the lanes need more."""
+"""Minimum number of positions of the table; longer periods and more lanes need more."""
 
 _LARGEST_TABLE = 2**21
 
-# What a hash is for; `petastore.plan.order.order` has those below.
+# Each hash has its own stream number; `petastore.plan.order.order` uses the smaller ones.
 _PLACES, _ROTATIONS, BATCHES = 16, 17, 18
 
 
 def proportions(weights: Sequence[Any]) -> tuple[int, ...]:
-    """Small whole numbers in the proportion of some weights.
+    """Return small integers in the proportion of some weights.
 
-    With shares wᵢ / Σw, of the exact values of the weights: the smallest period P ≤ 4096 for which every share · P is a
-    whole number, give or take 1e-9, gives the numbers share · P. Where there is none, P is 4096: sources that would get
-    less than one position get one, the others divide the rest in proportion, rounded down, and the positions that are
-    left go to the largest remainders, first come first served among equals.
+    Shares are wᵢ / Σw of the exact weights. The smallest period P ≤ 4096 for which every share · P is an integer within
+    1e-9 gives the numbers share · P. If no such period exists, P is 4096. A source that would get less than one
+    position gets one. The other positions are divided among the other sources in proportion, rounded down, and the
+    remaining positions are given to the sources with the largest remainders; among equal remainders, the first source
+    is preferred.
 
     Args:
         weights: Numbers above 0: int, float or `fractions.Fraction`; 1 to 1024 of them.
 
     Raises:
-        InvalidArgumentError: A weight is no finite number above 0, or there are none or too many.
+        InvalidArgumentError: A weight is not a finite number above 0, or there are no weights or too many.
 
     Example:
         >>> proportions([0.7, 0.2, 0.1]), proportions([1 / 3, 2 / 3]), proportions([50, 100]), proportions([8])
@@ -112,7 +114,7 @@ def _rounded(shares: Sequence[Fraction]) -> tuple[int, ...]:
 def _shares(weights: Sequence[Any]) -> list[Fraction]:
     if not 1 <= len(weights) <= MOST_SOURCES:
         raise InvalidArgumentError(
-            f"{len(weights):,} weights were given, but a mixture has 1 to {MOST_SOURCES:,} sources"
+            f"weights must have 1 to {MOST_SOURCES:,} numbers, one per source, got {len(weights):,}"
         )
     exact = [_exact(weight, source) for source, weight in enumerate(weights)]
     return [weight / sum(exact) for weight in exact]
@@ -126,35 +128,35 @@ def _exact(weight: Any, source: int) -> Fraction:
         exact = Fraction(float(weight))
     if exact <= 0 or isinstance(weight, bool):
         raise InvalidArgumentError(
-            f"the weight of source {source} is {weight!r}, but a weight is a finite number above 0; leave out what is "
+            f"weights must be finite numbers above 0, got {weight!r} for source {source}. Leave out sources that are "
             "not to be read"
         )
     return exact
 
 
 def fractions_of(state: int, words: NDArray[np.int64]) -> NDArray[np.float64]:
-    """A fraction in [0, 1) hashed from each word, shape (n,); `state` is what `mix` gave for the words before."""
+    """Hash each word to a fraction in [0, 1), shape (n,); `state` is the result of `mix` for the preceding words."""
     return (mix_array(state, words.astype(np.uint64)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class SourceRows:
-    """The rows of one source among some rows of a mixture."""
+    """Rows of one source among some rows of a mixture."""
 
     source: int
-    """Its number."""
+    """Number of the source."""
 
     targets: NDArray[np.int64]
-    """Where they stand among these rows, ascending, shape (n,)."""
+    """Index of each among these rows, ascending, shape (n,)."""
 
     places: NDArray[np.int64]
-    """How many rows the source gives before each of them in this epoch of the mixture, shape (n,)."""
+    """Number of rows that the source yields before each in this epoch of the mixture, shape (n,)."""
 
 
 class MixedLine:
-    """Which source stands at which position.
+    """Source at each position of a mixture.
 
-    Thread-safe and immutable; get one from `mixed_line`, which remembers the last ones.
+    Thread-safe and immutable. Call `mixed_line` to get a line; recent lines are cached.
 
     Example:
         >>> line = mixed_line((2, 1), 1, seed=0)
@@ -169,20 +171,21 @@ class MixedLine:
         self.proportions = proportions
         """Positions of each source in a period."""
         self.lanes = lanes
-        """Lanes of the mixture, among which its positions go round."""
+        """Number of lanes of the mixture, which positions visit in turn."""
         period = sum(proportions)
         stretches = -(-_TABLE // (period * lanes))
         self._sources = np.concatenate([self._stretch(number, seed) for number in range(stretches)])
         self._places = [np.flatnonzero(self._sources == source) for source in range(len(proportions))]
-        # before: (table,) how many positions of the same source lie before each position of the table
+        # before: (table,) number of earlier positions of the table that have the same source
         self._before = np.empty(len(self._sources), dtype=np.int64)
         for places in self._places:
             self._before[places] = np.arange(len(places))
         self._counts = np.array([len(places) for places in self._places], dtype=np.int64)
-        self._sources = self._sources.astype(np.int16)  # few bytes: millions of rows a second look into it
+        # A small dtype, because there are millions of lookups per second.
+        self._sources = self._sources.astype(np.int16)
 
     def _stretch(self, number: int, seed: int) -> NDArray[np.int64]:
-        """Period · lanes positions, in which each lane has each source in proportion: their sources."""
+        """Return the source at each of period · lanes positions; each lane has all sources in proportion."""
         period = sum(self.proportions)
         keys = np.concatenate(
             [
@@ -192,8 +195,9 @@ class MixedLine:
         )
         owners = np.repeat(np.arange(len(self.proportions)), self.proportions)
         table = owners[np.argsort(keys, kind="stable")]
-        # Round after round a lane meets the places ≡ its visit (mod shared) of a period, in L / shared periods; then
-        # all comes again, `shared` times. Each time such a period is rotated by another number below `shared`.
+        # L consecutive positions belong to the L lanes. If the largest common divisor of L and the period is d, a lane
+        # would only have places of the period that are equal modulo d. The period is therefore rotated by each number
+        # below d, so that every lane has all places equally often.
         shared = math.gcd(period, self.lanes)
         rotations = np.array(
             [hashed_permutation(mix(_ROTATIONS, seed, number, place), shared) for place in range(self.lanes // shared)]
@@ -203,7 +207,7 @@ class MixedLine:
         return table[(positions % period + rotations[inside // period, again]) % period]
 
     def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
-        """Of each position: its source, and how many positions of that source lie before it."""
+        """Return the source of each position, and the number of earlier positions of this source."""
         rounds, inside = _divided(positions, len(self._sources))
         sources = self._sources.take(inside, mode="clip")
         places = self._counts.take(sources, mode="clip")
@@ -212,50 +216,57 @@ class MixedLine:
         return sources, places
 
     def count(self, source: int, position: int) -> int:
-        """How many positions of a source lie before a position."""
+        """Return the number of positions of a source before a position."""
         rounds, inside = divmod(position, len(self._sources))
         return rounds * int(self._counts[source]) + int(np.searchsorted(self._places[source], inside))
 
     def counts(self, position: int) -> tuple[int, ...]:
-        """How many positions of each source lie before a position."""
+        """Return the number of positions of each source before a position."""
         return tuple(self.count(source, position) for source in range(len(self.proportions)))
 
     def counts_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The same of several positions, shape (positions, sources)."""
+        """Return the number of positions of each source before several positions, shape (positions, sources)."""
         rounds, inside = _divided(positions, len(self._sources))
         in_table = np.stack([np.searchsorted(places, inside) for places in self._places], axis=1)
         return rounds[:, None] * self._counts + in_table
 
     def position(self, source: int, place: int) -> int:
-        """The position before which a source has `place` positions, and which is its own."""
+        """Return the position of the source's place number `place`."""
         rounds, inside = divmod(place, int(self._counts[source]))
         return rounds * len(self._sources) + int(self._places[source][inside])
 
+    def positions(self, source: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the positions of several of a source's places: the inverse of `at`."""
+        rounds, inside = _divided(places, int(self._counts[source]))
+        return rounds * len(self._sources) + self._places[source][inside]
+
     @property
     def table_size(self) -> int:
-        """Positions after which the line repeats itself."""
+        """Number of positions after which the source order repeats."""
         return len(self._sources)
 
     def places(self, source: int) -> NDArray[np.int64]:
-        """The positions of a source in the table, ascending, shape (positions,)."""
+        """Return the positions of a source in the table, ascending, shape (positions,)."""
         return self._places[source]
 
     def turns(self, source: int, lanes: int) -> NDArray[np.int64]:
-        """The lane of each position of a source in the table, if the source has so many lanes; shape (positions,).
+        """Return the lane of each position of a source in the table; shape (positions,).
 
-        A lane of the source belongs to lanes of the mixture that are neighbours.
+        A lane of the source has positions of adjacent lanes of the mixture.
         """
         return lane_of_visit(self.lanes)[self._places[source] % self.lanes] * lanes // self.lanes
 
 
 @functools.lru_cache(maxsize=8)
 def mixed_line(proportions: tuple[int, ...], lanes: int, seed: int) -> MixedLine:
-    """The line of a mixture; equal arguments give equal lines on every platform and release."""
+    """Return the line of a mixture; equal arguments give equal lines on every platform and release."""
     return MixedLine(proportions, lanes, seed)
 
 
 def common_lanes(lanes: Sequence[int], period: int) -> int:
-    """Lanes of a mixture whose sources have so many lanes: a multiple of all, unless the table grew too large.
+    """Return the number of lanes of a mixture: a common multiple of its sources' lanes.
+
+    If the table would be too large, the number is smaller.
 
     Example:
         >>> common_lanes([48, 6, 4], 3), common_lanes([4095, 4096], 4)
@@ -267,15 +278,15 @@ def common_lanes(lanes: Sequence[int], period: int) -> int:
 
 
 class SourceTurns:
-    """Which lane of a source has its turn at which place, through all epochs of a mixture.
+    """Lane of a source at each of its positions, through all epochs of a mixture.
 
-    A *place* counts the rows that the source has given since the first epoch. In each epoch of the mixture it gives
-    `rows` of them, and its lanes have their turns in the same order again.
+    The *place* of a row is the number of rows that the source has yielded before it since the first epoch. In each
+    epoch of the mixture, the source yields `rows` rows, from its lanes in the same order.
 
     Args:
-        turns: Lanes that have their turns one after the other, again and again, shape (n,).
-        lanes: Lanes of the source.
-        rows: Rows that it gives in an epoch of the mixture, at least 1.
+        turns: Lane of each row, a sequence that repeats forever, shape (n,).
+        lanes: Number of lanes of the source.
+        rows: Rows of the source in an epoch of the mixture, at least 1.
     """
 
     def __init__(self, turns: NDArray[np.int64], lanes: int, rows: int) -> None:
@@ -283,15 +294,15 @@ class SourceTurns:
         self.rows = rows
         self._turns = turns
         self._in_table = np.bincount(turns, minlength=lanes).astype(np.int64)
-        # by_lane: the turns of lane 0, of lane 1, …; those of a lane begin at lane_starts[lane]
+        # by_lane: positions of lane 0, then of lane 1, …; the positions of a lane begin at lane_starts[lane]
         self._by_lane = np.argsort(turns, kind="stable")
         self._lane_starts = np.cumsum(self._in_table) - self._in_table
         self._turns_before = np.empty(len(turns), dtype=np.int64)
         self._turns_before[self._by_lane] = np.arange(len(turns)) - np.repeat(self._lane_starts, self._in_table)
         self.in_epoch = self._in_one_epoch(rows)
-        """Turns that each lane has in an epoch of the mixture, shape (lanes,)."""
+        """Number of turns of each lane in an epoch of the mixture, shape (lanes,)."""
         self.before = functools.lru_cache(maxsize=4)(self._before)
-        """Turns that each lane had before a place, read-only, shape (lanes,); it is asked about the same ones again."""
+        """Return the number of turns of each lane before a place, read-only, shape (lanes,); cached."""
 
     def _in_one_epoch(self, place: int) -> NDArray[np.int64]:
         if self.lanes == 1:
@@ -306,32 +317,35 @@ class SourceTurns:
         return turns
 
     def at(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Of each place: the lane that has its turn, and how many it had before."""
+        """Return the lane of each place, and the number of earlier places of that lane."""
         epochs, in_epoch = _divided(places, self.rows)
         rounds, inside = _divided(in_epoch, len(self._turns))
         lanes = self._turns[inside]
         return lanes, epochs * self.in_epoch[lanes] + rounds * self._in_table[lanes] + self._turns_before[inside]
 
     def places(self, lane: int, turns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The places of some turns of a lane, given by how many it had before."""
+        """Return the places of given rows of a lane, which are numbered from 0 inside the lane."""
         in_epoch, in_table = max(int(self.in_epoch[lane]), 1), max(int(self._in_table[lane]), 1)
         epochs, left = _divided(turns, in_epoch)
         rounds, inside = _divided(left, in_table)
         return epochs * self.rows + rounds * len(self._turns) + self._by_lane[self._lane_starts[lane] + inside]
 
     def of_epoch(self, epoch: int, num_rows: int) -> LaneVisits:
-        """The visits of one epoch of the source, which has so many rows."""
+        """Return the lane order of one epoch of the source with this many rows."""
         return _EpochTurns(self, epoch * num_rows, num_rows)
 
 
 def _divided(numbers: NDArray[np.int64], by: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Quotients and remainders; NumPy divides by one number many times faster than it takes remainders."""
+    """Return quotients and remainders.
+
+    Remainders are computed from quotients, because this is many times faster in NumPy.
+    """
     quotients = numbers // by
     return quotients, numbers - quotients * by
 
 
 class _EpochTurns(LaneVisits):
-    """The turns of one epoch of a source: those of the places [start, start + num_rows)."""
+    """Positions [start, start + num_rows) of one epoch of a source."""
 
     def __init__(self, turns: SourceTurns, start: int, num_rows: int) -> None:
         self._turns = turns

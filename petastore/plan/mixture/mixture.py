@@ -1,54 +1,51 @@
-"""Several datasets by weight, as one plan: deterministic, in exact proportions, without replaying anything. Pure.
+"""Mixture of several datasets by weight, as one plan: deterministic, in exact proportions, without replay. No I/O.
 
-A mixture is a value like a plan, and answers what a reader asks of one: spans, steps, rows, units. Its row groups are
-numbered through all sources, source after source.
+A mixture is an immutable object with the interface of a plan: spans, steps, rows, units. Its row groups are numbered
+across all sources, source by source.
 
-Each source goes on through epochs of its own: the q-th row that it gives since the first epoch of the mixture is row
-q % N of its epoch q // N, in that epoch's order. An epoch of the mixture has M positions, so that each source gives the
-same number of rows in every epoch, and the one that decides when the epoch ends gives each of its rows exactly once.
+Each source has its own epochs: its q-th row since the first epoch of the mixture is row q % N of its epoch q // N, in
+that epoch's order. An epoch of the mixture has M positions, so that each source yields the same number of rows in every
+epoch. The source that determines the end of the epoch yields each of its rows exactly once.
 
-With `batching="mixed"` every batch holds rows of all sources (`petastore.plan.mixture.mixed_line` says which). A
-position says everything: whoever goes on there has the rows that are left, with any number of ranks and any batch size.
+With `batching="mixed"`, every batch has rows of all sources, as `petastore.plan.mixture.mixed_line` defines. The
+remaining rows depend only on the position, so a run can resume from a position with any number of ranks and any batch
+size.
 
-With `batching="per_source"` every global batch is of one source, cut as that source alone would cut it. The next batch
-is of the source that lies furthest behind its weight, by the rows that it has given, give or take a hashed part of a
-batch; so after P batches of one size each source has given exactly its share of batches. Which rows are left then
-depends on how many each source has given, so a cursor in the middle of such an epoch says that too.
+With `batching="per_source"`, every global batch is a batch of the plan of one source. The next batch comes from the
+source that has yielded the fewest rows compared with its weight, after adding a hashed fraction of a batch. After P
+batches of one size, where P is the sum of the integer weights, each source has therefore yielded exactly its share. The
+remaining rows depend on the number of rows of each source, so a cursor inside such an epoch contains these numbers.
 """
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import functools
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.drawing import draw
 from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from petastore.inventory import Inventory
-from petastore.once import once
-from petastore.plan.agreement import AllGather, assert_agreed, facts_of
-from petastore.plan.batches.load_order import LoadOrder, Stretch, load_order
-from petastore.plan.batches.residency import at_hand_bytes, room_rows
-from petastore.plan.batches.spans import EpochOfBatches, Pace, Source, Span, Walk
-from petastore.plan.batches.tail import EpochBatches, lanes_of
+from petastore.lazy import once
+from petastore.plan.batches.epoch_batches import EpochBatches, lanes_of
+from petastore.plan.batches.epoch_steps import EpochSteps, SharedSteps
+from petastore.plan.batches.spans import EpochOfBatches, Source
 from petastore.plan.cursor import Cursor, MixedCursor
-from petastore.plan.mixture.mixed_batches import SourceBatches, mixed_batches
+from petastore.plan.mixture.mixed_batches import LanesOfSources, SourceBatches, lanes_of_sources, mixed_batches
 from petastore.plan.mixture.mixed_line import MixedLine, SourceTurns, common_lanes, mixed_line, proportions
-from petastore.plan.mixture.mixed_runs import LanesOfSources, lanes_of_sources
+from petastore.plan.mixture.source_steps import SourceSteps
 from petastore.plan.order.visits import lane_of_visit
 from petastore.plan.plan import Plan
+from petastore.plan.rank_plan import RankPlan
 from petastore.plan.report.explain import Ranks, checked_column_bytes, explain_source, sampled_steps
 from petastore.plan.report.explanation import MixtureExplanation, SourceExplanation
 from petastore.plan.report.feeds import MOST_BATCHES, Feeds, feeds_of_spans
 from petastore.plan.request import Order, ReadRequest, Shard, known_word, whole_number
-from petastore.plan.unit import ReadUnit
 
 __all__ = ["Batching", "Mixture", "Stop"]
 
@@ -56,18 +53,15 @@ Stop: TypeAlias = Literal["first_exhausted", "all_exhausted", "cycle"]
 """When an epoch of a mixture ends; see `Mixture.stop`."""
 
 Batching: TypeAlias = Literal["mixed", "per_source"]
-"""Which sources a batch has rows of; see `Mixture.batching`."""
-
-_ROUNDS = 16
-"""How often a source may start over in what is told at a time of the order in which row groups are loaded."""
+"""Sources of the rows of a batch; see `Mixture.batching`."""
 
 _ENDLESS = 2**44
-"""Positions of an epoch of `cycle`: more than anyone trains on, and few enough to count 2**18 passes in 64 bits."""
+"""Positions of an endless epoch (`cycle`): more than any training run needs, and 2**18 passes still fit in 64 bits."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Mixture:
-    """Several plans, read by weight as if they were one.
+class Mixture(RankPlan):
+    """A plan that mixes the rows of several plans by weight.
 
     Example:
         >>> order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
@@ -80,35 +74,40 @@ class Mixture:
     """
 
     sources: Sequence[Plan]
-    """Plans of the sources, with one shard and `last_batch`. The epochs of a source are how often an epoch of the
-    mixture reads it before it is exhausted; None is without end."""
+    """Plans of the sources, with equal shard and `last_batch`. The number of epochs of a source is the number of times
+    that it is read before it counts as exhausted in one epoch of the mixture; None means endless."""
 
     weights: Sequence[Any]
-    """How often each source has its turn: numbers above 0; only their proportion counts."""
+    """Weights of the sources, above 0; only their ratio matters."""
 
     stop: Stop = "first_exhausted"
-    """When an epoch ends: with the last row of the first source that is exhausted (`"first_exhausted"`); of the last
-    one, while the others start over (`"all_exhausted"`); or never (`"cycle"`). Lengths of `"cycle"`, which people ask
-    for all the same, are what it takes until each source was read once."""
+    """When an epoch ends: when one source is exhausted (`"first_exhausted"`), when all are, where exhausted sources
+    start over (`"all_exhausted"`), or never (`"cycle"`). With `"cycle"`, numbers of rows and steps count until each
+    source was read once."""
 
     batching: Batching = "mixed"
-    """`"mixed"`: a batch has rows of all sources, in proportion. `"per_source"`: the batches of a step are, on all
-    ranks, of one source."""
+    """`"mixed"`: each batch has rows of all sources, in proportion. `"per_source"`: in each step, the batches of all
+    ranks come from one source."""
 
     seed: int = 0
-    """Any integer; decides in which order sources have their turns, and nothing else."""
+    """Seed of the order in which sources alternate; any integer."""
 
     epochs: int | None = 1
-    """How often; None is without end, and what `cycle` needs."""
+    """Number of epochs; None means endless, as `"cycle"` requires."""
 
     chosen: frozenset[str] = frozenset()
-    """`{"seed"}` where nobody asked for the seed: a state that is restored may bring its own."""
+    """`{"seed"}` if the seed was drawn at random, so that a restored state may replace it."""
+
+    selection: ClassVar[None] = None
+    """Each source has its own selection."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sources", tuple(self.sources))
         object.__setattr__(self, "weights", tuple(self.weights))
         if len(self.sources) != len(self.weights):
-            raise InvalidArgumentError(f"{len(self.sources):,} sources were given, but {len(self.weights):,} weights")
+            raise InvalidArgumentError(
+                f"weights must be one number per source ({len(self.sources):,}), got {len(self.weights):,}"
+            )
         proportions(self.weights)
         known_word(self.stop, Stop, name="stop")
         known_word(self.batching, Batching, name="batching")
@@ -117,8 +116,9 @@ class Mixture:
         for number, rows in enumerate(self.rows_per_source):
             if rows == 0:
                 raise InvalidArgumentError(
-                    f"source {number} would not give a row in the {self.num_rows:,} rows of an epoch; give it more "
-                    "weight, leave it out, or let epochs be longer by stop='all_exhausted'"
+                    f"weights must give each source at least one row per epoch, got {self.weights[number]!r} for "
+                    f"source {number}, which gives none of {self.num_rows:,} rows. Increase this weight, remove the "
+                    "source, or use stop='all_exhausted' for longer epochs"
                 )
 
     def _check_sources(self) -> None:
@@ -131,31 +131,43 @@ class Mixture:
             ):
                 if asked != of_first:
                     raise InvalidArgumentError(
-                        f"source {number} was planned with {name} {asked}, but source 0 with {of_first}; sources that "
-                        "are mixed must have the same"
+                        f"sources must be planned with the same {name}, got {asked} for source {number} and "
+                        f"{of_first} for source 0. Plan all sources with one {name}"
                     )
             if source.num_rows == 0:
-                raise NoDataAvailableError(f"source {number} has no rows to mix; leave it out")
+                raise NoDataAvailableError(
+                    f"each source must have at least one row, got source {number} without rows. Leave that source out"
+                )
 
     def _check_epochs(self) -> None:
         if self.epochs is not None:
             whole_number(self.epochs, name="num_epochs", least=1)
         endless = [number for number, source in enumerate(self.sources) if source.request.epochs is None]
         if self.stop == "cycle" and self.epochs is not None:
-            raise InvalidArgumentError(f"stop='cycle' never ends, but num_epochs={self.epochs}; give num_epochs=None")
+            raise InvalidArgumentError(
+                f"num_epochs must be None with stop='cycle', which never ends, got {self.epochs}. Pass "
+                "num_epochs=None, or another stop"
+            )
         if self.stop == "all_exhausted" and endless:
-            raise InvalidArgumentError(f"stop='all_exhausted' never comes: source {endless[0]} is endless")
+            raise InvalidArgumentError(
+                "stop must not be 'all_exhausted' if a source is endless (num_epochs=None), got source "
+                f"{endless[0]}, which is endless. Plan this source with a number of epochs, or use "
+                "stop='first_exhausted' or 'cycle'"
+            )
         if self.stop == "first_exhausted" and len(endless) == len(self.sources):
-            raise InvalidArgumentError("stop='first_exhausted' never comes: all sources are endless; say stop='cycle'")
+            raise InvalidArgumentError(
+                "stop must be 'cycle' if all sources are endless (num_epochs=None), got 'first_exhausted'. Use "
+                "stop='cycle', or plan a source with a number of epochs"
+            )
 
     @once
     def proportions(self) -> tuple[int, ...]:
-        """Positions that each source has in every period: small whole numbers, as `mixed_line.proportions` says."""
+        """Ratio in which the sources are mixed, as small integers, one per source."""
         return proportions(self.weights)
 
     @once
     def request(self) -> ReadRequest:
-        """What was asked of all sources together; its order has the seed and the lanes of the mixture."""
+        """Options of the mixture; `order` has the seed of the mixture and the lanes of all sources."""
         orders = [source.request.order for source in self.sources]
         order = Order(
             seed=self.seed,
@@ -170,16 +182,17 @@ class Mixture:
 
     @once
     def _lanes(self) -> tuple[int, ...]:
-        """Lanes of each source, as they are asked for.
+        """Return the requested lanes of each source.
 
-        A source that is alone has no more of them than it has rows, as its plan has; the mixture is that plan.
+        If there is only one source, the mixture must equal the plan of this source, which has at most as many lanes as
+        rows.
         """
         lanes = tuple(source.request.order.lanes for source in self.sources)
         return lanes if len(lanes) > 1 else (min(*lanes, self.sources[0].num_rows),)
 
     @once
     def inventory(self) -> Inventory:
-        """The row groups of all sources, source after source; paths are relative to their own dataset."""
+        """Row groups of all sources, source after source; paths are relative to the source's dataset."""
         parts = [source.inventory for source in self.sources]
         first_files = itertools.accumulate([len(part.files) for part in parts[:-1]], initial=0)
         arrays = {
@@ -193,27 +206,6 @@ class Mixture:
         )
 
     @once
-    def first_groups(self) -> NDArray[np.int64]:
-        """The number of each source's first row group, and the number of all; shape (sources + 1,)."""
-        counts = [source.inventory.num_row_groups for source in self.sources]
-        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
-    def unit(self, group: int) -> ReadUnit:
-        """The work item that reads a row group, given by its number among those of all sources."""
-        source = self.source_of(group)
-        unit = self.sources[source].unit(group - self._first_groups[source])
-        return ReadUnit(group, unit.file, unit.row_group, unit.rows, unit.columns)
-
-    def source_of(self, group: int) -> int:
-        """The source of a row group, given by its number among those of all sources."""
-        return bisect.bisect_right(self._first_groups, group) - 1
-
-    @once
-    def _first_groups(self) -> list[int]:
-        first_groups: list[int] = self.first_groups.tolist()
-        return first_groups
-
-    @once
     def _line(self) -> MixedLine:
         return mixed_line(self.proportions, self.request.order.lanes, self.seed)
 
@@ -223,7 +215,7 @@ class Mixture:
 
     @once
     def num_rows(self) -> int:
-        """Rows of an epoch over all ranks."""
+        """Number of rows of an epoch over all ranks."""
         rounds = [1 if self.stop == "cycle" else source.request.epochs for source in self.sources]
         ends = [
             self._line.position(number, self.sources[number].num_rows * times - 1) + 1
@@ -234,56 +226,34 @@ class Mixture:
 
     @once
     def rows_per_source(self) -> tuple[int, ...]:
-        """Rows that each source gives in an epoch."""
+        """Rows of each source per epoch."""
         return self._line.counts(self.num_rows)
 
     @once
     def data_fingerprint(self) -> str:
-        """32 hexadecimal digits that stand for the rows of all sources, in their order."""
+        """32 hexadecimal digits that identify the rows of all sources, in order."""
         return _digest([source.data_fingerprint for source in self.sources])
 
     @once
     def fingerprint(self) -> str:
-        """32 hexadecimal digits over everything that decides which rows come when; equal on all ranks of a training."""
+        """32 hexadecimal digits that identify rows, columns, order and mixing; equal on all ranks."""
         sources = [source.fingerprint for source in self.sources]
         return _digest([sources, self.proportions, self.stop, self.batching, self.seed, self.epochs])
 
-    def steps_per_epoch(self, batch_size: int) -> int:
-        """Batches of an epoch, the same on every rank.
-
-        Raises:
-            NoDataAvailableError: `last_batch="even"` with fewer rows than ranks; `per_source`, of any source.
-        """
-        return sum(batches.steps for batches in self._lengths(batch_size))
-
-    def rows_per_epoch(self, batch_size: int) -> int:
-        """Rows that this rank gets in an epoch, repeats of `pad` and `wrap` included."""
-        return sum(batches.rows_of(self.request.shard) for batches in self._lengths(batch_size))
-
-    def steps_left(self, batch_size: int, after: Cursor) -> int | None:
-        """Batches from a cursor to the end of its pass, the same on every rank; None where a pass has no end."""
-        if self.epochs is None or self.stop == "cycle":
-            return None
-        if after.is_at_end(self.epochs):
-            return 0
-        whole = after.pass_ends(self.epochs).epoch - after.next_epoch().epoch
-        rest = self._epoch_batches(batch_size, after).steps
-        return rest + whole * self.steps_per_epoch(batch_size)
-
-    def for_shard(self, shard: Shard) -> Mixture:
-        """The same mixture as another rank sees it."""
+    def for_shard(self, shard: Shard) -> Self:
+        """Return this mixture for another rank."""
         return dataclasses.replace(self, sources=tuple(source.for_shard(shard) for source in self.sources))
 
     def explain(self, batch_size: int, *, column_bytes: NDArray[np.int64] | None = None) -> MixtureExplanation:
-        """What the first epoch reads of each source, keeps and mixes; see `Plan.explain`.
+        """Return figures about the first epoch, per source: bytes to read, memory, mixing quality. See `Plan.explain`.
 
         Args:
-            batch_size: Rows of a full batch of one rank.
-            column_bytes: As for `Plan.explain`, of the row groups of all sources, source after source.
+            batch_size: Rows per full batch on one rank.
+            column_bytes: As in `Plan.explain`, for the row groups of all sources, source after source.
 
         Raises:
-            NoDataAvailableError: As `steps_per_epoch`.
-            InvalidArgumentError: `column_bytes` does not fit the row groups.
+            NoDataAvailableError: As in `steps_per_epoch`.
+            InvalidArgumentError: `column_bytes` does not match the row groups.
         """
         lengths, shard = self._lengths(batch_size), self.request.shard
         shares = [sum(batches.rows_of(rank) for batches in lengths) for rank in self._every_rank]
@@ -318,7 +288,10 @@ class Mixture:
         )
 
     def _borders(self, number: int, batch_size: int) -> NDArray[np.int64]:
-        """Which rows of the first pass through a source some global batches have, half-open; shape (batches, 2)."""
+        """Return the half-open range of a source's rows in each of some global batches; shape (batches, 2).
+
+        Ranges end at the first restart of the source.
+        """
         rows, global_batch = self.sources[number].num_rows, batch_size * self.request.shard.count
         if self.batching == "per_source":
             starts = sampled_steps(min(rows, self.rows_per_source[number]) // global_batch) * global_batch
@@ -328,67 +301,29 @@ class Mixture:
         borders = [[self._line.count(number, place) for place in (at, at + global_batch)] for at in starts.tolist()]
         return np.array([[start, stop] for start, stop in borders if start < stop], dtype=np.int64).reshape(-1, 2)
 
-    def feeds(self, batch_size: int) -> Feeds:
-        """Which row groups feed which batches, on every rank, at the beginning of the first epoch.
+    def feeds(self, batch_size: int, *, epoch: int = 0) -> Feeds:
+        """Return the row groups from which each batch gets rows, on every rank, at the start of an epoch.
 
         Raises:
-            NoDataAvailableError: As `steps_per_epoch`.
+            NoDataAvailableError: As in `steps_per_epoch`.
         """
         steps = self.steps_per_epoch(batch_size)
         of_ranks = [self.for_shard(rank) for rank in self._every_rank]
-        spans = [each.spans(batch_size, rows_per_span=MOST_BATCHES * batch_size) for each in of_ranks]
+        most, begin = MOST_BATCHES * batch_size, Cursor.of_epoch(epoch)
+        spans = [each.spans(batch_size, rows_per_span=most, after=begin) for each in of_ranks]
         return feeds_of_spans(spans, num_batches=steps, first_row_groups=tuple(self.first_groups.tolist()))
-
-    def plot(self, batch_size: int) -> Any:
-        """The same as a new `matplotlib.figure.Figure`; lines divide the sources. See `Plan.plot`.
-
-        Raises:
-            NoDataAvailableError: As `steps_per_epoch`.
-            MissingExtraError: matplotlib is not installed.
-        """
-        return draw(self.feeds(batch_size))
 
     @property
     def _every_rank(self) -> list[Shard]:
         count = self.request.shard.count
         return [Shard(rank, count) for rank in range(count)]
 
-    def at_hand_bytes(self, group_bytes: NDArray[np.int64], *, early: int) -> int:
-        """Most bytes of row groups that this rank keeps at a time, as if all sources had their most at once.
-
-        Args:
-            group_bytes: Of each row group of all sources, source after source, shape (groups,).
-            early: Positions before they are needed at which row groups are fetched.
-        """
-        of_sources = np.split(group_bytes, self.first_groups[1:-1])
-        return sum(
-            at_hand_bytes(source.order(0), source.own_lanes, of_source, early)
-            for source, of_source in zip(self._sources, of_sources, strict=True)
-        )
-
-    @once
-    def room_rows(self) -> int:
-        """Rows for which there has to be room where the row groups at hand stand side by side, all sources together."""
-        if len(self.sources) == 1:
-            return self.sources[0].room_rows
-        return sum(
-            room_rows(
-                plan.inventory.rows,
-                plan.num_rows,
-                lanes=len(source.own_lanes),
-                block_rows=plan.request.order.block_rows if plan.request.order.shuffle_rows else 1,
-            )
-            for plan, source in zip(self.sources, self._sources, strict=True)
-        )
-
     def facts(self) -> dict[str, Any]:
-        """What ranks must agree on, by name; see `petastore.plan.agreement.facts_of`."""
-        groups = self.inventory.num_row_groups
-        alike = facts_of(self.request, dataset=self.data_fingerprint, rows=self.num_rows, row_groups=groups)
-        return {**alike, **self.recipe()}
+        """Return the values that must be equal on all ranks, by name; see `petastore.plan.agreement.facts_of`."""
+        return {**super().facts(), **self.recipe()}
 
     def recipe(self) -> dict[str, Any]:
-        """What makes it this mixture of these data: a new dict of JSON values, small."""
+        """Return the parameters of the mixture as a new, small JSON-serializable dict."""
         return {
             "weights": list(self.proportions),
             "stop": self.stop,
@@ -396,58 +331,27 @@ class Mixture:
             "orders": [list(source.request.order.as_dict().values()) for source in self.sources],
         }
 
-    def assert_agreed(self, all_gather: AllGather) -> None:
-        """Refuses ranks that planned different data; every rank calls it, and every rank raises alike.
-
-        Args:
-            all_gather: As for `Plan.assert_agreed`.
-
-        Raises:
-            InvalidArgumentError: Ranks planned different data, or two of them the same shard; both sides' facts are
-                named.
-        """
-        assert_agreed(self.facts(), all_gather)
-
-    def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
-        """This rank's batches from a cursor on, several at a time, through all epochs; see `Plan.spans`."""
-        size = whole_number(batch_size, name="batch_size", least=1)
-        pace = Pace(rows_per_span, size)
-        most_rows = pace.most_rows if self.stop == "cycle" else min(pace.most_rows, self.num_rows)
-        batches_of = functools.partial(self._epoch_batches, size)
-        return Walk(self._sources, most_rows).epochs(batches_of, pace, after=after or Cursor(), epochs=self.epochs)
-
-    def load_order(self, after: Cursor) -> LoadOrder:
-        """Which row groups this rank loads from a cursor on, in order; see `Plan.load_order`.
-
-        Of a source that starts over many times in an epoch, and of an epoch that never ends, some is told at a time.
-        None of it is sure: where a source starts over, what is at hand is not loaded again.
-        """
-        given, line = self._rows_given, self._line
-        taken = after.taken if isinstance(after, MixedCursor) else line.counts(after.position)
-        rounds = zip(self.sources, self.rows_per_source, strict=True)
-        step = min(max(_ROUNDS * source.num_rows * self.num_rows // rows, 1) for source, rows in rounds)
-        more = line.counts(min(step, self.num_rows))
-        position = after.position + min(step, self.num_rows)
-        if position >= (_ENDLESS if self.stop == "cycle" else self.num_rows):
-            ends, then = given, after.next_epoch()
-        else:
-            ends = tuple(before + each for before, each in zip(taken, more, strict=True))
-            then = MixedCursor(after.epoch, position, after.first_epoch, ends)
-        stretches = [
-            Stretch(after.epoch * of_epoch + before, after.epoch * of_epoch + end, each)
-            for of_epoch, before, end, each in zip(given, taken, ends, more, strict=True)
-        ]
-        return dataclasses.replace(load_order(self._sources, stretches, then), sure=0)
-
     def _epoch_batches(self, batch_size: int, begin: Cursor) -> EpochOfBatches:
         shard = self.request.shard
         if self.batching == "per_source":
-            taken = begin.taken if isinstance(begin, MixedCursor) else (0,) * len(self.sources)
-            of_sources = self._batches_of_sources(batch_size, self._rows_given, taken)
+            of_sources = self._batches_of_sources_after(batch_size, begin)
             return SourceBatches(of_sources, self.proportions, shard, hashed_for=(self.seed, begin.epoch))
-        num_rows = _ENDLESS if self.stop == "cycle" else self.num_rows
-        batches = self._batches(batch_size, num_rows, begin.position)
+        batches = self._batches(batch_size, self._walked_rows, begin.position)
         return mixed_batches(self._line, self._lanes_of_sources, self._turns, batches, shard)
+
+    def _epoch_steps(self, batch_size: int, begin: Cursor) -> EpochSteps:
+        if self.batching == "per_source":
+            of_sources = self._batches_of_sources_after(batch_size, begin)
+            return SourceSteps(of_sources, self.proportions, hashed_for=(self.seed, begin.epoch))
+        return SharedSteps(self._batches(batch_size, self._walked_rows, begin.position), self._line)
+
+    def _batches_of_sources_after(self, batch_size: int, begin: Cursor) -> list[EpochBatches]:
+        taken = begin.taken if isinstance(begin, MixedCursor) else (0,) * len(self.sources)
+        return self._batches_of_sources(batch_size, self._rows_given, taken)
+
+    @property
+    def _walked_rows(self) -> int:
+        return _ENDLESS if self.stop == "cycle" else self.num_rows
 
     def _batches(self, batch_size: int, num_rows: int, start: int = 0) -> EpochBatches:
         request = self.request
@@ -463,7 +367,7 @@ class Mixture:
         ]
 
     def _lengths(self, batch_size: int) -> list[EpochBatches]:
-        """What an epoch of ordinary length falls into; `batch_size` is what a user gave."""
+        """Check `batch_size`, and return the batches of a whole epoch."""
         size = whole_number(batch_size, name="batch_size", least=1)
         if self.batching == "per_source":
             return self._batches_of_sources(size, self.rows_per_source)
@@ -471,18 +375,21 @@ class Mixture:
 
     @once
     def _rows_given(self) -> tuple[int, ...]:
-        """Rows that each source gives in an epoch, also where it never ends."""
+        """Number of rows of each source in an epoch, also for `stop="cycle"`, whose epoch never ends."""
         return self._line.counts(_ENDLESS) if self.stop == "cycle" else self.rows_per_source
 
     @once
     def _turns(self) -> list[SourceTurns]:
-        """Which lane of each source has its turn when."""
+        """Lane order of each source."""
         return [self._turns_of(number, rows) for number, rows in enumerate(self._rows_given)]
 
     def _turns_of(self, number: int, rows: int) -> SourceTurns:
         lanes = self._lanes_of_source(number)
         turns = lane_of_visit(lanes) if self.batching == "per_source" else self._line.turns(number, lanes)
         return SourceTurns(turns, lanes, rows)
+
+    def _sources_in(self, epoch: int) -> list[Source]:  # noqa: ARG002 - the same in every epoch
+        return self._sources
 
     @once
     def _sources(self) -> list[Source]:
@@ -505,7 +412,7 @@ class Mixture:
         return lanes if self.batching == "per_source" else min(lanes, self.request.order.lanes)
 
     def _own_lanes(self, number: int, shard: Shard) -> range:
-        """The lanes of a source that a rank's share comes from."""
+        """Return the lanes of a source from which a rank's share comes."""
         lanes, of_mixture = self._lanes_of_source(number), self.request.order.lanes
         if self.batching == "per_source":
             return lanes_of(shard, lanes)

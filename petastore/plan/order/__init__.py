@@ -1,1 +1,1 @@
-"""The order of rows: epochs, lanes and shards, as arithmetic."""
+"""Row order: epochs, lanes and shards, computed by arithmetic."""

@@ -1,18 +1,19 @@
-"""Dealing: which row groups each rank keeps, so that few change hands when the number of ranks changes. Pure.
+"""Assignment of row groups to ranks that moves few row groups when the number of ranks changes. No I/O.
 
-With one rank, it has all row groups. Each rank that comes in takes from every rank before it what these have too much
-now, and nothing else changes hands. That is done over again, from one rank on, for any number of them: so who deals
-needs not know how many there were before, and from any number of ranks to any other one,
+A single rank has all row groups. Each added rank takes row groups from every earlier rank, until all have equal shares;
+no other row groups move. The assignment for any number of ranks is computed in this way, starting with one rank, so it
+does not depend on the previous number of ranks. When the number of ranks changes,
 
-* each rank that stays keeps what it has or gives some of it away, where there are more of them now;
-* each rank that stays keeps what it has and gets some more, where there are fewer.
+* with more ranks, each existing rank keeps its row groups or gives some to new ranks;
+* with fewer ranks, each remaining rank keeps its row groups and gets additional ones.
 
-No dealing with equal shares moves less. Row groups are dealt whole, and to ranks in turn so that the border between two
-of them lies as near as can be to where the line is cut at exact rows (`petastore.plan.order.order`): of the few row
-groups on these borders, some rows go to the neighbour.
+No other assignment with equal shares moves fewer row groups. This module assigns whole row groups. The exact border
+between two ranks is a row (`petastore.plan.order.order`), and may be inside a row group; the rows beyond the border
+then belong to the neighboring rank.
 
-They are dealt from a deck in which neighbours of the dataset lie far apart: a row group's place in it is the fraction
-of a multiple of the golden ratio. Any stretch of such a deck comes evenly from all parts of the dataset.
+Row groups are assigned in the order of a sequence, the *deck*, in which neighbors of the dataset are far apart: row
+groups are sorted by the fractional part of a multiple of the golden ratio. Any range of the deck has row groups from
+all parts of the dataset.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 
 def owners(rows: NDArray[np.int64], ranks: int, *, shift: int = 0) -> NDArray[np.int64]:
-    """The rank that each row group is dealt to, shape (groups,).
+    """Return the rank to which each row group is assigned, shape (groups,).
 
     Args:
         rows: Rows of each row group, shape (groups,).
-        ranks: How many ranks there are, at least 1.
-        shift: By how much the deck is turned, in [0, 2⁶⁴): any hash.
+        ranks: Number of ranks, at least 1.
+        shift: Offset by which the deck is rotated, any integer in [0, 2⁶⁴).
 
     Example:
         >>> [owners(np.full(12, 10), ranks).tolist() for ranks in (2, 3)]
@@ -54,16 +55,16 @@ def owners(rows: NDArray[np.int64], ranks: int, *, shift: int = 0) -> NDArray[np
     return owner
 
 
-_Hand = list[tuple[int, int]]  # stretches of the deck, half-open; the last one is given away first
+_Hand = list[tuple[int, int]]  # half-open ranges of the deck; a rank gives rows away from the last range
 
 
 def _hands(starts: memoryview, ranks: int) -> list[_Hand]:
-    """What each rank has of the deck."""
+    """Assign row groups to ranks, and return those of each rank."""
     total, hands = starts[-1], [[(0, len(starts) - 1)]]
     loads = [total]
     for count in range(2, ranks + 1):
         incoming: _Hand = []
-        before = 0  # rows of the ranks before
+        before = 0  # number of rows of the preceding ranks
         for rank, hand in enumerate(hands):
             loads[rank] = _give(hand, incoming, starts, loads[rank], (rank + 1) * total // count - before)
             before += loads[rank]
@@ -73,11 +74,11 @@ def _hands(starts: memoryview, ranks: int) -> list[_Hand]:
 
 
 def _give(hand: _Hand, incoming: _Hand, starts: memoryview, load: int, due: int) -> int:
-    """Moves whole row groups from one hand to another until what is left is as near as can be to what is due."""
+    """Move whole row groups between ranks until the number of rows is as close to the target as possible."""
     while hand and load > due:
         first, stop = hand[-1]
-        rest = load - (starts[stop] - starts[first])  # without this stretch
-        # The stretch is cut where the border of a row group is nearest to what is due.
+        rest = load - (starts[stop] - starts[first])  # rows that would be left without this range
+        # The range is split at the row-group border closest to the target.
         wanted = starts[first] + due - rest
         cut = bisect.bisect_left(starts, wanted, first, stop)
         if cut > first and wanted - starts[cut - 1] <= starts[cut] - wanted:
@@ -96,17 +97,17 @@ def _give(hand: _Hand, incoming: _Hand, starts: memoryview, load: int, due: int)
 def dealt_line(
     rows: NDArray[np.int64], ranks: int, *, hashed_for: tuple[int, ...], strata: int = 1
 ) -> NDArray[np.int32]:
-    """Row groups that have rows as they lie on the line: rank after rank.
+    """Return the non-empty row groups ordered by rank.
 
     Args:
         rows: Rows of each row group, shape (groups,).
-        ranks: How many ranks they are dealt to.
-        hashed_for: What decides the order, as words to `mix`.
-        strata: Parts of equally many row groups, in the order of the dataset, into which each rank's are divided. They
-            lie one after the other, each in hashed order.
+        ranks: Number of ranks.
+        hashed_for: Integers that are hashed to the order.
+        strata: Number of equal parts, in dataset order, into which each rank's row groups are divided. The parts follow
+            each other, each in hashed order.
 
     Returns:
-        Shape (row groups with rows,).
+        Numbers of the row groups, shape (row groups with rows,).
 
     Example:
         >>> dealt_line(np.full(6, 10), 2, hashed_for=(7,)).tolist()
@@ -115,7 +116,7 @@ def dealt_line(
     state = mix(*hashed_for)
     filled = np.flatnonzero(rows)
     owner = owners(rows, ranks, shift=state)[filled]
-    # inside: (filled,) number of each row group among its rank's
+    # inside: (filled,) index of each row group within its rank
     by_owner = np.argsort(owner, kind="stable")
     counts = np.bincount(owner, minlength=ranks)
     inside = np.empty(len(filled), dtype=np.int64)

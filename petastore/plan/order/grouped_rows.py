@@ -1,4 +1,4 @@
-"""Rows as batches take them: those of a row group side by side, and the permutation that brings them in order. Pure."""
+"""Group the rows of a batch by row group, with the permutation that restores the order of the batch. No I/O."""
 
 from __future__ import annotations
 
@@ -6,33 +6,36 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.once import once
+from petastore.lazy import once
 from petastore.plan.order.mix import counting
 from petastore.plan.selection import Selection
+
+if TYPE_CHECKING:
+    from petastore.plan.row_group_parts import RowGroupParts
 
 __all__ = ["GroupedRows", "Permutation", "Runs", "inverse", "joined", "places_by_key", "stable_order"]
 
 _Numbers: TypeAlias = NDArray[np.int64] | Callable[[], NDArray[np.int64]]
-"""An array, or who works it out."""
+"""An array, or a function that computes it."""
 
 _RUN_ROWS = 64
-"""From so many rows a run on average, parts of runs are known as runs."""
+"""Average rows per run from which parts of runs stay runs."""
 
 
 class Permutation:
-    """In which order rows are asked for: known from one side, and worked out from the other when somebody asks.
+    """Requested order of rows, as a permutation and its inverse. Pass one of them; the other is computed when needed.
 
-    Thread-safe. Nobody writes into its arrays.
+    Thread-safe. Its arrays must not be written to.
 
     Args:
-        targets: Where each row stands in the order in which they are asked for, shape (n,); or who works it out.
-        order: Which row is asked for first, which one next, and so on, shape (n,); or who works it out. The inverse of
-            `targets`, of which one is given.
+        targets: Position of each row in the requested order, shape (n,); or a function that computes these positions.
+        order: Indices of the rows in the requested order, shape (n,), the inverse of `targets`; or a function that
+            computes them.
 
     Example:
         >>> Permutation(order=np.array([2, 0, 1])).targets.tolist()
@@ -42,23 +45,30 @@ class Permutation:
     def __init__(self, targets: _Numbers | None = None, *, order: _Numbers | None = None) -> None:
         self._made_by = order if targets is None else targets
         self.comes_as_order = order is not None
-        """Whether `order` is what was given, and costs nothing more."""
+        """Whether `order` was given, so that using it costs nothing."""
         if isinstance(self._made_by, np.ndarray):
             self._made_by.flags.writeable = False
             self.__dict__["order" if self.comes_as_order else "targets"] = self._made_by
 
     @once
     def targets(self) -> NDArray[np.int64]:
-        """Where each row stands in the order in which they are asked for, shape (n,), read-only."""
+        """Position of each row in the requested order, shape (n,), read-only."""
         return _read_only(inverse(self.order) if self.comes_as_order else self._made())
 
     @once
     def order(self) -> NDArray[np.int64]:
-        """Which row is asked for first, which one next, and so on, shape (n,), read-only."""
+        """Requested order of the rows, shape (n,), read-only."""
         return _read_only(self._made() if self.comes_as_order else inverse(self.targets))
 
+    def applied_to(self, values: NDArray[np.int64], out: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Write each row's data into `out` in the requested order, and return it."""
+        if self.comes_as_order:
+            return np.take(values, self.order, out=out, mode="clip")
+        out[self.targets] = values
+        return out
+
     def _made(self) -> NDArray[np.int64]:
-        assert callable(self._made_by)  # noqa: S101 - an array is there already
+        assert callable(self._made_by)  # noqa: S101 - arrays are set by the constructor
         return self._made_by()
 
 
@@ -69,26 +79,26 @@ def _read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Runs:
-    """Rows that follow each other: in the order in which the plan comes to the rows of their row group.
+    """Ranges of consecutive rows in the reading order of their row groups.
 
-    That order is what `Span.read_orders` says of a row group; where it says None, it is the order of the file.
+    The reading order of a row group is its entry in `Span.read_orders`; None means file order.
     """
 
     groups: NDArray[np.int32]
     """Row group of each run, shape (runs,)."""
 
     firsts: NDArray[np.int64]
-    """Place of its first row in that order, shape (runs,)."""
+    """Index of its first row in that order, shape (runs,)."""
 
     counts: NDArray[np.int64]
-    """How many rows it has, shape (runs,)."""
+    """Number of rows of each run, shape (runs,)."""
 
     rows: Callable[[], NDArray[np.int64]]
-    """Gives the row inside its row group of each row of all runs, shape (rows,)."""
+    """Returns the row number in its row group of each row of all runs, shape (rows,)."""
 
     @classmethod
     def of_file(cls, groups: NDArray[np.int32], firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> Runs:
-        """Runs of rows that come in the order of the file; those without rows are left out.
+        """Return runs of rows in file order, without empty runs.
 
         Example:
             >>> Runs.of_file(np.array([3, 1], np.int32), np.array([5, 0]), np.array([2, 3])).rows().tolist()
@@ -101,7 +111,7 @@ class Runs:
 
     @property
     def num_rows(self) -> int:
-        """Rows of all runs."""
+        """Total number of rows of all runs."""
         return int(self.counts.sum())
 
 
@@ -112,13 +122,13 @@ def _following(firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[
 
 
 class GroupedRows:
-    """Some rows in an order in which those of a row group come together; a reader copies them run by run.
+    """Rows grouped by row group. A reader copies runs of consecutive rows.
 
     Args:
-        groups: Row group of each row, shape (n,); None where `runs` say it.
-        rows: Row inside its row group of each row, shape (n,); None where `runs` say it.
-        permutation: In which order they are asked for; None where that is this order.
-        runs: The same rows as a few runs, where the plan has them so.
+        groups: Row group of each row, shape (n,); None if `runs` is given.
+        rows: Number of each row in its row group, shape (n,); None if `runs` is given.
+        permutation: Requested order of the rows; None if it is this order.
+        runs: The same rows as runs of consecutive rows, if the plan has runs.
 
     Example:
         >>> permutation = Permutation(np.array([2, 0, 1]))
@@ -138,58 +148,72 @@ class GroupedRows:
         runs: Runs | None = None,
     ) -> None:
         self.permutation = permutation
-        """In which order they are asked for; None where that is this order."""
+        """Requested order of the rows; None if it is this order."""
         self.runs = runs
-        """The rows as a few runs, where the plan has them so."""
+        """The rows as a few runs, or None."""
         self.num_rows = 0 if runs is None else runs.num_rows
-        """How many rows there are."""
+        """Number of rows."""
         if groups is not None and rows is not None:
             self.num_rows = len(rows)
-            vars(self).update(groups=groups, rows=rows)  # as `once` keeps what it has worked out
+            # Set the cached properties `groups` and `rows`, so that they are not computed.
+            vars(self).update(groups=groups, rows=rows)
 
     @classmethod
     def of_runs(cls, runs: Runs, permutation: Permutation | None) -> GroupedRows:
-        """The rows of some runs; they are not written out, unless somebody asks for them."""
+        """Return the rows of some runs without allocating arrays of all rows."""
         return cls(None, None, permutation, runs)
 
     @once
     def groups(self) -> NDArray[np.int32]:
         """Row group of each row, shape (n,)."""
-        assert self.runs is not None  # noqa: S101 - or they were given
+        assert self.runs is not None  # noqa: S101 - without arrays, there are runs
         return np.repeat(self.runs.groups, self.runs.counts)
 
     @once
     def rows(self) -> NDArray[np.int64]:
-        """Row inside its row group of each row, shape (n,)."""
-        assert self.runs is not None  # noqa: S101 - or they were given
+        """Number of each row in its row group, shape (n,)."""
+        assert self.runs is not None  # noqa: S101 - without arrays, there are runs
         return self.runs.rows()
 
     def permuted(self, permutation: Permutation | None) -> GroupedRows:
-        """The same rows, asked for in another order."""
+        """Return the same rows in another requested order."""
         written = vars(self)
         return GroupedRows(written.get("groups"), written.get("rows"), permutation, self.runs)
 
     def without_runs(self) -> GroupedRows:
-        """The same rows, for whoever must not rely on runs."""
+        """Return the same rows as arrays instead of runs."""
         return GroupedRows(self.groups, self.rows, self.permutation)
 
     def selected(self, selection: Selection) -> GroupedRows:
-        """The rows that these are of those that a selection keeps, counted among them."""
+        """Convert numbers among the selected rows of a row group to row numbers in the row group."""
         if self.runs is None:
             return GroupedRows(self.groups, selection.rows_at(self.groups, self.rows), self.permutation)
         rows = functools.partial(_selected, self, selection)
         return GroupedRows.of_runs(dataclasses.replace(self.runs, rows=rows), self.permutation)
 
     def numbered_from(self, first_group: int) -> GroupedRows:
-        """The same rows, where row groups have numbers from here on."""
+        """Return the same rows with this offset added to row group numbers."""
         if self.runs is None:
             return GroupedRows(self.groups + np.int32(first_group), self.rows, self.permutation)
         runs = self.runs
         groups = runs.groups + np.int32(first_group)
         return GroupedRows.of_runs(Runs(groups, runs.firsts, runs.counts, runs.rows), self.permutation)
 
+    def in_row_groups(self, parts: RowGroupParts) -> GroupedRows:
+        """Convert rows of parts of row groups to rows of the row groups.
+
+        Runs of the result only have the number of rows.
+        """
+        if self.runs is None:
+            return GroupedRows(*parts.in_row_groups(self.groups, self.rows), self.permutation)
+        runs, firsts = self.runs, parts.firsts[self.runs.groups]
+        rows = functools.partial(_moved, self, firsts)
+        return GroupedRows.of_runs(
+            Runs(parts.groups[runs.groups], runs.firsts + firsts, runs.counts, rows), self.permutation
+        )
+
     def in_order(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Row groups and rows in the order in which they are asked for, both of shape (n,)."""
+        """Return row groups and rows in the requested order, both of shape (n,)."""
         if self.permutation is None:
             return self.groups, self.rows
         groups, rows = np.empty_like(self.groups), np.empty_like(self.rows)
@@ -198,33 +222,46 @@ class GroupedRows:
         return groups, rows
 
     def cut(self, borders: NDArray[np.int64]) -> list[GroupedRows]:
-        """The rows that are asked for first, those asked for next, and so on, each again row group by row group.
+        """Split the rows at positions of the requested order, each part again grouped by row group.
 
         Args:
-            borders: Part i is what is asked for in [borders[i], borders[i + 1]); from 0 to all rows, shape
-                (parts + 1,).
+            borders: Part i has positions [borders[i], borders[i + 1]) of the requested order. The first border is 0,
+                the last the number of rows; shape (parts + 1,).
         """
         if len(borders) == 2:
             return [self]
         if self.permutation is None:
+            if self.runs is not None:
+                ends = np.cumsum(self.runs.counts)
+                return [self._part_of_runs(self.runs, ends, part) for part in _slices(borders)]
             return [GroupedRows(self.groups[part], self.rows[part], None) for part in _slices(borders)]
         targets = self.permutation.targets
         in_runs = None if self.runs is None else self._cut_runs(self.runs, targets, borders)
         if in_runs is not None:
             return in_runs
         part_of: NDArray[np.int64] = np.repeat(np.arange(len(borders) - 1), borders[1:] - borders[:-1])[targets]
-        by_part = np.argsort(part_of.astype(np.uint16), kind="stable")  # so few bits are sorted by their digits
+        by_part = np.argsort(part_of.astype(np.uint16), kind="stable")  # a stable sort of small integers: radix sort
         groups, rows = self.groups[by_part], self.rows[by_part]
         targets = targets[by_part] - borders[part_of[by_part]]
         return [GroupedRows(groups[part], rows[part], Permutation(targets[part])) for part in _slices(borders)]
 
+    def _part_of_runs(self, runs: Runs, ends: NDArray[np.int64], part: slice) -> GroupedRows:
+        """Return consecutive rows as runs; `ends` is the number of rows up to the end of each run."""
+        first, last = np.searchsorted(ends, [part.start, part.stop - 1], side="right").tolist()
+        here = slice(first, last + 1) if part.start < part.stop else slice(0)
+        begins = ends[here] - runs.counts[here]
+        stops, starts = np.minimum(ends[here], part.stop), np.maximum(begins, part.start)
+        firsts = runs.firsts[here] + starts - begins
+        rows = functools.partial(_rows_of, self, [part])
+        return GroupedRows.of_runs(Runs(runs.groups[here], firsts, stops - starts, rows), None)
+
     def _cut_runs(self, runs: Runs, targets: NDArray[np.int64], borders: NDArray[np.int64]) -> list[GroupedRows] | None:
-        """The parts as runs, too; None where these would be short."""
+        """Return the parts as runs; None if the runs would be short."""
         part_of = np.repeat(np.arange(len(borders) - 1, dtype=np.int32), np.diff(borders))[targets]
         ends = np.cumsum(runs.counts)
         begins = part_of[1:] != part_of[:-1]
         begins[ends[:-1] - 1] = True
-        # starts, stops: (pieces,) parts of runs that are asked for in one part
+        # starts, stops: (pieces,) first and end of each range of rows that are in one run and in one part
         starts = np.concatenate([[0], np.flatnonzero(begins) + 1])
         if self.num_rows < _RUN_ROWS * len(starts):
             return None
@@ -243,7 +280,7 @@ class GroupedRows:
 
 
 def joined(picked: Sequence[GroupedRows], permutation: Permutation | None) -> GroupedRows:
-    """Rows one after the other; in which order all of them are asked for is said anew."""
+    """Concatenate rows, with a new requested order for all of them."""
     if len(picked) == 1:
         return picked[0].permuted(permutation)
     runs = [rows.runs for rows in picked if rows.runs is not None]
@@ -262,6 +299,11 @@ def _rows_of(picked: GroupedRows, slices: Sequence[slice]) -> NDArray[np.int64]:
     return np.concatenate([picked.rows[:0], *(picked.rows[each] for each in slices)])
 
 
+def _moved(picked: GroupedRows, by: NDArray[np.int64]) -> NDArray[np.int64]:
+    assert picked.runs is not None  # noqa: S101 - only called for rows with runs
+    return picked.rows + np.repeat(by, picked.runs.counts)
+
+
 def _selected(picked: GroupedRows, selection: Selection) -> NDArray[np.int64]:
     return selection.rows_at(picked.groups, picked.rows)
 
@@ -271,11 +313,11 @@ def _slices(borders: NDArray[np.int64]) -> Iterator[slice]:
 
 
 def inverse(permutation: NDArray[Any], out: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-    """Which place of a permutation holds 0, which 1, and so on; shape (n,).
+    """Return the inverse of a permutation; shape (n,).
 
     Args:
-        permutation: Each number below n once, shape (n,).
-        out: Written to and returned, if it is given.
+        permutation: Permutation of [0, n), shape (n,).
+        out: Output array; None allocates one.
 
     Example:
         >>> inverse(np.array([2, 0, 1])).tolist()
@@ -298,7 +340,7 @@ def stable_order(keys: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def places_by_key(keys: NDArray[Any]) -> list[tuple[int, NDArray[np.int64]]]:
-    """Return each distinct key, in ascending order, with the indices at which it stands.
+    """Return each distinct key, in ascending order, with the indices at which it occurs.
 
     Example:
         >>> [(key, places.tolist()) for key, places in places_by_key(np.array([7, 2, 7], np.int32))]

@@ -1,10 +1,11 @@
-"""Our own 64-bit mix, from which every order is made. Pure.
+"""Hash function (64 bits) from which every shuffled order is computed. No I/O.
 
-The finaliser is that of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
-2014): two xor-shift-multiply rounds over wrap-around unsigned 64-bit arithmetic. It is ours because the streams of
-`numpy.random.Generator` may change between releases (NEP 19), and an order must not.
+The finalizer is that of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
+2014): two xor-shift-multiply rounds over wrap-around unsigned 64-bit arithmetic. petastore implements this hash because
+the numbers of `numpy.random.Generator` may change between releases (NEP 19), but an order must not change.
 
-Words are absorbed one by one, so (seed 5, epoch 1) and (seed 6, epoch 0) have nothing in common.
+The words to hash, such as seed and epoch, are combined one after the other instead of added, so the hashes of (seed 5,
+epoch 1) and (seed 6, epoch 0) are unrelated.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["counting", "hashed_permutation", "mix", "mix_array"]
+__all__ = ["LAST_SHIFT", "counting", "hashed_permutation", "mix", "mix_array", "mixed_but_last_shift"]
 
 _LONGEST_REMEMBERED = 2**18
 
@@ -23,9 +24,12 @@ _GAMMA = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
 
+LAST_SHIFT = 31
+"""Shift of the last step of the finalizer: it leaves the 31 highest bits of a hash unchanged."""
+
 
 def mix(*words: int) -> int:
-    """One 64-bit value from integers of any size and sign.
+    """Return one 64-bit hash of integers of any size and sign.
 
     Example:
         >>> mix(0) != mix(0, 0) != mix(0, 1)
@@ -41,7 +45,7 @@ def mix(*words: int) -> int:
 
 
 def _limbs(word: int) -> list[int]:
-    # Two's complement, least significant limb first; an integer of 64 bits is its own single limb.
+    # A larger integer is divided into words of 64 bits: two's complement, least significant word first.
     limbs = [word & _MASK]
     word >>= 64
     while word not in (0, -1):
@@ -56,11 +60,11 @@ def _finalise(z: int) -> int:
     return z ^ (z >> 31)
 
 
-def mix_array(state: int, words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """`mix(…, word)` of each word, where `state` is `mix(…)` of the words before; equal to it value by value.
+def mix_array(state: int | NDArray[np.uint64], words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the hash `mix(…, word)` for each word of an array, where `state` is `mix(…)` of the preceding words.
 
     Args:
-        state: What `mix` gave for the words before.
+        state: Result of `mix` for the preceding words; or one result for each word, shape (n,).
         words: Shape (n,).
 
     Returns:
@@ -71,27 +75,36 @@ def mix_array(state: int, words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _mixed(z: NDArray[np.uint64], shifted: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    # In place, and with one array besides: fresh memory costs more than the arithmetic.
+    mixed_but_last_shift(z, shifted)
+    z ^= np.right_shift(z, np.uint64(LAST_SHIFT), out=shifted)
+    return z
+
+
+def mixed_but_last_shift(z: NDArray[np.uint64], shifted: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Hash words in place but for the last step `z ^= z >> LAST_SHIFT`, which changes only the low bits.
+
+    Args:
+        z: Words, each combined with its state by exclusive or.
+        shifted: Scratch memory of the same shape: allocating memory costs more than the arithmetic.
+    """
     z += np.uint64(_GAMMA)
     z ^= np.right_shift(z, np.uint64(30), out=shifted)
     z *= np.uint64(_FIRST)
     z ^= np.right_shift(z, np.uint64(27), out=shifted)
     z *= np.uint64(_SECOND)
-    z ^= np.right_shift(z, np.uint64(31), out=shifted)
     return z
 
 
 def hashed_permutation(state: int, length: int, scratch: NDArray[np.uint64] | None = None) -> NDArray[np.int64]:
-    """A permutation of [0, length) in the order of the mixed numbers.
+    """Return the permutation of [0, length) that sorts the numbers by their hashes.
 
-    Equal arguments give equal arrays on every platform and release. Each number is put into the low bits of its own
-    hash, so that the sorted keys are all different and carry the answer: which sorting algorithm NumPy picks cannot
-    matter.
+    Equal arguments give equal arrays on every platform and release. The low bits of each hash are replaced with the
+    number itself. All sort keys therefore differ, and the result does not depend on NumPy's sorting algorithm.
 
     Args:
-        state: What `mix` gave for everything that the permutation depends on.
-        length: Numbers to permute, ≥ 0.
-        scratch: Memory to work in, shape (2, at least length), C-contiguous: what is returned lies there.
+        state: Result of `mix` for all words on which the permutation depends.
+        length: Count of numbers to permute, ≥ 0.
+        scratch: Scratch memory, shape (2, at least length), C-contiguous; the result is a view of it.
 
     Returns:
         Shape (length,).
@@ -112,7 +125,7 @@ def hashed_permutation(state: int, length: int, scratch: NDArray[np.uint64] | No
 
 
 def counting(count: int) -> NDArray[np.int64]:
-    """0, 1, 2, … of shape (count,), read-only; short ones are remembered, as the same lengths are asked for again.
+    """Return the array 0, 1, 2, … of shape (count,), read-only; short arrays are cached.
 
     Example:
         >>> counting(3).tolist()

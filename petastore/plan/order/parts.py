@@ -1,4 +1,4 @@
-"""Which rows each rank has where ranks keep what is theirs: the dataset is cut once, into a part for each. Pure."""
+"""Fixed shards: the dataset is split once, and each rank reads the same rows in every epoch. No I/O."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from petastore.plan.order.visits import Rounds, spreads_evenly
 __all__ = ["Parts"]
 
 _LANES = (96, 48, 24, 12, 6)
-"""Numbers of lanes that spread evenly over each of their divisors, most first."""
+"""Numbers of lanes that divide evenly among each of their divisors, descending."""
 
 _MOST_OF_A_RANK = 8
-"""Row groups that a rank reads side by side, at most."""
+"""Maximum number of row groups that a rank reads concurrently."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parts:
-    """How the rows of a dataset are cut, in file order, so that each rank's batches take from its own part alone.
+    """Division of a dataset in file order, so that each rank reads only its own part.
 
-    That holds for orders that permute no row groups and have these lanes, whether they permute rows or not, and for
-    the tails `even` and `drop`: then each rank needs no more of the dataset than its part, and knows of the others how
-    many rows they have. All ranks have the same number of batches all the same.
+    The order must have the lanes of this object and must not permute row groups (it may permute rows). `last_batch`
+    must be `even` or `drop`. Each rank then needs only its part of the dataset, and the numbers of rows of the other
+    parts. All ranks still have the same number of batches.
 
     Example:
         >>> Parts.of(1003, ranks=2)
@@ -33,21 +33,22 @@ class Parts:
     """
 
     rows: tuple[int, ...]
-    """Rows of each rank's part, in the order of ranks; they differ by at most one."""
+    """Number of rows of each rank's part; they differ by at most one."""
 
     lanes: int
-    """Lanes of the order."""
+    """Number of lanes of the order."""
 
     @classmethod
     def of(cls, num_rows: int, *, ranks: int) -> Self:
-        """The parts of so many rows.
+        """Divide a number of rows into parts.
 
         Raises:
             NoDataAvailableError: There are fewer rows than ranks.
         """
         if num_rows < ranks:
             raise NoDataAvailableError(
-                f"{num_rows:,} row{'' if num_rows == 1 else 's'} cannot be shared by {ranks:,} ranks: each needs one"
+                f"each rank must have at least one row, got {num_rows:,} row{'' if num_rows == 1 else 's'} for "
+                f"{ranks:,} ranks. Use fewer ranks"
             )
         most = min(num_rows, ranks * _MOST_OF_A_RANK)
         lanes = next((lanes for lanes in _LANES if lanes <= most and spreads_evenly(lanes, ranks)), ranks)

@@ -1,14 +1,14 @@
-"""In which order an epoch visits its lanes. Pure.
+"""Lane order: the sequence in which an epoch takes rows from its lanes. No I/O.
 
-The order is spread out so that ranks need not read each other's lanes: for every divisor R of the number of lanes L,
-any R visits that begin at a multiple of R meet each of R equal runs of lanes just once. A global batch has a multiple
-of R rows, so each rank's share of it is exactly what its own run of L/R lanes gives, whatever the batch size. (Lanes
-visited in the order of their numbers have that only where L divides the global batch; elsewhere a rank reads a row
-group of its neighbour for one row.)
+A *visit* takes one row from one lane. The order of visits is chosen so that ranks do not read each other's lanes. Let R
+be a divisor of the number of lanes L, and divide the lanes into R equal ranges. Any R consecutive visits that begin at
+a multiple of R then include each range exactly once. A global batch has a multiple of R rows, so the share of each rank
+contains exactly the rows of its own L/R lanes, for any batch size. (In ascending order of lanes, this would only be
+true if L divides the global batch; otherwise a rank would have to read a row group of its neighbor for one row.)
 
-For the numbers of lanes that `petastore.plan.lanes` chooses among, such orders were found by search and are
-written down here. For others the digits of the visit's number are reversed, prime by prime (van der Corput, 1935): that
-keeps the promise for the chain of divisors that the primes multiply to, smallest first.
+For the numbers of lanes that `petastore.plan.lanes` can choose, a search found such orders, and this module lists them.
+For other numbers, the order is computed by reversing the digits of the visit's number, prime by prime (van der Corput,
+1935). This order has the property for products of the smallest primes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.once import once
+from petastore.lazy import once
 from petastore.plan.order.mix import counting
 
 __all__ = ["LaneRuns", "LaneVisits", "Rounds", "lane_of_visit", "spreads_evenly", "visit_of_lane"]
@@ -47,7 +47,7 @@ _FOUND = {
 
 @functools.lru_cache(maxsize=64)
 def lane_of_visit(lanes: int) -> NDArray[np.int64]:
-    """The lane of each of the first `lanes` visits: a permutation, read-only, shape (lanes,).
+    """Return the lane of each of the first `lanes` visits: a permutation, read-only, shape (lanes,).
 
     Example:
         >>> lane_of_visit(8).tolist()
@@ -63,7 +63,7 @@ def lane_of_visit(lanes: int) -> NDArray[np.int64]:
 
 @functools.lru_cache(maxsize=64)
 def visit_of_lane(lanes: int) -> NDArray[np.int64]:
-    """The inverse of `lane_of_visit`: when each lane has its turn, read-only, shape (lanes,)."""
+    """Return the inverse of `lane_of_visit`, read-only, shape (lanes,)."""
     order = np.argsort(lane_of_visit(lanes))
     order.flags.writeable = False
     return order
@@ -71,7 +71,7 @@ def visit_of_lane(lanes: int) -> NDArray[np.int64]:
 
 @functools.lru_cache(maxsize=256)
 def spreads_evenly(lanes: int, ranks: int) -> bool:
-    """Whether any `ranks` visits that begin at a multiple of it meet each rank's run of lanes just once.
+    """Return whether any `ranks` consecutive visits, from a multiple of `ranks` on, have one lane of each rank.
 
     Example:
         >>> spreads_evenly(48, 24), spreads_evenly(48, 5), spreads_evenly(15, 5)
@@ -84,21 +84,21 @@ def spreads_evenly(lanes: int, ranks: int) -> bool:
 
 
 class LaneVisits(Protocol):
-    """Which lane has its turn at each position of an epoch."""
+    """Lane at each position of an epoch."""
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Turns of each lane in the epoch: its rows. Shape (lanes,)."""
+        """Return the number of rows of each lane in the epoch, shape (lanes,)."""
 
     def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Of each position: the lane that has its turn, and how many turns it had before in this epoch."""
+        """Return the lane of each position, and the number of earlier positions of that lane in the epoch."""
 
     def positions(self, lane: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The positions of some turns of a lane, given by how many it had before: the inverse of `at`."""
+        """Return the positions of given rows of a lane, numbered from 0 inside the lane: the inverse of `at`."""
 
 
 class Rounds(LaneVisits):
-    """All lanes have their turn, one after the other, round by round.
+    """Round-robin order of lanes.
 
     Example:
         >>> rounds = Rounds(num_rows=11, lanes=4)
@@ -116,43 +116,43 @@ class Rounds(LaneVisits):
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Turns of each lane, shape (lanes,); they differ by at most one."""
+        """Return the number of rows of each lane, shape (lanes,); the numbers differ by at most one."""
         return self._sizes
 
     def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Lane and turns before, of each position."""
+        """Return the lane of each position, and the number of earlier positions of this lane."""
         return lane_of_visit(self._lanes)[positions % self._lanes], positions // self._lanes
 
     def positions(self, lane: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The positions of some turns of a lane."""
+        """Return the positions of given rows of a lane, numbered from 0 inside the lane."""
         return offsets * self._lanes + visit_of_lane(self._lanes)[lane]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LaneRuns:
-    """The rows of some consecutive batches that come from a run of lanes, lane after lane."""
+    """Rows of consecutive batches from a range of lanes, lane by lane."""
 
     lanes: int
-    """How many lanes there are in all."""
+    """Total number of lanes."""
 
     own: range
-    """The lanes that rows are of."""
+    """Lanes of the rows."""
 
     firsts: NDArray[np.int64]
-    """Of each of `own`: the turn of its first row, counted from the beginning of the epoch; shape (own,)."""
+    """First turn of each of `own`, counted from the beginning of the epoch; shape (own,)."""
 
     stops: NDArray[np.int64]
-    """Of each: the turn after its last row, shape (own,)."""
+    """Turn after the last row of each, shape (own,)."""
 
     counts: NDArray[np.int64] | None = None
-    """How many rows each batch has of each of `own`, shape (batches, own); None where batches do not matter, and rows
-    are wanted lane after lane."""
+    """Number of rows of each lane of `own` in each batch, shape (batches, own); None if rows are requested lane by
+    lane."""
 
     @once
     def targets(self) -> NDArray[np.int64] | None:
-        """Where each row stands in its batches, if they are laid lane after lane; shape (rows,). None: in this order.
+        """Return the position in the batches of each row, for rows sorted by lane; None if the orders are equal.
 
-        Worked out by whoever asks first.
+        Computed at the first access.
         """
         if self.counts is None or len(self.own) == 1 or len(self.counts) == 1:
             return None
@@ -160,15 +160,15 @@ class LaneRuns:
 
     @classmethod
     def between(cls, borders: NDArray[np.int64], *, lanes: int, own: range) -> tuple[LaneRuns, NDArray[np.int64]]:
-        """The rows of batches, in each of which lane comes after lane.
+        """Return the rows of batches; inside a batch, rows are sorted by lane.
 
         Args:
-            borders: Batch i has the positions [borders[i], borders[i + 1]), shape (batches + 1,).
-            lanes: How many lanes there are.
-            own: Those that are meant.
+            borders: Batch i has positions [borders[i], borders[i + 1]), shape (batches + 1,).
+            lanes: Total number of lanes.
+            own: Lanes of the rows.
 
         Returns:
-            The runs, and where batches begin among their rows, shape (batches + 1,).
+            The runs, and the start of each batch among their rows, shape (batches + 1,).
 
         Example:
             >>> runs, offsets = LaneRuns.between(np.array([0, 4, 8]), lanes=4, own=range(2))
@@ -186,15 +186,12 @@ class LaneRuns:
         return cls(lanes, own, turns[0], turns[-1], counts), offsets
 
     def positions(self) -> NDArray[np.int64]:
-        """The positions of the rows, batch after batch, shape (rows,)."""
+        """Return the positions of the rows in batch order, shape (rows,)."""
         visits = visit_of_lane(self.lanes)[self.own.start : self.own.stop]
-        runs = zip(self.firsts.tolist(), self.stops.tolist(), visits.tolist(), strict=True)
-        lane_after_lane = np.concatenate(
-            [
-                np.arange(first * self.lanes + visit, stop * self.lanes + visit, self.lanes)
-                for first, stop, visit in runs
-            ]
-        ).astype(np.int64, copy=False)
+        sizes = self.stops - self.firsts
+        turns = np.repeat(self.firsts - (np.cumsum(sizes) - sizes), sizes)
+        turns += counting(len(turns))
+        lane_after_lane = turns * self.lanes + np.repeat(visits, sizes)
         if self.targets is None:
             return lane_after_lane
         positions = np.empty_like(lane_after_lane)
@@ -203,8 +200,8 @@ class LaneRuns:
 
 
 def _targets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    # A lane's part of a batch lies side by side in both orders: begins: (own · batches,) where it begins among batches,
-    # and how far from where it begins lane after lane.
+    # The rows that a batch has of a lane are adjacent both in batch order and in lane order.
+    # begins: (own · batches,) first place of these rows in batch order
     of_batches = counts.reshape(-1)
     begins = (np.cumsum(of_batches) - of_batches).reshape(counts.shape).T.reshape(-1)
     sizes = counts.T.reshape(-1)

@@ -1,1 +1,1 @@
-"""What a plan says of itself, in words and figures."""
+"""Reports about a plan: memory, cost, mixing and order, as text and figures."""

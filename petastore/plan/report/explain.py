@@ -1,6 +1,6 @@
-"""What a plan will cost and how well it mixes, before a byte is read. Pure.
+"""Explain a plan: its cost, memory and shuffling quality, before any data is read. No I/O.
 
-It knows what a plan is made of, and not plans: those, and mixtures, hand over their parts.
+Plans and mixtures call these functions with their values; the functions do not depend on the plan classes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
+from petastore.plan.batches.epoch_batches import EpochBatches, lanes_of
 from petastore.plan.batches.residency import most_at_a_time, needed_from_to
-from petastore.plan.batches.tail import EpochBatches, lanes_of
 from petastore.plan.order.order import EpochOrder, Pieces
 from petastore.plan.report.explanation import Explanation, SourceExplanation
 from petastore.plan.request import Order, ReadRequest, Shard
@@ -25,25 +25,25 @@ from petastore.plan.selection import Pruned, Selection
 __all__ = ["Ranks", "checked_column_bytes", "explain_plan", "explain_source", "sampled_steps"]
 
 _LABELS = 100
-"""Classes of the imagined dataset on which mixing is predicted: equally many rows each, sorted by class."""
+"""Number of classes of the hypothetical dataset, sorted by class, for which mixing is predicted."""
 
 _SAMPLED_BATCHES = 64
 
 
 @dataclasses.dataclass(frozen=True)
 class Ranks:
-    """Who reads which lanes."""
+    """Lanes that each rank reads."""
 
     own_lanes: Sequence[range]
-    """Of each rank: the lanes that its rows come from; beginnings and ends ascend."""
+    """Lanes from which each rank's rows come; starts and ends are ascending."""
 
     rank: int
-    """The rank that is asked about."""
+    """Rank for which figures are computed."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Data:
-    """What is there, and which rows of it are meant."""
+    """Row groups, and their selected rows."""
 
     inventory: Inventory
     selection: Selection | None
@@ -66,19 +66,19 @@ def explain_plan(
     *,
     column_bytes: NDArray[np.int64] | None = None,
 ) -> Explanation:
-    """What an epoch costs and how well it mixes; `Plan.explain` is how it is asked for.
+    """Explain the cost and the mixing of an epoch; called by `Plan.explain`.
 
-    The reads are those of full batches; the last batch of an epoch may read a few row groups more.
+    The figures are for full batches; the last batch of an epoch may read a few additional row groups.
 
     Args:
-        inventory: What exists.
-        request: What was asked.
-        selection: Which rows are meant; None is all.
-        batches: How the first epoch falls into batches.
-        column_bytes: Stored bytes of the columns that are read, of each row group; None where they are not known.
+        inventory: Inventory of the dataset.
+        request: Request of the plan.
+        selection: Selected rows; None means all.
+        batches: Division of the first epoch into batches.
+        column_bytes: Stored bytes of the selected columns per row group; None if unknown.
 
     Raises:
-        InvalidArgumentError: `column_bytes` does not fit the row groups.
+        InvalidArgumentError: `column_bytes` does not match the row groups.
     """
     data = _Data(inventory, selection, checked_column_bytes(column_bytes, inventory.num_row_groups))
     shard = request.shard
@@ -114,18 +114,19 @@ def explain_source(
     borders: NDArray[np.int64],
     column_bytes: NDArray[np.int64] | None = None,
 ) -> SourceExplanation:
-    """What an epoch of a mixture reads of a source; `Mixture.explain` is how it is asked for.
+    """Explain what an epoch of a mixture reads from one source; called by `Mixture.explain`.
 
     Args:
-        inventory: What exists.
-        selection: Which rows are meant; None is all.
-        orders: The order of the first pass through the source, and of the last one of the epoch.
-        asked: What was asked of them.
-        ranks: Who reads which lanes of the source.
-        proportion: Positions of the source in every period.
-        rows_given: Rows that it gives in the epoch.
-        borders: Which of its rows some global batches have, half-open, all in the first pass; shape (batches, 2).
-        column_bytes: As for `explain_plan`, checked.
+        inventory: Inventory of the dataset.
+        selection: Selected rows; None means all.
+        orders: Order of the first pass through the source, and of the last one in the epoch.
+        asked: Requested order of the source.
+        ranks: Lanes of the source that each rank reads.
+        proportion: Number of positions of the source in each period of the mixture.
+        rows_given: Rows of the source in the epoch.
+        borders: Half-open ranges of the source's rows in some global batches, before the source restarts; shape
+            (batches, 2).
+        column_bytes: As in `explain_plan`, checked.
     """
     data = _Data(inventory, selection, column_bytes)
     num_rows = int(data.rows.sum())
@@ -143,7 +144,7 @@ def explain_source(
 
 
 def sampled_steps(steps: int, most: int = _SAMPLED_BATCHES) -> NDArray[np.int64]:
-    """At most so many of some steps, evenly spaced, the first and the last one among them; ascending.
+    """Return at most `most` evenly spaced steps, ascending, including the first and the last.
 
     Example:
         >>> sampled_steps(100, 4).tolist(), sampled_steps(3, 4).tolist()
@@ -153,18 +154,18 @@ def sampled_steps(steps: int, most: int = _SAMPLED_BATCHES) -> NDArray[np.int64]
 
 
 def checked_column_bytes(column_bytes: Any, row_groups: int) -> NDArray[np.int64] | None:
-    """The bytes of columns that somebody gave, or None.
+    """Check and return the `column_bytes` that the user passed, or None.
 
     Raises:
-        InvalidArgumentError: They are not whole numbers, one for each row group.
+        InvalidArgumentError: The value is not an array of integers, one for each row group.
     """
     if column_bytes is None:
         return None
     given = np.asarray(column_bytes)
     if given.shape != (row_groups,) or given.dtype.kind not in "iu":
         raise InvalidArgumentError(
-            f"column_bytes has shape {given.shape} and dtype {given.dtype}, but it is whole numbers, one for each of "
-            f"{row_groups:,} row groups"
+            f"column_bytes must be integers, one for each of {row_groups:,} row groups, got shape {given.shape} and "
+            f"dtype {given.dtype}"
         )
     return given.astype(np.int64)
 
@@ -199,11 +200,11 @@ def _ordered(order: EpochOrder, asked: Order) -> dict[str, Any]:
 
 
 def _read(data: _Data, passes: Sequence[tuple[EpochOrder, int, int]], ranks: Ranks) -> dict[str, Any]:
-    """What is fetched and kept in passes through the data: an order each, how often, and how many of its rows."""
+    """Return the bytes that passes over the data fetch and keep in memory; a pass has order, count and rows."""
     reads = fetched = own_fetched = needed = rows_resident = bytes_resident = 0
     for order, times, rows in passes:
         pieces = order.pieces()
-        pieces = pieces.chosen(pieces.first_positions < rows)  # those that are needed for the first rows of a pass
+        pieces = pieces.chosen(pieces.first_positions < rows)  # only pieces that the first `rows` rows of the pass need
         # readers: (groups,) how many ranks read each row group
         readers = _readers(pieces, ranks.own_lanes, order.lanes, data.inventory.num_row_groups)
         own = pieces.of_lanes(ranks.own_lanes[ranks.rank])
@@ -224,14 +225,14 @@ def _read(data: _Data, passes: Sequence[tuple[EpochOrder, int, int]], ranks: Ran
 
 
 def _readers(pieces: Pieces, own_lanes: Sequence[range], lanes: int, row_groups: int) -> NDArray[np.int64]:
-    """How many ranks read each row group, shape (row groups,)."""
+    """Return the number of ranks that read each row group, shape (row groups,)."""
     # first_rank, last_rank: (lanes,) ranks that have rows of each lane
     first_rank, last_rank = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
     for rank, own in enumerate(own_lanes):
         last_rank[own.start : own.stop] = rank
     for rank, own in reversed(list(enumerate(own_lanes))):
         first_rank[own.start : own.stop] = rank
-    # A row group's pieces lie in neighbouring lanes, so its ranks are a run without gaps.
+    # The pieces of a row group are in adjacent lanes, so its ranks are consecutive.
     lowest = np.full(row_groups, len(own_lanes), dtype=np.int64)
     highest = np.full(row_groups, -1, dtype=np.int64)
     np.minimum.at(lowest, pieces.groups, first_rank[pieces.lanes])
@@ -240,7 +241,7 @@ def _readers(pieces: Pieces, own_lanes: Sequence[range], lanes: int, row_groups:
 
 
 def _resident(pieces: Pieces, inventory: Inventory) -> tuple[int, int]:
-    """Most rows and bytes of row groups that are kept at a time, where these pieces are read."""
+    """Return the peak rows and bytes of row groups in memory while these pieces are read."""
     groups, first, last = needed_from_to(pieces)
     return (
         most_at_a_time(first, last, inventory.rows[groups]),
@@ -249,12 +250,15 @@ def _resident(pieces: Pieces, inventory: Inventory) -> tuple[int, int]:
 
 
 def _mixed(rows: NDArray[np.int64], order: EpochOrder, borders: NDArray[np.int64]) -> dict[str, Any]:
-    """Mean total variation of labels over some batches, were the dataset sorted by label."""
+    """Return the mean distance (total variation) between the labels of a batch and of the dataset.
+
+    The dataset is assumed to be sorted by label.
+    """
     num_rows = int(rows.sum())
-    if len(borders) == 0:  # no batch is full, so one has all rows
+    if len(borders) == 0:  # no batch is full, so all rows are one batch
         return {"mixing": 0.0, "mixing_uniform": 0.0, "mixing_none": 0.0}
     labels = min(_LABELS, num_rows)
-    # label_shares: (labels,) they differ by a row at most
+    # label_shares: (labels,) share of rows of each label; the numbers of rows differ by at most one
     label_shares = np.diff(-(-np.arange(labels + 1) * num_rows // labels)) / num_rows
     starts = np.cumsum(rows) - rows
     variations = []
@@ -272,10 +276,10 @@ def _mixed(rows: NDArray[np.int64], order: EpochOrder, borders: NDArray[np.int64
 
 
 def _uniform_mixing(labels: int, batch: float, num_rows: int) -> float:
-    """What drawing a batch from an urn gives: how far the count of a label lies from its mean, on average.
+    """Return the same distance for random sampling: the mean deviation of a label's count from its expected value.
 
-    That mean absolute deviation of a hypergeometric distribution has a closed form: with the first count k above the
-    mean, of K rows of a label, n drawn ones and N in all, it is 2·k·(N − K − n + k) / N · P(count = k).
+    The mean absolute deviation of a hypergeometric distribution is 2·k·(N − K − n + k) / N · P(count = k), where N is
+    the number of rows, K the rows of a label, n the rows of a batch, and k the smallest count above the mean.
     """
     drawn, size = max(round(batch), 1), num_rows / labels
     above = math.floor(drawn / labels) + 1

@@ -1,30 +1,211 @@
-"""Explanations: what a plan or a mixture will read, keep and mix, in figures, as text and as a dict. Pure.
+"""Explanation of a plan or mixture: figures about requests, cost, memory and mixing, as text or a dict. No I/O.
 
-`petastore.plan.report.explain` works the figures out.
+`petastore.readers.fetches` reads the sizes of row groups from footers; this module simulates the cache epoch by epoch
+(`petastore.cache.simulate`).
+
+`petastore.plan.report.explain` computes the figures.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
-from petastore.plan.report.cost import Cost, EpochCost
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.errors import InvalidArgumentError
 from petastore.plan.selection import Pruned
 
-__all__ = ["Explanation", "MixtureExplanation", "ReadFacts", "SourceExplanation"]
+__all__ = [
+    "Cost",
+    "EpochCost",
+    "Explanation",
+    "Fetches",
+    "MixtureExplanation",
+    "ReadFacts",
+    "SourceExplanation",
+    "StorageAsk",
+    "cost_of",
+]
+
+
+GB = 10**9
+"""Storages bill 1,000,000,000 bytes as a gigabyte."""
+
+_SIMULATED = 4096
+"""Maximum row groups per epoch that are simulated one by one."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fetches:
+    """Storage requests and bytes to fetch each row group and to open each file, without a cache."""
+
+    requests: NDArray[np.int64]
+    """Requests for the column chunks of each row group, shape (row groups,)."""
+
+    bytes: NDArray[np.int64]
+    """Bytes of these responses, including gaps between column chunks, shape (row groups,)."""
+
+    entries: NDArray[np.int64]
+    """Cache entries per row group (column chunks, or several together), shape (row groups,)."""
+
+    kept_bytes: NDArray[np.int64]
+    """Bytes on disk of these entries, shape (row groups,)."""
+
+    file: NDArray[np.int32]
+    """Number of the file of each row group, shape (row groups,)."""
+
+    file_requests: NDArray[np.int64]
+    """Requests to open each file, before its first row group, shape (files,)."""
+
+    file_bytes: NDArray[np.int64]
+    """Bytes of these responses, shape (files,)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StorageAsk:
+    """Input of a cost estimate: requests and bytes per row group, cache size and prices.
+
+    Raises:
+        InvalidArgumentError: A price is below 0, or `cache_bytes` or `epochs` is invalid.
+    """
+
+    fetches: Fetches
+    """Requests and bytes per row group."""
+
+    cache_bytes: int | None = None
+    """Size of this rank's cache in bytes; it starts empty. None means no cache."""
+
+    price_per_request: float = 0.0
+    """Price of one request, in any currency."""
+
+    price_per_gb: float = 0.0
+    """Price of 10⁹ response bytes."""
+
+    epochs: int = 2
+    """Number of epochs to estimate, at least 1."""
+
+    def __post_init__(self) -> None:
+        least = {"price_per_request": 0, "price_per_gb": 0, "cache_bytes": 0, "epochs": 1}
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if value is not None and not value >= bound:
+                raise InvalidArgumentError(f"{name} must be at least {bound}, got {value!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochCost:
+    """The estimated cost of one epoch on one rank."""
+
+    requests: int
+    """Requests for column chunks and file footers."""
+
+    bytes: int
+    """Bytes of the responses."""
+
+    entries: int
+    """Cache entries read: column chunks, or several that are stored together."""
+
+    hits: int
+    """Cache hits among these entries."""
+
+    money: float
+    """Cost of these requests and bytes, in the currency of the prices."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """The estimated requests of a rank and their cost."""
+
+    epochs: tuple[EpochCost, ...]
+    """Cost of each epoch, from the first."""
+
+    @property
+    def money(self) -> float:
+        """Total cost of the estimated epochs."""
+        return sum(epoch.money for epoch in self.epochs)
+
+
+def cost_of(orders: Sequence[NDArray[np.int64]], asked: StorageAsk) -> Cost:
+    """Estimate requests and cost of the first epochs, with a simulated cache.
+
+    A row group in the cache needs no request. Up to 4,096 row groups per epoch, the cache is simulated exactly. For
+    more row groups, if these do not all fit into the cache, the estimate assumes that the first row groups stay cached.
+
+    Args:
+        orders: Numbers of the row groups of each epoch, in reading order; each is fetched once per epoch.
+        asked: Requests and bytes per row group, cache size and prices.
+
+    Raises:
+        InvalidArgumentError: `asked.fetches` has another number of row groups.
+
+    Example:
+        >>> one = np.ones(4, np.int64)
+        >>> fetches = Fetches(2 * one, 100 * one, 3 * one, 8192 * one, np.zeros(4, np.int32), one[:1], 50 * one[:1])
+        >>> order = np.array([2, 0, 1, 3])
+        >>> half = StorageAsk(fetches, cache_bytes=16_384, price_per_request=0.25)
+        >>> [(epoch.requests, epoch.bytes, epoch.hits, epoch.money) for epoch in cost_of([order] * 2, half).epochs]
+        [(9, 450, 0, 2.25), (4, 200, 6, 1.0)]
+    """
+    fetches = asked.fetches
+    if any(len(order) and order.max() >= len(fetches.requests) for order in orders):
+        raise InvalidArgumentError(
+            f"fetches must cover all row groups of the plan, got {len(fetches.requests):,} row groups where the plan "
+            f"reads row group {max(order.max() for order in orders if len(order)):,}. Make fetches and plan from the "
+            "same dataset"
+        )
+    begun = np.zeros(len(fetches.file_requests), dtype=np.bool_)
+    epochs = []
+    for order, is_kept in zip(orders, _hits(orders, asked), strict=True):
+        missing = order[~is_kept]
+        new = np.unique(fetches.file[missing])
+        new = new[~begun[new]]
+        begun[new] = True
+        requests = int(fetches.requests[missing].sum() + fetches.file_requests[new].sum())
+        size = int(fetches.bytes[missing].sum() + fetches.file_bytes[new].sum())
+        money = requests * asked.price_per_request + size / GB * asked.price_per_gb
+        entries, hits = int(fetches.entries[order].sum()), int(fetches.entries[order[is_kept]].sum())
+        epochs.append(EpochCost(requests, size, entries, hits, money))
+    return Cost(tuple(epochs))
+
+
+def _hits(orders: Sequence[NDArray[np.int64]], asked: StorageAsk) -> list[NDArray[np.bool_]]:
+    """Yield for each epoch which of its row groups hit the cache."""
+    sizes, room = asked.fetches.kept_bytes, asked.cache_bytes
+    if room is None:
+        return [np.zeros(len(order), dtype=np.bool_) for order in orders]
+    ever = np.unique(np.concatenate(orders))
+    if int(sizes[ever].sum()) > room and len(ever) <= _SIMULATED:
+        # Imported here, because the import takes 20 ms and only `cost` needs it.
+        from petastore.cache.next_use import simulate
+
+        return simulate(orders, sizes, room, "belady")
+    kept = np.zeros(len(sizes), dtype=np.bool_)
+    are_kept, taken = [], 0
+    for order in orders:
+        are_kept.append(kept[order])
+        new = order[~kept[order]]
+        after = taken + np.cumsum(sizes[new])
+        stays = new[: int(np.searchsorted(after, room, side="right"))]
+        kept[stays] = True
+        taken += int(sizes[stays].sum())
+    return are_kept
+
 
 _LABEL = 12
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadFacts:
-    """What is read of one dataset in the first epoch, by all ranks and by this one."""
+    """Figures about reading one dataset in the first epoch, over all ranks and on this rank."""
 
     row_groups: int
     """Row groups of the dataset."""
 
     row_groups_kept: int
-    """Row groups of which at least one row is meant."""
+    """Row groups with at least one selected row."""
 
     row_groups_empty: int
     """Row groups without rows."""
@@ -33,61 +214,63 @@ class ReadFacts:
     """Rows of the dataset."""
 
     rows: int
-    """Rows that are meant: an epoch of the dataset, over all ranks."""
+    """Selected rows: rows per epoch over all ranks."""
 
     pruned: tuple[Pruned, ...]
-    """What left the other row groups and rows out, and how many; by `"selection"` where the selection does not say."""
+    """Row groups and rows excluded by each filter step; a single step `"selection"` if the steps are unknown."""
 
     shuffle_row_groups: bool
-    """Whether row groups are permuted."""
+    """Whether row groups are read in random order."""
 
     shuffle_rows: bool
-    """Whether rows are permuted inside blocks."""
+    """Whether rows are shuffled within blocks."""
 
     lanes: int
-    """Row groups that are read side by side, over all ranks."""
+    """Number of row groups that are read concurrently and interleaved, over all ranks."""
 
     block_rows: int
-    """Rows of a lane that are permuted together; 1 where rows are not shuffled."""
+    """Number of rows that are shuffled together in a lane; 1 if rows are not shuffled."""
 
     seed: int
-    """The seed, also where it was drawn."""
+    """The seed, given by the caller or drawn at random."""
 
     dealt_to: int | None = None
-    """For how many ranks row groups are dealt, so that each keeps its own; None where they are not."""
+    """Number of ranks among which whole row groups are divided, so that each rank reads its own; None if rows are
+    divided."""
 
     reads_per_row_group: float
-    """Read amplification: how many ranks read a row group that is needed, on average; 1 is ideal."""
+    """Read amplification: mean number of ranks that read the same row group; 1 is ideal."""
 
     bytes_to_fetch: int
-    """Stored bytes that all ranks together fetch in an epoch: of the columns that are read, or of whole row groups
-    where sizes of columns are not known, and then they fetch at most this."""
+    """Stored bytes that all ranks fetch per epoch: of the selected columns, or, if their sizes are unknown, of whole
+    row groups (an upper bound)."""
 
     rank_bytes_to_fetch: int
-    """The same of this rank."""
+    """Stored bytes that this rank fetches in an epoch."""
 
     bytes_of: str
-    """What these are bytes of: `"columns"` or `"row groups"`."""
+    """Basis of the byte counts: `"columns"` or `"row groups"`."""
 
     rows_resident: int
-    """Rows of row groups that this rank keeps at hand at most, those included that are not meant."""
+    """Peak number of rows in this rank's memory, in whole row groups, including rows that are not selected."""
 
     bytes_resident: int
-    """Bytes of these row groups once their pages are decompressed, all columns; cells stay encoded."""
+    """Decompressed bytes of these row groups, all columns; cells stay encoded."""
 
     mixing: float
-    """Total variation between the labels of a global batch and those of the dataset, were it sorted by label into 100
-    equal classes: near `mixing_none`, batches hold one label; near `mixing_uniform`, they are drawn as from an urn. It
-    may be smaller still, since lanes come from all parts of the dataset."""
+    """Mixing quality: total variation distance between the label distributions of a global batch and of the dataset, if
+    the dataset were sorted by label, with 100 classes of equal size. Near `mixing_none`, a batch has one label; near
+    `mixing_uniform`, it is a uniform sample. It can be less than `mixing_uniform`, because lanes come from all parts of
+    the dataset."""
 
     mixing_uniform: float
-    """What a uniform shuffle of the whole dataset would give."""
+    """The distance for a uniform shuffle of the whole dataset."""
 
     mixing_none: float
-    """What batches of rows as they are stored would give."""
+    """The distance without any shuffling."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as a new dict of JSON values."""
+        """Return the figures as a new dict of JSON values."""
         return _json(dataclasses.asdict(self))
 
     def _kept_lines(self) -> list[str]:
@@ -105,7 +288,7 @@ class ReadFacts:
         groups = f"row groups {'shuffled' if self.shuffle_row_groups else 'as they are stored'}"
         how = blocks if self.shuffle_rows else groups
         if self.dealt_to is not None:
-            how += f", each epoch dealt alike to {_counted(self.dealt_to, 'rank')}"
+            how += f", each of {_counted(self.dealt_to, 'rank')} has the same row groups in every epoch"
         return _line("order", f"{_counted(self.lanes, 'lane')}, {how}, seed {self.seed}")
 
     def _cost_lines(self, rank: int, *, note: str = "") -> list[str]:
@@ -121,11 +304,11 @@ class ReadFacts:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Explanation(ReadFacts):
-    """The first epoch of a plan in figures; `str` of it is for people, `as_dict` for programs."""
+class BatchFacts:
+    """Division of an epoch into batches, on all ranks and on this one."""
 
     rank: int
-    """The rank that the plan is for, from 0."""
+    """The rank that the plan or the mixture is for, from 0."""
 
     ranks: int
     """Ranks that share an epoch."""
@@ -140,13 +323,25 @@ class Explanation(ReadFacts):
     """Fewest and most rows that a rank gets in an epoch, repeats included."""
 
     last_batch: str
-    """What becomes of the last global batch."""
+    """Treatment of the last global batch."""
+
+    def _batch_lines(self) -> list[str]:
+        fewest, most = self.rows_per_rank
+        share = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
+        batches = f"{_counted(self.steps, 'batch', 'batches')} of {_counted(self.batch_size, 'row')}"
+        text = f"{_counted(self.ranks, 'rank')} × {batches}, {share} rows a rank"
+        return [_line("batches", text), _line("last batch", self.last_batch)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Explanation(BatchFacts, ReadFacts):
+    """Figures about a plan's first epoch, from `Plan.explain`; print it, or call `as_dict()`."""
 
     cost: Cost | None = None
-    """What this rank will ask of a storage elsewhere, where that was asked."""
+    """Estimated requests to remote storage by this rank; None if no `storage` was given."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as a new dict of JSON values; `cost` is there where it was asked."""
+        """Return the figures as a new dict of JSON values, with `cost` if `storage` was given."""
         said = super().as_dict()
         if self.cost is None:
             del said["cost"]
@@ -155,7 +350,7 @@ class Explanation(ReadFacts):
     def __str__(self) -> str:
         lines = [
             *self._kept_lines(),
-            *_batch_lines(self.ranks, self.steps, self.batch_size, self.rows_per_rank, self.last_batch),
+            *self._batch_lines(),
             self._order_line(),
             *self._cost_lines(self.rank, note=_NOTE[self.bytes_of]),
         ]
@@ -165,94 +360,76 @@ class Explanation(ReadFacts):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceExplanation(ReadFacts):
-    """What an epoch of a mixture reads of one of its sources.
+    """Figures about one source of a mixture in an epoch.
 
-    `mixing` looks at the rows that the source gives to a global batch.
+    The figure `mixing` is about the rows of this source in a global batch.
     """
 
     proportion: int
-    """Positions that the source has in every period of the mixture."""
+    """Rows of this source per period of the mixture."""
 
     rows_given: int
-    """Rows that it gives in an epoch of the mixture."""
+    """Rows of this source per epoch of the mixture."""
 
     passes: float
-    """How often it is gone through for that: `rows_given / rows`."""
+    """Passes over the source per epoch of the mixture: `rows_given / rows`."""
 
     def lines(self, rank: int) -> list[str]:
-        """The lines for people."""
+        """Return the figures as lines of text."""
         given = f"{self.rows_given:,} rows an epoch, {self.passes:.2f} times through"
         costs = [self._order_line(), *self._cost_lines(rank), self._mixing_line()]
         return [_line("gives", given), *self._kept_lines(), *costs]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MixtureExplanation:
-    """The first epoch of a mixture in figures, and of each of its sources; `str` is for people, `as_dict` for programs.
+class MixtureExplanation(BatchFacts):
+    """Figures about a mixture's first epoch, from `Mixture.explain`; print it, or call `as_dict()`.
 
-    An epoch of `cycle`, which never ends, is taken to be what it takes until each source was read once.
+    With `stop="cycle"`, an epoch lasts until each source was read once.
     """
 
     sources: tuple[SourceExplanation, ...]
-    """Each source."""
+    """Figures about each source."""
 
     stop: str
-    """When an epoch ends."""
+    """End of an epoch, as in `make_mixed_reader`."""
 
     batching: str
-    """Whether a batch has rows of all sources."""
+    """Batching, as in `make_mixed_reader`."""
 
     seed: int
-    """What decides in which order sources have their turns."""
+    """Seed of the order in which sources alternate."""
 
     rows: int
     """Rows of an epoch over all ranks."""
 
-    rank: int
-    """The rank that the mixture is for, from 0."""
-
-    ranks: int
-    """Ranks that share an epoch."""
-
-    batch_size: int
-    """Rows of a full batch of one rank."""
-
-    steps: int
-    """Batches of an epoch on each rank."""
-
-    rows_per_rank: tuple[int, int]
-    """Fewest and most rows that a rank gets in an epoch, repeats included."""
-
-    last_batch: str
-    """What becomes of the last global batch."""
-
     @property
     def bytes_to_fetch(self) -> int:
-        """Stored bytes that all ranks together fetch in an epoch, of all sources."""
+        """Stored bytes that all ranks fetch in an epoch, from all sources."""
         return sum(source.bytes_to_fetch for source in self.sources)
 
     @property
     def rank_bytes_to_fetch(self) -> int:
-        """The same of this rank."""
+        """Stored bytes that this rank fetches in an epoch."""
         return sum(source.rank_bytes_to_fetch for source in self.sources)
 
     @property
     def bytes_of(self) -> str:
-        """What these are bytes of: `"columns"`, or `"row groups"` where that holds for a source."""
+        """Basis of the byte counts: `"columns"`; `"row groups"` if column sizes are unknown for any source."""
         return "columns" if all(source.bytes_of == "columns" for source in self.sources) else "row groups"
 
     @property
     def rows_resident(self) -> int:
-        """Rows of row groups that this rank keeps at hand at most: the most of each source, together."""
+        """Peak number of rows in this rank's memory, in whole row groups: the sum of the sources' peaks."""
         return sum(source.rows_resident for source in self.sources)
 
     @property
     def bytes_resident(self) -> int:
-        """Bytes of these row groups once their pages are decompressed, all columns; cells stay encoded."""
+        """Decompressed bytes of these row groups, all columns; cells stay encoded."""
         return sum(source.bytes_resident for source in self.sources)
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as a new dict of JSON values; `sources` is a list of dicts."""
+        """Return the explanation as a new dict of JSON values; `sources` is a list of dicts."""
         names = ("bytes_to_fetch", "rank_bytes_to_fetch", "bytes_of", "rows_resident", "bytes_resident")
         return _json(dataclasses.asdict(self)) | {name: getattr(self, name) for name in names}
 
@@ -261,7 +438,7 @@ class MixtureExplanation:
         lines = [
             _line("mixture", f"{_counted(len(self.sources), 'source')}, {_BATCHING[self.batching]}, seed {self.seed}"),
             _line("epoch", f"{self.rows:,} rows; {_STOP[self.stop]}"),
-            *_batch_lines(self.ranks, self.steps, self.batch_size, self.rows_per_rank, self.last_batch),
+            *self._batch_lines(),
             _fetched(self.bytes_to_fetch, self.rank_bytes_to_fetch, self.rank) + _NOTE[self.bytes_of],
             _at_hand(self.rows_resident, self.bytes_resident, self.rank),
         ]
@@ -277,6 +454,8 @@ _BY = {
     "statistics": "statistics",
     "filter": "the filter",
     "predicate": "the predicate",
+    "excluded rows": "exclude_rows",
+    "bad rows": "on_error",
     "windows": "windows, which begin with others",
     "selection": "the selection",
 }
@@ -294,17 +473,6 @@ _STOP = {
 
 def _line(label: str, text: str) -> str:
     return f"{label:<{_LABEL}}{text}"
-
-
-def _batch_lines(
-    ranks: int, steps: int, batch_size: int, rows_per_rank: tuple[int, int], last_batch: str
-) -> tuple[str, str]:
-    fewest, most = rows_per_rank
-    share = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
-    batches = f"{_counted(steps, 'batch', 'batches')} of {_counted(batch_size, 'row')}"
-    return _line("batches", f"{_counted(ranks, 'rank')} × {batches}, {share} rows a rank"), _line(
-        "last batch", last_batch
-    )
 
 
 def _fetched(everybody: int, own: int, rank: int) -> str:
@@ -330,7 +498,7 @@ def _counted(count: int, one: str, many: str | None = None) -> str:
 
 
 def size_for_people(count: float) -> str:
-    """Bytes in a unit that keeps the number short.
+    """Format bytes in a unit that keeps the number short.
 
     Example:
         >>> size_for_people(1000), size_for_people(1536), size_for_people(3 * 2**40)
@@ -344,7 +512,7 @@ def size_for_people(count: float) -> str:
 
 
 def _json(value: Any) -> Any:
-    """The same value with lists for tuples."""
+    """Return the value with tuples converted to lists."""
     if isinstance(value, dict):
         return {name: _json(part) for name, part in value.items()}
     return [_json(part) for part in value] if isinstance(value, (list, tuple)) else value

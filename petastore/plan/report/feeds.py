@@ -1,68 +1,70 @@
-"""Which row groups feed which batches: the order of an epoch, as data for a picture or a program. Pure."""
+"""Row groups from which each batch takes rows: the order of an epoch, as data or a matplotlib figure. No I/O."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.plan.batches.tail import EpochBatches
+from petastore.errors import MissingExtraError
+from petastore.plan.batches.epoch_batches import EpochBatches
+from petastore.plan.batches.spans import Span
 from petastore.plan.order.order import EpochOrder
 from petastore.plan.report.explain import sampled_steps
 from petastore.plan.request import Shard
 
-__all__ = ["MOST_BATCHES", "Feeds", "feeds_of_order", "feeds_of_spans"]
+__all__ = ["MOST_BATCHES", "Feeds", "draw", "feeds_of_order", "feeds_of_spans"]
 
 MOST_BATCHES = 200
-"""Batches of an epoch that are looked at, at most."""
+"""Maximum number of batches of an epoch in the sample."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Feeds:
-    """Which row groups feed which batches on which ranks: one entry for each such three; arrays of one length.
+    """The row groups from which each batch gets rows: parallel arrays, one entry per (batch, rank, row group).
 
     Example:
-        >>> from petastore.plan.request import Order, Tail
+        >>> from petastore.plan.request import Order, LastBatch
         >>> order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=2, block_rows=1)
-        >>> batches = EpochBatches(num_rows=8, batch_size=2, ranks=2, lanes=2, last_batch=Tail.EVEN)
+        >>> batches = EpochBatches(num_rows=8, batch_size=2, ranks=2, lanes=2, last_batch=LastBatch.EVEN)
         >>> feeds = feeds_of_order(EpochOrder(np.array([4, 4]), order, 0), batches, row_groups=2)
         >>> list(zip(feeds.batches.tolist(), feeds.ranks.tolist(), feeds.row_groups.tolist()))
         [(0, 0, 0), (0, 1, 1), (1, 0, 0), (1, 1, 1)]
     """
 
     batches: NDArray[np.int64]
-    """Number of the batch in its epoch, from 0; ascending."""
+    """Number of the batch in the epoch, from 0; ascending."""
 
     ranks: NDArray[np.int64]
     """Rank, from 0."""
 
     row_groups: NDArray[np.int64]
-    """Row group, by its number in the dataset."""
+    """Number of the row group in the dataset."""
 
     looked_at: NDArray[np.int64]
-    """The batches that were looked at, ascending; the others have no entries."""
+    """Numbers of the batches in the sample, ascending; other batches have no entries."""
 
     num_batches: int
     """Batches of the epoch."""
 
     num_ranks: int
-    """Ranks."""
+    """Number of ranks."""
 
     first_row_groups: tuple[int, ...]
-    """The first row group of each source of a mixture, and the number of all; `(0, all)` for a plan."""
+    """Number of each source's first row group, and the total number of row groups; `(0, total)` without a mixture."""
 
 
 def feeds_of_order(order: EpochOrder, batches: EpochBatches, *, row_groups: int) -> Feeds:
-    """The feeds of an epoch of a plan; of a long epoch, of batches that are evenly spaced.
+    """Return the row groups that feed each batch of a plan's epoch; for a long epoch, only of evenly spaced batches.
 
     Args:
-        order: The order of the epoch.
-        batches: How it falls into batches.
-        row_groups: Row groups of the dataset.
+        order: Order of the epoch.
+        batches: Division of the epoch into batches.
+        row_groups: Number of row groups of the dataset.
     """
     looked_at = sampled_steps(batches.steps, MOST_BATCHES)
 
@@ -77,26 +79,12 @@ def feeds_of_order(order: EpochOrder, batches: EpochBatches, *, row_groups: int)
     )
 
 
-class _Batches(Protocol):
-    """Consecutive batches of one rank, as a span has them."""
-
-    @property
-    def groups(self) -> NDArray[np.int32]:
-        """Row group of each row."""
-
-    @property
-    def offsets(self) -> NDArray[np.int64]:
-        """Where batches begin, and the end."""
-
-
-def feeds_of_spans(
-    spans: Sequence[Iterable[_Batches]], *, num_batches: int, first_row_groups: tuple[int, ...]
-) -> Feeds:
-    """The feeds of the first batches of an epoch.
+def feeds_of_spans(spans: Sequence[Iterable[Span]], *, num_batches: int, first_row_groups: tuple[int, ...]) -> Feeds:
+    """Return the row groups that feed each of the first batches of an epoch.
 
     Args:
-        spans: Of each rank: its batches from the first one on.
-        num_batches: Batches of the epoch.
+        spans: Spans of each rank, from the first batch on.
+        num_batches: Number of batches of the epoch.
         first_row_groups: As in `Feeds`.
     """
     looked_at = np.arange(min(num_batches, MOST_BATCHES))
@@ -118,13 +106,13 @@ def _feeds(
     num_ranks: int,
     first_row_groups: tuple[int, ...],
 ) -> Feeds:
-    """The feeds of some batches.
+    """Return the row groups that feed given batches.
 
     Args:
-        looks: Batch, rank, and the row group of each of its rows.
+        looks: Tuples of batch, rank, and the row groups of this rank's rows.
         looked_at: The batches, ascending.
-        num_batches: Batches of the epoch.
-        num_ranks: Ranks.
+        num_batches: Number of batches of the epoch.
+        num_ranks: Number of ranks.
         first_row_groups: As in `Feeds`.
     """
     # entries: (n, 3) batch, rank, row group
@@ -135,3 +123,82 @@ def _feeds(
     entries = np.concatenate(parts)
     entries = entries[np.lexsort(entries.T[::-1])]
     return Feeds(entries[:, 0], entries[:, 1], entries[:, 2], looked_at, num_batches, num_ranks, first_row_groups)
+
+
+_NAMED_RANKS = 10
+"""Ranks whose colours can be told apart, and which a legend names; more are shades from first to last."""
+
+_HEIGHT = 260
+"""Points from the lowest row group to the highest one."""
+
+
+def draw(feeds: Feeds) -> Any:
+    """Return a new figure: batches on the x axis, row groups in file order on the y axis, ranks as colors.
+
+    The figure is not registered with pyplot, so no window opens. `figure.savefig(path)` writes it.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.collections import LineCollection
+        from matplotlib.colors import Normalize
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtraError("a picture of the order", package="matplotlib", extra="plot") from None
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    lines = LineCollection(
+        _lines(feeds),
+        array=feeds.ranks,
+        cmap="tab10" if feeds.num_ranks <= _NAMED_RANKS else "viridis",
+        norm=Normalize(0, max(_NAMED_RANKS, feeds.num_ranks) - 1),
+        linewidths=_width(feeds),
+        capstyle="butt",
+        rasterized=True,
+    )
+    axes.add_collection(lines, autolim=False)
+    for border in feeds.first_row_groups[1:-1]:
+        axes.axhline(border - 0.5, color="black", linewidth=0.5)
+    axes.set_xlim(-0.5, max(feeds.looked_at.max(initial=0), 1) + 0.5)
+    axes.set_ylim(-0.5, max(feeds.first_row_groups[-1], 1) - 0.5)
+    axes.set_xlabel("batch of the epoch")
+    axes.set_ylabel("row group, as stored" if len(feeds.first_row_groups) <= 2 else "row group, source after source")
+    axes.set_title(_title(feeds))
+    _tell_ranks(figure, axes, lines, feeds)
+    return figure
+
+
+def _title(feeds: Feeds) -> str:
+    title = "Which row group feeds which batch"
+    looked_at, batches = len(feeds.looked_at), feeds.num_batches
+    if looked_at == batches:
+        return title
+    if feeds.looked_at[-1] == looked_at - 1:
+        return f"{title}: the first {looked_at:,} of {batches:,} batches"
+    return f"{title}: {looked_at:,} of {batches:,} batches, evenly spaced"
+
+
+def _lines(feeds: Feeds) -> list[NDArray[np.float64]]:
+    """Return a line for each entry, from its batch to the next one; shape (entries, 2 ends, x and y)."""
+    apart = np.diff(feeds.looked_at).max(initial=1)
+    middle = np.stack([feeds.batches, feeds.row_groups], axis=1).astype(np.float64)
+    half = np.array([apart / 2, 0.0])
+    return list(np.stack([middle - half, middle + half], axis=1))
+
+
+def _width(feeds: Feeds) -> float:
+    """Return the line width in points: the distance between row groups, but wide enough to be visible."""
+    return float(np.clip(_HEIGHT / max(feeds.first_row_groups[-1], 1), 0.8, 8.0))
+
+
+def _tell_ranks(figure: Any, axes: Any, lines: Any, feeds: Feeds) -> None:
+    if feeds.num_ranks > _NAMED_RANKS:
+        figure.colorbar(lines, ax=axes, label="rank")
+    elif feeds.num_ranks > 1:
+        ranks = range(feeds.num_ranks)
+        handles = [axes.plot([], [], color=lines.to_rgba(rank), linewidth=6, label=f"rank {rank}")[0] for rank in ranks]
+        axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1), frameon=False)

@@ -1,1 +1,1 @@
-"""Sharing: a plan divided among processes of loaders, and their states."""
+"""Divide a plan among the worker processes of a loader, and save the state of the workers."""

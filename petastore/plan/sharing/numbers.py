@@ -1,6 +1,6 @@
-"""Row numbers in the order of a plan, for samplers: batch by batch, from each worker's row groups in turns. Pure.
+"""Row numbers in plan order for PyTorch samplers, such that each worker gets rows of its own row groups. No I/O.
 
-Rows are numbered through the dataset in file order, from 0, as random access numbers them.
+Rows are numbered across the dataset in file order, from 0, as in random access.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
 from petastore.plan.lanes import in_memory, shuffled_lanes
 from petastore.plan.plan import Plan
-from petastore.plan.request import Order, ReadRequest, Shard, Tail
+from petastore.plan.request import LastBatch, Order, ReadRequest, Shard
 from petastore.plan.sharing.workers import WorkerPlan, with_lanes_for_workers
 
 __all__ = ["numbered_batches", "plan_of_numbers"]
@@ -31,21 +31,21 @@ def plan_of_numbers(
     shuffle: bool,
     seed: int,
     shard: Shard,
-    last_batch: Tail,
+    last_batch: LastBatch,
     workers: int,
     shuffle_buffer_bytes: int,
 ) -> Plan:
-    """A plan of one epoch whose rows are those that random access numbers.
+    """Return a plan of one epoch over row numbers, for random access.
 
     Args:
-        inventory: What exists.
-        rows: Rows of each row group that are numbered, shape (groups,).
-        shuffle: Whether row groups and rows are permuted, or else come in file order.
-        seed: Any integer.
-        shard: Which part of the rows.
-        last_batch: What becomes of the last global batch.
-        workers: Workers that take turns at making this rank's batches.
-        shuffle_buffer_bytes: Bytes of row groups that all ranks and workers together may keep.
+        inventory: Inventory of the dataset.
+        rows: Number of numbered rows in each row group, shape (groups,).
+        shuffle: Whether row groups and rows are permuted; otherwise they are in file order.
+        seed: Seed of the order, any integer.
+        shard: Shard of this rank.
+        last_batch: Policy for the last global batch.
+        workers: Number of workers that build this rank's batches alternately.
+        shuffle_buffer_bytes: Maximum bytes of row groups in memory, over all ranks and workers.
     """
     numbered = in_memory(inventory, rows)
     lanes, block_rows = shard.count, 1
@@ -59,19 +59,19 @@ def plan_of_numbers(
 
 
 def numbered_batches(plan: Plan, batch_size: int, *, workers: int, begin: Cursor, given: int) -> Iterator[list[int]]:
-    """The row numbers of each of the rank's batches, from one worker after the other.
+    """Yield the row numbers of each of the rank's batches, alternating between workers.
 
     Args:
         plan: From `plan_of_numbers`.
-        batch_size: Rows of a batch.
-        workers: Workers that take turns.
-        begin: Where the pass began.
-        given: Batches of the pass to leave out; they cost nothing.
+        batch_size: Number of rows of a batch.
+        workers: Number of workers that alternate.
+        begin: Cursor at which the pass began.
+        given: Number of batches to skip from the start of the pass; skipping takes no time.
 
     Example:
-        >>> asked = {"shuffle": False, "seed": 0, "shard": Shard(), "last_batch": Tail.EVEN, "shuffle_buffer_bytes": 1}
+        >>> asked = {"shuffle": False, "seed": 0, "shard": Shard(), "last_batch": LastBatch.EVEN}
         >>> inventory = Inventory.of_rows([3, 3])
-        >>> plan = plan_of_numbers(inventory, inventory.rows, workers=2, **asked)
+        >>> plan = plan_of_numbers(inventory, inventory.rows, workers=2, shuffle_buffer_bytes=1, **asked)
         >>> list(numbered_batches(plan, 2, workers=2, begin=Cursor(), given=0))
         [[0, 1], [3, 4], [2, 5]]
     """

@@ -1,13 +1,23 @@
-"""How a rank's batches fall to the workers that make them, each from row groups of its own. Pure.
+"""Assign the batches of a rank to loader workers, each with its own row groups, and save the workers' state. No I/O.
 
-Worker processes give their batches in turns: batch s of a rank comes from worker s % W. Were they cut as one process
-cuts them, across all of the rank's lanes, each worker would read every row group. So W batches in a row, a *round*, are
-cut differently: as R·W ranks would cut them, each from lanes of its own, so a worker keeps its lanes. What is left at
-the end of the epoch, T ≤ W batches with the last one of `last_batch` among them, is sorted by lane and cut into T equal
-runs.
+If a cursor can describe the position, the state is the same as that of a reader (`petastore.plan.state`). Inside a
+round of batches (see below), and for a single worker, the state has the start of the pass and the number of batches
+since then:
 
-That keeps, for any W, the number of batches and what `last_batch` promises of the rows. With one worker it changes
-nothing.
+```json
+{"format": "petastore.workers", "version": 1, "begin": {"format": "petastore.state", …}, "given": 17,
+ "batch_size": 64, "workers": 4, "ranks": 1, "worker": 2}
+```
+
+Such a state can only be resumed with the same number of workers and ranks and the same batch size. `worker` is null for
+the state of all workers of a rank.
+
+With W workers, batch s of a rank comes from worker s % W. If a batch had rows of all lanes of the rank, as in one
+process, each worker would read every row group. Therefore the rows of W consecutive batches, a *round*, are divided as
+if there were R·W ranks, so that each worker reads only its own lanes. At the end of the epoch, T ≤ W batches remain,
+including the batch to which `last_batch` applies; their rows are sorted by lane and divided into T equal ranges.
+
+For any W, the number of batches and the guarantees of `last_batch` stay the same. With one worker nothing changes.
 
 ```text
 rank 0 of 1, W = 2, 4 lanes, batches of 4 rows, 26 rows     worker 0        worker 1
@@ -17,36 +27,122 @@ round 2: positions 16 to 23                                 lanes 0 and 1   lane
 left: positions 24 and 25, one batch                        both rows       nothing
 ```
 
-The next epoch begins with the worker whose turn it is, so that no worker falls behind over many epochs.
+The next epoch begins with the worker after the last one, so that all workers return equally many batches over many
+epochs.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.once import once
-from petastore.plan.batches.load_order import LoadOrder, Stretch, load_order
-from petastore.plan.batches.spans import Pace, SharedBatches, Span
-from petastore.plan.batches.tail import EpochBatches, Share, lanes_of
+from petastore.errors import InvalidArgumentError
+from petastore.lazy import once
+from petastore.plan.batches.epoch_batches import EpochBatches, Share, lanes_of
+from petastore.plan.batches.spans import Pace, SharedBatches, Source, Span, each_once
 from petastore.plan.cursor import Cursor
 from petastore.plan.lanes import in_memory, shuffled_lanes
-from petastore.plan.order.visits import spreads_evenly
+from petastore.plan.order.visits import lane_of_visit, spreads_evenly
 from petastore.plan.plan import Plan
-from petastore.plan.request import Shard, Tail
+from petastore.plan.request import LastBatch, Shard
+from petastore.plan.state import dump_state, resume
 
-__all__ = ["WorkerBatches", "WorkerPlan", "cursor_after", "with_lanes_for_workers"]
+__all__ = ["WorkerPlan", "cursor_after", "dump_place", "resume_place", "with_lanes_for_workers"]
+
+
+_FORMAT, _VERSION = "petastore.workers", 1
+
+
+def dump_place(plan: WorkerPlan, given: int, batch_size: int, *, of_all: bool) -> dict[str, Any]:
+    """Return the state after some batches of a pass: a new dict of JSON values.
+
+    Args:
+        plan: Plan of a worker, with the start of its pass.
+        given: Number of batches that all workers together, or the worker of the plan, have yielded.
+        batch_size: Number of rows of a batch.
+        of_all: Whether `given` counts the batches of all workers.
+    """
+    alone = plan.worker.count == 1
+    cursor = cursor_after(plan, given, batch_size) if of_all or alone else None
+    if cursor is not None:
+        return dump_state(plan, cursor)
+    return {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "begin": dump_state(plan, plan.begin),
+        "given": given,
+        "batch_size": batch_size,
+        "workers": plan.worker.count,
+        "ranks": plan.request.shard.count,
+        "worker": None if of_all else plan.worker.index,
+    }
+
+
+def resume_place(
+    plan: Plan, state: Mapping[str, Any], *, batch_size: int, workers: int, worker: int | None
+) -> tuple[Plan, Cursor, int]:
+    """Return the resumed plan, the start of its pass, and the number of batches that were yielded since then.
+
+    Args:
+        plan: Plan requested now.
+        state: State from `dump_place`, or of any reader.
+        batch_size: Number of rows of a batch now.
+        workers: Number of workers of a rank now.
+        worker: Worker whose batches were counted; None if all were.
+
+    Raises:
+        InvalidArgumentError: The state is invalid, or belongs to another dataset, order or number of workers; the
+            message names the difference.
+    """
+    if not isinstance(state, Mapping) or state.get("format") != _FORMAT:
+        return *resume(_as_it_was(plan), state), 0
+    if state.get("version") != _VERSION:
+        raise InvalidArgumentError(
+            f"the state must be of version {_VERSION}, which this release reads, got {state.get('version')!r}. Use the "
+            "release of petastore that saved the state, or start without a state"
+        )
+    now = {"batch_size": batch_size, "workers": workers, "ranks": plan.request.shard.count, "worker": worker}
+    for name, value in now.items():
+        if state.get(name) != value:
+            raise InvalidArgumentError(
+                f"{name} must be {state.get(name)!r} to resume from this state, got {value!r}. Pass the same value, "
+                f"or resume from a state that was saved after a multiple of {state.get('workers')} batches"
+            )
+    given = state.get("given")
+    if (
+        isinstance(given, bool)
+        or not isinstance(given, int)
+        or given < 0
+        or not isinstance(state.get("begin"), Mapping)
+    ):
+        raise InvalidArgumentError(
+            f"the state of the workers is damaged: {dict(state)!r:.300}. Pass what state_dict() returned, or start "
+            "without a state"
+        )
+    return *resume(_as_it_was(plan), state["begin"]), given
+
+
+def _as_it_was(plan: Plan) -> Plan:
+    """Return the plan with the order of a saved state, which counts batches in this order.
+
+    Excluded rows are not supported: workers cannot finish an epoch that began before rows were excluded.
+    """
+    order = dataclasses.replace(plan.request.order, dealt_to=None)
+    selection = None if plan.selection is None else dataclasses.replace(plan.selection, before=None)
+    return dataclasses.replace(plan, request=dataclasses.replace(plan.request, order=order), selection=selection)
 
 
 @dataclasses.dataclass(frozen=True)
 class WorkerBatches(EpochBatches):
-    """The batches of an epoch that one worker of each rank makes.
+    """Batches of an epoch that one worker of each rank builds.
 
     Example:
-        >>> mine = WorkerBatches(num_rows=26, batch_size=4, ranks=1, lanes=4, last_batch=Tail.EVEN, workers=2, turn=0)
+        >>> mine = WorkerBatches(26, batch_size=4, ranks=1, lanes=4, last_batch=LastBatch.EVEN, workers=2, turn=0)
         >>> mine.of_ranks.steps, mine.rounds, mine.steps
         (7, 3, 4)
         >>> mine.share(Shard(), 3, 4).positions.tolist()
@@ -54,10 +150,10 @@ class WorkerBatches(EpochBatches):
     """
 
     workers: int = 1
-    """Workers that take turns."""
+    """Number of workers that alternate."""
 
     turn: int = 0
-    """Whose batches are meant: of step s of the epoch, those with s % workers == turn."""
+    """Turn of the worker: it builds step s of the epoch if s % workers == turn."""
 
     @once
     def of_ranks(self) -> EpochBatches:
@@ -66,61 +162,80 @@ class WorkerBatches(EpochBatches):
 
     @once
     def rounds(self) -> int:
-        """Rounds of full batches."""
+        """Number of rounds of full batches."""
         return self._full_steps // self.workers
 
     @once
     def _full_steps(self) -> int:
         steps = self.of_ranks.steps
-        is_even = self.last_batch is Tail.DROP or self.start + steps * self.global_batch == self.num_rows
+        is_even = self.last_batch is LastBatch.DROP or self.start + steps * self.global_batch == self.num_rows
         return steps if is_even else max(steps - 1, 0)
 
     @property
     def _left(self) -> int:
-        """Batches of a rank after the last round."""
+        """Number of batches of a rank after the last round."""
         return self.of_ranks.steps - self.rounds * self.workers
 
     @once
     def steps(self) -> int:
-        """Batches that the worker makes."""
+        """Number of batches that the worker builds."""
         return self.rounds + (self.turn < self._left)
 
     @property
     def round_rows(self) -> int:
-        """Positions of the epoch that a round takes."""
+        """Number of positions in a round."""
         return self.global_batch * self.workers
 
     def consumed_after(self, steps: range) -> NDArray[np.int64]:
-        """Positions that are consumed once all workers have made as many batches, shape (steps,)."""
+        """Return the positions consumed after all workers have built this many batches, shape (steps,)."""
         consumed = self.start + np.arange(steps.start + 1, steps.stop + 1, dtype=np.int64) * self.round_rows
         if steps.stop > self.rounds:
             consumed[-1] = self.of_ranks.consumed_after(range(self.of_ranks.steps - 1, self.of_ranks.steps))[0]
         return consumed
 
     def rows_of(self, shard: Shard) -> int:
-        """Rows that the worker makes for a rank, repeats included."""
+        """Return the number of rows of the worker in an epoch of its rank, including repeats."""
         return int(self.share(shard, 0, self.steps).offsets[-1]) if self.steps else 0
 
     def share(self, shard: Shard, first: int, stop: int) -> Share:
-        """A rank's rows of the worker's batches [first, stop)."""
+        """Return a rank's rows of the worker's batches [first, stop)."""
         parts = []
         if first < self.rounds:
             cut = EpochBatches(
-                self.num_rows, self.batch_size, self.ranks * self.workers, self.lanes, Tail.DROP, self.start
+                self.num_rows, self.batch_size, self.ranks * self.workers, self.lanes, LastBatch.DROP, self.start
             )
             part = Shard(shard.index * self.workers + self.turn, shard.count * self.workers)
             full = cut.share(part, first, min(stop, self.rounds))
-            valid = np.ones(int(full.offsets[-1]), dtype=np.bool_) if self.last_batch is Tail.PAD else None
+            valid = np.ones(int(full.offsets[-1]), dtype=np.bool_) if self.last_batch is LastBatch.PAD else None
             parts.append(dataclasses.replace(full, valid=valid))
         if stop > self.rounds:
             parts.append(self._rest(shard))
         return parts[0] if len(parts) == 1 else _joined(*parts)
 
-    def _rest(self, shard: Shard) -> Share:
+    def moved(self, shard: Shard) -> NDArray[np.int64]:
+        """Return the positions of the last batches that contain lanes of another worker.
+
+        Example:
+            >>> WorkerBatches(26, 4, 1, 4, LastBatch.EVEN, workers=2).moved(Shard()).tolist()  # worker 0 gives lane 2
+            [25]
+        """
+        if not self._left:
+            return np.empty(0, dtype=np.int64)
+        positions = self._last(shard).positions
+        of_lane = lane_of_visit(self.lanes)[positions % self.lanes] * (self.ranks * self.workers) // self.lanes
+        borders = np.arange(1, self._left + 1) * len(positions) // self._left
+        given_by = np.searchsorted(borders, np.arange(len(positions)), side="right")
+        return positions[of_lane - shard.index * self.workers != given_by]
+
+    def _last(self, shard: Shard) -> Share:
+        """Return the rows of a rank in all batches after the last round, together, sorted by lane."""
         start = self.start + self.rounds * self.round_rows
-        whole = EpochBatches(
+        return EpochBatches(
             self.num_rows, self.batch_size * self._left, self.ranks, self.lanes, self.last_batch, start
         ).share(shard, 0, 1)
+
+    def _rest(self, shard: Shard) -> Share:
+        whole = self._last(shard)
         rows = len(whole.positions)
         mine = slice(self.turn * rows // self._left, (self.turn + 1) * rows // self._left)
         positions = whole.positions[mine]
@@ -139,10 +254,10 @@ def _joined(first: Share, second: Share) -> Share:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class WorkerPlan(Plan):
-    """What one of a rank's workers reads, and in what order.
+    """Plan of one worker of a rank.
 
-    A plan like any other for whoever runs it, but its cursors count what all workers together have consumed once each
-    has made as many batches as this one.
+    Use it like any plan. Its cursors count the rows that all workers have consumed when each has built as many batches
+    as this worker.
 
     Example:
         >>> from petastore.inventory import Inventory
@@ -154,39 +269,32 @@ class WorkerPlan(Plan):
         [[[0, 0], [0, 0]], [[1, 1], [1, 1]]]
     """
 
-    worker: Shard = Shard()  # noqa: RUF009 - frozen
-    """Which of the rank's workers."""
+    worker: Shard = Shard()  # noqa: RUF009 - immutable
+    """Worker of the rank."""
 
-    begin: Cursor = Cursor()  # noqa: RUF009 - frozen
-    """Where the workers begin, all of them."""
+    begin: Cursor = Cursor()  # noqa: RUF009 - immutable
+    """Cursor at which all workers begin."""
 
-    batch_size: int = 1
-    """Rows of a batch, for `load_order`: they decide which worker's turn it is when an epoch begins."""
+    batch_size: int | None = None
+    """Number of rows of a batch, which determines the worker's turns. None counts all the rank's row groups as used."""
 
-    def load_order(self, after: Cursor) -> LoadOrder:
-        """Return which row groups this worker loads from a cursor of its own on: in its epoch and in the next one.
+    def _sources_in(self, epoch: int) -> list[Source]:
+        sources = super()._sources_in(epoch)
+        if self.batch_size is None:
+            return sources
+        own_lanes = functools.partial(self._own_lanes, self.batch_size)
+        return [dataclasses.replace(source, lanes_in=own_lanes) for source in sources]
 
-        Those of full rounds; the batches that are left at the end of an epoch may have rows of a few more.
-        """
-        sources, stretches = [], []
-        for epoch in (after.epoch, after.epoch + 1):
-            batches = self._of_epoch(epoch, self.batch_size)
-            part = Shard(self.request.shard.index * batches.workers + batches.turn, batches.ranks * batches.workers)
-            source = dataclasses.replace(self._source(self.request.order), own_lanes=lanes_of(part, batches.lanes))
-            first = epoch * self.num_rows + batches.start
-            end = first + batches.rounds * batches.round_rows
-            is_under_way = epoch == after.epoch
-            begin = max(first, epoch * self.num_rows + after.position) if is_under_way else first
-            stretch = Stretch(begin, end, 0) if is_under_way else Stretch(first, first, end - first)
-            sources.append(source)
-            stretches.append(stretch if begin < end else Stretch(0, 0, 0))
-        return load_order(sources, stretches, after.next_epoch(), epochs=self.request.epochs)
+    def _own_lanes(self, batch_size: int, epoch: int) -> range:
+        shard, workers = self.request.shard, self.worker.count
+        part = shard.index * workers + self._of_epoch(epoch, batch_size).turn
+        return lanes_of(Shard(part, shard.count * workers), self._lanes_in(self.request.order))
 
     def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
-        """The worker's batches from a cursor of its own on, several at a time, through all epochs."""
+        """Yield the worker's spans from its cursor on, through all epochs."""
         cursor = after or self.begin
         pace = Pace(rows_per_span, batch_size)
-        walk = self._walk(pace)
+        walk = self._walk(pace, cursor.epoch)
         for epoch, batches in self._epochs(batch_size):
             if epoch < cursor.epoch:
                 continue
@@ -195,15 +303,27 @@ class WorkerPlan(Plan):
             yield from walk.spans(shared, pace, Cursor(epoch, 0, cursor.first_epoch), is_last=False)
 
     def place_after(self, given: int, batch_size: int) -> Cursor:
-        """The worker's own cursor after as many of its batches, to go on from."""
+        """Return the worker's cursor after this many of its batches."""
         for epoch, batches in self._epochs(batch_size):
             if given < batches.steps:
                 return Cursor(epoch, batches.start + given * batches.round_rows, self.begin.first_epoch)
             given -= batches.steps
         return self.begin.pass_ends(self.request.epochs or 0)
 
+    def shared_row_groups(self, batch_size: int, epoch: int) -> NDArray[np.int32]:
+        """Return the row groups that several of the rank's workers read in an epoch, ascending.
+
+        The last batches of an epoch have the last rows of all lanes, and only some workers build these batches.
+        """
+        moved = self._of_epoch(epoch, batch_size).moved(self.request.shard)
+        return (
+            each_once(self._source(self.request.order).order(epoch).by_lane(moved))
+            if len(moved)
+            else moved.astype(np.int32)
+        )
+
     def _epochs(self, batch_size: int) -> Iterator[tuple[int, WorkerBatches]]:
-        """The epochs from the beginning on, with what the worker makes of each."""
+        """Yield the epochs from the start, with the worker's batches of each."""
         here = self.begin
         while not here.is_at_end(self.request.epochs):
             batches = self._of_epoch(here.epoch, batch_size)
@@ -215,7 +335,7 @@ class WorkerPlan(Plan):
     def _of_epoch(self, epoch: int, batch_size: int) -> WorkerBatches:
         """Return the batches of the worker in an epoch, from its start."""
         begin, given = self.begin, 0
-        if epoch > begin.epoch:  # whose turn it is depends on the batches before
+        if epoch > begin.epoch:  # the number of earlier batches decides which batch the worker takes first
             rest = self._batches(batch_size, begin.position).steps
             given = rest + (epoch - begin.epoch - 1) * self._batches(batch_size).steps
         return WorkerBatches(
@@ -231,9 +351,10 @@ class WorkerPlan(Plan):
 
 
 def cursor_after(plan: WorkerPlan, given: int, batch_size: int) -> Cursor | None:
-    """Where a rank stands after as many batches of all its workers, as a cursor that any other plan can go on from.
+    """Return the cursor of a rank after equally many batches of all its workers, for any plan of the dataset.
 
-    None inside a round, where no cursor says what was consumed; with one worker there is always a cursor.
+    Return None inside a round, because a cursor cannot describe the consumed rows there. With one worker, the result is
+    never None.
 
     Example:
         >>> from petastore.inventory import Inventory
@@ -243,7 +364,7 @@ def cursor_after(plan: WorkerPlan, given: int, batch_size: int) -> Cursor | None
         >>> [cursor_after(plan, given, 2) for given in (2, 3)]
         [Cursor(epoch=0, position=4, first_epoch=0), None]
     """
-    for epoch, batches in plan._epochs(batch_size):  # noqa: SLF001 - one idea, cut in two
+    for epoch, batches in plan._epochs(batch_size):  # noqa: SLF001 - belongs to `WorkerPlan`
         steps = batches.of_ranks.steps
         if given < steps:
             is_round = given % batches.workers == 0 and given <= batches.rounds * batches.workers
@@ -254,12 +375,14 @@ def cursor_after(plan: WorkerPlan, given: int, batch_size: int) -> Cursor | None
 
 
 def with_lanes_for_workers(plan: Plan, workers: int, *, shuffle_buffer_bytes: int) -> Plan:
-    """The plan with as many lanes as its ranks' workers can divide, where nobody asked for a number of them.
+    """Return the plan with a number of lanes that all workers can share equally.
+
+    If the user set the number of lanes, the plan does not change.
 
     Args:
         plan: A plan of a rank.
-        workers: Workers of each rank.
-        shuffle_buffer_bytes: Bytes that all ranks and workers together may keep.
+        workers: Number of workers of each rank.
+        shuffle_buffer_bytes: Maximum bytes over all ranks and workers.
     """
     request, parts = plan.request, plan.request.shard.count * workers
     if "lanes" not in request.chosen or parts == 1:
@@ -277,6 +400,6 @@ def with_lanes_for_workers(plan: Plan, workers: int, *, shuffle_buffer_bytes: in
 
 
 def _divisible(lanes: int, parts: int) -> int:
-    """About as many lanes, divided by the parts, and visited so that each part's share is what its own lanes give."""
+    """Return a similar number of lanes that is divisible by `parts`, such that each part has its own lanes."""
     multiples = range(max(round(lanes / parts), 1), 0, -1)
     return next(multiple * parts for multiple in multiples if spreads_evenly(multiple * parts, parts))

@@ -1,1 +1,1 @@
-"""Windows: where runs of consecutive rows begin."""
+"""Windows of consecutive rows: the rows at which they start, and the rows that they contain."""

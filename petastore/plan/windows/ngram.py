@@ -1,4 +1,4 @@
-"""NGram: what a window is, some consecutive rows of sorted data, and which fields are wanted of each of them. Pure."""
+"""NGram: a window of consecutive rows of sorted data, and the fields to read at each offset. No I/O."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Self
 import numpy as np
 
 from petastore.errors import InvalidArgumentError
-from petastore.plan.windows.timestamps import comparable, most_between
-from petastore.plan.windows.window_starts import first_unsorted, stretch_of, window_starts
+from petastore.plan.windows.series import SeriesLine, series_of_group
+from petastore.plan.windows.window_starts import comparable, most_between
 from petastore.schema.field import UnischemaField
 from petastore.schema.select import select_fields
 from petastore.schema.unischema import Unischema
@@ -21,31 +21,31 @@ __all__ = ["NGram"]
 
 
 class NGram:
-    """Windows of consecutive rows, given to `make_reader` or `make_batch_reader` as `schema_fields`.
+    """Windows of consecutive rows for time series; pass it as `schema_fields` of `make_reader` or `make_batch_reader`.
 
-    A window is `length` rows that follow each other in the dataset, whose timestamps differ from one row to the next by
-    at most `delta_threshold`. The rows of a dataset are one sequence: files sorted by path, row groups in turn; windows
-    lie across the borders of both. Where the first timestamp of a row group is less than the last one before it, a new
-    sequence begins. Inside a row group rows must be sorted, or the reader is refused.
+    A window has `length` consecutive rows; timestamps of neighboring rows differ by at most `delta_threshold`. Rows are
+    taken in file order (files sorted by path, row groups in order), and a window may span several row groups and files.
+    A new sequence begins at a row group whose first timestamp is less than the last timestamp of the previous row
+    group. Within a row group, rows must be sorted by timestamp; otherwise the reader raises `InvalidArgumentError`.
 
-    Offsets may be negative and have gaps: `{-2: […], 0: […]}` has the length 3; of the row between nothing is given.
+    Offsets may be negative and have gaps: `{-2: […], 0: […]}` has length 3, and no field of the middle row.
 
     Args:
-        fields: Offset to fields: names, regular expressions over whole names, or fields.
-        delta_threshold: The most by which the timestamp of a row may exceed that of the row before: a number from 0, or
-            `datetime.timedelta` or `numpy.timedelta64` where timestamps are times. Infinity takes any.
-        timestamp_field: The scalar field by which rows are sorted: numbers, decimals or times, never missing. It need
-            not be among `fields`.
-        timestamp_overlap: Whether windows may share timestamps. If not, the first window of a sequence without gaps
-            begins with its first row, and each further one with the first row whose timestamp is later than the last
-            one of the window before. A gap larger than `delta_threshold` begins a new sequence: what it cuts off before
-            a window is whole is left out, and the row after it begins a window.
-        group_by: The scalar columns whose values name the series of a row, such as a sensor: one or several, never
-            missing. Windows are made of each series by itself, as if there were no other rows, across row groups and
-            files; inside a row group the rows of each series must be sorted. None makes all rows one series.
+        fields: Dict from offset (an int) to the fields at that offset: names, regular expressions that match whole
+            names, or fields.
+        delta_threshold: Maximum difference between the timestamps of neighboring rows (inclusive): a number of at least
+            0, or `datetime.timedelta` or `numpy.timedelta64` for time columns. Infinity means no limit.
+        timestamp_field: Scalar field by which rows are sorted: numbers, decimals or times, without missing values. It
+            need not be among `fields`.
+        timestamp_overlap: Whether windows may overlap. If False, each window begins with the first row whose timestamp
+            is later than the last timestamp of the previous window. A gap above `delta_threshold` starts a new
+            sequence, and an incomplete window before the gap is dropped.
+        group_by: Scalar column or columns that identify the series of a row, such as a sensor id; without missing
+            values. Each window has rows of one series, also across row groups and files. Within a row group, the rows
+            of each series must be sorted by timestamp. None treats all rows as one series.
 
     Raises:
-        InvalidArgumentError: Something else was given.
+        InvalidArgumentError: An argument is invalid; the message names it.
 
     Example:
         >>> lidar, steering = UnischemaField("lidar", "float32", (64,)), UnischemaField("steering", "float32")
@@ -66,11 +66,9 @@ class NGram:
         group_by: UnischemaField | str | Sequence[UnischemaField | str] | None = None,
     ) -> None:
         if not isinstance(timestamp_overlap, (bool, np.bool_)):
-            raise InvalidArgumentError(f"NGram takes timestamp_overlap=True or False, not {timestamp_overlap!r:.100}")
+            raise InvalidArgumentError(f"timestamp_overlap must be True or False, got {timestamp_overlap!r:.100}")
         if not isinstance(timestamp_field, (str, UnischemaField)):
-            raise InvalidArgumentError(
-                f"NGram takes a field or its name as timestamp_field, not {timestamp_field!r:.100}"
-            )
+            raise InvalidArgumentError(f"timestamp_field must be a field or its name, got {timestamp_field!r:.100}")
         self._fields = _checked_fields(fields)
         self._delta_threshold = _checked_threshold(delta_threshold)
         self._timestamp_field = timestamp_field
@@ -79,27 +77,27 @@ class NGram:
 
     @property
     def fields(self) -> dict[int, list[UnischemaField | str]]:
-        """Offset to fields, ascending, as they were given or resolved; a new dict."""
+        """Dict from offset to fields, ascending, as given or resolved; a new dict."""
         return {offset: list(of_offset) for offset, of_offset in self._fields.items()}
 
     @property
     def length(self) -> int:
-        """Rows of a window, those of gaps between offsets included."""
+        """Number of rows in a window, including gaps between offsets."""
         return max(self._fields) - min(self._fields) + 1
 
     @property
     def offsets(self) -> range:
-        """All offsets of a window, gaps included."""
+        """All offsets of a window, including gaps."""
         return range(min(self._fields), max(self._fields) + 1)
 
     @property
     def delta_threshold(self) -> Any:
-        """The most by which the timestamp of a row may exceed that of the row before."""
+        """Maximum difference of the timestamps of neighboring rows."""
         return self._delta_threshold
 
     @property
     def timestamp_field(self) -> UnischemaField | str:
-        """The field by which rows are sorted, as it was given or resolved."""
+        """The field by which rows are sorted, as given or resolved."""
         return self._timestamp_field
 
     @property
@@ -109,14 +107,14 @@ class NGram:
 
     @property
     def group_by(self) -> tuple[UnischemaField | str, ...]:
-        """The columns that name the series of a row, as they were given or resolved; () where all rows are one."""
+        """The columns that identify a series, as given or resolved; () for a single series."""
         return self._group_by
 
     def resolved(self, schema: Unischema) -> NGram:
-        """The same with names and regular expressions replaced by the fields of a schema, in its order.
+        """Return a copy with names and regular expressions replaced by the fields of a schema, in schema order.
 
         Raises:
-            InvalidArgumentError: Something matches no field, or more than one is the timestamp.
+            InvalidArgumentError: A name or expression matches no field, or several fields match the timestamp.
 
         Example:
             >>> schema = Unischema("s", [UnischemaField(name, "int64") for name in ("time", "x1", "x2")])
@@ -133,7 +131,7 @@ class NGram:
         )
 
     def series_in(self, schema: Unischema) -> tuple[UnischemaField, ...]:
-        """The fields of a schema that name the series of a row.
+        """Return the fields of a schema that identify the series of a row.
 
         Raises:
             InvalidArgumentError: A name matches no field, or a field is not a scalar of numbers, text or times.
@@ -147,26 +145,27 @@ class NGram:
         return tuple(fields)
 
     def timestamp_in(self, schema: Unischema) -> UnischemaField:
-        """The field of a schema by which rows are sorted.
+        """Return the field of a schema by which rows are sorted.
 
         Raises:
-            InvalidArgumentError: None matches, or more than one.
+            InvalidArgumentError: No field matches, or several do.
         """
         fields = select_fields(schema, [self._timestamp_field], among=f"schema {schema.name!r}")
         if len(fields) != 1:
             names = ", ".join(repr(field.name) for field in fields)
             raise InvalidArgumentError(
-                f"timestamp_field={self._timestamp_field!r} matches {names}, but only one can be it"
+                f"timestamp_field must match one field, got {self._timestamp_field!r}, which matches {names}. Pass the "
+                "name of one field"
             )
         return fields[0]
 
     def resolve_regex_field_names(self, schema: Unischema) -> None:
-        """Replaces names and regular expressions by the fields of a schema, in this object.
+        """Replace names and regular expressions by the fields of a schema, in this object.
 
         Readers do not change an `NGram`: `reader.ngram` is a resolved copy.
 
         Raises:
-            InvalidArgumentError: As `resolved`.
+            InvalidArgumentError: As in `resolved`.
         """
         resolved = self.resolved(schema)
         self._fields = _checked_fields(resolved.fields)
@@ -174,11 +173,11 @@ class NGram:
         self._group_by = resolved.group_by
 
     def get_field_names_at_timestep(self, timestep: int) -> list[str]:
-        """Names of the fields at an offset; none where there is no such offset."""
+        """Return the names of the fields at an offset; empty if the offset does not exist."""
         return [_name(field) for field in self._fields.get(timestep, ())]
 
     def offsets_of(self, name: str) -> list[int]:
-        """The offsets at which a field is wanted, ascending: what the second axis of its column in batches stands for.
+        """Return the offsets that have a field, ascending: the second axis of its column in batches.
 
         Example:
             >>> NGram({-2: ["x"], 0: ["x", "y"]}, 1, "time").offsets_of("x")
@@ -187,11 +186,11 @@ class NGram:
         return [offset for offset in self._fields if name in self.get_field_names_at_timestep(offset)]
 
     def get_field_names_at_all_timesteps(self) -> list[UnischemaField | str]:
-        """The fields of all offsets as they were given or resolved, each once (fields, as Petastorm has them)."""
+        """Return the fields of all offsets, each once; as in Petastorm, these are fields, not names."""
         return list(dict.fromkeys(field for of_offset in self._fields.values() for field in of_offset))
 
     def get_schema_at_timestep(self, schema: Unischema, timestep: int) -> Unischema:
-        """The part of a schema that is wanted at an offset, named `<name>_view`; without fields where there is none.
+        """Return the schema of the fields at an offset, named `<name>_view`; empty if the offset does not exist.
 
         Example:
             >>> schema = Unischema("s", [UnischemaField(name, "int64") for name in ("time", "x")])
@@ -202,11 +201,11 @@ class NGram:
         return Unischema(f"{schema.name}_view", [field for field in schema if field.name in names])
 
     def make_namedtuple(self, schema: Unischema, ngram_as_dicts: Mapping[int, Mapping[str, Any]]) -> dict[int, Any]:
-        """A window of named tuples of one of dicts.
+        """Return a window of named tuples from a window of dicts.
 
         Args:
-            schema: What rows are.
-            ngram_as_dicts: Offset to row, with the fields that are wanted there.
+            schema: Schema of the rows.
+            ngram_as_dicts: Dict from offset to row, with the fields of that offset.
         """
         return {
             offset: self.get_schema_at_timestep(schema, offset).make_namedtuple(**row)
@@ -214,17 +213,17 @@ class NGram:
         }
 
     def form_ngram(self, data: Sequence[Mapping[str, Any]], schema: Unischema) -> list[dict[int, dict[str, Any]]]:
-        """The windows of rows that are at hand already, as Petastorm's workers made them; readers do without.
+        """Return the windows of a list of rows, as in Petastorm; readers do not use it.
 
         Args:
             data: Rows in the order of their timestamps.
-            schema: What they are.
+            schema: Schema of the rows.
 
         Returns:
-            Of each window: offset to row, with the fields that are wanted there.
+            For each window a dict from offset to row, with the fields of that offset.
 
         Raises:
-            InvalidArgumentError: Rows are not sorted, or as `resolved`.
+            InvalidArgumentError: Rows are not sorted, or as for `resolved`.
 
         Example:
             >>> schema = Unischema("s", [UnischemaField(name, "int64") for name in ("time", "x")])
@@ -238,31 +237,30 @@ class NGram:
             return []
         resolved = self.resolved(schema)
         names = {offset: resolved.get_field_names_at_timestep(offset) for offset in self.offsets}
-        keys = [key.name for key in self.series_in(schema)]
-        of_series: dict[tuple[Any, ...], list[int]] = {}
-        for number, row in enumerate(data):
-            of_series.setdefault(tuple(row[key] for key in keys), []).append(number)
-        starts: dict[int, list[int]] = {}
-        for rows in of_series.values():
-            timestamps = comparable(np.array([data[row][field.name] for row in rows], dtype=field.dtype))
-            wrong = first_unsorted(timestamps)
-            if wrong is not None:
-                raise InvalidArgumentError(
-                    f"row {rows[wrong]:,} is earlier by {field.name!r} than the row before; sort the rows by it"
-                )
-            stretch = stretch_of(timestamps, most)
-            (flags,) = window_starts([stretch], most, length=self.length, overlap=self._timestamp_overlap)
-            starts |= {rows[first]: rows[first : first + self.length] for first in np.flatnonzero(flags).tolist()}
+        series = [key.name for key in self.series_in(schema)]
+        keys: dict[tuple[Any, ...], int] = {}
+        codes = np.array([keys.setdefault(tuple(row[key] for key in series), len(keys)) for row in data], np.int32)
+        timestamps = comparable(np.array([row[field.name] for row in data], dtype=field.dtype))
+        rows = series_of_group(codes, list(keys), timestamps, most)
+        if rows.unsorted is not None:
+            raise InvalidArgumentError(
+                f"rows must be sorted by {field.name!r}, got row {rows.unsorted[0]:,} with a smaller value than the "
+                "row before. Sort the rows"
+            )
+        line = SeriesLine.of(1, {0: rows})
+        ((_, flags),) = line.window_starts({0: rows}, most, length=self.length, overlap=self._timestamp_overlap)
+        order = np.arange(len(data)) if rows.order is None else rows.order
+        windows = sorted(order[first : first + self.length].tolist() for first in np.flatnonzero(flags))
         return [
             {
                 offset: {name: data[row][name] for name in names[offset]}
                 for offset, row in zip(names, window, strict=True)
             }
-            for _, window in sorted(starts.items())
+            for window in windows
         ]
 
     def asks_the_same(self, other: NGram) -> bool:
-        """Whether both want windows of the same kind, with fields of the same names; codecs may differ.
+        """Return whether another `NGram` defines the same windows with the same field names; codecs may differ.
 
         Example:
             >>> NGram({0: ["x"]}, 1, "time").asks_the_same(NGram({0: [UnischemaField("x", "int8")]}, 1.0, "time"))
@@ -288,14 +286,13 @@ class NGram:
         return self._key() == other._key() if isinstance(other, NGram) else NotImplemented
 
     def __hash__(self) -> int:
-        # What is resolved in place must not be lost in a set: the offsets stay.
+        # Only offsets are hashed: `resolve_regex_field_names` changes fields in place, and a hash must not change.
         return hash((tuple(self._fields), self._timestamp_overlap))
 
     def __iter__(self) -> Iterator[Any]:
-        # Whoever takes lists of fields and nothing else meets this, in the call that asks.
+        # A function that expects a list of fields iterates over it, and then raises this error.
         raise InvalidArgumentError(
-            "an NGram is no list of fields: give it as schema_fields to make_reader or make_batch_reader, whose "
-            "readers WeightedSamplingReader mixes; nothing else reads windows"
+            "an NGram cannot be used as a list of fields. Pass it as schema_fields to make_reader or make_batch_reader"
         )
 
     def __copy__(self) -> Self:
@@ -329,41 +326,46 @@ def _checked_series(group_by: Any) -> tuple[UnischemaField | str, ...]:
         )
     if not columns:
         raise InvalidArgumentError(
-            "group_by must name a column at least, got none. Leave it out where all rows are one series"
+            "group_by must name at least one column, got none. Leave it out if all rows are one series"
         )
     return tuple(columns)
 
 
 def _checked_fields(fields: Any) -> dict[int, tuple[UnischemaField | str, ...]]:
     if not isinstance(fields, Mapping) or not fields:
-        raise InvalidArgumentError(f"NGram takes a dict from offset to a list of fields, not {fields!r:.100}")
+        raise InvalidArgumentError(
+            f"fields of NGram must be a dict such as {{-1: ['x'], 0: ['x', 'y']}}, from offset to a list of fields, "
+            f"got {fields!r:.100}"
+        )
     checked = {}
     for offset, of_offset in fields.items():
         if isinstance(offset, bool) or not isinstance(offset, (int, np.integer)):
-            raise InvalidArgumentError(f"NGram takes whole numbers as offsets, not {offset!r:.100}")
+            raise InvalidArgumentError(f"fields of NGram must have ints as offsets, got {offset!r:.100}")
         if not isinstance(of_offset, (list, tuple)):
             raise InvalidArgumentError(
-                f"NGram takes a list of fields at each offset, but has {of_offset!r:.100} at {offset}"
+                f"fields of NGram must have a list of fields for each offset, got {of_offset!r:.100} for offset "
+                f"{offset}"
             )
         for field in of_offset:
             if not isinstance(field, (str, UnischemaField)):
                 raise InvalidArgumentError(
-                    f"NGram takes names, regular expressions and fields, but has {field!r:.100} at {offset}"
+                    "fields of NGram must list field names, regular expressions or UnischemaField objects, got "
+                    f"{field!r:.100} for offset {offset}"
                 )
         checked[int(offset)] = tuple(of_offset)
     if not any(checked.values()):
-        raise InvalidArgumentError("NGram names no field at any offset, so there is nothing to read")
+        raise InvalidArgumentError("fields of NGram must name at least one field, got an empty list for each offset")
     return dict(sorted(checked.items()))
 
 
 def _checked_threshold(threshold: Any) -> Any:
-    # NumPy's timedelta64 is an integer to `numbers`, and a bool is one to Python.
+    # `numbers.Integral` includes NumPy's timedelta64, and Python's int includes bool.
     is_time = isinstance(threshold, (dt.timedelta, np.timedelta64))
     is_number = isinstance(threshold, (numbers.Real, Decimal)) and not isinstance(threshold, (bool, np.bool_))
     nothing = type(threshold)(0) if is_time else 0
     if not (is_time or is_number) or not threshold >= nothing:
         raise InvalidArgumentError(
-            f"delta_threshold={threshold!r:.100}, but it is a number from 0, or datetime.timedelta or "
-            "numpy.timedelta64 where timestamps are times"
+            "delta_threshold must be a number of at least 0, or, for a timestamp_field of times, a datetime.timedelta "
+            f"or numpy.timedelta64 of at least 0, got {threshold!r:.100}"
         )
     return threshold

@@ -1,41 +1,43 @@
-"""Series: windows of rows that share a key, such as a sensor, also where rows of several series are interleaved. Pure.
+"""Series: windows of rows with the same key, such as a sensor, also if series are interleaved. No I/O.
 
-All rows are laid on one line: series after series, and those of a series in the order of the dataset. Windows lie on
-this line as those of one sequence lie on the dataset, except that a run ends where a series does. Of each row group,
-the rows of one series are a *segment*; the rows of a row group are kept segment after segment. Where they are so in the
-file, as in data that is sorted by series and time, nothing is kept of single rows, else 4 bytes each.
+Without a key, all rows are one series.
+
+All rows are ordered in one *line*: series by series, each in dataset order. Windows are consecutive rows of this line,
+and never cross the end of a series. The rows of one series in a row group are a *segment*; a row group is stored
+segment by segment. If the files already have this order (sorted by series and time), no memory per row is needed;
+otherwise 4 bytes per row.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.once import once
-from petastore.plan.windows.timestamps import follow_closely
-from petastore.plan.windows.window_starts import Line
-from petastore.plan.windows.windows import Following, Windows
+from petastore.lazy import once
+from petastore.plan.selection import Selection
+from petastore.plan.windows.window_starts import Line, follow_closely
 
-__all__ = ["SeriesLine", "SeriesOfGroup", "SeriesWindows", "series_of_group"]
+__all__ = ["SeriesLine", "SeriesOfGroup", "series_of_group"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class SeriesOfGroup:
-    """Rows of a row group, segment after segment, kept while window starts are found."""
+    """Segments of a row group, stored while window starts are computed."""
 
     keys: Sequence[Hashable]
-    """The series of each segment."""
+    """Key of the series of each segment."""
 
     counts: NDArray[np.int64]
-    """Rows of each segment, shape (segments,)."""
+    """Number of rows of each segment, shape (segments,)."""
 
     order: NDArray[np.int32] | None
-    """The rows, segment after segment, shape (rows,); None where that is the order of the row group."""
+    """Rows, segment by segment, shape (rows,); None if that is file order."""
 
     firsts: NDArray[Any]
     """The first timestamp of each segment, shape (segments,)."""
@@ -44,26 +46,26 @@ class SeriesOfGroup:
     """The last timestamp of each segment, shape (segments,)."""
 
     breaks: NDArray[np.int64]
-    """Places of rows that do not follow the row before in their segment closely, ascending."""
+    """Indices of rows whose timestamp exceeds that of the previous row in the segment by too much, ascending."""
 
     ties: NDArray[np.int64]
-    """Places of rows with the timestamp of the row before in their segment, ascending."""
+    """Indices of rows with the same timestamp as the previous row in the segment, ascending."""
 
     unsorted: tuple[int, int] | None
-    """The first row whose timestamp is less than that of the row before in its segment, and that row; None if all are
+    """First row whose timestamp is below that of the previous row in its segment, and that previous row; None if
     sorted."""
 
 
 def series_of_group(
     codes: NDArray[np.int32], keys: Sequence[Hashable], timestamps: NDArray[Any], most: Any
 ) -> SeriesOfGroup:
-    """Return what is kept of a row group.
+    """Return the segments of a row group.
 
     Args:
-        codes: The series of each row, as a place in `keys`, shape (rows,).
-        keys: The series that have rows, each once.
-        timestamps: From `petastore.plan.windows.timestamps.comparable`, shape (rows,), one at least.
-        most: From `most_between`.
+        codes: Series of each row, as an index into `keys`, shape (rows,).
+        keys: Distinct keys of the series that have rows in this row group.
+        timestamps: From `petastore.plan.windows.window_starts.comparable`, shape (rows,), one at least.
+        most: Maximum difference, from `most_between`.
 
     Example:
         >>> kept = series_of_group(np.array([0, 1, 0, 1]), ["a", "b"], np.array([0, 5, 1, 9]), np.uint64(1))
@@ -78,7 +80,10 @@ def series_of_group(
     goes_on[starts] = False
     before, after, goes_on = stamps[:-1], stamps[1:], goes_on[1:]
     wrong = np.flatnonzero(~(before <= after).astype(np.bool_) & goes_on)
-    rows = np.arange(len(stamps)) if order is None else order
+    unsorted = None
+    if len(wrong):
+        places = np.array([wrong[0] + 1, wrong[0]])
+        unsorted = tuple((places if order is None else order[places]).tolist())
     return SeriesOfGroup(
         keys=keys,
         counts=counts,
@@ -87,74 +92,69 @@ def series_of_group(
         lasts=stamps[starts + counts - 1],
         breaks=np.flatnonzero(~follow_closely(before, after, most) & goes_on) + 1,
         ties=np.flatnonzero((before == after).astype(np.bool_) & goes_on) + 1,
-        unsorted=(int(rows[wrong[0] + 1]), int(rows[wrong[0]])) if len(wrong) else None,
+        unsorted=unsorted,
     )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SeriesLine:
-    """The rows of a dataset, series after series."""
+    """Rows of a dataset, series by series."""
 
     bounds: NDArray[np.int64]
     """The first segment of each row group, and the number of all segments, shape (groups + 1,)."""
 
     counts: NDArray[np.int64]
-    """Rows of each segment, row group after row group, shape (segments,)."""
+    """Number of rows of each segment, in row group order, shape (segments,)."""
 
     series: NDArray[np.int64]
-    """The number of the series of each segment, shape (segments,)."""
+    """Series number of each segment, shape (segments,)."""
 
     orders: Mapping[int, NDArray[np.int32]]
-    """Rows of each row group, segment after segment, unless these are all rows in file order."""
+    """Rows of each row group, segment by segment, unless these are all rows in file order."""
 
     @once
     def by_line(self) -> NDArray[np.int64]:
-        """The segments in the order of the line, shape (segments,)."""
+        """Numbers of the segments in line order, shape (segments,)."""
         return np.argsort(self.series, kind="stable")
 
     @once
     def offsets(self) -> NDArray[np.int64]:
-        """Where each segment of `by_line` begins on the line, and where the last one ends, shape (segments + 1,)."""
+        """Start of each segment of `by_line`, and the end of the last one, shape (segments + 1,)."""
         return np.concatenate([[0], np.cumsum(self.counts[self.by_line])]).astype(np.int64)
 
     @once
     def line_firsts(self) -> NDArray[np.int64]:
-        """Where each segment begins on the line, shape (segments,)."""
+        """Start of each segment on the line, shape (segments,)."""
         firsts = np.empty(len(self.counts), dtype=np.int64)
         firsts[self.by_line] = self.offsets[:-1]
         return firsts
 
     @once
     def group_firsts(self) -> NDArray[np.int64]:
-        """Where each segment begins among the rows of its row group, shape (segments,)."""
+        """Start of each segment among its row group's rows, shape (segments,)."""
         begins = np.cumsum(self.counts) - self.counts
         return begins - np.repeat(np.append(begins, 0)[self.bounds[:-1]], np.diff(self.bounds))
 
     @once
     def groups(self) -> NDArray[np.int32]:
-        """The row group of each segment, shape (segments,)."""
+        """Row group of each segment, shape (segments,)."""
         return np.repeat(np.arange(len(self.bounds) - 1, dtype=np.int32), np.diff(self.bounds))
 
     @once
     def is_continued(self) -> NDArray[np.bool_]:
-        """Whether an earlier row group has rows of the series of each segment, shape (segments,)."""
+        """Whether an earlier row group has rows of each segment's series, shape (segments,)."""
         series = self.series[self.by_line]
         continued = np.zeros(len(series), dtype=np.bool_)
         continued[self.by_line[1:]] = series[1:] == series[:-1]
         return continued
 
     def segments_of(self, group: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The segments of some places among the rows of a row group."""
+        """Return the segments at some indices of a row group's rows."""
         first, stop = self.bounds[group : group + 2].tolist()
         return first + np.searchsorted(self.group_firsts[first:stop], places, side="right") - 1
 
-    def on_line(self, group: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The places on the line of some places among the rows of a row group."""
-        segments = self.segments_of(group, places)
-        return self.line_firsts[segments] + places - self.group_firsts[segments]
-
     def places_of(self, group: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The places of some rows of a row group among those of which windows are made, segment after segment."""
+        """Return the indices of given rows of a row group, if its rows are sorted by segment."""
         order = self.orders.get(group)
         if order is None:
             return rows
@@ -162,7 +162,7 @@ class SeriesLine:
         return by_row[np.searchsorted(order, rows, sorter=by_row)]
 
     def rows_at(self, line: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Row groups and rows inside them at some places on the line, both of shape (n,)."""
+        """Return the row groups, and the row numbers in them, at given places of the line, both of shape (n,)."""
         segments = self.by_line[np.searchsorted(self.offsets, line, side="right") - 1]
         groups = self.groups[segments]
         rows = self.group_firsts[segments] + line - self.line_firsts[segments]
@@ -172,13 +172,9 @@ class SeriesLine:
                 rows[here] = self.orders[group][rows[here]]
         return groups, rows
 
-    def rows_of(self, group: int) -> NDArray[np.int32] | slice:
-        """All rows of a row group of which windows are made, segment after segment; indexes an array of its rows."""
-        return self.orders.get(group, slice(None))
-
     @classmethod
     def of(cls, num_groups: int, parts: Mapping[int, SeriesOfGroup]) -> Self:
-        """The line of a dataset, from what was kept of each row group that has rows."""
+        """Return the line of a dataset, from the segments of each row group with rows."""
         numbers: dict[Hashable, int] = {}
         series = [numbers.setdefault(key, len(numbers)) for part in parts.values() for key in part.keys]
         segments = np.zeros(num_groups, dtype=np.int64)
@@ -191,8 +187,24 @@ class SeriesLine:
         )
 
     @classmethod
+    def of_rows(cls, rows: NDArray[np.int64], selection: Selection | None) -> Self:
+        """Return the line of a dataset whose rows are one series.
+
+        Args:
+            rows: Rows of each row group, shape (groups,).
+            selection: Selected rows; None means all.
+        """
+        counts = rows if selection is None else selection.counts
+        return cls(
+            bounds=np.concatenate([[0], np.cumsum(counts > 0)]).astype(np.int64),
+            counts=counts[counts > 0],
+            series=np.zeros(int((counts > 0).sum()), dtype=np.int64),
+            orders={} if selection is None else _SelectedRows(selection.bitmaps),
+        )
+
+    @classmethod
     def joined(cls, lines: Sequence[SeriesLine]) -> Self:
-        """The line of several datasets, row groups numbered through all of them; no two share a series."""
+        """Return the line of several datasets, with row groups numbered across them; no series spans two datasets."""
         first_groups = itertools.accumulate((len(line.bounds) - 1 for line in lines), initial=0)
         first_segments = itertools.accumulate((len(line.counts) for line in lines), initial=0)
         first_series = itertools.accumulate((int(line.series.max(initial=-1)) + 1 for line in lines), initial=0)
@@ -210,17 +222,19 @@ class SeriesLine:
 
     def window_starts(
         self, parts: Mapping[int, SeriesOfGroup], most: Any, *, length: int, overlap: bool
-    ) -> dict[int, NDArray[np.bool_]]:
-        """Return for each row group whether a window begins with each row, segment after segment.
+    ) -> Iterator[tuple[int, NDArray[np.bool_]]]:
+        """Yield, for each row group, a mask of the rows at which windows begin, sorted by segment.
+
+        A row group is yielded when its last segment is complete; for a single series, in dataset order.
 
         Args:
-            parts: What the line was made of.
-            most: From `most_between`.
-            length: Rows of a window.
+            parts: Segments of the row groups, from which the line was built.
+            most: Maximum difference, from `most_between`.
+            length: Number of rows of a window.
             overlap: Whether windows may share timestamps; see `petastore.plan.windows.ngram.NGram`.
         """
         if not parts:
-            return {}
+            return
         firsts, lasts = (
             np.concatenate([getattr(part, name) for part in parts.values()])[self.by_line]
             for name in ("firsts", "lasts")
@@ -229,92 +243,45 @@ class SeriesLine:
         is_continued = self.is_continued[self.by_line][1:]
         follows = follow_closely(lasts[:-1], firsts[1:], most) & is_continued
         ties = (lasts[:-1] == firsts[1:]).astype(np.bool_) & is_continued
-        breaks = [self.on_line(group, part.breaks) for group, part in parts.items()]
-        tied = [self.on_line(group, part.ties) for group, part in parts.items()]
-        begins = np.sort(np.concatenate([[0], inside[~follows], *breaks])).astype(np.int64)
-        rows = int(self.offsets[-1])
+        breaks = self._all_on_line({group: part.breaks for group, part in parts.items()})
+        tied = self._all_on_line({group: part.ties for group, part in parts.items()})
+        begins = np.sort(np.concatenate([[0], inside[~follows], breaks]))
         line = Line(
-            np.array([0, rows]), begins, np.append(begins[1:], rows), np.sort(np.concatenate([inside[ties], *tied]))
+            self.offsets, begins, np.append(begins[1:], self.offsets[-1]), np.sort(np.concatenate([inside[ties], tied]))
         )
-        (flags,) = line.starts(length, overlap=overlap)
-        return {group: flags[self.on_line(group, np.arange(int(part.counts.sum())))] for group, part in parts.items()}
+        of_segments: dict[int, NDArray[np.bool_]] = {}
+        groups, bounds, lacking = self.groups.tolist(), self.bounds.tolist(), np.diff(self.bounds).tolist()
+        for segment, flags in zip(self.by_line.tolist(), line.starts(length, overlap=overlap), strict=True):
+            of_segments[segment], group = flags, groups[segment]
+            lacking[group] -= 1
+            if not lacking[group]:
+                each = [of_segments.pop(segment) for segment in range(bounds[group], bounds[group + 1])]
+                yield group, each[0] if len(each) == 1 else np.concatenate(each)
+
+    def _all_on_line(self, places: Mapping[int, NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Convert row numbers of some row groups to positions in the line of all series."""
+        starts = np.cumsum(self.counts) - self.counts
+        firsts = starts[self.bounds[list(places)]].tolist()
+        of_all = np.concatenate([own + first for first, own in zip(firsts, places.values(), strict=True)])
+        segments = np.searchsorted(starts, of_all, side="right") - 1
+        return self.line_firsts[segments] + of_all - starts[segments]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class SeriesWindows(Windows):
-    """The windows of the series of a dataset. Thread-safe.
+class _SelectedRows(Mapping[int, NDArray[np.int32]]):
+    """Selected rows of each partly selected row group, ascending; unpacked on access."""
 
-    Example:
-        >>> from petastore.plan.selection import Selection
-        >>> parts = {
-        ...     group: series_of_group(np.array(codes), ["a", "b"], np.array(times), np.uint64(1))
-        ...     for group, (codes, times) in enumerate([([0, 1, 0], [0, 0, 1]), ([0, 1], [2, 1])])
-        ... }
-        >>> line = SeriesLine.of(2, parts)
-        >>> starts = Selection(np.array([3, 0]), {})
-        >>> windows = SeriesWindows(np.array([3, 2]), None, starts, length=2, line=line)
-        >>> windows.covered(np.array([0, 0, 0], np.int32), np.array([0, 1, 2])).tolist()
-        [[0, 2], [1, 4], [2, 3]]
-        >>> [(rest.group, rest.rows.tolist()) for rest in windows.following(0)]
-        [(1, [0, 1])]
-    """
+    def __init__(self, bitmaps: Mapping[int, NDArray[np.bool_]]) -> None:
+        self._bitmaps = bitmaps
+        self._rows = functools.lru_cache(maxsize=16)(lambda group: np.flatnonzero(bitmaps[group]).astype(np.int32))
 
-    line: SeriesLine
-    """The rows, series after series."""
+    def __getitem__(self, group: int) -> NDArray[np.int32]:
+        return self._rows(group)
 
-    @property
-    def most_following(self) -> NDArray[np.int64]:
-        """Rows that each row group is extended by at most, shape (groups,)."""
-        return np.diff(self.line.bounds) * (self.length - 1)
+    def __contains__(self, group: object) -> bool:
+        return group in self._bitmaps
 
-    def head(self, group: int) -> int:
-        """Rows from the first one on of which windows that begin in earlier row groups may need some."""
-        line, (first, stop) = self.line, self.line.bounds[group : group + 2].tolist()
-        continued = np.flatnonzero(line.is_continued[first:stop]) + first
-        counts = np.minimum(line.counts[continued], self.length - 1)
-        places = np.repeat(line.group_firsts[continued] - (np.cumsum(counts) - counts), counts)
-        places += np.arange(len(places))
-        order = line.orders.get(group)
-        return int((places if order is None else order[places]).max(initial=-1)) + 1
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._bitmaps)
 
-    def _following(self, group: int) -> tuple[Following, ...]:
-        if self.starts.counts[group] == 0:
-            return ()
-        bitmap = self.starts.bitmaps.get(group)
-        rows = np.arange(int(self.rows[group])) if bitmap is None else np.flatnonzero(bitmap)
-        line, ends = self._on_line(group, rows)
-        covered = np.unique(line[line >= ends])
-        groups, rows = self.line.rows_at(covered)
-        by_group = np.lexsort((rows, groups))
-        groups, rows = groups[by_group], rows[by_group]
-        return tuple(Following(other, rows[groups == other]) for other in np.unique(groups).tolist())
-
-    def _on_line(self, group: int, starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The places on the line of the rows of windows, shape (n, length), and where their segments end, (n, 1)."""
-        places = self.line.places_of(group, starts)
-        segments = self.line.segments_of(group, places)
-        firsts = self.line.line_firsts[segments]
-        line = firsts + places - self.line.group_firsts[segments]
-        return line[:, np.newaxis] + np.arange(self.length), (firsts + self.line.counts[segments])[:, np.newaxis]
-
-    def covered(self, groups: NDArray[np.int32], starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows of windows, as rows of the extended row groups in which they begin; see `Windows.covered`."""
-        rows, most = np.empty((len(starts), self.length), dtype=np.int64), int(self.rows.max(initial=0)) + 1
-        for group in np.unique(groups).tolist():
-            here = groups == group
-            line, ends = self._on_line(group, starts[here])
-            of_groups, of_rows = self.line.rows_at(line.ravel())
-            beyond = (line >= ends).ravel()
-            # behind: (following,) numbers of the rows that follow, ascending
-            behind = np.concatenate([line[:0, 0], *(rest.group * most + rest.rows for rest in self.following(group))])
-            asked = of_groups[beyond] * most + of_rows[beyond]
-            of_rows[beyond] = self.rows[group] + np.searchsorted(behind, asked)
-            rows[here] = of_rows.reshape(line.shape)
-        return rows
-
-    @classmethod
-    def joined(cls, parts: Sequence[Any]) -> SeriesWindows:
-        """The windows of several datasets of one length, row groups numbered through all of them."""
-        of_all = Windows.joined(parts)
-        line = SeriesLine.joined([part.line for part in parts])
-        return cls(of_all.rows, of_all.selection, of_all.starts, of_all.length, line)
+    def __len__(self) -> int:
+        return len(self._bitmaps)

@@ -1,127 +1,147 @@
-"""Window starts: from the timestamps of sorted rows, the rows with which windows begin. Pure.
+"""Window starts: compute the rows of sorted data at which windows begin, by exact differences of timestamps. No I/O.
 
-Of each row group little is kept, so that it does not matter how many there are: its first and its last timestamp, and
-the places at which a row does not follow the row before it closely enough. Rows between two such places are a *run*; a
-window is `length` consecutive rows of one run. Runs go on across the borders of row groups.
+A *run* is a sequence of rows in which consecutive timestamps differ by at most `delta_threshold`. A run may extend over
+several row groups. A window has `length` consecutive rows of one run.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import itertools
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.plan.windows.timestamps import follow_closely
+from petastore.errors import InvalidArgumentError
+from petastore.schema.field import UnischemaField
+from petastore.schema.values import ATTOSECONDS
 
-__all__ = ["Line", "Stretch", "first_unsorted", "stretch_of", "window_starts"]
-
-
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class Stretch:
-    """What is kept of the timestamps of some consecutive rows, one at least."""
-
-    rows: int
-    """How many."""
-
-    ends: NDArray[Any]
-    """The first timestamp and the last, shape (2,)."""
-
-    breaks: NDArray[np.int64]
-    """Rows that do not follow the row before closely, ascending; never row 0."""
-
-    ties: NDArray[np.int64]
-    """Rows with the timestamp of the row before, ascending; never row 0."""
+__all__ = ["Line", "comparable", "follow_closely", "most_between"]
 
 
-def first_unsorted(timestamps: NDArray[Any]) -> int | None:
-    """The first row whose timestamp is less than that of the row before; None where all are sorted.
+def comparable(timestamps: NDArray[Any]) -> NDArray[Any]:
+    """Return timestamps as int64, uint64, float64 or objects, shape (rows,), without a copy if possible.
 
     Example:
-        >>> first_unsorted(np.array([1, 1, 3, 2, 0])), first_unsorted(np.array([1, 1]))
-        (3, None)
+        >>> comparable(np.array(["1970-01-02"], "datetime64[D]")), comparable(np.array([3], np.int8))
+        (array([1]), array([3]))
     """
-    descents = np.flatnonzero(~(timestamps[:-1] <= timestamps[1:]).astype(np.bool_))
-    return int(descents[0]) + 1 if len(descents) else None
+    kind = timestamps.dtype.kind
+    if kind in "mM":
+        return timestamps.view(np.int64)
+    if kind == "O":
+        return timestamps
+    return timestamps.astype({"i": np.int64, "u": np.uint64, "f": np.float64}[kind], copy=False)
 
 
-def stretch_of(timestamps: NDArray[Any], most: Any) -> Stretch:
-    """What is kept of the timestamps of sorted rows.
+def most_between(threshold: Any, field: UnischemaField) -> Any:
+    """Return the largest allowed difference in the form of `comparable`; `numpy.uint64` for integers.
 
     Args:
-        timestamps: From `petastore.plan.windows.timestamps.comparable`, shape (rows,), one at least.
-        most: From `most_between`.
-    """
-    before, after = timestamps[:-1], timestamps[1:]
-    return Stretch(
-        rows=len(timestamps),
-        ends=timestamps[[0, -1]],
-        breaks=np.flatnonzero(~follow_closely(before, after, most)) + 1,
-        ties=np.flatnonzero((before == after).astype(np.bool_)) + 1,
-    )
+        threshold: `NGram.delta_threshold`.
+        field: Timestamp field.
 
-
-def window_starts(
-    stretches: Sequence[Stretch], most: Any, *, length: int, overlap: bool
-) -> Iterator[NDArray[np.bool_]]:
-    """Of each row of consecutive stretches: whether a window begins with it.
-
-    Args:
-        stretches: In the order of the dataset.
-        most: As for `stretch_of`.
-        length: Rows of a window.
-        overlap: Whether windows may share timestamps; see `petastore.plan.windows.ngram.NGram`.
-
-    Returns:
-        Of each stretch an array of shape (rows,), one after the other: together they are as long as the dataset.
+    Raises:
+        InvalidArgumentError: The field's type is not valid for timestamps, or the threshold has another type.
 
     Example:
-        >>> parts = [np.array([0, 1, 2]), np.array([3, 9]), np.array([10, 11])]
-        >>> stretches = [stretch_of(part, np.uint64(1)) for part in parts]
-        >>> [starts.tolist() for starts in window_starts(stretches, np.uint64(1), length=2, overlap=True)]
-        [[True, True, True], [False, True], [True, False]]
-        >>> [starts.tolist() for starts in window_starts(stretches, np.uint64(1), length=2, overlap=False)]
-        [[True, False, True], [False, True], [False, False]]
+        >>> most_between(dt.timedelta(seconds=1.5), UnischemaField("at", "datetime64[ms]"))
+        np.uint64(1500)
+        >>> most_between(2.5, UnischemaField("frame", "int32"))
+        np.uint64(2)
     """
-    if not stretches:
-        return iter(())
-    return Line.of(stretches, most).starts(length, overlap=overlap)
+    kind = "O" if field.numpy_dtype is Decimal else field.dtype.kind
+    if not field.is_scalar or kind not in "iufmMO" or (kind == "O" and field.numpy_dtype is not Decimal):
+        raise InvalidArgumentError(f"timestamp_field must be a scalar of numbers, decimals or times, got {field!r}")
+    is_time = isinstance(threshold, (dt.timedelta, np.timedelta64))
+    if is_time != (kind in "mM"):
+        wanted = "datetime.timedelta or numpy.timedelta64" if kind in "mM" else "a number"
+        raise InvalidArgumentError(
+            f"delta_threshold must be {wanted} for timestamps {field.name!r} of {field.dtype_name}, got {threshold!r}"
+        )
+    if kind == "f":
+        return float(threshold)
+    if kind == "O":
+        return Decimal(str(threshold if isinstance(threshold, (int, Decimal)) else float(threshold)))
+    whole = _units(threshold, field) if is_time else threshold
+    largest = int(np.iinfo(np.uint64).max)
+    return np.uint64(largest if whole > largest else math.floor(whole))
+
+
+def _units(threshold: dt.timedelta | np.timedelta64, field: UnischemaField) -> Fraction:
+    """Return a duration in the unit of a time column."""
+    unit, count = np.datetime_data(field.dtype)
+    if isinstance(threshold, dt.timedelta):
+        asked, ticks = 10**12, threshold // dt.timedelta(microseconds=1)
+    else:
+        asked_unit, asked_count = np.datetime_data(threshold.dtype)
+        asked, ticks = ATTOSECONDS.get(asked_unit, 0) * asked_count, int(threshold.view(np.int64))
+    if not asked or unit not in ATTOSECONDS:
+        raise InvalidArgumentError(
+            f"delta_threshold must have a unit with a fixed length (days or less) for timestamps {field.name!r} of "
+            f"{field.dtype_name}, got {threshold!r}"
+        )
+    return Fraction(ticks * asked, ATTOSECONDS[unit] * count)
+
+
+def follow_closely(before: NDArray[Any], after: NDArray[Any], most: Any) -> NDArray[np.bool_]:
+    """Return, for each pair of timestamps, whether the second is later than the first by 0 to `most`.
+
+    Args:
+        before: Timestamps from `comparable`, shape (n,).
+        after: Timestamps of the same dtype and shape.
+        most: Maximum difference, from `most_between`.
+
+    Example:
+        >>> follow_closely(np.array([0, 5, -2**63]), np.array([3, 4, 2**63 - 1]), np.uint64(2**64 - 2))
+        array([ True, False, False])
+    """
+    if before.dtype.kind in "iu":
+        # Subtracting as uint64 is exact for ascending integers of any sign; subtracting as int64 could overflow.
+        near = (after.view(np.uint64) - before.view(np.uint64)) <= most
+    else:
+        with np.errstate(invalid="ignore", over="ignore"):
+            near = (after - before) <= most
+    return ((before <= after) & near).astype(np.bool_, copy=False)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Line:
-    """All stretches end to end."""
+    """Sequence of rows, given in several stretches (such as row groups), and divided into runs.
+
+    Example:
+        >>> line = Line(np.array([0, 3, 5]), np.array([0, 4]), np.array([4, 5]), np.array([], np.int64))
+        >>> [starts.tolist() for starts in line.starts(2, overlap=True)]
+        [[True, True, True], [False, False]]
+        >>> [starts.tolist() for starts in line.starts(2, overlap=False)]
+        [[True, False, True], [False, False]]
+    """
 
     offsets: NDArray[np.int64]
-    """Where each stretch begins, and where the last one ends, shape (stretches + 1,)."""
+    """Start of each stretch, and the end of the last one, shape (stretches + 1,)."""
 
     begins: NDArray[np.int64]
-    """Where each run begins, shape (runs,)."""
+    """Start of each run, shape (runs,)."""
 
     ends: NDArray[np.int64]
-    """Where each run ends, half-open, shape (runs,)."""
+    """End of each run (exclusive), shape (runs,)."""
 
     ties: NDArray[np.int64]
-    """Rows with the timestamp of the row before in their run, ascending."""
-
-    @classmethod
-    def of(cls, stretches: Sequence[Stretch], most: Any) -> Line:
-        """The line of stretches in the order of the dataset."""
-        offsets = np.concatenate([[0], np.cumsum([stretch.rows for stretch in stretches])]).astype(np.int64)
-        borders = offsets[1:-1]
-        ends = np.stack([stretch.ends for stretch in stretches])
-        lasts, firsts = ends[:-1, 1].copy(), ends[1:, 0].copy()
-        inside = [stretch.breaks + offset for stretch, offset in zip(stretches, offsets[:-1], strict=True)]
-        begins = np.sort(np.concatenate([[0], borders[~follow_closely(lasts, firsts, most)], *inside]))
-        tied = [stretch.ties + offset for stretch, offset in zip(stretches, offsets[:-1], strict=True)]
-        ties = np.sort(np.concatenate([borders[(lasts == firsts).astype(np.bool_)], *tied]))
-        return cls(offsets, begins.astype(np.int64), np.append(begins[1:], offsets[-1]).astype(np.int64), ties)
+    """Rows with the same timestamp as the previous row in their run, ascending."""
 
     def starts(self, length: int, *, overlap: bool) -> Iterator[NDArray[np.bool_]]:
-        """Return, for each stretch, whether a window starts at each row; see `window_starts`."""
+        """Yield, for each stretch, a mask of the rows at which windows begin.
+
+        Args:
+            length: Number of rows of a window.
+            overlap: Whether windows may share timestamps; see `petastore.plan.windows.ngram.NGram`.
+        """
         if overlap:
             firsts, stops = self.begins, self.ends - (length - 1)
             long_enough = stops > firsts
@@ -129,7 +149,7 @@ class Line:
         return _cut_places(self.greedy(length), self.offsets)
 
     def greedy(self, length: int) -> NDArray[np.int64]:
-        """Places of windows that share no timestamp, ascending."""
+        """Return the starts of windows that share no timestamp, ascending."""
         first_tie, stop_tie = np.searchsorted(self.ties, self.begins, "right"), np.searchsorted(self.ties, self.ends)
         tied = np.flatnonzero(first_tie < stop_tie)
         plain = first_tie >= stop_tie
@@ -143,11 +163,11 @@ class Line:
 
 
 def _greedy_run(begin: int, end: int, ties: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """Places of windows of one run in which some neighbours have one timestamp."""
+    """Return the starts of windows in a run in which neighboring rows may have equal timestamps."""
     is_new = np.ones(end - begin + 1, dtype=np.bool_)
     is_new[ties - begin] = False
     places = np.arange(end - begin + 1)
-    # Of each place: the first one from there on that has another timestamp than the place before it.
+    # For each row: this row or the next one whose timestamp differs from the timestamp of its previous row.
     new_from = np.minimum.accumulate(np.where(is_new, places, end - begin)[::-1])[::-1].tolist()
     starts = []
     place = 0
@@ -160,7 +180,7 @@ def _greedy_run(begin: int, end: int, ties: NDArray[np.int64], length: int) -> N
 def _cut_ranges(
     firsts: NDArray[np.int64], stops: NDArray[np.int64], offsets: NDArray[np.int64]
 ) -> Iterator[NDArray[np.bool_]]:
-    """Of each stretch: which of its rows lie in one of the ranges, which are sorted and do not overlap."""
+    """Return, for each stretch, a mask of the rows inside the ranges, which are sorted and disjoint."""
     begin = np.searchsorted(stops, offsets[:-1], "right")
     end = np.searchsorted(firsts, offsets[1:], "left")
     for (offset, stop), first_range, stop_range in zip(itertools.pairwise(offsets.tolist()), begin, end, strict=True):
@@ -172,7 +192,7 @@ def _cut_ranges(
 
 
 def _cut_places(places: NDArray[np.int64], offsets: NDArray[np.int64]) -> Iterator[NDArray[np.bool_]]:
-    """Of each stretch: which of its rows are among some places, which are sorted."""
+    """Return, for each stretch, a mask of the rows at the given sorted places."""
     borders = np.searchsorted(places, offsets).tolist()
     for (offset, stop), (first, last) in zip(
         itertools.pairwise(offsets.tolist()), itertools.pairwise(borders), strict=True

@@ -1,37 +1,39 @@
-"""Windows: which rows each of them covers, also across the borders of row groups. Pure.
+"""Windows: the rows that each window covers, also across row-group boundaries. No I/O.
 
-A row group whose windows reach beyond its end is kept together with the rows that they need of those that follow: the
-*extended* row group has its own rows first and then these, at most a window's length less one. So each window lies in
-one extended row group, and whoever has it at hand needs no other.
+If windows of a row group extend beyond its end, the following rows that they need are stored together with the row
+group. This *extended* row group has its own rows first and then at most `length - 1` following rows, so each window is
+inside one extended row group.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.once import once
-from petastore.plan.selection import Selection
+from petastore.lazy import once
+from petastore.plan.selection import RowBitmaps, Selection
+from petastore.plan.windows.series import SeriesLine
 
 __all__ = ["Following", "WindowStarts", "Windows"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class WindowStarts(Selection):
-    """The rows with which windows begin. Their fingerprint also says what the windows are."""
+    """Start rows of windows. Their fingerprint includes the window definition."""
 
     length: int = 1
-    """Rows of a window."""
+    """Number of rows of a window."""
 
     among: str | None = None
-    """Fingerprint of the selection of rows that windows are made of; None is all."""
+    """Fingerprint of the selection from which windows are formed; None means all rows."""
 
     group_by: tuple[str, ...] = ()
-    """Names of the columns that say which series a row is of."""
+    """Names of the columns that identify the series of a row."""
 
     @once
     def fingerprint(self) -> str:
@@ -42,13 +44,13 @@ class WindowStarts(Selection):
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Following:
-    """Rows that an extended row group has of one that follows it."""
+    """Rows of a following row group that are appended to an extended row group."""
 
     group: int
-    """Number of the row group that follows."""
+    """Number of the following row group."""
 
     rows: NDArray[np.int64]
-    """Its rows, ascending, shape (n,)."""
+    """Row numbers in it, ascending, shape (n,)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -70,97 +72,101 @@ class Windows:
     """Rows of each row group of the dataset, shape (groups,)."""
 
     selection: Selection | None
-    """Which of them windows are made of; the others are as if they were not there. None is all."""
+    """Rows from which windows are formed; the others are ignored. None means all."""
 
     starts: Selection
-    """With which rows windows begin; each is among those of `selection`."""
+    """Start rows of windows, a subset of `selection`."""
 
     length: int
-    """Rows of a window."""
+    """Number of rows of a window."""
+
+    series: SeriesLine | None = None
+    """Rows, series by series; None if all rows are one series."""
 
     @once
-    def _counts(self) -> NDArray[np.int64]:
-        return self.rows if self.selection is None else self.selection.counts
+    def line(self) -> SeriesLine:
+        """Line of rows, of which windows are consecutive ranges."""
+        return SeriesLine.of_rows(self.rows, self.selection) if self.series is None else self.series
 
     @once
     def _known(self) -> dict[int, tuple[Following, ...]]:
         return {}
 
     def following(self, group: int) -> tuple[Following, ...]:
-        """The rows that a row group is extended by, in the order of the dataset; () where its windows end with it."""
+        """Return the following rows that windows of a row group need, in dataset order; () if there are none."""
         following = self._known.get(group)
         if following is None:
             following = self._known[group] = self._following(group)
         return following
 
     def num_following(self, group: int) -> int:
-        """How many rows a row group is extended by."""
+        """Number of following rows that extend a row group."""
         return sum(len(rest.rows) for rest in self.following(group))
 
     @property
-    def most_following(self) -> int | NDArray[np.int64]:
-        """Rows that a row group is extended by at most; of each one, shape (groups,), where they differ."""
-        return self.length - 1
+    def most_following(self) -> NDArray[np.int64]:
+        """Return the maximum number of rows that extend each row group, shape (groups,)."""
+        return np.diff(self.line.bounds) * (self.length - 1)
 
     def head(self, group: int) -> int:
-        """Rows from the first one on of which windows that begin in earlier row groups may need some."""
-        count = min(self.length - 1, int(self._counts[group]))
-        return int(self._chosen(group, count)[-1]) + 1 if count else 0
+        """Return how many of a row group's first rows windows of earlier row groups may need."""
+        line, (first, stop) = self.line, self.line.bounds[group : group + 2].tolist()
+        continued = np.flatnonzero(line.is_continued[first:stop]) + first
+        counts = np.minimum(line.counts[continued], self.length - 1)
+        places = np.repeat(line.group_firsts[continued] - (np.cumsum(counts) - counts), counts)
+        places += np.arange(len(places))
+        order = line.orders.get(group)
+        return int((places if order is None else order[places]).max(initial=-1)) + 1
 
     def _following(self, group: int) -> tuple[Following, ...]:
         if self.starts.counts[group] == 0:
             return ()
         bitmap = self.starts.bitmaps.get(group)
-        last_row = int(self.rows[group]) - 1 if bitmap is None else int(np.flatnonzero(bitmap)[-1])
-        last_place = int(self._places(group, np.array([last_row]))[0])
-        lacking = last_place + self.length - int(self._counts[group])
-        following = []
-        while lacking > 0:
-            group += 1
-            taken = min(lacking, int(self._counts[group]))
-            if taken:
-                following.append(Following(group, self._chosen(group, taken)))
-                lacking -= taken
-        return tuple(following)
+        rows = np.arange(int(self.rows[group])) if bitmap is None else np.flatnonzero(bitmap)
+        firsts, ends = self._on_line(group, rows)
+        goes_on = firsts + self.length > ends
+        line = firsts[goes_on, np.newaxis] + np.arange(self.length)
+        groups, rows = self.line.rows_at(np.unique(line[line >= ends[goes_on, np.newaxis]]))
+        by_group = np.lexsort((rows, groups))
+        groups, rows = groups[by_group], rows[by_group]
+        return tuple(Following(other, rows[groups == other]) for other in np.unique(groups).tolist())
 
-    def _chosen(self, group: int, first: int) -> NDArray[np.int64]:
-        """The first rows of a row group of which windows are made."""
-        places = np.arange(first)
-        if self.selection is None:
-            return places
-        return self.selection.rows_at(np.full(first, group, dtype=np.int32), places)
-
-    def _places(self, group: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The places of rows of a row group among those of which windows are made."""
-        if self.selection is None or group not in self.selection.bitmaps:
-            return rows
-        return np.searchsorted(self._chosen(group, int(self._counts[group])), rows)
+    def _on_line(self, group: int, starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the line places of each window's first row and of the end of its segment, both of shape (n,)."""
+        places = self.line.places_of(group, starts)
+        segments = self.line.segments_of(group, places)
+        firsts = self.line.line_firsts[segments]
+        return firsts + places - self.line.group_firsts[segments], firsts + self.line.counts[segments]
 
     def covered(self, groups: NDArray[np.int32], starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows of windows, as rows of the extended row groups in which they begin.
+        """Return the rows of windows, as row numbers in the extended row groups in which they begin.
 
         Args:
-            groups: Of each window the row group in which it begins, shape (n,).
-            starts: The row there with which it begins, shape (n,).
+            groups: Row group in which each window begins, shape (n,).
+            starts: Start row of each window in its row group, shape (n,).
 
         Returns:
             Shape (n, length), a new array.
         """
         within = np.arange(self.length)
-        if self.selection is None or not self.selection.bitmaps:
+        if self.series is None and not self.line.orders:
             return starts[:, np.newaxis] + within
-        rows = np.empty((len(starts), self.length), dtype=np.int64)
+        rows, most = np.empty((len(starts), self.length), dtype=np.int64), int(self.rows.max(initial=0)) + 1
         for group in np.unique(groups).tolist():
             here = groups == group
-            own = int(self._counts[group])
-            places = self._places(group, starts[here])[:, np.newaxis] + within
-            chosen = self._chosen(group, own)
-            extended = np.concatenate([chosen, self.rows[group] + np.arange(self.num_following(group))])
-            rows[here] = extended[places]
+            firsts, ends = self._on_line(group, starts[here])
+            line = firsts[:, np.newaxis] + within
+            of_groups, of_rows = self.line.rows_at(line.ravel())
+            beyond = (line >= ends[:, np.newaxis]).ravel()
+            # behind: shape (following,), the following rows, each as group · most + row, ascending
+            behind = np.concatenate([firsts[:0], *(rest.group * most + rest.rows for rest in self.following(group))])
+            asked = of_groups[beyond] * most + of_rows[beyond]
+            of_rows[beyond] = self.rows[group] + np.searchsorted(behind, asked)
+            rows[here] = of_rows.reshape(line.shape)
         return rows
 
     def origin(self, groups: NDArray[np.int32], rows: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Where rows of extended row groups come from: row group and row there, both of shape (n,), new arrays."""
+        """Return row group and row of each row of extended row groups, both of shape (n,), new arrays."""
         found_groups, found_rows = groups.copy(), rows.copy()
         beyond = np.flatnonzero(rows >= self.rows[groups])
         for group in np.unique(groups[beyond]).tolist():
@@ -173,7 +179,7 @@ class Windows:
 
     @classmethod
     def joined(cls, parts: Sequence[Windows]) -> Windows:
-        """The windows of several datasets of one length, row groups numbered through all of them.
+        """Return the windows of several datasets, with one length and row groups numbered across all of them.
 
         Example:
             >>> starts = Selection(np.array([2]), {0: np.array([True, True, False])})
@@ -184,13 +190,17 @@ class Windows:
         selections = [part.selection or Selection(part.rows, {}) for part in parts]
         chosen = None if all(part.selection is None for part in parts) else _joined(selections)
         rows = np.concatenate([part.rows for part in parts])
-        return cls(rows, chosen, _joined([part.starts for part in parts]), parts[0].length)
+        lines = [part.series for part in parts if part.series is not None]
+        series = SeriesLine.joined(lines) if lines else None
+        return cls(rows, chosen, _joined([part.starts for part in parts]), parts[0].length, series)
 
 
 def _joined(selections: Sequence[Selection]) -> Selection:
-    bitmaps: dict[int, NDArray[np.bool_]] = {}
-    first = 0
-    for selection in selections:
-        bitmaps |= {first + group: bitmap for group, bitmap in selection.bitmaps.items()}
-        first += len(selection.counts)
-    return Selection(np.concatenate([selection.counts for selection in selections]), bitmaps)
+    counts = [selection.counts for selection in selections]
+    firsts = itertools.accumulate(map(len, counts), initial=0)
+    bitmaps = (
+        (first + group, bitmap)
+        for first, selection in zip(firsts, selections, strict=False)
+        for group, bitmap in selection.bitmaps.items()
+    )
+    return Selection(np.concatenate(counts), RowBitmaps.pack(bitmaps))

@@ -1,1 +1,1 @@
-"""Assembly: rows of loaded row groups become the columns of a span."""
+"""Batch assembly: copy rows of loaded row groups to the columns of a span (consecutive batches)."""

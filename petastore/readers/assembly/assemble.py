@@ -1,60 +1,187 @@
-"""Assemble: from a span and the row groups at hand, the columns of its batches.
+"""Assemble the columns of a span's batches from row groups in memory, within the memory budget.
 
-Every column of a span is made once, in one buffer; batches are views of it. The work is given out in tasks of a few
-milliseconds that write to different places, so that all workers can be at one span: the first batch of an epoch is
-there sooner, and the last one does not keep one worker busy while the others have nothing to do.
+The number of rows of a span is chosen before any data is read, from an estimate of their size. After loading, the
+decoded size is computed from the cells. A span that is larger than its share of the budget is not assembled in advance;
+some batches of it are assembled when the consumer needs them. A single batch that exceeds the budget raises an error
+before it is decoded.
+
+```text
+a third    batches that the consumer holds
+a third    batches being assembled on request
+a third    spans that are assembled in advance
+```
+
+If only one span is assembled at a time, nothing is assembled in advance while batches are assembled on request: each of
+the two gets a half.
+
+Each column of a span is assembled in one buffer, and batches are views of this buffer. Assembly is divided into tasks
+of a few milliseconds that write to different parts of the buffer, so that all workers can work on one span. The first
+batch of an epoch is then ready sooner, and no worker is idle during the last span.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.decoding.buffers import Buffers
-from petastore.decoding.decode import Decoded, empty_column
+from petastore.decoding.decode import Decoded, empty_column, empty_missing, may_hold_nulls
 from petastore.errors import DecodeError
 from petastore.inventory import Inventory
+from petastore.lazy import once
+from petastore.monitoring.activity import during, running_since
 from petastore.plan.order.grouped_rows import GroupedRows, places_by_key
+from petastore.plan.order.mix import mix_array
 from petastore.plan.plan import Span
 from petastore.readers.assembly.encoded import EncodedCells, EncodedColumn, Origin
-from petastore.readers.assembly.from_arena import tasks_from_arena
-from petastore.readers.assembly.laying import Laying, come_in_long_runs, placed
+from petastore.readers.assembly.gather import stack_gather
+from petastore.readers.assembly.row_group_runs import rows_in_memory
 from petastore.readers.batch import Batch, Columns
-from petastore.readers.loaded.arena import Arena
-from petastore.readers.loaded.layout import Layout
+from petastore.readers.loaded.layout import Layout, needs_decoding
 from petastore.readers.loaded.row_group import LoadedRowGroup
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.work.futures import after
 
 if TYPE_CHECKING:
+    from petastore.plan.row_group_parts import RowGroupParts
     from petastore.transforming.transform import Transform
 
-__all__ = ["VALID_COLUMN", "AssembledSpan", "Assembler", "Assembles", "SpanTransform", "SpanWork", "of_spans"]
+__all__ = [
+    "VALID_COLUMN",
+    "AssembledSpan",
+    "Assembler",
+    "Assembles",
+    "Room",
+    "SpanTransform",
+    "SpanWork",
+    "begin_in_room",
+    "of_spans",
+]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Room:
+    """Memory budget for values of unknown size."""
+
+    limit: int
+    """Value of `memory_budget` in bytes."""
+
+    ahead_bytes: int
+    """Budget of a span that is assembled in advance, in bytes."""
+
+    asked_bytes: int
+    """Budget of batches that are assembled together on request, in bytes."""
+
+    workers: int
+    """Number of cells decoded at a time: each may need its size again while it is decoded."""
+
+    least: Callable[[int], int] = lambda size: size
+    """Function from the bytes of a batch to the `memory_budget` that leaves them."""
+
+    @classmethod
+    def of(cls, limit: int, values_bytes: int, *, ahead: int, workers: int, least: Callable[[int], int]) -> Self:
+        """Divide the memory for values of unknown size.
+
+        Args:
+            limit: Value of `memory_budget` in bytes.
+            values_bytes: Bytes of it for such values.
+            ahead: Number of spans that are assembled at a time.
+            workers: Number of cells decoded at a time.
+            least: Function from the bytes of a batch to the `memory_budget` that leaves them.
+        """
+        share = values_bytes // cls.shares(ahead)
+        return cls(limit, ahead_bytes=share // ahead, asked_bytes=share, workers=workers, least=least)
+
+    @staticmethod
+    def shares(ahead: int) -> int:
+        """Return the number of equal shares: of the consumer, of batches on request, and of spans in advance.
+
+        Example:
+            >>> Room.shares(1), Room.shares(2), Room.shares(5)
+            (2, 3, 3)
+        """
+        return min(ahead + 1, 3)
+
+    def taken(self, total: int, largest: int) -> int:
+        """Return the memory of values and of decoding them, given their total size and the largest to be decoded."""
+        return total + min(self.workers * largest, total)
+
+
+def begin_in_room(assembler: Assembles, room: Room, span: Span, loaded: LoadedRowGroups) -> SpanWork:
+    """Begin a span like `Assembles.begin`, but split it into parts if its values exceed the budget.
+
+    Raises:
+        DecodeError: A single batch exceeds the budget; the message names its largest cell.
+    """
+    maker, rows = assembler.decoded_rows(span)
+    by_column = maker.decoded_sizes(rows, loaded)
+    none = np.zeros(rows.num_rows, np.int64)
+    sizes = sum(by_column.values(), none)
+    decoded = sum((of_column for name, of_column in by_column.items() if needs_decoding(maker.view[name])), none)
+    if room.taken(int(sizes.sum()), int(decoded.max(initial=0))) <= room.ahead_bytes:
+        return assembler.begin(span, loaded)
+    borders = [0]
+    total = largest = 0
+    for batch, (first, stop) in enumerate(itertools.pairwise(rows.offsets.tolist())):
+        size, most = int(sizes[first:stop].sum()), int(decoded[first:stop].max(initial=0))
+        if room.taken(size, most) > room.asked_bytes:
+            raise maker.placed(_no_room(room, by_column, room.taken(size, most), range(first, stop)), rows)
+        total, largest = total + size, max(largest, most)
+        if room.taken(total, largest) > room.asked_bytes:
+            borders.append(batch)
+            total, largest = size, most
+    parts = [span.part(first, stop) for first, stop in itertools.pairwise([*borders, span.num_batches])]
+    return SpanWork([], _nothing, tuple(functools.partial(_begin, assembler, part, loaded) for part in parts))
+
+
+def _begin(assembler: Assembles, part: Span, loaded: LoadedRowGroups) -> SpanWork:
+    return assembler.begin(part, {group: loaded[group] for group in np.unique(part.groups).tolist()})
+
+
+def _nothing() -> Any:
+    raise AssertionError("internal error: rows that are assembled in parts were requested as a whole")
+
+
+def _no_room(room: Room, by_column: dict[str, NDArray[np.int64]], taken: int, rows: range) -> DecodeError:
+    column, row, size = max(
+        ((name, rows.start + int(np.argmax(sizes[rows.start : rows.stop])), int(sizes[rows.start : rows.stop].max()))
+         for name, sizes in by_column.items()),
+        key=lambda cell: cell[2],
+    )  # fmt: skip
+    return DecodeError(
+        f"the decoded values of a batch must take at most {room.asked_bytes:,} bytes with "
+        f"memory_budget={room.limit:,}, got {taken:,} in {len(rows):,} rows, of which this cell takes {size:,}. Raise "
+        f"memory_budget to {room.least(taken):,}, use smaller batches, or leave the column out with schema_fields",
+        column=column,
+        row=row,
+    )
+
 
 VALID_COLUMN = "valid"
 """The boolean column that `last_batch="pad"` adds: False where a row is a repeat."""
 
 _TASK_BYTES = 2 * 1024 * 1024
-"""Decoded bytes of a task."""
+"""Target size of an assembly task, in decoded bytes."""
 
 _TASK_ROWS = 8192
-"""Rows of a task whose values have no known size."""
+"""Number of rows of a task if the size of the values is unknown."""
 
 _LARGE_VALUE_BYTES = 16 * 1024
-"""Smaller values are decoded by many more at a time, whatever their size: to give out a task costs as much as some."""
+"""Values below this size are decoded in larger tasks, because starting a task costs as much as decoding several."""
 
 LoadedRowGroups: TypeAlias = Mapping[int, LoadedRowGroup]
 Task: TypeAlias = Callable[[], None]
 SpanTransform: TypeAlias = Callable[..., "dict[str, Decoded] | Future[dict[str, Decoded]]"]
-"""`transform(columns, span)` makes of the columns of a span the columns after a transform; they are a new dict. One
-whose functions draw random numbers also takes `keys=`: of each row, shape (rows, 2)."""
+"""Function `transform(columns, span)` that returns the transformed columns of a span as a new dict. A transform that
+draws random numbers also takes `keys=`, the random key of each row, shape (rows, 2)."""
 
 
 def _where_they_are(groups: NDArray[Any], rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -63,102 +190,117 @@ def _where_they_are(groups: NDArray[Any], rows: NDArray[np.int64]) -> tuple[NDAr
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class AssembledSpan:
-    """The columns of a span, and where its batches begin."""
+    """Assembled columns of a span, and the row at which each batch begins."""
 
     span: Span
     columns: Columns
 
     def batch(self, place: int) -> Batch:
-        """One of the batches, by its place in the span; its columns are views."""
+        """Return a batch by its index in the span; its columns are views."""
         first, stop = self.span.offsets[place : place + 2].tolist()
         return Batch(self.columns, first, stop, self.span.cursor_after(place))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class SpanWork:
-    """What has to be done for a span: tasks in any order and any thread, then `finish`."""
+    """Assembly work of a span: tasks that any threads may run in any order; call `finish` after all of them."""
 
     tasks: list[Task]
-    """Each writes to its own part of the columns."""
+    """Tasks that write disjoint parts of the columns."""
 
     finish: Callable[[], AssembledSpan | Future[AssembledSpan]]
-    """Puts together what the tasks made; called once, when all are done. A future where other processes are still at
-    it."""
+    """Function that combines the results, called once after all tasks. It returns a future if processes still run."""
 
     parts: tuple[Callable[[], SpanWork], ...] = ()
-    """In place of both, where the whole would take too much memory: the work of some of its batches after the other,
-    each to be begun when it is asked for."""
+    """Parts that replace `tasks` and `finish` if the whole span exceeds the memory budget: each part has some of the
+    batches, and begins on request."""
 
 
 class Assembles(Protocol):
-    """What makes spans: of rows, as `Assembler`, or of windows of rows."""
+    """Interface of assemblers of spans: `Assembler` for rows, `WindowAssembler` for windows."""
 
     def begin(self, span: Span, loaded: LoadedRowGroups) -> SpanWork:
-        """The work of a span, given the row groups that it needs."""
+        """Return the assembly work of a span, given its loaded row groups."""
 
     def decoded_rows(self, span: Span) -> tuple[Assembler, Span]:
-        """Who decodes rows for a span, and which these are, batch after batch."""
+        """Yield the decoder of rows and the rows that it decodes, batch after batch."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Assembler:
-    """Makes spans of one reader. Thread-safe: holds no state but memory to be used again."""
+    """Assembler of a reader's spans. Thread-safe: its only state is reusable memory."""
 
     inventory: Inventory
-    """What exists; says where a row came from when it cannot be decoded."""
+    """Inventory, for error messages that name the file of a row."""
 
     view: Unischema
-    """The fields that are read, before the transform."""
+    """Fields that are read, before the transform."""
 
     schema: Unischema
-    """The fields that come out."""
+    """Output fields, after the transform."""
 
     columns: Mapping[str, EncodedColumn]
-    """Of each field that is read: how the datasets that rows come from have it."""
+    """Stored form of each field in the datasets of the rows."""
 
     transform: SpanTransform | None
-    """What the user's functions make of the columns, here or in other processes."""
+    """Transform of the columns, run here or in other processes."""
 
     layout: Layout
-    """How row groups at hand are kept."""
+    """Layout of row groups in memory."""
 
     buffers: Buffers
-    """Where the memory of columns comes from."""
+    """Allocator of reusable memory for columns."""
 
     max_cell_bytes: int | None
-    """Bytes that a cell may take once it is decoded; None is no limit."""
+    """Maximum decoded bytes of a cell; None means no limit."""
 
     draws: bool = dataclasses.field(default=False, kw_only=True)
     """Whether the user's functions draw random numbers."""
 
     origin: Origin = dataclasses.field(default=_where_they_are, kw_only=True)
-    """Where rows lie in the dataset that are named otherwise in row groups at hand."""
+    """Mapping from rows in memory to rows of the dataset, where the two numberings differ."""
+
+    parts: RowGroupParts | None = dataclasses.field(default=None, kw_only=True)
+    """Division of the row groups, if parts of row groups are loaded: spans then name parts."""
 
     def begin(self, span: Span, loaded: LoadedRowGroups) -> SpanWork:
-        """The work of a span.
+        """Return the assembly work of a span.
 
-        Its tasks raise DecodeError, naming column, file, row group and row; `finish` raises TransformError from the
-        user's function.
+        The tasks may raise a `DecodeError` with column, file, row group and row. `finish` may raise a `TransformError`
+        if the user's function raises.
 
         Args:
-            span: What is wanted.
-            loaded: The row groups that the span needs.
+            span: Span to assemble.
+            loaded: Loaded row groups that the span needs.
         """
         columns: dict[str, Decoded] = {}
         stacks: list[tuple[tuple[str, ...], NDArray[Any]]] = []
-        tasks = self._tasks(span, loaded, columns, stacks) if span.num_rows else []
+        tasks: list[Task] = []
+        if span.num_rows and any(one.members is not None for one in loaded.values()):
+            rows = rows_in_memory(span, loaded, self.origin)
+            gatherer = dataclasses.replace(self, origin=rows.origin)
+            tasks = gatherer._tasks(rows.span, rows.loaded, columns, stacks)  # noqa: SLF001
+        elif span.num_rows:
+            tasks = self._of_loaded._tasks(span, loaded, columns, stacks)  # noqa: SLF001
+        if self.parts is not None:
+            span = dataclasses.replace(span, picked=span.picked.in_row_groups(self.parts))
         return SpanWork(tasks, functools.partial(self._finish, span, columns, tuple(stacks)))
 
     def decoded_rows(self, span: Span) -> tuple[Assembler, Span]:
-        """Who decodes rows for a span, and which these are, batch after batch."""
-        return self, span
+        """Yield the decoder of rows and the rows that it decodes, batch after batch."""
+        return self._of_loaded, span
+
+    @once
+    def _of_loaded(self) -> Assembler:
+        """Assembler of spans whose numbers are those of the loaded data: row groups, or parts of row groups."""
+        return self if self.parts is None else dataclasses.replace(self, origin=self.parts.in_row_groups, parts=None)
 
     def decoded_sizes(self, span: Span, loaded: LoadedRowGroups) -> dict[str, NDArray[np.int64]]:
-        """Of each column whose values differ in size: bytes of each once decoded, shape (rows,), 0 if it is not known.
+        """For each variable-size column, return the decoded bytes of each value, shape (rows,); 0 if unknown.
 
         Args:
-            span: The rows.
-            loaded: The row groups that they are of.
+            span: Span with the rows.
+            loaded: Loaded row groups of these rows.
         """
         names = set().union(*(row_group.sizes for row_group in loaded.values()))
         sizes = {name: np.zeros(span.num_rows, np.int64) for name in names}
@@ -169,7 +311,7 @@ class Assembler:
         return sizes
 
     def placed(self, problem: DecodeError, span: Span) -> DecodeError:
-        """The same error with the place of its row, which is one of a span, filled in."""
+        """Return the error with file, row group and row, computed from the index of the row in the span."""
         return self._placed(problem, span.groups, span.rows)
 
     def _tasks(
@@ -179,8 +321,8 @@ class Assembler:
         columns: dict[str, Decoded],
         stacks: list[tuple[tuple[str, ...], NDArray[Any]]],
     ) -> list[Task]:
-        task_of = _tasks_of_stacks(span.picked, loaded, self.layout, self.buffers)
-        # What is stacked in all of the row groups, and whole there, comes out as a stack too.
+        task_of = stack_gather(span.picked, loaded, self.layout, self.buffers)
+        # A stack of columns is also returned whole, if no row group has nulls or encoded cells of these columns.
         encoded = set().union(*(row_group.cells for row_group in loaded.values()))
         missing = set().union(*(row_group.missing for row_group in loaded.values()))
         tasks: list[Task] = []
@@ -208,10 +350,11 @@ class Assembler:
     def _encoded_tasks(
         self, field: UnischemaField, span: Span, loaded: LoadedRowGroups, columns: dict[str, Decoded]
     ) -> list[Task]:
-        """The tasks that make one column that is not stacked in all of the row groups, and put it there."""
+        """Return the tasks that decode a column that is not stacked in all row groups, directly into the output."""
         rows = span.num_rows
         values = empty_column(field, rows, self.buffers, most_rows=span.most_rows)
-        missing = None if values.dtype == np.dtype(object) else np.zeros(rows, dtype=np.bool_)
+        inside = may_hold_nulls(field) and any(of.has_nulls_inside(field.name) for of in loaded.values())
+        missing = empty_missing(field, rows, inside=inside)
         columns[field.name] = Decoded(values, missing)
         size = _mean_size(field.name, loaded) if field.decoded_bytes is None else field.decoded_bytes
         at_once = _TASK_ROWS if size is None else max(_TASK_BYTES // max(size, 1), 1)
@@ -229,7 +372,8 @@ class Assembler:
         out = Decoded(column.values[where], None if column.missing is None else column.missing[where])
         try:
             cells = EncodedCells(loaded, self.layout, self.origin, self.max_cell_bytes, self.buffers)
-            cells.decode(self.columns[field.name], picked, out)
+            with during("decoding"):
+                cells.decode(self.columns[field.name], picked, out)
         except DecodeError as problem:
             raise self._placed(problem, picked.groups, picked.rows) from problem.__cause__
 
@@ -248,18 +392,17 @@ class Assembler:
         }
         if self.transform is None:
             return _put_together(span, stacks, made)
-        transformed = self.transform(made, span, **self._keys(span))
+        with during("transform"):
+            transformed = self.transform(made, span, **self._keys(span))
         if isinstance(transformed, Future):
+            # This callback is added first, so that it runs before any other.
+            transformed.add_done_callback(running_since("transform"))
             return after([transformed], lambda: _put_together(span, (), transformed.result()))
         return _put_together(span, (), transformed)
 
     def _keys(self, span: Span) -> dict[str, NDArray[np.uint64]]:
-        """The random keys of the rows of a span, as the argument `keys` of a transform that draws random numbers."""
-        if not self.draws:
-            return {}
-        from petastore.readers.assembly.random_keys import random_keys  # a reader that draws none need not import it
-
-        return {"keys": random_keys(span, self.origin)}
+        """Return the argument `keys` of a transform that draws random numbers: the random keys of a span's rows."""
+        return {"keys": random_keys(span, self.origin)} if self.draws else {}
 
     def _placed(self, problem: DecodeError, groups: NDArray[np.int32], rows: NDArray[np.int64]) -> DecodeError:
         if problem.row is not None:
@@ -271,44 +414,12 @@ class Assembler:
 
 
 def of_spans(transform: Transform | None) -> SpanTransform | None:
-    """A transform of columns, and where their batches begin, as one of spans."""
+    """Convert a transform of columns and batch starts to a transform of spans."""
     return None if transform is None else lambda columns, span, **keys: transform(columns, span.offsets, **keys)
 
 
-def _tasks_of_stacks(
-    picked: GroupedRows, loaded: LoadedRowGroups, layout: Layout, buffers: Buffers
-) -> Callable[[int, NDArray[Any]], Task]:
-    """What makes, of the number of a stack and of where its values go, the task that puts them there."""
-    in_runs = come_in_long_runs(picked)
-    arena = _arena_of(loaded)
-    if arena is not None and not (in_runs and picked.permutation is None):
-        return tasks_from_arena(picked, loaded, layout, arena, buffers)
-    lie_as_in_files = all(row_group.read_order is None for row_group in loaded.values())
-
-    @functools.cache
-    def laying(in_read_order: bool) -> Laying:
-        if in_runs and (in_read_order or lie_as_in_files):
-            return Laying(picked, buffers)
-        if in_read_order and not lie_as_in_files:
-            return Laying(placed(picked, {group: row_group.places for group, row_group in loaded.items()}), buffers)
-        return Laying(picked if picked.runs is None else picked.without_runs(), buffers)
-
-    def task(number: int, out: NDArray[Any]) -> Task:
-        stack = layout.stacks[number]
-        laid = laying(stack.in_read_order).of_values(stack.row_bytes)
-        return functools.partial(laid.values, {group: one.stacks[number] for group, one in loaded.items()}, out)
-
-    return task
-
-
-def _arena_of(loaded: LoadedRowGroups) -> Arena | None:
-    """The arena that all of them stand in; None where they do not."""
-    arenas = {None if row_group.place is None else row_group.place.arena for row_group in loaded.values()}
-    return arenas.pop() if len(arenas) == 1 else None
-
-
 def _missing(name: str, span: Span, loaded: LoadedRowGroups) -> NDArray[np.bool_] | None:
-    """Of a stacked column: which of the rows taken are missing; None where none is."""
+    """Return a mask of the missing values among some rows of a stacked column; None if no value is missing."""
     missing = np.zeros(span.num_rows, dtype=np.bool_)
     for group, row_group in loaded.items():
         if name in row_group.missing:
@@ -318,7 +429,7 @@ def _missing(name: str, span: Span, loaded: LoadedRowGroups) -> NDArray[np.bool_
 
 
 def _mean_size(name: str, loaded: LoadedRowGroups) -> int | None:
-    """Bytes of the values of a column in the mean, as their cells tell, if that is much; None where nobody knows."""
+    """Return the mean bytes of a column's values, computed from their cells; None if small or unknown."""
     known = [row_group for row_group in loaded.values() if name in row_group.sizes]
     rows = sum(row_group.rows for row_group in known)
     mean = sum(row_group.total_bytes[name] for row_group in known) // max(rows, 1)
@@ -331,3 +442,25 @@ def _put_together(
     if span.valid is not None:
         columns[VALID_COLUMN] = Decoded(span.valid, None)
     return AssembledSpan(span, Columns(columns, stacks))
+
+
+def random_keys(span: Span, origin: Origin) -> NDArray[np.uint64]:
+    """Return the random key of each row of a span, computed from seed, epoch, row group and row.
+
+    The key does not depend on the batch, the rank, or the worker that calls the transform.
+
+    Args:
+        span: Span with the rows.
+        origin: Mapping from the span's rows to row groups and rows of the dataset.
+
+    Returns:
+        Array of shape (rows, 2): a hash of seed, epoch and row group, and the row number in the row group.
+    """
+    groups, rows = origin(span.groups, span.rows)
+    streams = span.random_streams()
+    keys = np.empty((len(rows), 2), dtype=np.uint64)
+    for stream in np.unique(streams).tolist():
+        here = streams == stream
+        keys[here, 0] = mix_array(stream, groups[here].astype(np.uint64))
+    keys[:, 1] = rows
+    return keys

@@ -1,9 +1,9 @@
-"""Columns that are not stacked: cells as they are stored, decoded for the rows of a batch where they are wanted.
+"""Encoded columns: cells stay in memory as stored, and are decoded when a batch needs them.
 
-Of five ways the first that fits is taken: partition values, of which each row group has one; stacks, which some row
-groups have of a column and others not; values of a free shape that all have one, copied once into one array; files,
-decoded where they lie; and cells, brought together as one Arrow column.
-Rows that are decoded alike are decoded in one go.
+Cells are decoded by the first of these methods that applies. Partition values are repeated, one value for each row
+group. Columns that are stacked in some row groups, but not in others, are copied from the stack. If all values of a
+variable-shape field have the same shape, they are copied into one array. Files such as images are decoded directly into
+the batch. All other cells are concatenated into one Arrow column and decoded together.
 """
 
 from __future__ import annotations
@@ -16,61 +16,67 @@ from typing import Any, NamedTuple, Self, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.arrow.memory import arrow_numbers
+from petastore.arrow import arrow_numbers
 from petastore.codecs.registry import codec_of
 from petastore.decoding.buffers import Buffers
-from petastore.decoding.cell_sizes import measuring_face, refuse_large_cells, refuse_large_values
-from petastore.decoding.decode import Decoded, decode_into, empty_column
+from petastore.decoding.decode import (
+    Decoded,
+    decode_into,
+    empty_column,
+    mask_of_shape,
+    measuring_face,
+    refuse_large_cells,
+    refuse_large_values,
+)
 from petastore.errors import DecodeError
 from petastore.plan.batches.spans import each_once
 from petastore.plan.order.grouped_rows import GroupedRows, places_by_key
-from petastore.readers.assembly.laying import Laying
+from petastore.readers.assembly.gather import cell_gather
 from petastore.readers.loaded.layout import Layout
 from petastore.readers.loaded.row_group import LoadedRowGroup
-from petastore.schema.codec import BytesCodec
-from petastore.schema.field import UnischemaField
+from petastore.schema.field import BytesCodec, UnischemaField
 
 __all__ = ["ColumnSource", "EncodedCells", "EncodedColumn", "Origin"]
 
 _LARGE_ROW_BYTES = 4096
-"""From so many bytes a row, rows are copied one by one: a call costs less than copying them twice."""
+"""Row size in bytes from which rows are copied one by one: a call costs less than copying them twice."""
 
 Origin: TypeAlias = Callable[[NDArray[Any], NDArray[np.int64]], tuple[NDArray[Any], NDArray[np.int64]]]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class ColumnSource:
-    """How one dataset has a column."""
+    """Stored column of one dataset: its field and codec."""
 
     field: UnischemaField
-    """The column, with the codec of the dataset."""
+    """Field of the column, with the codec of its dataset."""
 
     partition_values: Any = None
-    """A `pyarrow.Array` with the stored value of each row group, of all datasets; None where files hold the column."""
+    """A `pyarrow.Array` with the stored value of each row group, of all datasets; None if files store the column."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class EncodedColumn:
-    """How the datasets that are read as one have a column; mostly there is one."""
+    """Column of one dataset, or of several that are read as one."""
 
     sources: tuple[ColumnSource, ...]
-    """One for each dataset; the same object for those that have it alike."""
+    """Column source of each dataset; datasets with equal fields share one object."""
 
     first_groups: Sequence[int] = (0,)
-    """The number of the first row group of each dataset."""
+    """Number of the first row group of each dataset."""
 
     @classmethod
     def of(cls, field: UnischemaField, partition_values: Any = None) -> Self:
-        """A column of one dataset."""
+        """Return a column of one dataset."""
         return cls((ColumnSource(field, partition_values),))
 
     @property
     def has_partition_values(self) -> bool:
-        """Whether any of the datasets does not have it in its files."""
+        """Whether the column is a partition column in any of the datasets."""
         return any(source.partition_values is not None for source in self.sources)
 
     def way_of(self, group: int, row_group: LoadedRowGroup) -> _Way:
-        """How the cells of a row group are decoded."""
+        """Return the decoding method of a row group's cells."""
         source = self.sources[bisect.bisect_right(self.first_groups, group) - 1]
         if source.partition_values is not None:
             return _Way(source, None)
@@ -79,44 +85,44 @@ class EncodedColumn:
 
 
 class _Way(NamedTuple):
-    """How cells are decoded."""
+    """Decoding method of cells."""
 
     source: ColumnSource
-    """What has them."""
+    """Column of the dataset that stores them."""
 
     stored: Any
-    """Their Arrow type; None where they are stacked, or values of partitions."""
+    """Arrow type of the cells; None if they are stacked, or partition values."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class EncodedCells:
-    """The cells of row groups at hand, to be decoded. Thread-safe."""
+    """Encoded cells of row groups in memory. Thread-safe."""
 
     loaded: Mapping[int, LoadedRowGroup]
-    """The row groups."""
+    """Loaded row groups by number."""
 
     layout: Layout
-    """How they are kept."""
+    """Layout of the row groups in memory."""
 
     origin: Origin
-    """Where rows lie in the datasets that are named otherwise in row groups at hand."""
+    """Mapping from rows in memory to rows of the datasets, where the two numberings differ."""
 
     max_cell_bytes: int | None
-    """Bytes that a cell may take once it is decoded; None is no limit."""
+    """Maximum decoded bytes of a cell; None means no limit."""
 
     buffers: Buffers = dataclasses.field(default_factory=Buffers)
-    """Where memory comes from of values that all have one shape."""
+    """Allocator of memory for values that all have one shape."""
 
     def decode(self, column: EncodedColumn, picked: GroupedRows, out: Decoded) -> None:
-        """The rows of a column that is not stacked in all of the row groups.
+        """Decode rows of a column that is not stacked in all row groups.
 
         Args:
-            column: The column.
-            picked: The rows that are wanted, in order; without runs.
-            out: Is written.
+            column: Column to decode.
+            picked: Rows to decode, in order; without runs.
+            out: Output array.
 
         Raises:
-            DecodeError: `row` is the position among the rows that are wanted.
+            DecodeError: A cell cannot be decoded; `row` is its position in `picked`.
         """
         groups = each_once(picked).tolist()
         way_of_each = [column.way_of(group, self.loaded[group]) for group in groups]
@@ -129,7 +135,7 @@ class EncodedCells:
         for way, of_way in ways.items():
             where = np.flatnonzero(np.isin(picked.groups, of_way))
             rows = GroupedRows(picked.groups[where], picked.rows[where], None)
-            missing = None if out.missing is None else np.zeros(len(where), np.bool_)
+            missing = None if out.missing is None else np.zeros((len(where), *out.missing.shape[1:]), np.bool_)
             made = Decoded(empty_column(way.source.field, len(where)), missing)
             try:
                 self._decode(way, rows, of_way, made)
@@ -141,7 +147,7 @@ class EncodedCells:
                 out.missing[where] = missing
 
     def _decode(self, way: _Way, picked: GroupedRows, distinct: Sequence[int], out: Decoded) -> None:
-        """Rows that are decoded alike, of these row groups."""
+        """Decode rows of these row groups that share a decoding method."""
         field, codec = way.source.field, codec_of(way.source.field)
         if way.source.partition_values is not None:
             groups, _ = self.origin(picked.groups, picked.rows)
@@ -159,7 +165,7 @@ class EncodedCells:
             return
         if not all(field.name in row_group.files for row_group in of_groups.values()):
             columns = {group: row_group.cells[field.name] for group, row_group in of_groups.items()}
-            cells = Laying(picked).of_cells().cells(columns)
+            cells = cell_gather(picked.groups, picked.rows, columns)
             decode_into(cells, field, codec, out, max_cell_bytes=self.max_cell_bytes)
             return
         files = {group: row_group.files[field.name] for group, row_group in of_groups.items()}
@@ -184,25 +190,28 @@ class EncodedCells:
         refuse_large_cells(sizes, field, most)
 
     def _take_stacked(self, name: str, picked: GroupedRows, out: Decoded) -> None:
-        """Rows of row groups that have the column stacked."""
+        """Copy rows from row groups in which the column is stacked."""
         number, place = self.layout.places[name]
         for group, where in places_by_key(picked.groups):
             rows, row_group = picked.rows[where], self.loaded[group]
-            moved = row_group.places if self.layout.stacks[number].in_read_order else None
-            out.values[where] = row_group.stacks[number][place][rows if moved is None else moved[rows]]
+            at = row_group.place.places_of(rows, in_read_order=self.layout.stacks[number].in_read_order)
+            out.values[where] = row_group.place.stacks[number][place][at]
             if out.missing is not None and name in row_group.missing:
-                out.missing[where] = row_group.missing[name][rows]
+                out.missing[where] = mask_of_shape(row_group.missing[name][rows], out.missing.ndim)
 
 
 def _alike(name: str, of_groups: Mapping[int, LoadedRowGroup]) -> dict[int, NDArray[Any]] | None:
-    """The values of a column in each of some row groups, if all arrays have one shape; else None."""
+    """Return a column's values of some row groups if all values have the same shape; otherwise None."""
     viewed = {group: row_group.alike[name] for group, row_group in of_groups.items() if name in row_group.alike}
     kinds = {(values.shape[1:], values.dtype) for values in viewed.values()}
     return viewed if len(viewed) == len(of_groups) and len(kinds) == 1 else None
 
 
 def _put_alike(viewed: Mapping[int, NDArray[Any]], picked: GroupedRows, buffers: Buffers, out: NDArray[Any]) -> None:
-    """Rows of columns whose arrays all have one shape; they become parts of one array, whose memory is used again."""
+    """Copy rows whose values have the same shape into one array of reusable memory.
+
+    The values are views of this array.
+    """
     first = next(iter(viewed.values()))
     values = buffers.empty((len(out), *first.shape[1:]), first.dtype.newbyteorder("="))
     are_large = values[:1].nbytes >= _LARGE_ROW_BYTES

@@ -1,1 +1,1 @@
-"""Execution: what a reader runs, as one value, and who loads, assembles and hands out for it."""
+"""Execution of a reader: load, assemble and yield rows."""

@@ -1,127 +1,152 @@
-"""Builds an execution, of rows or of a mixture: of the cells that are read, and of what comes out."""
+"""Build the execution of a reader for one dataset, or for several datasets that are mixed by weight."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-from petastore.readers.assembly.assemble import Assembler, SpanTransform
-from petastore.readers.assembly.encoded import EncodedColumn
-from petastore.readers.execution.execution import AnyPlan, Assembly, Execution
+import numpy as np
+
+from petastore.decoding.decode import Decoded
+from petastore.plan.rank_plan import RankPlan
+from petastore.readers.assembly.assemble import Assembler, SpanTransform, of_spans
+from petastore.readers.execution.execution import Execution
 from petastore.readers.execution.functions import Functions
-from petastore.readers.execution.handing_out import GivesBatches, GivesRows, HandingOut, most_rows
+from petastore.readers.execution.handouts import most_rows, output_of
+from petastore.readers.execution.mixed_datasets import MixedDatasets, with_source
+from petastore.readers.loaded.arena import Memory
 from petastore.readers.loaded.footprint import Footprint
 from petastore.readers.loaded.layout import Layout
-from petastore.readers.loaded.loader import RowGroupLoader
-from petastore.readers.loaded.loading import Loading, Readable
-from petastore.readers.loaded.memory import Memory
+from petastore.readers.loaded.loading import Readable
+from petastore.readers.loaded.row_group_reader import RowGroupReader
 from petastore.schema.unischema import Unischema
-from petastore.work.workers import Workers
+from petastore.storage.row_groups.open_files import OpenFiles, VerifiedRowGroups
+from petastore.work.pools import Workers
 
 if TYPE_CHECKING:
     from petastore.transforming.transform import TransformSpec
 
-__all__ = ["Cells", "Outcome", "build_execution"]
+__all__ = ["Build", "Readable", "build_execution"]
 
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Cells:
-    """The stored cells that are read."""
-
-    view: Unischema
-    """The fields that are read."""
-
-    columns: Mapping[str, EncodedColumn]
-    """Of each of them: where its cells are, and how they are decoded."""
-
-    of_datasets: Sequence[tuple[Unischema, Collection[str]]]
-    """Of each dataset: those fields, with its codecs, and the names of those that are not read from its files."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Outcome:
-    """What comes out where cells were decoded."""
-
-    schema: Unischema
-    """Its fields."""
-
-    transform: SpanTransform | None
-    """What makes it of the fields that are read; None where it is these."""
-
-    functions: Functions
-    """The users' functions that it calls."""
-
-    spec: TransformSpec | None
-    """The function for all rows; None where there is none, or sources have functions of their own."""
+Build: TypeAlias = Callable[..., Execution]
+"""Factory of a reader's execution, such as `build_execution`."""
 
 
 def build_execution(
     source: Readable,
-    plan: AnyPlan,
-    cells: Cells,
-    outcome: Outcome,
-    memory: Memory,
+    plan: RankPlan,
     *,
-    loading: Callable[[Sequence[RowGroupLoader], Memory], Loading],
     workers: Workers,
-    batched: bool,
+    transform: TransformSpec | None = None,
+    batched: bool = False,
+    transforms: Sequence[TransformSpec | None] | None = None,
+    source_column: str | None = None,
+    provenance: bool = False,
 ) -> Execution:
-    """What a reader runs.
+    """Return the execution of a reader.
 
     Args:
-        source: Where row groups are.
-        plan: What is read, by whom and in what order.
-        cells: What is read of them.
-        outcome: What comes out.
-        memory: Where row groups and batches are kept.
-        loading: Makes of what takes in row groups, one for each dataset, how they are loaded.
-        workers: Who does the work.
-        batched: Whether iteration gives column batches, or else rows.
+        source: Dataset, or `MixedDatasets` of a mixture.
+        plan: Plan of the rows of this rank and their order.
+        workers: Number and kind of workers.
+        transform: Transform of all rows; with `batched`, its function gets DataFrames.
+        batched: Whether iteration yields batches of columns instead of rows.
+        transforms: One transform (or None) for each dataset, instead of `transform`.
+        source_column: Name of an int32 column to add, with the number of each row's dataset, from 0; None adds no
+            column. `transform` also receives this column.
+        provenance: Whether to add columns with the file, row group and row of each row.
+
+    Raises:
+        SchemaError: The datasets, or the outputs of their transforms, differ in fields, dtypes or shapes.
+        InvalidArgumentError: A transform contradicts the schema or cannot be sent to a process; or `source_column` is
+            the name of a field.
     """
-    view, largest_group = cells.view, int(plan.inventory.rows.max(initial=1))
-    apart = {name for name, column in cells.columns.items() if column.has_partition_values}
+    mixed = source if isinstance(source, MixedDatasets) else MixedDatasets(source.datasets, plan)
+    memory, view, columns = Memory(), mixed.schema, mixed.columns
+    each = [transform] * len(mixed.datasets) if transforms is None else list(transforms)
+    transformed: SpanTransform | None
+    if any(spec is not each[0] for spec in each):
+        from petastore.readers.execution.own_transforms import transformed_apart  # only needed for few readers
+
+        schema, transformed, functions = transformed_apart(
+            mixed, each, memory.buffers, workers, batched=batched, source_column=source_column
+        )
+        transform = None
+    else:
+        view = with_source(view, source_column)
+        transform = _described(each[0], mixed, view, source_column, workers, batched=batched)
+        functions = Functions.of([transform] * len(each), workers=workers, batched=batched)
+        if source_column is not None:
+            columns = columns | {source_column: mixed.column_of_sources(source_column)}
+        schema, of_all = functions.transform(transform, view, mixed, memory.buffers)
+        transformed = of_spans(of_all)
+    if provenance:
+        from petastore.readers.execution.position import with_provenance  # only needed for few readers
+
+        schema, transformed = with_provenance(schema, transformed, source.inventory)
+    largest_group = int(plan.inventory.rows.max(initial=1))
+    apart = {name for name, column in columns.items() if column.has_partition_values}
     layout = Layout.of(view, rows=largest_group, apart=apart)
     loaders = [
-        RowGroupLoader(
+        RowGroupReader(
             layout,
             {field.name: field for field in own if field.name not in not_in_files},
             memory.buffers,
             most_bytes=workers.most_copied_bytes,
         )
-        for own, not_in_files in cells.of_datasets
+        for own, not_in_files in zip(mixed.views, mixed.own_partition_values, strict=True)
     ]
+    # A mixture reads at least one file of each source at a time, and prefetches the next one.
+    most_idle = {} if len(loaders) == 1 else {"most_idle": 4 * len(loaders)}
     return Execution(
         source=source,
         plan=plan,
-        loading=loading(loaders, memory),
-        assembly=Assembly(
-            assembler=Assembler(
-                inventory=source.inventory,
-                view=view,
-                schema=outcome.schema,
-                columns=cells.columns,
-                transform=outcome.transform,
-                layout=layout,
-                buffers=memory.buffers,
-                max_cell_bytes=workers.max_cell_bytes,
-                draws=outcome.functions.draw,
-            ),
+        loaders=tuple(loaders),
+        memory=memory,
+        files_of_pass=functools.partial(OpenFiles, verified=VerifiedRowGroups(), **most_idle),
+        assembler=Assembler(
+            inventory=source.inventory,
             view=view,
-            schema=outcome.schema,
+            schema=schema,
+            columns=columns,
+            transform=transformed,
             layout=layout,
-            footprint=Footprint(view, source.schema, layout, plan.inventory),
-            functions=outcome.functions,
-            gives_stacks=outcome.transform is None,
+            buffers=memory.buffers,
+            max_cell_bytes=workers.max_cell_bytes,
+            draws=functions.draw,
         ),
-        handing_out=_handing_out(outcome.schema, plan, largest_group, batched=batched),
+        view=view,
+        schema=schema,
+        layout=layout,
+        footprint=Footprint(view, source.schema, layout, plan.inventory),
+        functions=functions,
+        gives_stacks=transformed is None,
+        hand_out=output_of(schema, plan.request.last_batch, batched=batched),
+        rows_per_item=most_rows(largest_group) if batched else 1,
         workers=workers,
         batched=batched,
-        transform=outcome.spec,
+        transform=transform,
+        provenance=provenance,
     )
 
 
-def _handing_out(schema: Unischema, plan: AnyPlan, largest_group: int, *, batched: bool) -> HandingOut:
-    """What iterating gives where rows of this schema come out."""
-    last_batch = plan.request.last_batch
-    return GivesBatches(schema, last_batch, most_rows(largest_group)) if batched else GivesRows(schema, last_batch)
+def _described(
+    spec: TransformSpec | None,
+    mixed: MixedDatasets,
+    view: Unischema,
+    source_column: str | None,
+    workers: Workers,
+    *,
+    batched: bool,
+) -> TransformSpec | None:
+    """Return a transform of all rows, with the schema inferred from the first row of the first dataset."""
+    if spec is None:
+        return None
+    from petastore.readers.execution.first_row import described  # only needed for transforms
+
+    first = {} if source_column is None else {source_column: Decoded(np.zeros(1, np.int32), None)}
+    dataset, selection = mixed.datasets[0], mixed.plan.sources[0].selection
+    # Each dataset's own fields define how it stores a column, which may differ between sources.
+    own = Unischema(view.name, [field if field.name in first else dataset.schema[field.name] for field in view])
+    return described(spec, dataset, selection, own, workers=workers, batched=batched, more=first)

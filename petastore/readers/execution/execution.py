@@ -1,169 +1,235 @@
-"""An execution: what a reader runs, as one value.
+"""Execution of a reader: one object with its datasets, plan, row-group loaders, batch assembler and workers.
 
-It says where cells come from, what the plan is, how row groups are loaded, how batches are assembled of them, and what
-is handed out. Rows of a dataset, windows of rows and mixtures of datasets are built as such values, by
-`petastore.readers.execution.row_execution`, `window_execution` and `mixed_execution`; the reader that runs them is one.
+`petastore.readers.execution.building` builds an execution for one or several datasets. For windows,
+`petastore.readers.windows.window_reader` builds an execution on top of the execution that reads the rows.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from petastore.decoding.cell_sizes import refuse_large_fields
+from petastore.dataset import Dataset
+from petastore.decoding.decode import refuse_large_fields
 from petastore.errors import InvalidArgumentError
+from petastore.lazy import once
 from petastore.plan.plan import Plan
-from petastore.plan.request import Tail
-from petastore.readers.assembly.assemble import VALID_COLUMN, Assembles
-from petastore.readers.execution.counts import counts_of
+from petastore.plan.rank_plan import RankPlan
+from petastore.plan.request import LastBatch
+from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler, Assembles
 from petastore.readers.execution.functions import Functions
-from petastore.readers.execution.handing_out import HandingOut
+from petastore.readers.execution.handouts import Handout
+from petastore.readers.loaded.arena import Memory
 from petastore.readers.loaded.footprint import Footprint
 from petastore.readers.loaded.layout import Layout
-from petastore.readers.loaded.loading import Loading, Readable
+from petastore.readers.loaded.loading import Extended, Readable
+from petastore.readers.loaded.row_group_reader import RowGroupReader
 from petastore.schema.unischema import Unischema
-from petastore.work.workers import Workers
+from petastore.storage.row_groups.open_files import OpenFiles
+from petastore.work.pools import Workers
 
 if TYPE_CHECKING:
-    from petastore.plan.mixture.mixture import Mixture
+    from petastore.cache.entries import CacheMetrics
     from petastore.plan.windows.ngram import NGram
     from petastore.plan.windows.windows import Windows
     from petastore.transforming.transform import TransformSpec
 
-__all__ = ["AnyPlan", "Assembly", "Build", "Execution", "Readable", "WindowsOfRows"]
-
-AnyPlan: TypeAlias = "Plan | Mixture"
-"""What is read, by whom and in what order."""
+__all__ = ["Execution", "Readable", "WindowsOfRows", "counts_of"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Assembly:
-    """How batches are made of row groups at hand."""
+class WindowsOfRows:
+    """Windows of a reader that returns windows of rows."""
+
+    ngram: NGram
+    """Window definition, with the fields of the dataset."""
+
+    windows: Windows
+    """Rows of each window."""
+
+    row_schema: Unischema
+    """Schema of windows' rows: all fields of all offsets, after the transform."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Execution:
+    """Everything that a reader needs to run.
+
+    The reader owns the memory and processes of its execution, and releases them.
+    """
+
+    source: Readable
+    """Dataset that is read, or several combined."""
+
+    plan: RankPlan
+    """Plan: the rows of each rank in order."""
+
+    loaders: tuple[RowGroupReader, ...]
+    """Readers of row groups, one for each dataset."""
+
+    memory: Memory
+    """Memory of row groups and batches."""
+
+    files_of_pass: Callable[[], OpenFiles]
+    """Returns the open files of a pass; verified files stay verified from pass to pass."""
 
     assembler: Assembles
-    """Makes spans of batches."""
+    """Assembler of spans."""
 
     view: Unischema
-    """The fields that are read, before the transform."""
+    """Fields that are read, before the transform."""
 
     schema: Unischema
-    """The fields that come out."""
+    """Output fields, after the transform."""
 
     layout: Layout
-    """How row groups at hand are kept."""
+    """How row groups are kept in memory."""
 
     footprint: Footprint
-    """What rows take in memory, at hand and in batches."""
+    """Memory size of rows, in row groups and in batches."""
 
     functions: Functions
-    """The functions of transforms, and who calls them."""
+    """Transform functions, and the threads or processes that call them."""
 
     gives_stacks: bool
-    """Whether columns that lie in one array when they are read come out in one array too."""
+    """Whether columns that are stacked in memory are also stacked in the output."""
+
+    hand_out: Callable[[AssembledSpan], Handout]
+    """Returns the items of a span that iteration yields: rows, batches or windows."""
+
+    rows_per_item: int
+    """Maximum number of rows in one item."""
+
+    workers: Workers
+    """Worker pools."""
+
+    batched: bool
+    """Whether iteration yields batches of columns instead of rows."""
+
+    transform: TransformSpec | None
+    """Transform function of all rows, as given by the user; None without one, or if each source has its own."""
+
+    extended: Extended | None = None
+    """Function that extends row groups by the rows that follow, for windows; None for rows."""
+
+    windows: WindowsOfRows | None = None
+    """Description of windows; None for rows."""
+
+    provenance: bool = False
+    """Whether the columns of `provenance=True` are added."""
 
     @property
     def stacked_columns(self) -> list[tuple[str, ...]]:
-        """Names of columns that come out in one array too, where none of their values is missing."""
+        """Columns that are stacked in one array if no value is missing."""
         layout = self.layout
         if not self.gives_stacks:
             return []
         return [tuple(name for number in kind for name in layout.stacks[number].names) for kind in layout.kinds]
 
+    @once
+    def in_parts(self) -> Execution:
+        """The same execution, which loads huge row groups in parts if rows are read in file order."""
+        plan, assembler = self.plan, self.assembler
+        limit = self.workers.memory_budget
+        if limit is None or not isinstance(plan, Plan) or not isinstance(assembler, Assembler) or self.extended:
+            return self
+        from petastore.readers.execution.part_sizes import (  # only needed with a budget
+            STREAMED_COLUMN_BYTES,
+            page_bytes_of,
+            parts_of,
+        )
+        from petastore.readers.loaded.part_loads import request_bytes
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class WindowsOfRows:
-    """What windows are, where rows that are handed out are windows of others."""
+        parts = parts_of(plan, self.footprint, limit)
+        if parts is None:
+            return self
+        page_bytes = page_bytes_of(self.source.datasets[0], plan, self.footprint, limit)
+        plan = plan.in_parts(parts)
+        of_column = STREAMED_COLUMN_BYTES
+        if any(dataset.is_fetched for dataset in self.source.datasets):
+            of_column += request_bytes(self.workers.most_copied_bytes, len(self.view.fields))
+        footprint = dataclasses.replace(
+            self.footprint,
+            inventory=plan.inventory,
+            parts=parts,
+            streamed_column_bytes=of_column,
+            page_bytes=page_bytes,
+        )
+        return dataclasses.replace(
+            self, plan=plan, footprint=footprint, assembler=dataclasses.replace(assembler, parts=parts)
+        )
 
-    ngram: NGram
-    """What a window is, with the fields of the dataset."""
-
-    windows: Windows
-    """Which rows each window covers."""
-
-    row_schema: Unischema
-    """What the rows of windows are: all fields of all offsets, after the transform."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Execution:
-    """What a reader runs. Memory and processes that it names are the reader's own, which ends them."""
-
-    source: Readable
-    """Where cells come from."""
-
-    plan: AnyPlan
-    """What is read, by whom and in what order."""
-
-    loading: Loading
-    """How row groups are loaded."""
-
-    assembly: Assembly
-    """How batches are assembled."""
-
-    handing_out: HandingOut
-    """What iterating gives."""
-
-    workers: Workers
-    """Who does the work."""
-
-    batched: bool
-    """Whether iterating gives column batches, or else rows."""
-
-    transform: TransformSpec | None
-    """The function for all rows, as it was given; None where there is none, or sources have functions of their own."""
-
-    windows: WindowsOfRows | None = None
-    """What windows are; None where rows are."""
-
-    def on(self, plan: AnyPlan) -> Execution:
-        """The same of another plan of the same rows: of another rank, or one that goes on where a state was taken."""
+    def on(self, plan: RankPlan) -> Execution:
+        """Return the same execution for another plan of the same rows, such as a resumed plan."""
         return dataclasses.replace(self, plan=plan)
 
     def counts(self) -> dict[str, int]:
-        """What was counted so far while its files were read; see `Reader.diagnostics`."""
+        """Return the counters of file reads; see `Reader.diagnostics`."""
         return counts_of(self.source.datasets)
 
     def refuse_what_cannot_be(self) -> None:
-        """Looks at what no stage can see by itself.
+        """Check that plan, schema and memory limits fit together.
 
         Raises:
-            InvalidArgumentError: Values of a field are too large, or the column `valid` of `last_batch="pad"` is there
-                already.
-            NoDataAvailableError: `last_batch="even"` with fewer rows than shards.
+            InvalidArgumentError: Values of a field are too large, or the schema already has the column `valid` of
+                `last_batch="pad"`.
+            NoDataAvailableError: There are fewer rows than ranks, with `last_batch="even"`.
         """
-        refuse_large_fields(self.assembly.view, self.workers.max_cell_bytes)
-        if self.plan.request.last_batch is Tail.PAD and VALID_COLUMN in self.assembly.schema:
+        refuse_large_fields(self.view, self.workers.max_cell_bytes)
+        if self.plan.request.last_batch is LastBatch.PAD and VALID_COLUMN in self.schema:
             raise InvalidArgumentError(
-                f"last_batch='pad' adds a column {VALID_COLUMN!r}, but the dataset has one already; leave it out by "
-                "schema_fields, or use another last_batch"
+                f"the name {VALID_COLUMN!r} must be free, because last_batch='pad' adds a column of this name, but the "
+                "dataset has one. Leave that column out with schema_fields, or use another last_batch"
             )
-        self.plan.steps_per_epoch(self.handing_out.rows)
+        self.plan.steps_per_epoch(self.rows_per_item)
 
     def close(self) -> None:
-        """Has processes of transforms end. May be called again, by any thread."""
-        self.assembly.functions.close()
+        """Stop the transform processes. May be called again, by any thread."""
+        self.functions.close()
 
     def join(self) -> None:
-        """Gives memory and open files back, and waits until no process runs, after `close`. May be called again."""
-        self.loading.memory.close()
+        """Free memory, close files, and wait until all worker processes have ended.
+
+        Call `close` before. May be called again.
+        """
+        self.memory.close()
         for dataset in self.source.datasets:
             dataset.kept.close()
-        self.assembly.functions.join()
+        self.functions.join()
 
     def __str__(self) -> str:
         request = self.plan.request
         what = "batches" if self.batched else "rows"
         return (
             f"{what} of {self.source.url}; shard {request.shard.index} of {request.shard.count}, "
-            f"{self.plan.rows_per_epoch(self.handing_out.rows):,} of {self.plan.num_rows:,} rows, "
+            f"{self.plan.rows_per_epoch(self.rows_per_item):,} of {self.plan.num_rows:,} rows, "
             f"{len(request.columns)} columns, {request.epochs_in_words}, seed {request.order.seed}"
         )
 
 
-class Build(Protocol):
-    """What makes an execution of what a reader is asked for; see `petastore.readers.execution.row_execution`."""
+_KEYS = {"again": "retries", "damaged": "corrupt"}
+"""Names in `Reader.diagnostics` of counters that have another name in the code."""
 
-    def __call__(
-        self, dataset: Readable, plan: AnyPlan, /, *, workers: Workers, transform: TransformSpec | None, batched: bool
-    ) -> Execution:
-        """The execution."""
+
+def counts_of(datasets: Iterable[Dataset]) -> dict[str, int]:
+    """Add the counters of several datasets; a cache that datasets share is counted once.
+
+    Requests are counted for remote files only; column chunks and footers are counted if there is a disk cache.
+    """
+    kept = list({id(dataset.kept): dataset for dataset in datasets}.values())
+    requests = [dataset.kept.asked.counts._asdict() for dataset in kept if not dataset.location.is_local]
+    caches = {id(dataset.kept.cache): dataset.kept.cache for dataset in kept}
+    of_chunks = [dataclasses.asdict(cache.metrics) for cache in caches.values() if cache is not None]
+    footers = {id(dataset.kept.footers): dataset.kept.footers for dataset in kept}
+    of_footers = [_of_footers(cache.metrics) for cache in footers.values() if cache is not None]
+    return {**_summed("storage", requests), **_summed("cache", of_chunks), **_summed("footer", of_footers)}
+
+
+def _of_footers(metrics: CacheMetrics) -> dict[str, int]:
+    return {"hits": metrics.hits, "misses": metrics.misses, "damaged": metrics.damaged}
+
+
+def _summed(what: str, counted: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    names = counted[0] if counted else ()
+    return {f"{what}_{_KEYS.get(name, name)}": sum(one[name] for one in counted) for name in names}

@@ -1,33 +1,37 @@
-"""The first row of what is read, on which a transform is tried that nobody described by `edit_fields`."""
+"""First row of the selected data, from which the output schema of a transform without `edit_fields` is inferred."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.arrow.memory import arrow_numbers
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
+from petastore.dataset.stored_cells import stored_cells
 from petastore.decoding.buffers import Buffers
-from petastore.decoding.decode import decode_cells
-from petastore.decoding.decoded import Decoded
+from petastore.decoding.decode import Decoded, decode_cells
 from petastore.errors import PetastoreError
 from petastore.plan.selection import Selection
 from petastore.schema.unischema import Unischema
-from petastore.storage.row_groups.asked_columns import Part
-from petastore.transforming.first_row import SHOWN, is_described, settled, showing
 from petastore.transforming.processes import TransformProcesses
-from petastore.transforming.transform import TransformSpec, takes_frames, transform_columns
-from petastore.work.workers import Workers
+from petastore.transforming.transform import (
+    SHOWN,
+    TransformSpec,
+    is_described,
+    settled,
+    showing,
+    takes_frames,
+    transform_columns,
+)
+from petastore.work.pools import Workers
 
 __all__ = ["described"]
 
 _ANY_KEY = np.zeros((1, 2), dtype=np.uint64)
-"""The random key of the row: dtypes and shapes must not depend on random numbers."""
+"""Random key of the first row: any key works, because dtypes and shapes must not depend on random numbers."""
 
 
 def described(
@@ -40,19 +44,19 @@ def described(
     batched: bool,
     more: Mapping[str, Decoded] | None = None,
 ) -> TransformSpec | None:
-    """A transform whose `edit_fields` are known: those that it was given, or what it makes of the first row.
+    """Return the transform with `edit_fields`, inferred from the first row if the user did not pass them.
 
-    That is the first row, as files have them, of those that are read: the same for all ranks, in any order. What goes
-    wrong with it goes wrong again when it is read, and is told then; it is not known before what the transform makes.
+    The first row is the first selected row in file order, which is the same for all ranks and orders. If the function
+    raises for this row, the error is raised later, when the row is read; until then, the output schema is unknown.
 
     Args:
-        spec: The transform; None where there is none.
-        dataset: Where the row is.
-        selection: Which rows are read; None is all.
-        view: The fields that the function is given.
-        workers: Who calls the function: where processes do, one does so here, too.
-        batched: Whether the reader gives batches, or else rows.
-        more: Columns of one row that are in no file.
+        spec: Transform, or None.
+        dataset: Dataset of the row.
+        selection: Selected rows; None means all.
+        view: Fields that the function receives.
+        workers: Worker options; with a process pool, a worker process calls the function.
+        batched: Whether the reader yields batches instead of rows.
+        more: Columns of one row that are not in files, such as the source column.
     """
     if spec is None or is_described(spec):
         return spec
@@ -70,14 +74,16 @@ def _first_row(
     max_cell_bytes: int | None,
     more: Mapping[str, Decoded],
 ) -> dict[str, Decoded] | None:
-    """The columns of one row; None where none is read."""
+    """Return the columns of the first row; None if no row is selected."""
     groups = np.flatnonzero(dataset.inventory.rows if selection is None else selection.counts)
     if not len(groups):
         return None
     group, place = int(groups[0]), np.zeros(1, np.int64)
     if selection is not None:
         place = selection.rows_at(np.array([group], np.int32), place)
-    cells = _cells(dataset, group, int(place[0]), [field.name for field in view if field.name not in more])
+    names, row = [field.name for field in view if field.name not in more], int(place[0])
+    upto_row = stored_cells(dataset, names, group, partitions=dataset.partition_values(names), first=row + 1)
+    cells = {name: column.slice(row) for name, column in upto_row.items()}
     return {
         field.name: more[field.name]
         if field.name in more
@@ -86,18 +92,8 @@ def _first_row(
     }
 
 
-def _cells(dataset: Dataset, group: int, row: int, columns: list[str]) -> dict[str, Any]:
-    of_groups = dataset.partition_values(columns)
-    cells = {name: values.take(arrow_numbers(np.array([group]))) for name, values in of_groups.items()}
-    stored = tuple(name for name in columns if name not in cells)
-    if stored:
-        (upto_row,) = dataset.reading()(*dataset.inventory.place_of(group), [Part(stored, first=row + 1)])
-        cells |= {name: upto_row.column(name).slice(row, 1).combine_chunks() for name in stored}
-    return cells
-
-
 def _shown(spec: TransformSpec, row: dict[str, Decoded], dataset: Dataset, workers: Workers, *, batched: bool) -> str:
-    """What the function makes of a row, in words."""
+    """Return the function's result for a row, as text."""
     of_frames = takes_frames(spec, batched=batched)
     shows = showing(spec, spec.takes or ("dataframe" if of_frames else "row"))
     zones = dataset.time_zones if of_frames else {}

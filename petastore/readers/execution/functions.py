@@ -1,4 +1,4 @@
-"""The functions of a reader's transforms: who calls them, in threads or in processes of their own."""
+"""Transform functions of a reader: run in threads or in worker processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from petastore.decoding.buffers import Buffers
 from petastore.schema.unischema import Unischema
-from petastore.work.workers import Workers
+from petastore.work.pools import Workers
 
 if TYPE_CHECKING:
     from petastore.transforming.processes import TransformProcesses
@@ -21,7 +21,7 @@ __all__ = ["Functions"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Functions:
-    """Who calls the functions of transforms, and who does all other work.
+    """Transform functions of a reader, and the pools that run these functions and all other tasks.
 
     Example:
         >>> functions = Functions.of([None], workers=Workers("dummy"), batched=False)
@@ -30,47 +30,47 @@ class Functions:
     """
 
     workers: Workers
-    """Who does the work."""
+    """Worker pools."""
 
     batched: bool
-    """Whether the reader gives batches, or else rows."""
+    """Whether the reader yields batches instead of rows."""
 
     are_called: bool
-    """Whether there is any function."""
+    """Whether the reader calls any transform function."""
 
     processes: TransformProcesses | None
-    """The processes in which they run; None where threads call them."""
+    """Worker processes of the functions; None if threads call them."""
 
     draw: bool = False
-    """Whether any of them draws random numbers from generators that it is given."""
+    """Whether any function takes a random generator."""
 
     @classmethod
     def of(cls, specs: Iterable[TransformSpec | None], *, workers: Workers, batched: bool) -> Self:
-        """Those of some transforms; processes are not started yet."""
+        """Return the functions of some transforms; processes are not started yet."""
         called = [spec for spec in specs if spec is not None and spec.func is not None]
         are_called, draw = bool(called), any(spec.rng is not None for spec in called)
         if not are_called or workers.kind != "process":
             workers.say_that_threads_will_do()
             return cls(workers, batched, are_called, None, draw)
-        from petastore.transforming.processes import TransformProcesses  # with all that a process is started by
-        from petastore.work.thread import available_cpus
+        from petastore.transforming.processes import TransformProcesses  # only needed for process pools
+        from petastore.work.pools import available_cpus
 
         return cls(workers, batched, are_called, TransformProcesses(workers.count or available_cpus()), draw)
 
     def transform(
         self, spec: TransformSpec | None, view: Unischema, source: Any, buffers: Buffers
     ) -> tuple[Unischema, Transform | None]:
-        """The schema after a transform, and what does to columns what the user asked for.
+        """Return the schema after a transform, and the function that transforms columns.
 
         Args:
-            spec: The transform; None leaves columns as they are.
-            view: The schema before it.
-            source: The dataset, which knows the time zones of its columns.
-            buffers: Where the memory of what processes make comes from.
+            spec: Transform; None leaves columns unchanged.
+            view: Schema before the transform.
+            source: Dataset, for the time zones of its columns.
+            buffers: Allocator of memory for results of worker processes.
         """
         if spec is None:
             return view, None
-        # Imported where there is something to transform: a first batch of what is stored comes sooner.
+        # Lazy import: a reader without transform yields its first batch sooner.
         from petastore.transforming.captured_generators import warn_of_captured_generators
         from petastore.transforming.transform import takes_frames, transform_columns, transform_schema
 
@@ -84,15 +84,15 @@ class Functions:
         return schema, self.processes.add(spec, schema, batched=self.batched, zones=zones, buffers=buffers)
 
     def pool(self) -> Pool:
-        """The pool of one pass, open; whoever asks for it closes and joins it."""
+        """Return an open pool for one pass; the caller closes and joins it."""
         return self.workers.pool() if self.processes is None else self.processes.pool()
 
     def close(self) -> None:
-        """Has processes end. May be called again, by any thread."""
+        """Stop the worker processes. May be called again, by any thread."""
         if self.processes is not None:
             self.processes.close()
 
     def join(self) -> None:
-        """Waits until no process runs, after `close`. May be called again."""
+        """After `close`, wait until all worker processes have ended. May be called again."""
         if self.processes is not None:
             self.processes.join()

@@ -1,8 +1,8 @@
-"""Handouts: what a span has become, rows, batches or windows, handed out one by one, to one thread or several.
+"""Iterators of a span's rows, batches or windows, safe for several consuming threads.
 
-Taking an item is `next` of iterators that are written in C. Threads may enter them at once: with the GIL, one of them
-at a time is in code that asks nothing that is written in Python, and so each item goes to one. How many were taken is
-not counted on the way; an iterator knows what it has left.
+Threads take items with `next` of an iterator that is implemented in C. Such an iterator does not run Python code or
+release the GIL, so several threads may call it at the same time, and each item goes to one thread.
+`operator.length_hint` of the iterator returns how many items are left.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.errors import InvalidArgumentError, ReaderClosedError
+from petastore.errors import InvalidArgumentError, NotPicklableError, ReaderClosedError
 from petastore.forks import made_anew_in_children
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Span
-from petastore.readers.assembly.assemble import AssembledSpan
+from petastore.plan.request import LastBatch
+from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan
 from petastore.readers.batch import Batch
+from petastore.schema.unischema import Unischema, row_type
 
 __all__ = [
     "Handout",
@@ -30,7 +32,10 @@ __all__ = [
     "Shared",
     "batches_of",
     "ended_by",
+    "most_rows",
+    "never_pickled",
     "none_by_number",
+    "output_of",
     "rows_of",
     "windows_of",
 ]
@@ -39,52 +44,65 @@ _Item = TypeVar("_Item")
 
 
 class Handout:
-    """Items made of a span, in order. Each goes to one of the threads that ask for them.
+    """Items of a span, in order; each item goes to one of the consuming threads.
 
     Args:
-        span: The span.
-        items: Gives them; an iterator written in C.
-        untaken: An iterator that is asked once for each item, and knows by `operator.length_hint` what it has left.
-        ends: How many items there are up to the end of each batch, shape (batches + 1,), from 0.
+        span: Span of the items.
+        items: Iterator of the items that is implemented in C.
+        untaken: Iterator that advances by one for each item, and whose `operator.length_hint` is the number of items
+            left.
+        ends: Number of items up to the end of each batch; begins with 0, shape (batches + 1,).
     """
 
     def __init__(self, span: Span, items: Iterator[Any], untaken: Iterator[Any], ends: NDArray[np.int64]) -> None:
         self._span, self._items, self._untaken, self._ends = span, items, untaken, ends
 
     def __iter__(self) -> Iterator[Any]:
-        """Those that were not taken yet: the same iterator each time."""
+        """Return the iterator of the remaining items, the same one at each call."""
         return self._items
 
     @property
     def cursor(self) -> Cursor | None:
-        """The cursor after the batch that the last taken item belongs to; None before the first.
+        """Cursor after the batch of the last taken item; None before the first item.
 
-        With `last_batch="even"` the last batch of a rank may hold two rows or none: items, not batches, are counted.
+        The cursor is computed from items, not batches, because with `last_batch="even"` the last batches of ranks may
+        have different numbers of rows.
         """
         taken = int(self._ends[-1]) - operator.length_hint(self._untaken)
         if taken == 0:
             return None
         return self._span.cursor_after(int(np.searchsorted(self._ends, taken - 1, side="right")) - 1)
 
+    @property
+    def last_rows(self) -> tuple[Span, int, int] | None:
+        """Span and range of rows of the last taken item; None before the first item."""
+        taken = int(self._ends[-1]) - operator.length_hint(self._untaken)
+        if taken == 0:
+            return None
+        if self._ends is self._span.offsets:  # the items are rows
+            return self._span, taken - 1, taken
+        first, stop = self._span.offsets[taken - 1 : taken + 1].tolist()
+        return self._span, first, stop
+
 
 def rows_of(assembled: AssembledSpan, row_type: Any) -> Handout:
-    """The rows of a span as named tuples, without Python running for each of them.
+    """Return the rows of a span as named tuples, without running Python for each row.
 
     Args:
-        assembled: The span, and its columns.
-        row_type: The named tuple; its fields are the columns.
+        assembled: Assembled span.
+        row_type: Named tuple type whose fields are the columns.
     """
     span = assembled.span
     columns = assembled.columns.by_name.values() if span.num_rows else ()
     values = [iter(column.each(0, len(column.values))) for column in columns]
     cells = zip(*values, strict=True) if values else itertools.repeat((), span.num_rows)
-    # What `_make` does, which is Python; it would also count the fields of each row.
+    # `_make` is not used, because it is written in Python and checks the number of fields of each row.
     rows = map(functools.partial(tuple.__new__, row_type), cells)
     return Handout(span, rows, values[0] if values else cells, span.offsets)
 
 
 def batches_of(assembled: AssembledSpan, make: Callable[[Batch], Any] | None = None) -> Handout:
-    """The batches of a span, or what a function makes of each."""
+    """Return the batches of a span, or the result of a function for each batch."""
     span = assembled.span
     places = iter(range(span.num_batches))
     batches = map(assembled.batch, places)
@@ -92,28 +110,27 @@ def batches_of(assembled: AssembledSpan, make: Callable[[Batch], Any] | None = N
 
 
 def windows_of(span: Span, parts: list[list[Any]], make: Callable[[tuple[Any, ...]], Any]) -> Handout:
-    """The windows of a span.
+    """Return the windows of a span.
 
     Args:
-        span: Its rows are windows.
-        parts: At least one list, each with a part of every window.
-        make: Makes a window of its parts.
+        span: Span whose rows are windows.
+        parts: At least one list; each has one part of every window.
+        make: Function from the parts of a window to the window.
     """
     of_first = iter(parts[0])
     return Handout(span, map(make, zip(of_first, *parts[1:], strict=True)), of_first, span.offsets)
 
 
 class Shared(Iterator[_Item]):
-    """The items of handout after handout, asked for by one thread or by several at once.
+    """Iterator over the items of all spans, consumed by one thread or several.
 
-    While a handout is at hand, nothing stands between a thread and its iterator; one thread at a time gets the next
-    handout, and the others wait for it. Where it has begun, it raises `ReaderClosedError` in a forked child: what it
-    gives, the parent gets. After an error it raises `ReaderClosedError`, never `StopIteration`, which would look like
-    the end of the epoch.
+    Threads take items of the current handout without a lock. One thread gets the next handout while the others wait. If
+    iteration has begun, `next` raises `ReaderClosedError` in a forked child, because the parent reads the items. After
+    an error, `next` raises `ReaderClosedError` instead of `StopIteration`, which would look like the end of the epoch.
 
     Args:
-        begin: Called for the first item. Gives iterables whose iterators are written in C, and are the same each time;
-            the generator is its own.
+        begin: Function that is called for the first item and returns a generator of iterables; their iterators are
+            implemented in C. This object closes the generator.
 
     Example:
         >>> shared = Shared(lambda: (iter([10, 11][number:]) for number in range(2)))
@@ -123,7 +140,7 @@ class Shared(Iterator[_Item]):
 
     def __init__(self, begin: Callable[[], Generator[Iterable[_Item]]]) -> None:
         self.at_hand: Iterator[_Item] = iter(())
-        """What is left of the handout that was got last."""
+        """Remaining items of the last handout."""
         self._begin = begin
         self._handouts: Generator[Iterable[_Item]] | None = None
         self._turn = threading.Lock()
@@ -142,14 +159,14 @@ class Shared(Iterator[_Item]):
             raise
 
     def fail(self, problem: BaseException) -> None:
-        """Give nothing more after an error."""
+        """Stop yielding after an error."""
         if self._over is None:
             self.end(ended_by(problem))
 
     def next_of_next(self) -> _Item:
-        """The next item when there is none at hand."""
+        """Return the next item when no item is ready."""
         with self._turn:
-            for item in self.at_hand:  # another thread was here first
+            for item in self.at_hand:  # another thread has already fetched the next handout
                 return item
             if self._handouts is None:
                 self._handouts = self._begin()
@@ -161,9 +178,11 @@ class Shared(Iterator[_Item]):
                 except StopIteration:
                     raise
                 except BaseException as problem:
-                    self.fail(problem)  # before another thread's turn: the generator would say that it is at its end
+                    # Record the error before another thread continues, because a failed generator then only raises
+                    # StopIteration.
+                    self.fail(problem)
                     raise
-                if self._over is not None:  # meanwhile
+                if self._over is not None:  # another thread has closed this object in the meantime
                     break
                 for item in self.at_hand:
                     return item
@@ -171,21 +190,21 @@ class Shared(Iterator[_Item]):
             raise ReaderClosedError(self._over)
 
     def end(self, why: str) -> None:
-        """Gives nothing more, but raises `ReaderClosedError` with these words; waits for nobody."""
+        """Stop yielding: `next` raises `ReaderClosedError` with this message from now on. Does not wait."""
         self._over = why
         self.at_hand = iter(())
 
     def make_anew(self) -> None:
-        """Gives nothing more, if it has begun. The generator is kept: to end it may need what is not made anew yet."""
+        """Stop yielding in a forked child if iteration has begun; the generator is not closed."""
         self._turn = threading.Lock()
         if self._handouts is not None:
             self.end(
-                "this was being read when the process was forked, and its rows go to the parent: in the child, call "
+                "the process was forked during this iteration, which continues only in the parent. In the child, call "
                 "reset() of the reader, or open another one"
             )
 
     def close(self) -> None:
-        """Ends the generator early, once no other thread is in it."""
+        """Close the generator early, when no other thread runs it."""
         with self._turn:
             self.at_hand = iter(())
             if self._handouts is not None:
@@ -193,13 +212,14 @@ class Shared(Iterator[_Item]):
 
 
 class RaisesAfterErrors(Iterator[_Item]):
-    """Gives what another iterator gives; after an error it raises `ReaderClosedError`, never `StopIteration`.
+    """Iterator wrapper that raises `ReaderClosedError` after an error, never `StopIteration`.
 
-    A loop that catches an error and asks for the next batch would otherwise take the end of the generator for the end
-    of the epoch.
+    Without it, a loop that catches an error and requests the next batch would see `StopIteration`, as at the end of an
+    epoch.
 
     Args:
-        items: An iterator, for example a generator.
+        items: Iterator, for example a generator.
+        take: Function that takes the next item of it.
 
     Example:
         >>> items = RaisesAfterErrors(1 // number for number in (1, 0, 1))
@@ -213,15 +233,15 @@ class RaisesAfterErrors(Iterator[_Item]):
         petastore.errors.ReaderClosedError: this iterator ended with ZeroDivisionError: ...
     """
 
-    def __init__(self, items: Iterator[_Item]) -> None:
-        self._items = items
+    def __init__(self, items: Iterator[_Item], take: Callable[[Iterator[_Item]], _Item] = next) -> None:
+        self._items, self._take = items, take
         self._failure: str | None = None
 
     def __next__(self) -> _Item:
         if self._failure is not None:
             raise ReaderClosedError(self._failure)
         try:
-            return next(self._items)
+            return self._take(self._items)
         except StopIteration:
             raise
         except BaseException as problem:
@@ -230,7 +250,7 @@ class RaisesAfterErrors(Iterator[_Item]):
 
 
 def ended_by(problem: BaseException) -> str:
-    """Return the message of an iterator that is asked for more after an error."""
+    """Return the message for the use of an iterator after an error."""
     if isinstance(problem, ReaderClosedError):
         return str(problem)
     return (
@@ -240,14 +260,58 @@ def ended_by(problem: BaseException) -> str:
     )
 
 
-def none_by_number(reader: object, row: object) -> NoReturn:  # noqa: ARG001 - it is a method of the reader's
-    """There is no row by number: rows are handed out in the order of the plan.
+def none_by_number(reader: object, row: object) -> NoReturn:  # noqa: ARG001 - used as a method of readers
+    """Raise an error for access by index, because a reader yields rows in plan order.
 
     Raises:
-        InvalidArgumentError: Always; it says what to write.
+        InvalidArgumentError: Always; the message names the alternative.
     """
     raise InvalidArgumentError(
-        "a reader gives rows in its order, and none by number. For torch write "
+        "a reader cannot be indexed, because a reader returns rows in its own order. For torch write "
         "petastore.adapters.torch.DataLoader(reader, batch_size=…); for torch's own DataLoader and its worker "
-        "processes, ReaderDataset(url, batch_size=…) of that module; for rows by number, its MapDataset(url)"
+        "processes, use ReaderDataset(url, batch_size=…) of that module; for rows by number, use its MapDataset(url)"
     )
+
+
+def never_pickled(reader: object) -> NoReturn:
+    """Raise an error when a reader is pickled; used as `__reduce__` of readers.
+
+    Raises:
+        NotPicklableError: Always; the message names the alternatives.
+    """
+    raise NotPicklableError(
+        f"{reader!r} cannot be pickled, because it has threads and open files. For hvd.elastic.TorchState, wrap it "
+        "in petastore.adapters.horovod.ElasticDataLoader; for worker processes of torch's DataLoader, use "
+        "petastore.adapters.torch.ReaderDataset; for another process, send the arguments and call make_reader "
+        "there. Its position is reader.state_dict(), a small dict"
+    )
+
+
+_LARGEST_BATCH = 65_536
+"""Maximum default number of rows in a batch of a batch reader."""
+
+
+def most_rows(largest_group: int) -> int:
+    """Return the default batch size of a batch reader: the number of rows of the largest row group, within limits."""
+    return max(min(largest_group, _LARGEST_BATCH), 1)
+
+
+def output_of(schema: Unischema, last_batch: LastBatch, *, batched: bool) -> Callable[[AssembledSpan], Handout]:
+    """Return the function that yields the rows or batches of a span as named tuples.
+
+    Args:
+        schema: Output schema.
+        last_batch: Policy for the last batch; `"pad"` adds a column that marks repeats.
+        batched: Whether to return batches instead of rows.
+    """
+    name = schema.name if schema.name.isidentifier() else "Row"
+    names = (*schema.fields, *([VALID_COLUMN] if last_batch is LastBatch.PAD else []))
+
+    def rows(span: AssembledSpan) -> Handout:
+        return rows_of(span, row_type(name, names))
+
+    def batches(span: AssembledSpan) -> Handout:
+        make = row_type(name, names)._make
+        return batches_of(span, lambda batch: make(batch.values()))
+
+    return batches if batched else rows

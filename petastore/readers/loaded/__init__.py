@@ -1,1 +1,1 @@
-"""Loaded row groups: what a row group becomes when it is read, and the memory it stands in."""
+"""Loaded row groups: decoded columns in memory, and the buffers that hold them."""

@@ -1,16 +1,21 @@
-"""The arena: one array a stack, in which the row groups at hand stand side by side.
+"""Arena: large arrays in which all row groups in memory are stored next to each other.
 
-A shuffled batch takes some rows of many row groups. With an array for each of them that is a call for each, and every
-call that lets go of the interpreter lock has to get it again from the other workers; in an arena it is one call for
-all.
+An arena has one array for each *stack*, that is, for all columns of one dtype and shape.
 
-Row groups come and go, each to the lowest place that is wide enough, so that the memory that was touched already is
-used again. Memory that is never touched costs nothing: an arena is as wide as it might ever have to be.
+A shuffled batch has rows of many row groups. With separate arrays, one call would be needed for each row group, and
+every call that releases the GIL must wait for the GIL afterwards. With an arena, one call copies the rows of all row
+groups.
+
+Each row group is stored at the lowest free place that is large enough, so that memory that was used before is reused.
+The operating system provides memory only when it is first used, so an arena can have its maximum size from the start. A
+row group that does not fit gets separate arrays.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
+import dataclasses
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -20,61 +25,79 @@ from numpy.typing import NDArray
 
 from petastore.decoding.buffers import Buffers, untouched
 from petastore.forks import made_anew_in_children
+from petastore.plan.order.mix import counting
 from petastore.readers.loaded.layout import Layout
 
-__all__ = ["Arena", "Place"]
+__all__ = ["Arena", "Memory", "Place"]
 
 
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Place:
-    """Where a row group stands; free again when the last array over it is gone."""
+    """Memory of a row group's stacks: a range of rows in an arena, or separate arrays."""
 
-    __slots__ = ("_arena", "first", "stop")
+    first: int
+    """First row of the range."""
+
+    rows: int
+    """Number of rows."""
+
+    stacks: tuple[NDArray[Any], ...]
+    """Arrays shared by several row groups, one for each stack of the layout: `(columns, rows, *shape)`."""
+
+    places: NDArray[np.int32] | None
+    """Index of each file row in stacks in read order, counted from `first`, and -1 for rows that are not read; shape
+    (rows,), shared by all row groups. None if all rows are in file order."""
+
+    lease: object = None
+    """Lease of the arena's rows, which are freed with the last reference to it."""
+
+    def stack(self, number: int) -> NDArray[Any]:
+        """Return the rows of one stack, shape `(columns, rows, *shape)`; valid while this place is referenced."""
+        return self.stacks[number][:, self.first : self.first + self.rows]
+
+    def write_order(self, read_order: NDArray[np.int64] | None) -> None:
+        """Write, for each row in file order, its index in stacks that are stored in reading order.
+
+        Args:
+            read_order: Distinct rows in reading order; None means file order.
+        """
+        if self.places is None:
+            return
+        here = self.places[self.first : self.first + self.rows]
+        if read_order is None:
+            here[:] = counting(self.rows)
+        else:
+            here.fill(-1)
+            here[read_order] = counting(len(read_order))
+
+    def places_of(self, rows: NDArray[np.int64], *, in_read_order: bool) -> NDArray[np.int64]:
+        """Return the indices of rows in the arrays of a stack, shape (rows,); `rows` are in file order."""
+        if not in_read_order or self.places is None:
+            return self.first + rows
+        return self.first + self.places[self.first + rows].astype(np.int64)
+
+
+class _Lease:
+    """Rows of an arena, which are freed when the last reference is deleted."""
+
+    __slots__ = ("_arena", "_first", "_stop")
 
     def __init__(self, arena: Arena, first: int, stop: int) -> None:
-        self._arena = arena
-        self.first = first
-        """Its first row in the arena."""
-        self.stop = stop
-        """The row after its last one."""
-
-    @property
-    def arena(self) -> Arena:
-        """What it is a place of."""
-        return self._arena
-
-    def columns(self, number: int) -> NDArray[Any]:
-        """A stack, given by its number, shape (columns, rows, *shape); of each column rows lie side by side."""
-        columns: NDArray[Any] = np.asarray(_Held(self, self._arena.stacks[number][:, self.first : self.stop]))
-        return columns
-
-    def places(self) -> NDArray[np.int32]:
-        """At which place of the read order each row comes, shape (rows,)."""
-        return np.asarray(_Held(self, self._arena.places[self.first : self.stop]))
+        self._arena, self._first, self._stop = arena, first, stop
 
     def __del__(self) -> None:
-        self._arena.take_back(self.first, self.stop)
-
-
-class _Held:
-    """What arrays over a place have as their base; NumPy keeps it as long as any of them lives."""
-
-    __slots__ = ("__array_interface__", "_array", "_place")
-
-    def __init__(self, place: Place, array: NDArray[Any]) -> None:
-        self._place = place
-        self._array = array
-        self.__array_interface__ = array.__array_interface__
+        self._arena.take_back(self._first, self._stop)
 
 
 class Arena:
-    """Arrays for the stacks of a layout, and which of their rows are taken.
+    """Arrays for the stacks of a layout, and the ranges of rows that are in use.
 
-    Thread-safe: places may come back at any point of any thread.
+    Thread-safe. Garbage collection may free places at any time in any thread.
 
     Args:
-        layout: The stacks.
-        rows: How many there is room for; what has no room stands elsewhere.
-        buffers: What counts the memory that is touched.
+        layout: Layout with the stacks.
+        rows: Maximum number of rows.
+        buffers: Allocator that counts touched memory.
 
     Example:
         >>> from petastore.schema.field import UnischemaField
@@ -82,7 +105,7 @@ class Arena:
         >>> layout = Layout.of(Unischema("s", [UnischemaField("x", "f4"), UnischemaField("y", "f4")]), rows=100)
         >>> arena = Arena(layout, 250, Buffers())
         >>> first, second = arena.place(100), arena.place(100)
-        >>> arena.place(100), second.columns(0).shape
+        >>> arena.place(100), second.stack(0).shape
         (None, (2, 100))
         >>> del first; arena.place(50).first
         0
@@ -95,21 +118,19 @@ class Arena:
         self._free = [(0, rows)]
         self._returned: collections.deque[tuple[int, int]] = collections.deque()
         self.rows = rows
-        """How many there is room for."""
-        self.stacks = tuple(untouched((len(stack.names), rows, *stack.shape), stack.dtype) for stack in layout.stacks)
-        """Of each stack of the layout: the values of all places, shape (columns, rows, *shape)."""
-        self.places = untouched((rows if layout.reorders_rows else 0,), np.int32)
-        """Of each row of a place: at which place of the read order it comes, shape (rows,); empty where no stack is in
-        read order."""
-        self._row_bytes = (sum(stack.nbytes for stack in self.stacks) + self.places.nbytes) // max(rows, 1)
+        """Maximum number of rows."""
+        self._stacks = tuple(untouched((len(stack.names), rows, *stack.shape), stack.dtype) for stack in layout.stacks)
+        self._places = untouched((rows,), np.int32) if layout.reorders_rows else None
+        arrays = self._stacks if self._places is None else (*self._stacks, self._places)
+        self._row_bytes = sum(array.nbytes for array in arrays) // max(rows, 1)
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """No thread looks for a place."""
+        """Reset the lock in a forked child, in which no other thread can hold it."""
         self._lock = threading.Lock()
 
     def place(self, rows: int) -> Place | None:
-        """The lowest place for so many rows; None where there is no room, or nothing to be placed."""
+        """Return the lowest free place for this number of rows; None if there is none, or if the number is 0."""
         with self._lock:
             self._free = _joined([*self._free, *self._returned_by_now()])
             wide = (number for number, (first, stop) in enumerate(self._free) if 0 < rows <= stop - first)
@@ -120,25 +141,57 @@ class Arena:
             self._free[number] = first + rows, stop
             fresh = max(first + rows - self._touched, 0)
             self._touched += fresh
-        # Not with the lock: who holds that of the buffers may be waiting to give a place back.
+        # Called without the arena's lock, so that no thread holds this lock while it waits for the lock of `buffers`.
         self._buffers.count(fresh * self._row_bytes)
-        return Place(self, first, first + rows)
+        return Place(first, rows, self._stacks, self._places, _Lease(self, first, first + rows))
 
     def _returned_by_now(self) -> Iterator[tuple[int, int]]:
         while self._returned:
             yield self._returned.popleft()
 
     def take_back(self, first: int, stop: int) -> None:
-        """Makes a place free; called by who saw it last, even the collector at any point: takes no lock."""
+        """Free a place. Does not take a lock, because garbage collection may call it at any time."""
         self._returned.append((first, stop))
 
     def __del__(self) -> None:
-        if getattr(self, "_touched", 0):  # an interrupted constructor has not set it
+        if getattr(self, "_touched", 0):  # not set if the constructor was interrupted
             self._buffers.count(-self._touched * self._row_bytes)
 
 
+class Memory:
+    """Memory of a reader's arrays, used by one pass after another.
+
+    Example:
+        >>> memory = Memory()
+        >>> memory.arena(Layout((), ()), 0) is None, memory.buffers.kept_bytes
+        (True, 0)
+    """
+
+    def __init__(self) -> None:
+        self.buffers = Buffers()
+        """Allocator of arrays for columns and for row groups in memory."""
+        self._arena: Arena | None = None
+
+    def arena(self, layout: Layout, rows: int) -> Arena | None:
+        """Return the arena for row groups in memory; None if each has its own arrays.
+
+        Args:
+            layout: Layout of the row groups; the same at each call.
+            rows: Maximum number of rows; 0 for no arena.
+        """
+        if rows and (self._arena is None or self._arena.rows < rows):
+            with contextlib.suppress(OSError):  # the address space is exhausted
+                self._arena = Arena(layout, rows, self.buffers)
+        return self._arena if rows else None
+
+    def close(self) -> None:
+        """Free all memory, and memory that is returned later. May be called again."""
+        self._arena = None
+        self.buffers.close()
+
+
 def _joined(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same rows in as few parts as can be, ascending, none of them empty."""
+    """Merge adjacent ranges of rows, which are ascending and not empty."""
     joined: list[tuple[int, int]] = []
     for first, stop in sorted(parts):
         if joined and joined[-1][1] == first:

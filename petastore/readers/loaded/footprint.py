@@ -1,54 +1,67 @@
-"""The footprint: what rows of a reader take in memory, at hand and in batches."""
+"""Memory footprint of a reader's rows, in row groups and in batches."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.codecs.registry import codec_of
 from petastore.inventory import Inventory
-from petastore.once import once
-from petastore.plan.batches.budget import ROUNDED, Needs
-from petastore.readers.loaded.layout import Layout
+from petastore.lazy import once
+from petastore.readers.loaded.layout import Layout, needs_decoding
+from petastore.schema.arrow import is_text, storage_type
 from petastore.schema.unischema import Unischema
 
-__all__ = ["Footprint"]
+if TYPE_CHECKING:
+    from petastore.plan.row_group_parts import RowGroupParts
+
+__all__ = ["ROUNDED", "Footprint"]
+
+ROUNDED = 1.25
+"""Maximum ratio of a buffer's size to the requested size (`petastore.decoding.buffers`)."""
 
 _LEAST_SPAN_BYTES = 8 * 1024 * 1024
 _MOST_SPAN_BYTES = 25 * 1024 * 1024
 _SPANS_BYTES = 75 * 1024 * 1024
-"""Decoded bytes that are assembled in one go, and of all spans that are worked on at a time. Threads hand over to each
-other some twenty times a span, whatever its size, and each time a processor does nothing for some 50 µs (measured with
-two workers: spans of 25 MB are read 1.1 to 1.5 times as fast as those of 8 MB). With many workers there is always
-another one that has something to do, and memory counts for more. Batches have powers of two as often as not: 25 MB
-have room for twice 12 and their labels."""
+"""Decoded bytes of one span, and of all spans that are assembled at a time. Threads wait for each other about twenty
+times a span, whatever its size, and each wait idles a CPU for about 50 µs (measured with two workers: spans of 25 MB
+are read 1.1 to 1.5 times as fast as spans of 8 MB). With many workers another one always has work, and memory matters
+more. Batch sizes are often powers of two: 25 MB hold two batches of 12 MB and their labels."""
 
 _UNKNOWN_VALUE_BYTES = 64
-"""What a value is taken to need where neither schema nor footers tell."""
+"""Assumed bytes of a value of unknown size."""
 
 _LIKELY_EXPANSION = 8
-"""How many times larger than what is stored images and compressed arrays are taken to be; photographs are."""
+"""Assumed ratio of decoded to stored bytes of images and compressed arrays, as for photographs."""
 
 _WORK_BYTES = 24 * 1024 * 1024
-"""What a worker needs while it reads: pages, compressed and decoded, of the few columns that are read in one go, and
-what allocators keep of them (measured: 10 to 40 MB for two workers)."""
+"""Memory of a worker while it reads: compressed and decoded pages of the columns that are read together, and memory
+retained by allocators (measured: 10 to 40 MB for two workers)."""
 
 _ARROW_KEEPS = 1.75
-"""Times as much as its cells take that Arrow's allocator keeps of row groups that come and go (measured)."""
+"""Ratio of memory that Arrow's allocator retains to the bytes of several cells (measured): their buffer grows by
+doubling. A single cell gets a buffer of its size."""
 
 _PLACE_BYTES = 20
-"""What a row at hand takes besides its values: where it lies, and its place in the plan."""
+"""Bytes of a row in memory besides its values: offsets, and its position in the plan."""
 
 _SPAN_ROW_BYTES = 40
-"""What a row of a span takes besides its values: which it is, and where it stands."""
+"""Bytes of a span's row besides its values: its number and position."""
+
+_COVERED_ROW_BYTES = 56
+"""Bytes of a window's row besides its values: its number and position in the span."""
+
+_CHUNK_BYTES = 1000
+"""Bytes of a column chunk in a parsed footer (measured: 990, and 110 in the file)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Footprint:
-    """What a reader's rows take. A value; works out what is asked for, once.
+    """Memory of a reader's rows. Immutable; each figure is computed once.
 
     Example:
         >>> from petastore.schema.field import UnischemaField
@@ -60,38 +73,76 @@ class Footprint:
     """
 
     view: Unischema
-    """The fields that are read."""
+    """Fields that are read."""
 
     stored: Unischema
     """All fields of the dataset."""
 
     layout: Layout
-    """How row groups are kept at hand."""
+    """Layout of row groups in memory."""
 
     inventory: Inventory
-    """What exists."""
+    """Inventory of the dataset."""
+
+    rows_of_window: int = 0
+    """Number of rows of a window that have fields; 0 for a reader of rows. A window needs its rows and a copy."""
+
+    head_bytes: int = 0
+    """One worker's share of the cached first rows of row groups, for windows."""
+
+    parts: RowGroupParts | None = None
+    """Division of the row groups, if the inventory has an entry for each part; None if it lists row groups."""
+
+    streamed_column_bytes: int = 0
+    """Memory of a column while huge row groups are decoded part by part, besides its rows."""
+
+    page_bytes: int = 0
+    """Memory of the largest pages of all columns while huge row groups are decoded; 0 if it is not known."""
+
+    @once
+    def streamed_bytes(self) -> int:
+        """Memory of the streams that decode huge row groups part by part; 0 without such row groups."""
+        if self.parts is None:
+            return 0
+        rows = self.inventory.rows * sum(len(stack.names) * stack.row_bytes for stack in self.layout.stacks)
+        # Two parts are in memory, because a part is decoded while the one before it is copied.
+        decoded = int((rows + self._encoded_bytes)[self.parts.is_divided].max(initial=0))
+        return decoded + max(decoded + self.streamed_column_bytes * len(self.view.fields), self.page_bytes)
 
     @once
     def row_bytes(self) -> int:
-        """Bytes of a decoded row; a guess from what is stored where the schema leaves sizes free."""
-        return max(sum(field.decoded_bytes or 0 for field in self.view) + self.free_row_bytes, 1)
+        """Bytes of a decoded row, estimated from the stored bytes for columns of variable size."""
+        of_row = max(sum(field.decoded_bytes or 0 for field in self.view) + self.free_row_bytes, 1)
+        return 2 * self.rows_of_window * of_row if self.rows_of_window else of_row
 
     @once
     def free_row_bytes(self) -> int:
-        """Bytes of those values of a decoded row whose sizes the schema leaves free: a guess from what is stored."""
+        """Bytes of a decoded row's variable-size values, estimated from the stored bytes."""
         if all(field.decoded_bytes is not None for field in self.view):
             return 0
         return max(
             math.ceil(self.inventory.decoded_bytes.sum() / max(self.inventory.num_rows, 1)), _UNKNOWN_VALUE_BYTES
         )
 
+    @once
+    def value_row_bytes(self) -> int:
+        """Bytes of a row's variable-size values as Python objects, in which a character of text may take two bytes."""
+        free = [field for field in self.view if field.decoded_bytes is None]
+        has_text = any(is_text(storage_type(field)) for field in free)
+        return (2 if has_text else 1) * self.free_row_bytes + _UNKNOWN_VALUE_BYTES * len(free)
+
+    @once
+    def decodes_values(self) -> bool:
+        """Whether decoding variable-size values takes memory besides the values."""
+        return any(field.decoded_bytes is None and needs_decoding(field) for field in self.view)
+
     def rows_per_span(self, ahead: int, *, is_bounded: bool = False) -> int:
-        """Rows that are best assembled in one go, where so many spans are worked on at a time.
+        """Return the number of rows of a span, given the number of concurrent spans.
 
         Args:
-            ahead: How many.
-            is_bounded: Whether memory is: then files are taken to be larger once decoded, so that few spans have to be
-                made in parts because they turn out too large.
+            ahead: Number of concurrent spans.
+            is_bounded: Whether memory is limited. A larger size of decoded images is then assumed, so that spans rarely
+                exceed the budget and must be split.
         """
         size = min(max(_SPANS_BYTES // ahead, _LEAST_SPAN_BYTES), _MOST_SPAN_BYTES)
         more = 0
@@ -101,22 +152,24 @@ class Footprint:
 
     @once
     def _holds_files(self) -> bool:
-        """Whether there are columns whose codec decodes files, such as images, of any size."""
+        """Return whether the cells of a codec are files, such as images, whose decoded size is unknown."""
         return any(field.decoded_bytes is None and hasattr(codec_of(field), "decode_bytes") for field in self.view)
 
     @once
     def group_bytes(self) -> NDArray[np.int64]:
-        """Of each row group: what it takes at hand, at most, shape (groups,)."""
+        """Maximum memory of each loaded row group, shape (groups,)."""
         stacked = sum(len(stack.names) * stack.row_bytes for stack in self.layout.stacks)
-        at_hand = self.inventory.rows * math.ceil(ROUNDED * (stacked + _PLACE_BYTES))
-        return (at_hand + np.ceil(_ARROW_KEEPS * self._encoded_bytes)).astype(np.int64)
+        rows = self.inventory.rows
+        at_hand = rows * math.ceil(ROUNDED * (stacked + _PLACE_BYTES))
+        return (at_hand + np.ceil(np.where(rows > 1, _ARROW_KEEPS, 1) * self._encoded_bytes)).astype(np.int64)
 
     @once
     def _encoded_bytes(self) -> NDArray[np.int64]:
-        """Of each row group: its cells of columns that are not stacked.
+        """For each row group, return the bytes of the cells in columns that are not stacked.
 
-        What footers say of a whole row group, less what is stacked and numbers take, is divided evenly among the
-        others, whether they are read or not. Partition columns have no cells; numbers are taken to have some.
+        The bytes of stacked columns and numbers are subtracted from the row group's size in the footer. The rest is
+        divided evenly among all other columns of the file, also those that are not read. Partition columns have no
+        cells.
         """
         encoded = set(self.layout.encoded)
         if not encoded:
@@ -132,9 +185,27 @@ class Footprint:
         of_numbers = self.inventory.rows * sum(sizes[name] for name in encoded & sizes.keys())
         return of_numbers - (-rest * read // max(others, read, 1))
 
+    @once
+    def permuted_row_bytes(self) -> int:
+        """Bytes of a row of the largest stack; a stack is copied when its rows are permuted."""
+        return max((len(stack.names) * stack.row_bytes for stack in self.layout.stacks), default=0)
+
     @property
-    def needs(self) -> Needs:
-        """What a budget has to reckon with."""
-        permuted = max((len(stack.names) * stack.row_bytes for stack in self.layout.stacks), default=0)
-        work = _WORK_BYTES + int(self._encoded_bytes.max(initial=0))
-        return Needs(self.row_bytes, permuted, work, _SPAN_ROW_BYTES)
+    def plan_row_bytes(self) -> int:
+        """Bytes per row of a span, without the values."""
+        return _SPAN_ROW_BYTES + self.rows_of_window * _COVERED_ROW_BYTES
+
+    @once
+    def work_bytes(self) -> int:
+        """Bytes that each worker needs."""
+        # While the following rows of windows are appended to a row group, its cells are in memory twice.
+        copies = 2 if self.rows_of_window else 1
+        encoded = self._encoded_bytes if self.parts is None else self._encoded_bytes[~self.parts.is_divided]
+        return _WORK_BYTES + copies * int(encoded.max(initial=0)) + self.head_bytes
+
+    @once
+    def footer_bytes(self) -> int:
+        """Bytes of the footers of all files."""
+        places = np.stack([self.inventory.file, self.inventory.ordinal])
+        row_groups = int((np.diff(places, prepend=-1) != 0).any(axis=0).sum())  # parts of one row group are adjacent
+        return row_groups * len(self.stored.fields) * _CHUNK_BYTES

@@ -1,50 +1,55 @@
-"""The layout: which columns of a row group are kept in arrays together, and which as cells.
+"""Memory layout of a row group: which columns are stacked in one array, and which stay encoded cells.
 
-A *stack* is one array for all columns of a dtype and shape, column after column. What is done with it is done in one
-call for all of them.
+A *stack* is one array for all columns of a dtype and shape, column after column, so that one call processes all of
+them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
-from petastore.codecs.registry import codec_of
-from petastore.once import once
+from petastore.codecs.plain import PlainCodec
+from petastore.codecs.registry import BoundCodec, codec_of
+from petastore.codecs.scalar import ScalarCodec
+from petastore.lazy import once
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 
-__all__ = ["Layout", "Stack"]
+__all__ = ["Layout", "Stack", "needs_decoding", "stacked_view"]
 
 _PART_BYTES = 2 * 1024 * 1024
-"""Decoded bytes that are read in one go: few enough that Arrow's memory for them stays in the processor's cache."""
+"""Decoded bytes that are read at once: few enough that Arrow's memory for them stays in the CPU cache."""
 
 _PART_COLUMNS = 64
-"""Columns that are read in one go; more make reading slower again."""
+"""Maximum number of columns that are read at once; more are slower."""
 
 _CACHE_LINE = 64
-"""Bytes that memory gives at a time: rows that are shorter are fetched with their neighbours, wanted or not."""
+"""Bytes of a CPU cache line: reading a shorter row also fetches its neighbors."""
 
 _SHORT_ROW_BYTES = 16 * 1024
-"""Where rows have more bytes, a cache miss a number is nothing beside decoding them; rows stay as in the file."""
+"""Maximum row size in bytes for stacks in read order: decoding a longer row costs much more than a cache miss."""
 
 _STACKED = "biufcmM"
-"""Kinds of dtypes whose values have one size."""
+"""NumPy dtype kinds whose values have a fixed size."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Stack:
-    """Columns of one dtype and shape that lie in one array `(columns, rows, *shape)`."""
+    """Columns of one dtype and shape, stored in one array `(columns, rows, *shape)`."""
 
     names: tuple[str, ...]
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     in_read_order: bool = False
-    """Whether its rows lie in the order in which they are going to be wanted, or else as in the file."""
+    """Whether its rows are stored in read order instead of file order."""
 
     @once
     def row_bytes(self) -> int:
@@ -53,13 +58,13 @@ class Stack:
 
     @once
     def rows_at_once(self) -> int | None:
-        """Rows that are best read in one go; None for all rows of a row group."""
+        """Rows to read at once; None for all rows of a row group."""
         return None if self.row_bytes <= _CACHE_LINE else max(_PART_BYTES // self.row_bytes, 1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Which columns are stacked, and which are kept as cells. A value, made once a reader.
+    """Stacked columns, and columns that stay encoded cells. Immutable; a reader has one layout.
 
     Example:
         >>> fields = [UnischemaField("x", "f4"), UnischemaField("name", str), UnischemaField("y", "f4")]
@@ -69,26 +74,26 @@ class Layout:
     """
 
     stacks: tuple[Stack, ...]
-    """Those of scalars have as many columns as are best read in one go."""
+    """Stacks; a stack of scalars has as many columns as are best read at once."""
 
     encoded: tuple[str, ...]
-    """Columns that are kept as cells."""
+    """Names of columns that stay encoded cells."""
 
     @once
     def places(self) -> dict[str, tuple[int, int]]:
-        """Of each stacked column: the number of its stack, and its place there."""
+        """Stack number of each stacked column, and index of the column in this stack."""
         return {
             name: (number, place) for number, stack in enumerate(self.stacks) for place, name in enumerate(stack.names)
         }
 
     @once
     def reorders_rows(self) -> bool:
-        """Whether any stack has its rows in read order."""
+        """Whether a stack stores its rows in reading order."""
         return any(stack.in_read_order for stack in self.stacks)
 
     @once
     def kinds(self) -> tuple[tuple[int, ...], ...]:
-        """Numbers of the stacks, those of one dtype and shape together."""
+        """Numbers of the stacks, grouped by dtype and shape."""
         kinds: dict[tuple[np.dtype[Any], tuple[int, ...]], list[int]] = {}
         for number, stack in enumerate(self.stacks):
             kinds.setdefault((stack.dtype, stack.shape), []).append(number)
@@ -96,12 +101,12 @@ class Layout:
 
     @classmethod
     def of(cls, view: Unischema, *, rows: int, apart: AbstractSet[str] = frozenset()) -> Layout:
-        """The layout of some fields.
+        """Return the layout of some fields.
 
         Args:
-            view: The fields.
-            rows: Of a large row group.
-            apart: Fields that are not to be stacked.
+            view: Fields to read.
+            rows: Number of rows of a large row group.
+            apart: Names of fields that must not be stacked.
         """
         names: dict[tuple[np.dtype[Any], tuple[Any, ...]], list[list[str]]] = {}
         for field in view:
@@ -127,3 +132,56 @@ def _columns_at_once(field: UnischemaField, rows: int) -> int:
 
 def _may_be_stacked(field: UnischemaField) -> bool:
     return field.is_fixed and field.dtype.kind in _STACKED and hasattr(codec_of(field), "viewer")
+
+
+def needs_decoding(field: UnischemaField) -> bool:
+    """Return whether decoding a cell takes memory besides its value; cells that are only copied take none."""
+    return not isinstance(codec_of(field), (PlainCodec, ScalarCodec))
+
+
+def stacked_view(stack: Stack, table: pa.Table, columns: Mapping[str, BoundCodec]) -> NDArray[Any] | None:
+    """Return columns of numbers as one array, without a Python object for each column.
+
+    Args:
+        stack: Stack of the columns.
+        table: Columns of the stack that the files store, one chunk each.
+        columns: Codec of each column that the files store.
+
+    Returns:
+        An array of shape (columns, rows), if possible a view of the table's memory; None if a column has nulls or not
+        its declared type.
+
+    Example:
+        >>> from petastore.schema.field import UnischemaField
+        >>> columns = {name: BoundCodec.of(UnischemaField(name, "int64")) for name in "xy"}
+        >>> stacked_view(Stack(("x", "y"), np.dtype(np.int64), ()), pa.table({"x": [1, 2], "y": [3, 4]}), columns)
+        array([[1, 2],
+               [3, 4]])
+    """
+    schema, rows = table.schema, table.num_rows
+    if rows == 0 or stack.shape or stack.dtype.kind not in "iuf" or schema.names != list(stack.names):
+        return None
+    stored = pa.from_numpy_dtype(stack.dtype)
+    codecs = (columns[name].codec for name in stack.names)
+    if any(kind != stored for kind in schema.types) or not all(
+        isinstance(codec, (PlainCodec, ScalarCodec)) for codec in codecs
+    ):
+        return None
+    first, size = _address(table.column(0)), rows * stack.dtype.itemsize
+    # Columns are rarely adjacent in memory, so the loop usually ends at the second column.
+    addresses = (_address(table.column(number)) for number in range(1, table.num_columns))
+    if first is not None and all(address == first + size * (n + 1) for n, address in enumerate(addresses)):
+        whole = pa.foreign_buffer(first, table.num_columns * size, base=table)
+        return np.frombuffer(whole, stack.dtype).reshape(table.num_columns, rows)
+    (batch,) = table.to_batches()
+    try:
+        values: NDArray[Any] = batch.to_tensor(row_major=False).to_numpy().T
+    except pa.ArrowException:  # raised for nulls
+        return None
+    return values
+
+
+def _address(column: Any) -> int | None:
+    """Return the memory address of a column of numbers; None if it has nulls or several chunks."""
+    chunk = column.chunk(0)
+    return None if chunk.offset or chunk.null_count else int(chunk.buffers()[1].address)

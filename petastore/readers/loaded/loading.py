@@ -1,287 +1,271 @@
-"""Loading: how the row groups of a pass are read, by one worker or by several, or several small ones together."""
+"""Load the row groups of a pass: several workers share a large row group, one worker loads several small ones."""
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
-from petastore.errors import DecodeError
-from petastore.inventory import DataFile, Inventory
-from petastore.plan.cursor import Cursor
+from petastore.inventory import Inventory
+from petastore.monitoring.activity import Segments, at_work
+from petastore.monitoring.waits import WaitMeter
+from petastore.plan.batches.spans import Span
+from petastore.plan.rank_plan import RankPlan
 from petastore.readers.loaded.arena import Arena
-from petastore.readers.loaded.fetch_ahead import MOST_BYTES_AHEAD, FetchAhead
-from petastore.readers.loaded.foresight import Follower, Foresight, Ordered, ReadSource
-from petastore.readers.loaded.loader import Read, RowGroupLoader
-from petastore.readers.loaded.memory import Memory
+from petastore.readers.loaded.prefetch import CacheOrder, Prefetcher, ReadDataset
 from petastore.readers.loaded.row_group import LoadedRowGroup
+from petastore.readers.loaded.row_group_reader import Read, RowGroupReader, placed
 from petastore.schema.unischema import Unischema
-from petastore.storage.row_groups.fetched_ahead import KeptIn
 from petastore.storage.row_groups.open_files import OpenFiles
-from petastore.storage.row_groups.verified import Verified
 from petastore.work import Pool
 from petastore.work.futures import settle, together
 
 if TYPE_CHECKING:
-    from petastore.cache import DiskCache
+    from petastore.readers.loaded.part_loads import PartLoads
 
-__all__ = ["Asked", "Loading", "Loads", "Readable", "runs"]
+__all__ = ["Extended", "Loads", "Readable", "runs"]
 
-Asked: TypeAlias = tuple[int, NDArray[np.int64] | None]
-"""A row group, by its number, and its rows in the order in which they will be wanted; None is that of the file."""
+_Made = TypeVar("_Made")
+
+_Asked: TypeAlias = tuple[float, int, NDArray[np.int64] | None]
+"""Priority of a row group, its number, and its rows in read order; None means file order."""
+
+Extended: TypeAlias = Callable[[int, int, Read], tuple[int, Read]]
+"""Returns the rows and the reading of an extended row group; see `Loads`."""
 
 _MOST_BYTES = 512 * 1024
-"""Bytes of the row groups that one task reads, if they are several."""
+"""Maximum bytes of several small row groups that one task reads."""
+
+_TINY_BYTES = 64 * 1024
+"""Bytes of row groups that are loaded together even where rows are shuffled."""
+
+_MOST_CACHED = 1.25
+"""Maximum cache bytes per stored byte: entries are whole blocks of 4 KiB."""
 
 _TASKS_A_WORKER = 4
-"""Into so many tasks for each worker the row groups of a span are divided at least."""
-
-
-_MOST_TIMES = 2
-"""So many times the bytes that are stored may be those that a cache keeps, as some are kept decoded."""
+"""Minimum number of tasks per worker into which the row groups of a span are divided."""
 
 
 class Readable(Protocol):
-    """What a reader needs of a dataset: a `Dataset`, or several behind one."""
+    """Interface of a reader's dataset: a `Dataset`, or several datasets together."""
 
     @property
     def url(self) -> str:
-        """Where it lies, for people."""
+        """URL for messages."""
 
     @property
     def schema(self) -> Unischema:
-        """What a row is."""
+        """Schema of a row."""
 
     @property
     def inventory(self) -> Inventory:
-        """What exists; row groups are numbered as the plan numbers them."""
+        """Inventory that numbers the row groups of the plan."""
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
-        """What its row groups are of, in their order."""
+        """Datasets of the row groups, in order."""
 
     def partition_values(self, columns: Sequence[str]) -> Mapping[str, Any]:
-        """Of each partition column among some columns: its cell for each row group, as one `pyarrow.Array`."""
-
-
-class Planned(Ordered, Protocol):
-    """What a pass runs: a plan or a mixture."""
-
-    @property
-    def inventory(self) -> Inventory:
-        """What it is of."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Loading:
-    """How row groups are loaded."""
-
-    loaders: tuple[RowGroupLoader, ...]
-    """What takes in row groups, one for each dataset."""
-
-    first_groups: tuple[int, ...]
-    """The number of the first row group of each dataset."""
-
-    memory: Memory
-    """Where they are kept."""
-
-    files_of_pass: Callable[[], OpenFiles]
-    """Makes what keeps files open during a pass."""
-
-    extended: Callable[[int, int, Read], tuple[int, Read]] | None = None
-    """Of a row group, its rows, and what reads it: the same with the rows of others that are loaded behind it. Rows lie
-    as in the files then. None where row groups are loaded as they are."""
-
-    ahead_bytes: int = MOST_BYTES_AHEAD
-    """So many are fetched from storage before workers come to them; they take memory beside that of `memory`."""
-
-    @classmethod
-    def of(
-        cls,
-        loaders: Sequence[RowGroupLoader],
-        memory: Memory,
-        *,
-        first_groups: Sequence[int] = (0,),
-        most_idle: int | None = None,
-        ahead_bytes: int = MOST_BYTES_AHEAD,
-    ) -> Loading:
-        """Loading that remembers from pass to pass which files were found right.
-
-        Args:
-            loaders: What takes in row groups, one for each dataset.
-            memory: Where they are kept.
-            first_groups: The number of the first row group of each dataset.
-            most_idle: Files that stay open while nobody reads them; None is as many as usual.
-            ahead_bytes: How much is fetched from storage before workers come to it.
-        """
-        idle = {} if most_idle is None else {"most_idle": most_idle}
-        files_of_pass = functools.partial(OpenFiles, verified=Verified(), **idle)
-        return cls(tuple(loaders), tuple(first_groups), memory, files_of_pass, ahead_bytes=ahead_bytes)
-
-    def foresight(self, source: Readable, plan: Ordered, begin: Cursor, files: OpenFiles) -> Foresight | None:
-        """What tells a pass from a cursor on; None where nobody wants to know.
-
-        Args:
-            source: Where row groups are.
-            plan: In which order they are loaded.
-            begin: Where the pass begins.
-            files: What they are read through.
-        """
-        followers: list[Follower] = []
-        stored = sum(int(dataset.inventory.stored_bytes.sum()) for dataset in source.datasets)
-        for dataset, first, loader in zip(source.datasets, self.first_groups, self.loaders, strict=True):
-            cache = dataset.kept.cache
-            if cache is not None:
-                followers.append(ReadSource(dataset, first, tuple(loader.fields)))
-            if self.ahead_bytes and dataset.is_fetched:
-                asked, kept_in = (dataset, first, tuple(loader.fields), files), _kept_in(cache, stored)
-                followers.append(FetchAhead(*asked, most_bytes=self.ahead_bytes, kept_in=kept_in))
-        return Foresight(plan, followers, begin) if followers else None
-
-    def source_of(self, group: int) -> int:
-        """Which of the datasets a row group is of, given its number."""
-        return bisect.bisect_right(self.first_groups, group) - 1
-
-
-def _kept_in(cache: DiskCache | None, stored: int) -> KeptIn:
-    """Where what is fetched ahead is kept, given how many bytes are stored of all that is read.
-
-    It is asked for sooner than it is used: of a cache that has room for all, nothing goes.
-    """
-    if cache is None:
-        return KeptIn.MEMORY
-    return KeptIn.CACHE if cache.room >= _MOST_TIMES * stored else KeptIn.CACHE_WHEN_READ
+        """Return the values of partition columns for each row group, as one `pyarrow.Array` per column."""
 
 
 class Loads:
     """Loads the row groups of one pass. Thread-safe.
 
-    Tasks hold this and not the reader: a worker must never be the last one to hold it, and so end it.
+    Tasks reference this object instead of the reader. Otherwise a worker could hold the last reference to the reader,
+    and close it.
 
     Args:
-        source: Where row groups are.
-        plan: What is loaded; its inventory gives row groups the numbers that they are asked for by.
-        begin: Where the pass begins.
-        loading: How they are loaded.
-        arena: Where they stand together; None where they are arrays of their own.
-        pool: Whose workers load them.
-        sizes: Of each row group: its bytes. One task loads several small ones; None is none but one.
+        datasets: The datasets of the row groups, in order.
+        plan: Plan of the pass; its inventory numbers the row groups.
+        loaders: Readers of row groups, one for each dataset.
+        files: Open files of the pass.
+        arena: Arena of the row groups; None if each has separate arrays.
+        pool: Pool that loads the row groups.
+        sizes: Bytes of each row group, so that one task loads several small ones; None means one task each.
+        prefetched_bytes: Stored bytes of row groups that may be prefetched from slow storage.
+        extended: For windows, function that takes a row group, its rows and its reader, and returns these with the
+            following rows appended; rows are then in file order. None without windows.
+        meter: Counters of the pass; None counts nothing.
     """
 
     def __init__(
         self,
-        source: Readable,
-        plan: Planned,
-        begin: Cursor,
-        loading: Loading,
+        datasets: Sequence[Dataset],
+        plan: RankPlan,
+        loaders: Sequence[RowGroupReader],
+        files: OpenFiles,
         arena: Arena | None,
         pool: Pool,
-        sizes: NDArray[np.int64] | None,
+        *,
+        sizes: NDArray[np.int64] | None = None,
+        prefetched_bytes: int = 0,
+        extended: Extended | None = None,
+        meter: WaitMeter | None = None,
     ) -> None:
-        self._datasets, self._inventory, self._loading, self._arena = source.datasets, plan.inventory, loading, arena
-        self._pool, self._sizes = pool, sizes
-        self._files = loading.files_of_pass()
-        self._foresight = loading.foresight(source, plan, begin, self._files)
+        self._datasets, self._inventory, self._source_of = datasets, plan.inventory, plan.source_of
+        self._loaders, self._arena, self._extended = loaders, arena, extended
+        self._pool, self._sizes, self._files = pool, sizes, files
+        self._meter = WaitMeter() if meter is None else meter
+        datasets_read = _read_datasets(datasets, plan, loaders)
+        cached = [one for one in datasets_read if one.dataset.kept.cache is not None]
+        self._cache_order = CacheOrder(plan, cached) if cached else None
+        is_slow = prefetched_bytes > 0 and any(one.dataset.is_fetched for one in datasets_read)
+        self.prefetcher = Prefetcher(datasets_read, self._files, prefetched_bytes, plan.parts) if is_slow else None
+        """Prefetcher of planned row groups; None if storage is local."""
         self._reading = [dataset.reading(self._files) for dataset in self._datasets]
-        # Before what waits: somebody is waiting for the rest of a row group that was begun.
+        # Tasks of a started row group run first, because the row group is usable only after all of them.
         self._submit = functools.partial(pool.submit, priority=-1)
+        self._part_loads: PartLoads | None = None
+        if plan.parts is not None:
+            from petastore.readers.loaded.part_loads import PartLoads  # only needed for huge row groups
 
-    def submit(self, asked: Sequence[Asked], *, priority: int) -> dict[int, Future[LoadedRowGroup]]:
-        """Has the pool load row groups, tasks of lower priority number first.
+            self._part_loads = PartLoads(
+                plan.parts, plan.inventory, datasets[0], loaders[0], self._reading[0], pool, self._meter.log
+            )
+
+    def submit(self, span: Span, *, priority: int) -> dict[int, Future[LoadedRowGroup]]:
+        """Submit loads of the row groups that a span fetches; lower priority numbers run first.
 
         Returns:
-            Of each row group, by its number: a future of it; cancelled when the pool is closed before.
+            A dict from row group number to the future of the row group, which is cancelled if the pool is closed.
         """
         loaded: dict[int, Future[LoadedRowGroup]] = {}
-        workers = self._pool.workers
-        if self._foresight is not None:
-            asked = [asked[number] for number in self._foresight.plans([group for group, _ in asked])]
-        for run in runs([group for group, _ in asked], self._sizes, workers):
+        times = [0.0] * len(span.fetch) if self._cache_order is None else self._cache_order.plan(span)
+        if span.fetch:
+            self._meter.note_loads(span.fetch, int(self._inventory.rows[list(span.fetch)].sum()))
+        asked = sorted(zip(times, span.fetch, span.read_orders, strict=True), key=lambda one: one[0])
+        for run in runs([group for _, group, _ in asked], self._sizes, self._pool.workers):
             if run.stop - run.start == 1:
-                group, read_order = asked[run.start]
-                loaded[group] = self._pool.submit(functools.partial(self.load, group, read_order), priority=priority)
+                time, group, read_order = one = asked[run.start]
+                if self._part_loads is not None and self._part_loads.has(group):
+                    loaded[group] = self._part_loads.submit(group, read_order, priority=priority)
+                    loaded[group].add_done_callback(self._begin(time, group))
+                    continue
+                loaded[group] = self._pool.submit(functools.partial(self._load_one, one), priority=priority)
                 continue
             futures: list[Future[LoadedRowGroup]] = [Future() for _ in asked[run]]
             several = self._pool.submit(functools.partial(self._load_several, asked[run], futures), priority=priority)
             several.add_done_callback(functools.partial(_cancel_with, futures))
-            loaded.update(zip((group for group, _ in asked[run]), futures, strict=True))
+            loaded.update(zip((group for _, group, _ in asked[run]), futures, strict=True))
         return loaded
 
-    def load(self, group: int, read_order: NDArray[np.int64] | None) -> Future[LoadedRowGroup]:
-        """A row group; a future, for other workers may still be at it."""
-        ended = None if self._foresight is None else self._foresight.begins(group)
+    def _begin(self, time: float, group: int) -> Callable[[object], None]:
+        """Record the start of a load, and return the function that records its end."""
+        cache_order, prefetcher = self._cache_order, self.prefetcher
+        was_requested = prefetcher is not None and prefetcher.begin(group)
+        if cache_order is not None:
+            cache_order.begin(time)
+
+        def end(_: object) -> None:
+            if cache_order is not None:
+                cache_order.end(time)
+            if prefetcher is not None:
+                prefetcher.end(group, was_requested=was_requested)
+
+        return end
+
+    def _load_one(self, asked: _Asked) -> Future[LoadedRowGroup]:
+        """Return a row group, or a future of it while other workers still load it."""
+        time, group, read_order = asked
+        end = self._begin(time, group)
         loaded = self._load(group, read_order)
-        if ended is not None:
-            loaded.add_done_callback(ended)
+        loaded.add_done_callback(end)
         return loaded
 
     def _load(self, group: int, read_order: NDArray[np.int64] | None) -> Future[LoadedRowGroup]:
-        file, ordinal = self._inventory.place_of(group)
-        source, rows = self._loading.source_of(group), int(self._inventory.rows[group])
+        inventory = self._inventory
+        file, ordinal = inventory.files[inventory.file[group]], int(inventory.ordinal[group])
+        source, rows = self._source_of(group), int(inventory.rows[group])
         read: Read = functools.partial(self._reading[source], file, ordinal)
-        if self._loading.extended is not None:
-            rows, read = self._loading.extended(group, rows, read)
+        if self._extended is not None:
+            rows, read = self._extended(group, rows, read)
             read_order = None
-        loader = self._loading.loaders[source]
+        loader = self._loaders[source]
         tasks, finish = loader.loading(rows, read_order, read, self._arena, most=self._pool.workers)
-        return together([functools.partial(_placed, task, file, ordinal) for task in tasks], finish, self._submit)
+        log = self._meter.log
+        logged = [
+            functools.partial(_logged, functools.partial(placed, task, file, ordinal), log, group) for task in tasks
+        ]
+        return together(logged, functools.partial(_logged, finish, log, group), self._submit)
 
-    def _load_several(self, asked: Sequence[Asked], futures: Sequence[Future[LoadedRowGroup]]) -> None:
-        """Several small row groups: together, if they can be, and else one by one."""
-        for (group, _), future in zip(asked, futures, strict=True):
-            ended = None if self._foresight is None else self._foresight.begins(group)
-            if ended is not None:
-                future.add_done_callback(ended)
-        made = self._load_together(asked)
-        for place, (group, read_order) in enumerate(asked):
+    def _load_several(self, asked: Sequence[_Asked], futures: Sequence[Future[LoadedRowGroup]]) -> None:
+        """Load several small row groups: together if possible, otherwise one by one."""
+        for (time, group, _), future in zip(asked, futures, strict=True):
+            future.add_done_callback(self._begin(time, group))
+        made = self._load_together([group for _, group, _ in asked])
+        for place, (_, group, read_order) in enumerate(asked):
             if made is not None:
-                futures[place].set_result(made[place])
+                futures[place].set_result(made)
             elif self._pool.closed:
                 futures[place].cancel()
             else:
                 settle(futures[place], functools.partial(self._load, group, read_order))
 
-    def _load_together(self, asked: Sequence[Asked]) -> list[LoadedRowGroup] | None:
-        sources = {self._loading.source_of(group) for group, _ in asked}
-        is_plain = self._arena is None and self._loading.extended is None and len(sources) == 1
-        if not is_plain or self._pool.closed or any(read_order is not None for _, read_order in asked):
+    def _load_together(self, groups: Sequence[int]) -> LoadedRowGroup | None:
+        """Return several small row groups as one, in file order; None if each must be loaded separately."""
+        sources = set(map(self._source_of, groups))
+        if self._extended is not None or len(sources) > 1 or self._pool.closed:
+            return None
+        # Larger row groups are loaded separately into an arena in reading order, from which rows are copied faster.
+        if self._arena is not None and self._sizes is not None and self._sizes[groups].max() > _TINY_BYTES:
             return None
         (source,) = sources
-        groups = [group for group, _ in asked]
+        rows = self._inventory.rows[groups].tolist()
         places = [self._inventory.place_of(group) for group in groups]
         read = functools.partial(self._datasets[source].read_together, places, files=self._files)
         try:
-            return self._loading.loaders[source].load_together(self._inventory.rows[groups].tolist(), read)
-        except Exception:  # noqa: BLE001 - it is raised again by the one that it belongs to, if it stays
+            with at_work(self._meter.log, "decoding", tuple(groups)):
+                loaded = self._loaders[source].load(sum(rows), None, read)
+        except Exception:  # noqa: BLE001 - then each row group is loaded separately, which raises a permanent error again
             return None
+        firsts = itertools.accumulate(rows[:-1], initial=0)
+        return dataclasses.replace(loaded, members=dict(zip(groups, firsts, strict=True)))
 
     def close(self) -> None:
-        """Closes files, as soon as nobody reads them, and takes back what caches were told."""
+        """Close files when they are no longer read, and delete the announced reading order from caches."""
         self._files.close()
         self.take_back()
 
     def take_back(self) -> None:
-        """Takes back what caches were told. Touches no file: in a forked child a thread of the parent may hold it."""
-        if self._foresight is not None:
-            self._foresight.close()
+        """Delete the announced reading order from caches.
+
+        Does not close files, because a thread of the parent may use them.
+        """
+        if self._cache_order is not None:
+            self._cache_order.close()
+
+
+def _read_datasets(datasets: Sequence[Dataset], plan: RankPlan, loaders: Sequence[RowGroupReader]) -> list[ReadDataset]:
+    """Return each dataset with the columns that are read from it."""
+    stored = sum(int(dataset.inventory.stored_bytes.sum()) for dataset in datasets)
+    return [
+        ReadDataset(
+            dataset,
+            first,
+            tuple(loader.fields),
+            fits_cache=dataset.kept.cache is not None and dataset.kept.cache.room >= _MOST_CACHED * stored,
+        )
+        for dataset, first, loader in zip(datasets, plan.first_groups[:-1].tolist(), loaders, strict=True)
+    ]
 
 
 def runs(groups: Sequence[int], sizes: NDArray[np.int64] | None, workers: int) -> list[slice]:
-    """How some row groups are divided among tasks: which of them each one reads.
+    """Divide row groups among tasks.
 
-    To hand a small one to a worker would take longer than to read it.
+    One task loads several small row groups, because starting a task takes longer than reading a small row group.
 
     Args:
         groups: Numbers of the row groups.
-        sizes: Of each row group of the dataset: its bytes. None is one task for each.
-        workers: How many there are.
+        sizes: Bytes of each row group of the dataset; None means one task for each.
+        workers: Number of workers.
 
     Example:
         >>> [(run.start, run.stop) for run in runs(range(20), np.full(20, 100), 2)]
@@ -303,15 +287,13 @@ def runs(groups: Sequence[int], sizes: NDArray[np.int64] | None, workers: int) -
 
 
 def _cancel_with(futures: Sequence[Future[LoadedRowGroup]], task: Future[None]) -> None:
-    """Cancels what a task was to make, where it was cancelled itself."""
+    """Cancel the task when its future is cancelled."""
     if task.cancelled():
         for future in futures:
             future.cancel()
 
 
-def _placed(task: Callable[[], None], file: DataFile, ordinal: int) -> None:
-    """Runs a task that reads a row group; what it raises says of which file."""
-    try:
-        task()
-    except DecodeError as problem:
-        raise problem.at(file=file.path, row_group=ordinal) from problem.__cause__
+def _logged(call: Callable[[], _Made], log: Segments, group: int) -> _Made:
+    """Call a function that decodes a row group, and log the time."""
+    with at_work(log, "decoding", (group,)):
+        return call()

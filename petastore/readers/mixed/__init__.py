@@ -1,1 +1,1 @@
-"""Mixtures: readers of several datasets at once."""
+"""Mixed readers: several datasets read together, by weight."""

@@ -1,11 +1,14 @@
-"""From what somebody wants to mix to a mixture: datasets opened, their rows selected, their plans made."""
+"""Sources of a mixed reader: open the datasets, select their rows and plan the mixture."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
 
 from petastore.dataset import Dataset
 from petastore.errors import InvalidArgumentError
@@ -13,116 +16,140 @@ from petastore.plan.mixture.mixed_line import proportions
 from petastore.plan.mixture.mixture import Batching, Mixture, Stop
 from petastore.plan.order.mix import mix
 from petastore.plan.plan import Plan
-from petastore.plan.request import Fields, PlanAsk
+from petastore.plan.request import Fields, PlanOptions
 from petastore.plan.selection import Selection
-from petastore.readers.arguments import SourceArguments
-from petastore.readers.asked import CacheAsk, DatasetAsk, RowsAsk, Urls
-from petastore.readers.mixed.mixed_datasets import agreed_schema
+from petastore.readers.execution.building import build_execution
+from petastore.readers.execution.mixed_datasets import MixedDatasets, agreed_schema
+from petastore.readers.option_signatures import names_of
+from petastore.readers.options import DatasetOptions, RowOptions, RunOptions, Urls
+from petastore.readers.reader import Reader
+from petastore.readers.selected_rows import selected_rows
+from petastore.schema.arrow import field_from_arrow
+from petastore.schema.unified_types import unified_field
 from petastore.schema.unischema import Unischema
-from petastore.work.workers import Workers
+from petastore.transforming.transform import AnyTransform, as_transform_spec
+from petastore.work.pools import Workers
 
-__all__ = ["MixedSource", "SourceGiven", "open_sources", "plan_mixture"]
+if TYPE_CHECKING:
+    from petastore.readers.options import SourceArguments
 
-SourceGiven: TypeAlias = Urls | Dataset | SourceArguments
-"""What users give for a source of a mixture."""
+__all__ = ["MixedReader", "MixedSource", "SourceGiven", "open_sources", "plan_mixture"]
+
+SourceGiven: TypeAlias = "Urls | Dataset | SourceArguments"
+"""User's description of a mixture source."""
 
 
 @dataclasses.dataclass(frozen=True)
 class MixedSource:
-    """A dataset to be mixed, and which of its rows."""
+    """Source of a mixture: a dataset and its row options."""
 
     dataset: Dataset
-    """Where its rows are."""
+    """Dataset of the source."""
 
-    rows: RowsAsk
-    """Which of them."""
+    rows: RowOptions
+    """Options that select its rows."""
 
 
-def open_sources(given: Sequence[SourceGiven], dataset: DatasetAsk, rows: RowsAsk) -> list[MixedSource]:
-    """The datasets to be mixed.
+def open_sources(given: Sequence[SourceGiven], dataset: DatasetOptions, rows: RowOptions) -> list[MixedSource]:
+    """Open the datasets of a mixture.
 
     Args:
-        given: For each source a URL, a `Dataset`, or a dict with `dataset_url` and what is different for it.
-        dataset: How all others are reached; its URL is of no meaning.
-        rows: Which rows of all others.
+        given: For each source, a URL, a `Dataset`, or a dict with `dataset_url` and the options of this source.
+        dataset: Dataset options of all sources; its URL is ignored.
+        rows: Row options of all sources.
 
     Raises:
-        InvalidArgumentError: `given` is no list, or a dict has an unknown key.
-        DatasetNotFoundError: There is no dataset there.
+        InvalidArgumentError: `given` is not a list, or a dict has an unknown key.
+        DatasetNotFoundError: A URL has no dataset.
     """
     if isinstance(given, (str, bytes, os.PathLike, Mapping)) or not isinstance(given, Sequence) or not given:
-        raise InvalidArgumentError(f"a {type(given).__name__} is no list of datasets to mix; give [url, url, …]")
+        raise InvalidArgumentError(
+            f"sources must be a list of datasets, such as [url, url], got {type(given).__name__}"
+        )
     asks = [_ask_of(source, dataset, rows) for source in given]
-    return [MixedSource(own.opened(), own_rows) for own, own_rows in asks]
+    datasets = _with_equal_types([own.opened() for own, _ in asks])
+    return [MixedSource(opened, own_rows) for opened, (_, own_rows) in zip(datasets, asks, strict=True)]
 
 
-def _ask_of(given: SourceGiven, dataset: DatasetAsk, rows: RowsAsk) -> tuple[DatasetAsk, RowsAsk]:
-    """What is asked of a source: what it says itself, and else what is said for all."""
+def _with_equal_types(datasets: Sequence[Dataset]) -> list[Dataset]:
+    """Return the datasets with casts for fields that differ in dtype or shape, if their types unify exactly."""
+    first, *others = datasets
+    fields: dict[str, Any] = {}
+    for name in first.schema.fields:
+        if any(name not in dataset.schema or name in dataset.partition_names for dataset in datasets):
+            continue
+        same = [dataset.schema[name] for dataset in datasets]
+        is_equal = all((field.dtype_name, field.shape) == (same[0].dtype_name, same[0].shape) for field in same)
+        if is_equal or any(field.codec is not None for field in same):
+            continue
+        found = unified_field([dataset.arrow_schema.field(name) for dataset in datasets])
+        if found is not None:
+            fields[name] = found
+    return [_cast(dataset, fields) for dataset in datasets] if fields else [first, *others]
+
+
+def _cast(dataset: Dataset, fields: Mapping[str, Any]) -> Dataset:
+    read = [
+        field_from_arrow(fields[field.name].with_nullable(field.nullable)) if field.name in fields else field
+        for field in dataset.schema
+    ]
+    stored = [fields.get(field.name, field) for field in dataset.arrow_schema]
+    return dataclasses.replace(dataset, schema=Unischema(dataset.schema.name, read), unified=pa.schema(stored))
+
+
+def _ask_of(given: SourceGiven, dataset: DatasetOptions, rows: RowOptions) -> tuple[DatasetOptions, RowOptions]:
+    """Return the options of a source: its own options, and those of the mixture for all others."""
     if not isinstance(given, Mapping):
         return dataclasses.replace(dataset, url=given), rows
-    known = list(SourceArguments.__annotations__)
-    if not set(given) <= set(known) or "dataset_url" not in given:
+    known = [*names_of(DatasetOptions), *names_of(RowOptions)]
+    if not set(given) <= {"dataset_url", *known} or "dataset_url" not in given:
         raise InvalidArgumentError(
-            f"a source has {', '.join(map(repr, given))}; it needs 'dataset_url', and may have "
-            f"{', '.join(repr(name) for name in known if name != 'dataset_url')}"
+            f"a source must have 'dataset_url', and may have {', '.join(map(repr, known))}, got "
+            f"{', '.join(map(repr, given))}"
         )
-    return (
-        DatasetAsk(
-            given["dataset_url"],
-            given.get("storage_options", dataset.storage_options),
-            given.get("filesystem", dataset.filesystem),
-            given.get("storage_timeout", dataset.storage_timeout),
-            given.get("decode", dataset.decode),
-            CacheAsk(
-                given.get("cache_type", dataset.cache.cache_type),
-                given.get("cache_location", dataset.cache.cache_location),
-                given.get("cache_size_limit", dataset.cache.cache_size_limit),
-            ),
-        ),
-        RowsAsk(
-            given.get("filters", rows.filters),
-            given.get("predicate", rows.predicate),
-            given.get("rowgroup_selector", rows.rowgroup_selector),
-            given.get("filter_cache", rows.filter_cache),
-        ),
-    )
+    own: dict[str, Any] = {name: value for name, value in given.items() if name in known}
+    of_dataset = {name: value for name, value in own.items() if name in names_of(DatasetOptions)}
+    of_rows = {name: value for name, value in own.items() if name in names_of(RowOptions)}
+    return dataclasses.replace(dataset, url=given["dataset_url"], **of_dataset), dataclasses.replace(rows, **of_rows)
 
 
 def plan_mixture(
     sources: Sequence[MixedSource],
     weights: Sequence[Any],
-    ask: PlanAsk,
+    ask: PlanOptions,
+    run: RunOptions,
     *,
     stop: Stop,
     batching: Batching,
-    workers: Workers,
+    source_column: str | None = None,
 ) -> Mixture:
-    """The mixture of some sources. Each has a seed of its own, made of the one that was asked for.
+    """Plan the mixture of some sources. Each source's seed is derived from the mixture's seed.
 
     Args:
-        sources: What is mixed.
-        weights: Of the mixture.
-        ask: What is asked of the mixture: its `shuffle_buffer_bytes` is that of all sources together, which share it by
-            weight.
-        stop: Of the mixture.
-        batching: Of the mixture.
-        workers: Who looks for the rows that filters keep.
+        sources: Sources of the mixture.
+        weights: Weight of each source.
+        ask: Plan options of the mixture; the sources share its `shuffle_buffer_bytes` by weight.
+        run: Workers that scan for selected rows, and the transform of all rows.
+        stop: Stop rule of the mixture.
+        batching: Batching of the mixture.
+        source_column: Name of the source column, or None.
 
     Raises:
-        InvalidArgumentError: Something that was asked for cannot be.
-        SchemaError: Two datasets differ in a field; both and the field are named.
+        InvalidArgumentError: An option is invalid; the message names it.
+        SchemaError: Two datasets differ in a field; the message names the field and both datasets.
     """
     shares = proportions(weights)
     if len(shares) != len(sources):
-        raise InvalidArgumentError(f"{len(sources):,} sources were given, but {len(shares):,} weights")
+        raise InvalidArgumentError(f"weights must be one number per source ({len(sources):,}), got {len(shares):,}")
     datasets = [source.dataset for source in sources]
-    of_one = dataclasses.replace(ask, columns=_agreed_columns(datasets, ask.columns), epochs=1)
+    columns = _agreed_columns(datasets, ask.columns)
+    of_one = dataclasses.replace(ask, columns=columns, epochs=1)
     seed = datasets[0].planned(of_one).request.order.seed
     orders = [
         dataclasses.replace(
             ask.order,
             seed=mix(seed, number),
-            shuffle_buffer_bytes=max(ask.order.shuffle_buffer_bytes * share // sum(shares), 1),
+            shuffle_buffer_bytes=max(ask.order.buffer_bytes * share // sum(shares), 1),
         )
         for number, share in enumerate(shares)
     ]
@@ -135,9 +162,18 @@ def plan_mixture(
             for dataset, own, selection in zip(datasets, asks, selections, strict=True)
         ]
 
-    # Refuses what cannot be, before a filter reads anything.
+    # Invalid options raise here, before a filter reads anything.
     mixture = Mixture(plans([None] * len(datasets)), weights, stop, batching, seed, ask.epochs, chosen)
-    selections = [source.rows.selected(source.dataset, workers=workers) for source in sources]
+    selections = [
+        selected_rows(
+            source.dataset,
+            columns,
+            source.rows,
+            run,
+            source=None if source_column is None else (source_column, number),
+        )
+        for number, source in enumerate(sources)
+    ]
     if all(selection is None for selection in selections):
         return mixture
     return dataclasses.replace(mixture, sources=plans(selections))
@@ -148,7 +184,7 @@ def _with_chosen(plan: Plan, chosen: frozenset[str]) -> Plan:
 
 
 def _agreed_columns(datasets: Sequence[Dataset], wanted: Fields | None) -> list[str]:
-    """The columns that are meant, which all datasets must have alike."""
+    """Return the selected columns; raise an error unless all datasets have the same ones."""
     first = datasets[0]
     if wanted is None:
         views = [Unischema(dataset.schema.name, dataset.fields_of(None)) for dataset in datasets]
@@ -159,3 +195,42 @@ def _agreed_columns(datasets: Sequence[Dataset], wanted: Fields | None) -> list[
             for dataset in datasets
         ]
     return list(agreed_schema(views, [dataset.url for dataset in datasets]).fields)
+
+
+def MixedReader(  # noqa: N802 - a public name, like that of a class
+    datasets: Sequence[Dataset],
+    mixture: Mixture,
+    *,
+    workers: Workers,
+    transforms: AnyTransform | Sequence[AnyTransform | None] | None = None,
+    batched: bool = False,
+    source_column: str | None = None,
+    provenance: bool = False,
+) -> Reader:
+    """Reader of several datasets, with all methods of `Reader`.
+
+    Args:
+        datasets: Dataset of each source of the mixture.
+        mixture: Plan of the mixture.
+        workers: Number and kind of workers.
+        transforms: One transform for all rows, or one transform (or None) for each source.
+        batched: Whether iteration yields batches of columns instead of rows.
+        source_column: Name of an int32 column to add, with the number of each row's source, from 0; None adds no
+            column. A transform for all rows also receives this column.
+        provenance: Whether to add columns with the file, row group and row of each row.
+
+    Raises:
+        SchemaError: The datasets, or the outputs of their transforms, differ in fields, dtypes or shapes.
+        InvalidArgumentError: `source_column` is the name of an existing column.
+    """
+    of_sources = [as_transform_spec(each) for each in transforms] if isinstance(transforms, Sequence) else None
+    return Reader(
+        MixedDatasets(tuple(datasets), mixture),
+        mixture,
+        workers=workers,
+        transform=None if isinstance(transforms, Sequence) else transforms,
+        batched=batched,
+        build=functools.partial(
+            build_execution, transforms=of_sources, source_column=source_column, provenance=provenance
+        ),
+    )

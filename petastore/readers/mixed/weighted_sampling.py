@@ -1,4 +1,4 @@
-"""`WeightedSamplingReader`: several readers by weight, under the name that Petastorm's users know."""
+"""Petastorm's `WeightedSamplingReader`: mixes the rows of several readers by probability."""
 
 from __future__ import annotations
 
@@ -12,44 +12,48 @@ from petastore.plan.cursor import Cursor
 from petastore.plan.fixed_share import fixed_share
 from petastore.plan.mixture.mixture import Batching, Mixture
 from petastore.plan.order.mix import mix
+from petastore.plan.plan import Plan
+from petastore.plan.windows.windows import Windows
+from petastore.readers.execution.building import build_execution
 from petastore.readers.execution.execution import Execution
-from petastore.readers.mixed.mixed_datasets import MixedDatasets, agreed_schema
-from petastore.readers.mixed.mixed_execution import execution_of_mixture
+from petastore.readers.execution.mixed_datasets import MixedDatasets, agreed_schema
 from petastore.readers.reader import Reader
-from petastore.readers.windows.window_execution import execution_of_windows
+from petastore.readers.windows.window_reader import execution_of_windows
 from petastore.transforming.transform import TransformSpec
-from petastore.work.workers import Workers
+from petastore.work.pools import Workers
 
 __all__ = ["WeightedSamplingReader"]
 
 
 class WeightedSamplingReader(Reader):
-    """Reads several readers as one, each with its probability; all that a `Reader` does, it does.
+    """A reader that mixes the rows of several readers by probability, with all methods of `Reader`.
 
-    Nothing is drawn: proportions are exact, every run with the same seeds gives the same rows, ranks agree, and states
-    resume, as `petastore.plan.mixture.mixture` says. It ends when the first of the readers has given all rows of all
-    its epochs on all ranks; where all readers are endless, it is too. The readers are taken over: they lend their plan,
-    dataset and transform, are not iterated themselves, and are stopped with this one.
+    Mixing is deterministic: proportions are exact, and equal seeds give the same rows in every run, also after a
+    resume. Iteration ends when one reader is exhausted (all its epochs on all ranks); it never ends if all readers are
+    endless. Do not iterate or close the readers yourself: this reader uses their plan, dataset and transform, and
+    closes them.
 
-    Rows come from all readers in turn; batch readers give batches of one source each, as Petastorm's do. Readers of
-    windows must have been given equal `NGram`s; their windows are mixed then.
+    Readers from `make_reader` are mixed row by row. With readers from `make_batch_reader`, each batch comes from one
+    reader, as in Petastorm. Readers of windows are mixed window by window, and must have equal `NGram`s.
 
-    Readers of one shard share the mixture with the other ranks, to the row. Where their shards differ there is none to
-    share: each rank mixes what is its own, of each source the same part in every epoch, of one size on all ranks. Up to
-    `shard_count - 1` rows of a source are left out.
+    If all readers have the same shard, the mixture is divided among the ranks row by row. Otherwise each rank mixes its
+    own shard of each source, with the same rows in every epoch. All ranks then get the same number of rows, and up to
+    `shard_count - 1` rows of a source are dropped.
 
     Args:
-        readers: At least two, all from `make_reader` or all from `make_batch_reader`, with one `last_batch` and equal
-            fields.
-        probabilities: One for each; only their proportion counts. A reader with 0 gives nothing, and ends nothing.
-        batching: `"mixed"` or `"per_source"`, as of `make_mixed_reader`; None is the latter for batch readers.
-        seed: Decides in which order readers have their turns; None makes it of their seeds.
-        source_column: The name of a column that is added and says which reader a row is of, from 0.
+        readers: At least two readers, all from `make_reader` or all from `make_batch_reader`, with the same
+            `last_batch` and equal fields.
+        probabilities: One number per reader, at least 0; only their ratio matters. A reader with probability 0 is never
+            read, and does not end the epoch.
+        batching: `"mixed"` or `"per_source"`, as in `make_mixed_reader`; None means `"per_source"` for batch readers,
+            else `"mixed"`.
+        seed: Seed of the order in which readers alternate; None derives it from their seeds.
+        source_column: Name of an int32 column to add: index of the row's reader in `readers`. None adds no column.
 
     Raises:
-        InvalidArgumentError: There are too few readers, they give rows and batches, one was read from or stopped
-            already, or a probability cannot be.
-        SchemaError: The readers differ in a field; both datasets and the field are named.
+        InvalidArgumentError: There are fewer than two readers, row and batch readers are combined, a reader was already
+            iterated or closed, or a probability is invalid.
+        SchemaError: The readers differ in a field; the message names both datasets and the field.
 
     Example:
         >>> import tempfile, petastore
@@ -73,21 +77,22 @@ class WeightedSamplingReader(Reader):
         source_column: str | None = None,
     ) -> None:
         self.readers = tuple(readers)
-        """The readers that were given."""
+        """The readers that are mixed, in the order given."""
         datasets = _checked(self.readers)
         if len(probabilities) != len(datasets):
             raise InvalidArgumentError(
-                f"{len(datasets):,} readers were given, but {len(probabilities):,} probabilities"
+                f"probabilities must be one number per reader ({len(datasets):,}), got {len(probabilities):,}"
             )
         chosen = [number for number, weight in enumerate(probabilities) if weight != 0] or [0]
         if len(chosen) < len(datasets) and source_column is not None:
             raise InvalidArgumentError(
-                f"source_column={source_column!r} numbers the readers, but some have probability 0; leave these out"
+                f"source_column must be None where a reader has probability 0, got {source_column!r}. Leave these "
+                "readers out"
             )
         mixed = [self.readers[number] for number in chosen]
         first = mixed[0]
         if first.windows is not None and source_column is not None:
-            raise InvalidArgumentError(f"source_column={source_column!r}, but windows have no such column")
+            raise InvalidArgumentError(f"source_column must be None for windows, got {source_column!r}")
         batching = batching or ("per_source" if first.batched_output else "mixed")
         weights = [probabilities[number] for number in chosen]
         mixture = _mixture(mixed, weights, batching=batching, seed=seed)
@@ -100,40 +105,46 @@ class WeightedSamplingReader(Reader):
         )
 
     def stop(self) -> None:
-        """Ends reading, also of the readers that were given. May be called again, by any thread."""
+        """Stop reading, and stop the given readers. Any thread may call it, repeatedly."""
         super().stop()
         for reader in self.readers:
             reader.stop()
 
     def join(self) -> None:
-        """Waits until no worker runs any more, after `stop`. May be called again."""
+        """Wait until all workers have ended, after `stop`. May be called repeatedly."""
         super().join()
         for reader in self.readers:
             reader.join()
 
 
 def _checked(readers: Sequence[Reader]) -> list[Dataset]:
-    """The datasets of readers that can be mixed."""
+    """Return the datasets of the readers; raise an error if the readers cannot be mixed."""
     if len(readers) < 2:
         raise InvalidArgumentError(
-            f"{len(readers)} reader(s) were given, but there is nothing to choose among less than two"
+            f"readers must have at least two readers, got {len(readers)}. Use a single reader without mixing"
         )
     datasets = []
     for number, reader in enumerate(readers):
         if not isinstance(reader, Reader) or not isinstance(reader.dataset, Dataset):
             raise InvalidArgumentError(
-                f"reader {number} is {reader!r:.100}; give what make_reader or make_batch_reader gave"
+                f"readers must come from make_reader or make_batch_reader, got {reader!r:.100} as reader {number}"
             )
         ours, first = reader.ngram, readers[0].ngram
         if not (ours is first or (ours is not None and first is not None and ours.asks_the_same(first))):
             raise InvalidArgumentError(
-                f"reader {number} gives {ours or 'rows'}, but reader 0 {first or 'rows'}; readers that are mixed must "
-                "give windows of one NGram, or none"
+                f"readers must all return windows of one NGram, or all return rows, got {ours or 'rows'} from reader "
+                f"{number} "
+                f"and {first or 'rows'} from reader 0"
             )
         if reader.stopped or reader.cursor != Cursor():
-            raise InvalidArgumentError(f"reader {number} was read from or stopped already; give a fresh one")
+            raise InvalidArgumentError(
+                f"readers must not have been iterated or closed before, got reader {number}, which was. Make a new "
+                "reader"
+            )
         if reader.batched_output != readers[0].batched_output:
-            raise InvalidArgumentError("some readers give rows and others batches; make all by make_reader, or none")
+            raise InvalidArgumentError(
+                "readers must all be made by make_reader, or all by make_batch_reader, got both kinds"
+            )
         datasets.append(reader.dataset)
     agreed_schema([reader.schema for reader in readers], [dataset.url for dataset in datasets])
     return datasets
@@ -149,9 +160,9 @@ def _execution(
     transform: TransformSpec | None,
     batched: bool,
 ) -> Execution:
-    """What is run: rows of all readers, each transformed as its reader does, or windows of them."""
+    """Return the execution for the rows or windows of all readers, each with its own transform."""
     transforms = [reader.transform for reader in readers]
-    rows = execution_of_mixture(
+    rows = build_execution(
         mixed,
         mixture,
         workers=workers,
@@ -159,14 +170,15 @@ def _execution(
         batched=batched,
         transforms=transforms,
         source_column=source_column,
+        provenance=all(reader.provenance for reader in readers),
     )
     windows = [reader.windows for reader in readers if reader.windows is not None]
     ngram = readers[0].ngram
-    return rows if ngram is None else execution_of_windows(rows, ngram, type(windows[0]).joined(windows))
+    return rows if ngram is None else execution_of_windows(rows, ngram, Windows.joined(windows))
 
 
 def _mixture(readers: Sequence[Reader], weights: Sequence[Any], *, batching: Batching, seed: int | None) -> Mixture:
-    plans = [reader.plan for reader in readers if not isinstance(reader.plan, Mixture)]
+    plans = [reader.plan for reader in readers if isinstance(reader.plan, Plan)]
     if len({plan.request.shard for plan in plans}) > 1:
         plans = [fixed_share(plan) for plan in plans]
     is_endless = all(plan.request.epochs is None for plan in plans)

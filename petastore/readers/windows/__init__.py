@@ -1,1 +1,1 @@
-"""Windows: readers of runs of consecutive rows."""
+"""Readers of windows (groups of consecutive rows)."""

@@ -1,1 +1,1 @@
-"""DataFrames cached as Parquet, for trainers."""
+"""Cache of DataFrames as Parquet files, for training."""

@@ -1,4 +1,4 @@
-"""`make_spark_converter`: a DataFrame, and from it a DataLoader of PyTorch or a Dataset of TensorFlow."""
+"""`make_spark_converter`: cache a DataFrame as Parquet, for a PyTorch DataLoader or a `tf.data.Dataset`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Unpack, cast, get_args
 
 from petastore.dataset import Dataset, open_dataset
-from petastore.distributed.asked import asked_shard
+from petastore.distributed.current import asked_shard, warn_of_other_shard
 from petastore.errors import DatasetNotFoundError, InvalidArgumentError, ReaderClosedError, StorageError
 from petastore.front import make_batch_reader
-from petastore.other_words import answering_other_words
 from petastore.plan.request import Shard, whole_number
+from petastore.readers.other_words import answering_other_words
 from petastore.readers.reader import Reader
 from petastore.spark.caching.converter_cache import Storing, keep, release
-from petastore.spark.caching.ranks import warn_of_other_shard
-from petastore.spark.tensor_columns import FloatDtype
+from petastore.spark.prepared import FloatDtype
 from petastore.spark.urls import driver_url, spark_url
 from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import open_location
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
     from petastore.adapters.nulls import Nulls
     from petastore.adapters.tensorflow.dataset import TfForm
     from petastore.adapters.torch import DataLoader
-    from petastore.adapters.torch.ragged import TorchForm
-    from petastore.readers.arguments import FurtherArguments, ReaderArguments
+    from petastore.adapters.torch.tensors import TorchForm
+    from petastore.readers.options import ConverterKwargs, PassedKwargs
 
     Loader = TypeVar("Loader", default=DataLoader)
 
@@ -43,11 +42,11 @@ __all__ = ["SparkDatasetConverter", "make_spark_converter"]
 
 _PARENT_KEYS = ("petastore.spark.caching.converter.parentCacheDirUrl", "petastorm.spark.converter.parentCacheDirUrl")
 Compression: TypeAlias = Literal["uncompressed", "gzip", "lz4", "snappy", "zstd", "deflate"]
-"""How Spark compresses what is stored; letters of any case are taken, too."""
+"""Compression codecs of Spark for the cached files, in lower or upper case."""
 
 _COMPRESSIONS = {
     **{name: name for name in get_args(Compression)},
-    # Petastorm takes this name, which Spark's Parquet writer does not know; it is what gzip wraps.
+    # Petastorm accepts this name, which Spark's Parquet writer does not know; it means gzip.
     "deflate": "gzip",
 }
 _BATCH_SIZE = 32
@@ -64,37 +63,38 @@ def make_spark_converter(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> SparkDatasetConverter:
-    """Store a DataFrame once, so that any number of trainers can read it.
+    """Store a Spark DataFrame as Parquet and return a converter, which opens PyTorch and TensorFlow loaders over it.
 
-    Spark writes the rows to a new directory under the one that the session's configuration names:
+    Spark writes the rows to a new directory under the parent directory that the session's configuration names:
 
         spark.conf.set("petastore.spark.caching.converter.parentCacheDirUrl", "s3a://bucket/cache")
 
-    Petastorm's key, `petastorm.spark.converter.parentCacheDirUrl`, is looked at too. All machines that train must reach
-    that directory, and this process too. Works on classic and Connect sessions alike.
+    Petastorm's key, `petastorm.spark.converter.parentCacheDirUrl`, works too. This process and all training machines
+    need access to this directory. Works on classic and Connect sessions.
 
-    ML vectors become arrays. An array column whose rows all have one length gets that shape, so that a batch of it is
-    one tensor; others are ragged. Rows that were stored already by this process, from the same plan over the same files
-    and with the same arguments, are not stored again. Spark cannot tell that a source without files, such as a JDBC
-    table, has changed: delete the first converter then.
+    Spark ML vectors become arrays. An array column becomes one tensor per batch if all rows have the same length;
+    otherwise it is ragged. A second call in the same process reuses the stored rows if query plan, input files and
+    arguments are the same. Changes of a source without files, such as a JDBC table, are not detected: delete the old
+    converter first.
 
     Args:
-        df: A DataFrame; or the URL or path of a dataset or of Parquet files, which are taken as they are: the
-            arguments below mean nothing then, no session is needed, and `delete` leaves the files alone.
-        parquet_row_group_size_bytes: Bytes of a row group, about.
-        compression_codec: `"uncompressed"` (also None), `"snappy"`, `"gzip"` (also `"deflate"`), `"lz4"` or `"zstd"`,
-            in any case of letters.
-        dtype: What floats become, also inside arrays and vectors: `"float32"`, `"float64"`, or None for what they are.
-        storage_options: Keyword arguments of the fsspec filesystem through which Python sees the directory.
+        df: A DataFrame; or the URL or path of a dataset or of Parquet files, which are read in place. With a path, no
+            session is needed, `delete` deletes nothing, and the other arguments are ignored, except `storage_options`.
+        parquet_row_group_size_bytes: Approximate bytes per row group.
+        compression_codec: `"uncompressed"` (also None), `"snappy"`, `"gzip"` (also `"deflate"`), `"lz4"` or `"zstd"`;
+            case is ignored.
+        dtype: Dtype to which floats are cast, including arrays and vectors: `"float32"`, `"float64"`, or None for no
+            cast.
+        storage_options: Keyword arguments of the fsspec filesystem with which Python reads the directory.
 
     Returns:
-        The converter; its directory lives until `delete`, or until this process ends.
+        The converter. Its directory is deleted by `delete`, or when this process ends.
 
     Raises:
-        InvalidArgumentError: An argument cannot be, no parent directory is configured, or a column is of a type that
-            has no tensor.
-        DatasetNotFoundError: `df` is a path, and nothing is there.
-        StorageError: The storage refused.
+        InvalidArgumentError: An argument is invalid, the parent directory is not configured, or the type of a column
+            cannot be converted to a tensor.
+        DatasetNotFoundError: `df` is a path, and nothing exists there.
+        StorageError: A storage operation failed.
     """
     options = dict(storage_options or {})
     if isinstance(df, (str, os.PathLike)):
@@ -102,26 +102,25 @@ def make_spark_converter(
         dataset = open_dataset(url, storage_options=options)
         return _converter(spark_url(url, dataset.location), dataset, options)
     if not all(hasattr(df, name) for name in ("sparkSession", "semanticHash", "write")):
-        raise InvalidArgumentError(
-            f"make_spark_converter takes a Spark DataFrame, or the URL of one's files, not {df!r:.200}"
-        )
+        raise InvalidArgumentError(f"df must be a Spark DataFrame, or a URL of files, got {df!r:.200}")
     if dtype is not None and dtype not in get_args(FloatDtype):
-        raise InvalidArgumentError(f"dtype={dtype!r} cannot be: floats become 'float32' or 'float64', or stay (None)")
+        raise InvalidArgumentError(f"dtype must be 'float32', 'float64' or None, got {dtype!r}")
     size = whole_number(parquet_row_group_size_bytes, name="parquet_row_group_size_bytes", least=1)
     storing = Storing(_parent_url(df.sparkSession), size, _compression(compression_codec), dtype)
     return keep(df, storing, lambda url, dataset: _converter(url, dataset, options), storage_options=options)
 
 
 class SparkDatasetConverter:
-    """Rows that Spark stored, and the ways to train on them. Made by `make_spark_converter`.
+    """A DataFrame stored as Parquet, with methods to open PyTorch and TensorFlow loaders over it.
 
-    Pickles, so a function that trains takes it to other machines. One process may open any number of loaders at once.
+    `make_spark_converter` returns it. Picklable, so that a training function can send it to other machines. A process
+    may open any number of loaders at the same time.
 
     Args:
-        cache_dir_url: The directory of the dataset.
-        file_urls: Its data files; opening waits until all are seen, up to half a minute.
-        dataset_size: Rows.
-        storage_options: Of the fsspec filesystem of the URL.
+        cache_dir_url: Directory of the dataset.
+        file_urls: URLs of its data files. Opening a loader waits up to 30 seconds until all files are visible.
+        dataset_size: Number of rows.
+        storage_options: Keyword arguments of the fsspec filesystem of the URL.
 
     Example:
         >>> import petastore, tempfile
@@ -135,7 +134,7 @@ class SparkDatasetConverter:
     """
 
     PARENT_CACHE_DIR_URL_CONF: ClassVar[str] = _PARENT_KEYS[0]
-    """Key of the session's configuration that names the parent of all directories."""
+    """Name of the Spark option with the parent directory of all converters."""
 
     def __init__(
         self,
@@ -146,17 +145,17 @@ class SparkDatasetConverter:
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.cache_dir_url = cache_dir_url
-        """The directory of the dataset."""
+        """Directory of the dataset."""
         self.file_urls = list(file_urls)
-        """Its data files."""
+        """URLs of the data files in the directory."""
         self.dataset_size = dataset_size
-        """Rows."""
+        """Number of rows."""
         self.storage_options = dict(storage_options or {})
-        """Of the fsspec filesystem of the URL."""
+        """Keyword arguments of the fsspec filesystem of the URL."""
         self._is_deleted = False
 
     def __len__(self) -> int:
-        """Rows."""
+        """Return the number of rows."""
         return self.dataset_size
 
     @_answering
@@ -170,20 +169,21 @@ class SparkDatasetConverter:
         *,
         nulls: Nulls = "error",
         ragged: TorchForm | Mapping[str, TorchForm] = "auto",
-        **reader_kwargs: Unpack[FurtherArguments],
+        **reader_kwargs: Unpack[ConverterKwargs],
     ) -> AbstractContextManager[Loader]:
-        """A DataLoader over the rows, inside a `with` block, which ends its reader.
+        """Return a context manager with a torch DataLoader over the rows; leaving it closes the reader.
 
         Args:
-            batch_size: Rows of a batch on this rank.
-            num_epochs: Epochs of one `for`; None is without end, so leave the loop yourself, or give a number.
-            workers_count: Tasks that run at a time; None is 4.
-            shuffling_queue_capacity: Above 0, rows are shuffled (`shuffle_rows=True`); `shuffle_buffer_bytes` of the
-                reader says how much memory that may take.
-            data_loader_fn: Makes the loader, called as `fn(reader, batch_size=…, shuffling_queue_capacity=0)`, and with
-                `nulls=` and `ragged=` where these are given; None is `petastore.adapters.torch.DataLoader`.
-            nulls: What tensors have in place of missing values, as in `petastore.adapters.torch.DataLoader`.
-            ragged: What becomes of arrays whose shapes differ, as in `petastore.adapters.torch.DataLoader`.
+            batch_size: Rows per batch on this rank.
+            num_epochs: Number of epochs of one `for` loop; None means endless.
+            workers_count: Number of concurrent tasks; None means 4.
+            shuffling_queue_capacity: Any number above 0 shuffles rows (`shuffle_rows=True`); `shuffle_buffer_bytes`
+                limits the memory.
+            data_loader_fn: Function that returns the loader, called as `fn(reader, batch_size=…,
+                shuffling_queue_capacity=0)`, with `nulls=` and `ragged=` if they were given. None means
+                `petastore.adapters.torch.DataLoader`.
+            nulls: Treatment of missing values, as in `petastore.adapters.torch.DataLoader`.
+            ragged: Type of ragged columns in a batch, as in `petastore.adapters.torch.DataLoader`.
             **reader_kwargs: Further arguments of `petastore.make_batch_reader`, such as `cur_shard`, `shard_count`,
                 `seed`, `transform_spec` and `decode`.
 
@@ -191,11 +191,11 @@ class SparkDatasetConverter:
             A context manager that yields the loader.
 
         Raises:
-            InvalidArgumentError: Here or in the block: an argument cannot be.
-            UnknownParameterError: Here: there is no such parameter.
+            InvalidArgumentError: Here or on entering: an argument is invalid.
+            UnknownParameterError: Here: a parameter is unknown.
             ReaderClosedError: The converter was deleted.
-            StorageError: In the block: files are not there.
-            MissingExtraError: In the block: torch is not installed.
+            StorageError: On entering: files are missing.
+            MissingExtraError: On entering: torch is not installed.
         """
         whole_number(batch_size, name="batch_size", least=1)
         arguments = self._reader_arguments(num_epochs, workers_count, shuffling_queue_capacity, reader_kwargs)
@@ -222,33 +222,33 @@ class SparkDatasetConverter:
         *,
         nulls: Nulls = "error",
         ragged: TfForm | Mapping[str, TfForm] = "ragged",
-        **reader_kwargs: Unpack[FurtherArguments],
+        **reader_kwargs: Unpack[ConverterKwargs],
     ) -> AbstractContextManager[Any]:
-        """A `tf.data.Dataset` of batches, inside a `with` block, which ends its reader.
+        """Return a context manager with a `tf.data.Dataset` of batches; leaving it closes the reader.
 
-        Each batch is a named tuple of tensors, as Petastorm's converter gives: `batch.features` and
-        `batch["features"]` are both the column `features`. The dataset is one of TensorFlow 1 as well, as Petastorm's
-        was (`make_one_shot_iterator`, `output_shapes`).
+        Each batch is a named tuple of tensors, as in Petastorm: `batch.features` and `batch["features"]` return the
+        column `features`. The dataset also has the TensorFlow 1 methods of Petastorm's (`make_one_shot_iterator`,
+        `output_shapes`).
 
         Args:
-            batch_size: Rows of a batch on this rank; None is 32.
-            prefetch: Batches that TensorFlow keeps ready; None adds nothing, since the reader works ahead by itself.
-            num_epochs: Epochs of one iteration; None is without end: give `steps_per_epoch` to `fit`.
-            workers_count: Tasks that run at a time; None is 4.
-            shuffling_queue_capacity: Above 0, rows are shuffled, as in `make_torch_dataloader`.
-            nulls: What tensors have in place of missing values, as in `petastore.adapters.tensorflow.make_tf_dataset`.
-            ragged: What becomes of arrays whose shapes differ, as in `petastore.adapters.tensorflow.make_tf_dataset`.
+            batch_size: Rows per batch on this rank; None means 32.
+            prefetch: Batches that TensorFlow prefetches; None adds no prefetch, because the reader prefetches.
+            num_epochs: Number of epochs of one iteration; None means endless, so pass `steps_per_epoch` to `fit`.
+            workers_count: Number of concurrent tasks; None means 4.
+            shuffling_queue_capacity: Any number above 0 shuffles rows, as in `make_torch_dataloader`.
+            nulls: Treatment of missing values, as in `petastore.adapters.tensorflow.make_tf_dataset`.
+            ragged: Type of ragged columns in a batch, as in `petastore.adapters.tensorflow.make_tf_dataset`.
             **reader_kwargs: Further arguments of `petastore.make_batch_reader`.
 
         Returns:
             A context manager that yields the dataset.
 
         Raises:
-            InvalidArgumentError: Here or in the block: an argument cannot be.
-            UnknownParameterError: Here: there is no such parameter.
+            InvalidArgumentError: Here or on entering: an argument is invalid.
+            UnknownParameterError: Here: a parameter is unknown.
             ReaderClosedError: The converter was deleted.
-            StorageError: In the block: files are not there.
-            MissingExtraError: In the block: TensorFlow is not installed.
+            StorageError: On entering: files are missing.
+            MissingExtraError: On entering: TensorFlow is not installed.
         """
         rows = _BATCH_SIZE if batch_size is None else whole_number(batch_size, name="batch_size", least=1)
         if prefetch is not None:
@@ -265,12 +265,13 @@ class SparkDatasetConverter:
         return self._reading(arguments, adapt)
 
     def delete(self) -> None:
-        """Remove the directory, unless another converter of this process uses it too; the last one removes it.
+        """Delete the directory, once no other converter of this process uses it.
 
-        Only what `make_spark_converter` stored is removed. Loaders that are open may fail. May be called again.
+        Only files that `make_spark_converter` wrote are deleted. Loaders that are still open may fail. May be called
+        repeatedly.
 
         Raises:
-            StorageError: The storage refused.
+            StorageError: A storage operation failed.
         """
         self._is_deleted = True
         release(self.cache_dir_url, self, storage_options=self.storage_options)
@@ -280,33 +281,33 @@ class SparkDatasetConverter:
         return f"SparkDatasetConverter({shown_url(self.cache_dir_url)!r}, {files:,} files, {self.dataset_size:,} rows)"
 
     def _reader_arguments(
-        self, num_epochs: int | None, workers_count: int | None, shuffling: int, further: FurtherArguments
-    ) -> ReaderArguments:
-        """Arguments of `make_batch_reader`; what cannot be is refused here, at the call."""
+        self, num_epochs: int | None, workers_count: int | None, shuffling: int, further: ConverterKwargs
+    ) -> PassedKwargs:
+        """Return arguments of `make_batch_reader`; invalid ones raise at the call."""
         if self._is_deleted:
-            raise ReaderClosedError(f"{self!r} was deleted; make another converter of the DataFrame")
+            raise ReaderClosedError(f"{self!r} was deleted. Make another converter of the DataFrame")
         cur_shard, shard_count = further.get("cur_shard"), further.get("shard_count")
-        if cur_shard is not None and not isinstance(cur_shard, str):  # warned of below, not twice
+        if cur_shard is not None and not isinstance(cur_shard, str):  # `warn_of_other_shard` warns
             cur_shard, shard_count = Shard.parse(cur_shard, shard_count), None
         shard = asked_shard(cur_shard, shard_count)
         warn_of_other_shard(shard, stacklevel=5)
         workers = _WORKERS if workers_count is None else whole_number(workers_count, name="workers_count", least=1)
         whole_number(shuffling, name="shuffling_queue_capacity", least=0)
-        arguments: ReaderArguments = {"num_epochs": num_epochs, "workers_count": workers, **further}
-        arguments |= {"cur_shard": shard, "shard_count": None}  # settled and warned of at this call, not in the block
+        arguments: PassedKwargs = {"num_epochs": num_epochs, "workers_count": workers, **further}
+        arguments |= {"cur_shard": shard, "shard_count": None}  # resolved above, where warnings name the caller
         arguments.setdefault("storage_options", self.storage_options or None)
         if shuffling:
             arguments.setdefault("shuffle_rows", True)
         return arguments
 
     @contextlib.contextmanager
-    def _reading(self, arguments: ReaderArguments, adapt: Callable[[Reader], Any]) -> Iterator[Any]:
+    def _reading(self, arguments: PassedKwargs, adapt: Callable[[Reader], Any]) -> Iterator[Any]:
         self._wait_for_files()
         with make_batch_reader(self.cache_dir_url, **arguments) as reader:
             yield adapt(reader)
 
     def _wait_for_files(self) -> None:
-        """Wait until all files are seen: some shared filesystems show other machines' files a little later."""
+        """Wait until all files are visible, because some shared filesystems show files of other machines late."""
         location = open_location(self.cache_dir_url, storage_options=self.storage_options or None)
         expected = {posixpath.basename(url) for url in self.file_urls}
         deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -320,9 +321,9 @@ class SparkDatasetConverter:
                 return
             if time.monotonic() > deadline:
                 raise StorageError(
-                    f"{location.url}: {len(missing):,} of {len(expected):,} files of the converter are not there, "
-                    f"{min(missing)} among them, after {_PATIENCE_SECONDS:g} s. Does this machine see that directory, "
-                    "and does the process that made the converter still live?"
+                    f"{location.url}: {len(missing):,} of {len(expected):,} files of the converter are missing after "
+                    f"{_PATIENCE_SECONDS:g} s, such as {min(missing)}. Check that this machine sees the directory, "
+                    "and that the process that made the converter is running"
                 )
             pause.wait(0.5)
 
@@ -339,8 +340,8 @@ def _parent_url(session: SparkSession) -> str:
         if found:
             return cast("str", found).rstrip("/")
     raise InvalidArgumentError(
-        "a converter needs a directory that all machines reach: set spark.conf.set("
-        f'"{_PARENT_KEYS[0]}", "s3a://bucket/cache"), or a file:/// URL where one machine is all there is'
+        "the parent directory of converters must be configured, and all machines must reach it. Write "
+        f'spark.conf.set("{_PARENT_KEYS[0]}", "s3a://bucket/cache"), or a file:/// URL on a single machine'
     )
 
 
@@ -350,7 +351,5 @@ def _compression(name: str | None) -> str:
     known = _COMPRESSIONS.get(name.lower()) if isinstance(name, str) else None
     if known is None:
         bzip2 = " (Parquet has no bzip2)" if isinstance(name, str) and name.lower() == "bzip2" else ""
-        raise InvalidArgumentError(
-            f"compression_codec={name!r} cannot be{bzip2}: choose one of {', '.join(_COMPRESSIONS)}"
-        )
+        raise InvalidArgumentError(f"compression_codec must be one of {', '.join(_COMPRESSIONS)}, got {name!r}{bzip2}")
     return known

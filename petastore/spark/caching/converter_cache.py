@@ -1,8 +1,8 @@
-"""Where converters keep what Spark wrote: one directory for each plan and way of storing it, and its end.
+"""Converter cache: one directory for each DataFrame plan and storage option, deleted when no longer used.
 
-A directory is written once for all converters of this process that ask for the same rows stored in the same way, and is
-removed when the last of them is deleted, at the latest when the process ends. Should the process not get that far, a
-later one that uses the same parent removes it: `petastore.spark.caching.leases` says when.
+All converters of this process with the same rows and storage options share a directory, which is written once. The
+directory is removed when the last of these converters is deleted, at the latest when the process ends. If the process
+is killed, a later process with the same parent directory removes it; see `petastore.spark.caching.leases`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from petastore.errors import SchemaError, StorageError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
 from petastore.spark.caching.leases import Leases, abandoned_directories, has_lease
-from petastore.spark.settings import TIMESTAMP_TYPE, parquet_settings
-from petastore.spark.tensor_columns import FloatDtype, observing_shapes, tensor_columns
-from petastore.spark.turns import settings_held
+from petastore.spark.prepared import FloatDtype, observing_shapes, tensor_columns
+from petastore.spark.settings import TIMESTAMP_TYPE, parquet_settings, settings_held
 from petastore.spark.urls import driver_url, spark_url
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.requests.failures import answered, answered_once, asking, foreign_text
@@ -47,30 +46,30 @@ _MIB = 1024 * 1024
 
 @dataclasses.dataclass(frozen=True)
 class Storing:
-    """How a DataFrame is stored, and where."""
+    """Storage options and parent directory of a cached DataFrame."""
 
     parent_url: str
-    """URL of the directory in which directories are made."""
+    """URL of the parent directory, in which each DataFrame gets a directory of its own."""
 
     row_group_bytes: int
-    """Bytes of a row group, about."""
+    """Approximate bytes of a row group."""
 
     compression: str
-    """Name of Spark's codec."""
+    """Spark's name of the compression codec."""
 
     dtype: FloatDtype | None
-    """What floats become."""
+    """Dtype to which floats are converted."""
 
 
 @dataclasses.dataclass(eq=False)
 class Kept:
-    """A directory of this process."""
+    """Directory of a cached DataFrame, and the converters that use it."""
 
     storing: Storing
     df: Any
-    """What was stored, to compare plans with."""
+    """Stored DataFrame; a later DataFrame with the same query plan uses the same directory."""
     files: frozenset[str]
-    """The files that the plan reads."""
+    """Input files of the DataFrame's query plan."""
     pid: int
     lock: forks.Lock = dataclasses.field(default_factory=forks.Lock)
     users: weakref.WeakSet[Any] = dataclasses.field(default_factory=weakref.WeakSet)
@@ -78,11 +77,11 @@ class Kept:
     parent: Location | None = None
     name: str = ""
     dataset: Dataset | None = None
-    """What lies there; None before it is written."""
+    """Stored files; None before they are written."""
     url: str = ""
     """URL of the directory, for this process."""
     is_over: bool = False
-    """Whether it was removed, or could not be made."""
+    """Whether the directory was removed, or could not be created."""
 
 
 _lock = forks.Lock()
@@ -92,11 +91,10 @@ _handler: Callable[[str], Any] | None = None
 
 
 def register_delete_dir_handler(handler: Callable[[str], Any] | None) -> None:
-    """Say how the directories of converters are removed.
+    """Set the function that deletes the directories of Spark converters.
 
     Args:
-        handler: Gets the URL of a directory; None is petastore's own way again, which removes it through the filesystem
-            of the URL.
+        handler: Function that takes the URL of a directory. None restores the default, which deletes it with fsspec.
     """
     global _handler
     _handler = handler
@@ -105,29 +103,29 @@ def register_delete_dir_handler(handler: Callable[[str], Any] | None) -> None:
 def keep(
     df: DataFrame, storing: Storing, use: Callable[[str, Dataset], _User], *, storage_options: Mapping[str, Any] | None
 ) -> _User:
-    """Use the directory with these rows, stored in this way: one that is there already, or a new one.
+    """Return the directory with these rows and storage options: an existing or a new one.
 
     Args:
         df: The rows.
-        storing: How they are stored.
-        use: Makes the user of it from its URL and the dataset that lies there: an object that uses it until `release`,
-            or until it is collected.
-        storage_options: Of the filesystem through which this process sees the parent.
+        storing: Storage options of the rows.
+        use: Function that creates an object from the URL and the dataset; this object uses the directory until
+            `release`, or until it is garbage-collected.
+        storage_options: Options of the filesystem with which this process accesses the parent directory.
 
     Returns:
-        What `use` gave.
+        Result of `use`.
 
     Raises:
-        InvalidArgumentError: A column cannot be stored, or the URL is none.
-        StorageError: The storage refused.
+        InvalidArgumentError: A column cannot be stored, or the URL is invalid.
+        StorageError: A storage operation failed.
     """
     while True:
         kept = _entry_of(df, storing)
         with kept.lock:
             if kept.is_over:
-                continue  # since it was looked up
+                continue  # the directory was removed since the lookup
             if kept.dataset is not None and kept.parent is not None and not _is_at(kept.parent, kept.name):
-                _end(kept)  # somebody else removed it
+                _end(kept)  # another process removed it
                 continue
             if kept.dataset is None:
                 try:
@@ -148,7 +146,7 @@ def _is_at(parent: Location, name: str) -> bool:
 
 
 def _entry_of(df: DataFrame, storing: Storing) -> Kept:
-    """The entry for this plan, which may have to be filled yet."""
+    """Return the cache entry for this plan, which may not be written yet."""
     session = df.sparkSession
     files = frozenset(df.inputFiles())
     key = (
@@ -160,7 +158,7 @@ def _entry_of(df: DataFrame, storing: Storing) -> Kept:
     with _lock:
         entries = _kept.setdefault(key, [])
         for kept in entries:
-            # Two reads of one directory have equal plans though its files may have changed in between.
+            # Files are compared, too: Spark's plans of two reads of a directory are equal even if files have changed.
             if kept.pid == os.getpid() and kept.files == files and df.sameSemantics(kept.df):
                 return kept
         entries.append(Kept(storing, df, files, os.getpid()))
@@ -182,7 +180,7 @@ def _forget(kept: Kept) -> None:
 
 
 def _fill(kept: Kept, storage_options: Mapping[str, Any] | None) -> Dataset:
-    """Write the rows to a new directory; what was written of it is removed again where that fails."""
+    """Write the rows to a new directory; delete it if writing fails."""
     storing, session = kept.storing, kept.df.sparkSession
     parent = open_location(driver_url(storing.parent_url), storage_options=storage_options)
     base = spark_url(storing.parent_url, parent).rstrip("/")
@@ -196,17 +194,17 @@ def _fill(kept: Kept, storage_options: Mapping[str, Any] | None) -> Dataset:
         shapes = _write(kept.df, storing, f"{base}/{name}")
         return _committed(url, shapes, storage_options, writer=f"Spark {session.version} via a converter")
     except BaseException:
-        with contextlib.suppress(StorageError):  # what stays has a lease, by which others find it abandoned
+        with contextlib.suppress(StorageError):  # if deletion fails, the stale lease marks the directory as abandoned
             _remove(parent, name, url)
         raise
 
 
 def _write(df: DataFrame, storing: Storing, target: str) -> dict[str, tuple[int | None, ...]]:
-    """Let Spark write the rows; returns the shapes of columns of arrays."""
+    """Write the rows with Spark; return the shapes of array columns."""
     observed, shapes = observing_shapes(tensor_columns(df, storing.dtype))
     settings = parquet_settings(Unischema("rows", []), row_group_size_mb=storing.row_group_bytes / _MIB)
     writer = observed.write.options(**settings, compression=storing.compression)
-    # INT96, Spark's default, is taken for nanoseconds elsewhere, and overflows outside of the years 1677 to 2262.
+    # INT96, Spark's default, is read as nanoseconds by other tools, and overflows outside of 1677 to 2262.
     with settings_held(df.sparkSession, {TIMESTAMP_TYPE: "TIMESTAMP_MICROS"}, reason=target):
         writer.parquet(target)
     return shapes()
@@ -215,7 +213,7 @@ def _write(df: DataFrame, storing: Storing, target: str) -> dict[str, tuple[int 
 def _committed(
     url: str, shapes: Mapping[str, tuple[int | None, ...]], storage_options: Mapping[str, Any] | None, *, writer: str
 ) -> Dataset:
-    """The dataset that Spark wrote, with a schema that knows the shapes, so that arrays become one tensor a batch."""
+    """Return the dataset that Spark wrote, with shapes in its schema, so that arrays become one tensor per batch."""
     found = open_dataset(url, storage_options=storage_options)
     schema = _declared(found, shapes)
     if schema is None:
@@ -225,7 +223,7 @@ def _committed(
 
 
 def _declared(found: Dataset, shapes: Mapping[str, tuple[int | None, ...]]) -> Unischema | None:
-    """The schema to declare; None where none can say what a column is, such as a map: then it stays plain Parquet."""
+    """Return the schema to declare; None if a column has no field type, such as a map."""
     from petastore.codecs import ScalarCodec
 
     fields = []
@@ -242,17 +240,17 @@ def _declared(found: Dataset, shapes: Mapping[str, tuple[int | None, ...]]) -> U
 
 
 def release(url: str, user: Any, *, storage_options: Mapping[str, Any] | None) -> None:
-    """`user` needs the directory no more: it is removed unless others of this process use it.
+    """End a converter's use of the directory, which is removed after the last use of this process.
 
-    What no converter made, such as a directory of the user's, is left alone.
+    Directories that no converter created, such as directories of the user, are not removed.
 
     Args:
-        url: As `keep` returned it, here or in another process.
-        user: What `keep` returned, or anything else.
-        storage_options: Of the filesystem of the URL.
+        url: URL of the directory, also from another process.
+        user: Object that `keep` returned.
+        storage_options: Options of the filesystem of the URL.
 
     Raises:
-        StorageError: The storage refused.
+        StorageError: A storage operation failed.
     """
     mine = [kept for kept in _of_this_process() if kept.url == url]
     for kept in mine:
@@ -268,14 +266,14 @@ def release(url: str, user: Any, *, storage_options: Mapping[str, Any] | None) -
 
 
 def _end(kept: Kept) -> None:
-    """Remove a directory of this process; its lock is held."""
+    """Remove a directory of this process. The caller must hold its lock."""
     _forget(kept)
     if kept.parent is not None:
         _remove(kept.parent, kept.name, kept.url)
 
 
 def _remove(parent: Location, name: str, url: str) -> None:
-    """Remove a directory, then its lease: should this end in between, the next one still finds the lease."""
+    """Remove a directory, then its lease; if this is interrupted, a later cleanup still finds the lease."""
     handler = _handler
     if handler is not None:
         with asking(parent, "have the registered handler remove", name):
@@ -286,20 +284,28 @@ def _remove(parent: Location, name: str, url: str) -> None:
 
 
 def _remove_abandoned(parent: Location, base: str) -> None:
-    """Remove what processes that are gone left in `parent`; nothing of that stops who is here for something else."""
+    """Remove directories of dead processes in `parent`; errors are ignored."""
     try:
         for name in abandoned_directories(parent):
             _remove(parent, name, f"{base}/{name}")
     except StorageError as problem:
-        warnings.warn(f"what others left behind cannot be removed: {problem}", UserWarning, stacklevel=2)
+        warnings.warn(
+            f"converter directories of ended processes cannot be deleted: {problem}. Delete them by hand",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 @atexit.register
 def _remove_all() -> None:
-    """Remove the directories of this process; a forked child leaves those of its parent alone."""
+    """Remove the directories of this process; a forked child does not remove those of its parent."""
     for kept in _of_this_process():
         try:
             _end(kept)
-        except Exception as problem:  # noqa: BLE001 - the next directory is to be removed, whatever happened to this one
+        except Exception as problem:  # noqa: BLE001 - after any error, the next directory is removed
             said = foreign_text(problem)
-            warnings.warn(f"{shown_url(kept.url)} could not be removed: {said}", UserWarning, stacklevel=1)
+            warnings.warn(
+                f"the converter directory {shown_url(kept.url)} cannot be deleted: {said}. Delete it by hand",
+                UserWarning,
+                stacklevel=1,
+            )

@@ -1,14 +1,15 @@
-"""Leases: who still uses a directory that a converter wrote, so that a later one can remove what a crash left.
+"""Lease files of Spark converters: each names the process that uses a directory, for cleanup after crashes.
 
-Beside each directory `<name>` lies a file `_<name>.lease` that says which process made it. It is written before the
-directory and deleted after it, so what has no lease was not left by a crash, and is never touched. A directory is
-abandoned, and may be removed by anyone who uses the same parent, when
+Next to each directory `<name>` is a file `_<name>.lease`, which identifies the process that created the directory. The
+lease is written before the directory and deleted after it. A directory without a lease is never deleted. A directory is
+abandoned, and any process with the same parent directory may delete it, if
 
-* its process ran where this one runs (same machine since the same boot, same container), and is gone; a process of the
-  same number that was started at another moment is another process; or
-* its process ran elsewhere, and its lease was not renewed for three days. Living processes renew theirs each hour.
+* its process ran on this machine (same boot, same container) and has ended (a new process with the same id has another
+  start time); or
+* its process ran elsewhere, and the lease was not renewed for three days. Running processes renew their leases every
+  hour.
 
-What cannot be told, such as a lease that cannot be read, counts as used.
+A directory whose lease cannot be read counts as being in use.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _LEASE_FILE = re.compile(rf"_({_NAME})\.lease")
 
 
 def is_directory_name(name: str) -> bool:
-    """Whether a converter would give a directory this name.
+    """Return whether a converter would give a directory this name.
 
     Example:
         >>> is_directory_name("20260102030405-appid-local-1-0b0c5f10-3a52-4a77-9a1e-0d6a1c1f2b3c")
@@ -54,27 +55,27 @@ def is_directory_name(name: str) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Lease:
-    """Which process made a directory, and when it last said that it lives."""
+    """Lease: the process that created a directory, and the time at which it last renewed the lease."""
 
     place: str
-    """Where its process number means something: host, boot and container. Empty where that cannot be told."""
+    """Scope of the process number: host, boot and container. Empty if unknown."""
 
     pid: int
-    """Number of the process."""
+    """Process number."""
 
     start: int
-    """When the process was started, in the kernel's ticks since the boot: tells processes of one number apart."""
+    """Start time of the process, in kernel ticks since boot; distinguishes processes with the same number."""
 
     renewed: float
-    """When it was last renewed, in seconds since 1970 of that machine's clock."""
+    """Time of the last renewal, in seconds since 1970 on that machine's clock."""
 
     @classmethod
     def of_this_process(cls) -> Lease:
-        """The lease of this process, renewed now."""
+        """Return a lease of this process, renewed now."""
         return cls(_place(), os.getpid(), _started(os.getpid()) or 0, time.time())
 
     def is_abandoned(self, *, now: float) -> bool:
-        """Whether its process is gone, as the head of this module defines it.
+        """Return whether the lease's process has ended, by the rules in this module's docstring.
 
         Args:
             now: Seconds since 1970.
@@ -89,12 +90,12 @@ class Lease:
         return now - self.renewed > _ABANDONED_AFTER
 
     def to_json(self) -> bytes:
-        """The lease as it lies in its file."""
+        """Return the content of the lease file."""
         return json.dumps({"format": "petastore.lease", "version": 1, **dataclasses.asdict(self)}).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> Lease | None:
-        """The lease in a file, or None where it is none that this release understands.
+        """Parse a lease file; None if this release does not understand it.
 
         Example:
             >>> lease = Lease("host", 7, 8, 9.0)
@@ -116,9 +117,9 @@ class Lease:
 
 
 class Leases:
-    """The leases of this process, renewed by one thread that runs while there are any. Thread-safe.
+    """The leases that this process holds; a thread renews them. Thread-safe.
 
-    A forked child has none: the directories belong to its parent.
+    A forked child has no leases: the directories belong to its parent.
     """
 
     def __init__(self, renewed_every: float = _RENEWED_EVERY) -> None:
@@ -127,20 +128,20 @@ class Leases:
         forks.made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """Holds none."""
+        """Start with no leases."""
         self._lock = forks.Lock()
         self._held: dict[tuple[str, str], Location] = {}
         self._ended: threading.Event | None = None
 
     def take(self, parent: Location, name: str) -> None:
-        """Write the lease of a directory that is going to be made, and keep it renewed.
+        """Write the lease of a directory before the directory is created, and renew the lease regularly.
 
         Args:
-            parent: Where the directory is going to lie; made if it does not exist.
-            name: Its name.
+            parent: Parent of the directory; created if missing.
+            name: Name of the directory.
 
         Raises:
-            StorageError: The storage refused.
+            StorageError: A storage operation failed.
         """
         create_directory(parent)
         _write(parent, name)
@@ -151,17 +152,17 @@ class Leases:
                 threading.Thread(target=self._renew, args=(self._ended,), name="petastore-leases", daemon=True).start()
 
     def give_back(self, parent: Location, name: str) -> None:
-        """Delete the lease of a directory that was removed.
+        """Delete the lease of a directory that was deleted.
 
         Raises:
-            StorageError: The storage refused.
+            StorageError: A storage operation failed.
         """
         with self._lock:
             self._held.pop((parent.url, name), None)
             if not self._held and self._ended is not None:
                 self._ended.set()
                 self._ended = None
-        with contextlib.suppress(FileMissingError):  # another process removed what it took for abandoned
+        with contextlib.suppress(FileMissingError):  # another process considered the directory abandoned and removed it
             delete_file(parent, _file(name))
 
     def _renew(self, ended: threading.Event) -> None:
@@ -169,12 +170,12 @@ class Leases:
             with self._lock:
                 held = list(self._held.items())
             for (_, name), parent in held:
-                with contextlib.suppress(StorageError):  # the next hour tries again; for three days nobody is misled
+                with contextlib.suppress(StorageError):  # retried in an hour; the lease is valid for three days
                     _write(parent, name)
 
 
 def has_lease(parent: Location, name: str) -> bool:
-    """Whether a converter of any process made this directory."""
+    """Return whether a converter of any process made this directory."""
     path = parent.join(_file(name))
     return is_directory_name(name) and bool(
         answered(parent, lambda: parent.filesystem.get_file_info(path).is_file, "look at", _file(name))
@@ -182,10 +183,10 @@ def has_lease(parent: Location, name: str) -> bool:
 
 
 def abandoned_directories(parent: Location) -> Iterator[str]:
-    """Names of the directories in `parent` whose processes are gone; their leases are still there.
+    """Return the names of abandoned directories in `parent`, whose leases still exist.
 
     Raises:
-        StorageError: The storage refused.
+        StorageError: A storage operation failed.
     """
     selector = fs.FileSelector(parent.root, allow_not_found=True)
     listed = answered(parent, lambda: parent.filesystem.get_file_info(selector), "list the directory")
@@ -220,7 +221,7 @@ def _read(parent: Location, name: str) -> Lease | None:
 
 
 def _place() -> str:
-    """Host, boot and container; empty where /proc does not tell."""
+    """Return an identifier of host, boot and container; empty without /proc."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         container = Path("/proc/self/ns/pid").readlink()
@@ -230,12 +231,12 @@ def _place() -> str:
 
 
 def _started(pid: int) -> int | None:
-    """When a process was started, in ticks since the boot; None where there is none."""
+    """Return the start time of a process in ticks since boot; None if it does not exist."""
     try:
         stat: Any = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        # The program's name is in parentheses and may hold anything; the 22nd field is the 20th after it.
+        # The program's name is in parentheses and may contain anything; the 22nd field is the 20th after it.
         fields = stat.rpartition(")")[2].split()
-        # A zombie runs no more: it only waits for its parent to ask.
+        # A zombie has ended: it only waits to be reaped by its parent.
         return None if fields[0] in "ZX" else int(fields[19])
     except (OSError, IndexError, ValueError):
         return None

@@ -1,4 +1,4 @@
-"""What Spark asks of a data source in Python, handed on. Runs in Spark's workers, and beside its driver."""
+"""Spark's Python data source interface. Runs in Spark's workers and in the process next to its driver."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ _MOST_PARTITIONS = 2000
 
 
 class PetastoreSource(DataSource):  # type: ignore[misc]
-    """The format `petastore`."""
+    """Spark data source with the format name `petastore`."""
 
     @classmethod
     def name(cls) -> str:
-        """What `format(…)` is given."""
+        """Name of the data source in `format(…)`."""
         return "petastore"
 
     def schema(self) -> Any:
-        """The Spark schema of a dataset's decoded columns."""
+        """Return the Spark schema of a dataset's decoded columns."""
         return plain_schema(_row_groups(ReadAsk.parse(self.options)).schema).as_spark_schema()
 
-    def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002 - what `schema` gave, or a user's
-        """What reads the dataset; of the schema that `schema` gave."""
+    def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002 - Spark passes it
+        """Return the reader of the dataset, for the schema that `schema` returned."""
         return _Reader(_row_groups(ReadAsk.parse(self.options)))
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
-        """What writes a DataFrame of this Spark schema."""
+        """Return the writer of a DataFrame of this Spark schema."""
         ask = WriteAsk.parse(self.options)
         ours = ask.schema or (None if overwrite else _schema_there(ask)) or inferred_schema(schema)
         check_columns(schema, ours)
@@ -75,15 +75,15 @@ def _schema_there(ask: WriteAsk) -> Unischema | None:
         return None
 
 
-# Without `pushFilters`: what is left of a DataFrame's partitions by the filters of one query, Spark 4.3 keeps for that
-# DataFrame's other queries as well, and these lose rows.
+# `pushFilters` is not implemented: Spark 4.3 would use the partitions that one query selects for other queries of the
+# same DataFrame, too, and these would lose rows.
 class _Reader(DataSourceReader):  # type: ignore[misc]
     def __init__(self, groups: DecodedRowGroups) -> None:
         self._groups = groups
         self._plain = plain_schema(groups.schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Ranges of row groups, half-open."""
+        """Return one half-open range of row groups per Spark partition."""
         groups = len(self._groups)
         parts = max(1, min(groups, _MOST_PARTITIONS))
         return [InputPartition((groups * part // parts, groups * (part + 1) // parts)) for part in range(parts)]
@@ -122,5 +122,5 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
             )
             raise
 
-    def abort(self, messages: list[Any]) -> None:  # noqa: ARG002 - what tasks wrote is found by the job's name
+    def abort(self, messages: list[Any]) -> None:  # noqa: ARG002 - the job finds the files of its tasks
         self._job.abort()

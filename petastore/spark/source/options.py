@@ -1,4 +1,4 @@
-"""What is asked of the data source, as Spark hands it over: text by name."""
+"""Options of the Spark data source: parsed from the strings that Spark passes."""
 
 from __future__ import annotations
 
@@ -32,23 +32,22 @@ def write_options(
     storage_options: Mapping[str, Any] | None = None,
     index_fields: Iterable[str] = (),
 ) -> dict[str, str]:
-    """The options of `df.write.format("petastore")`, checked here and not in a job.
+    """Return validated options, for `df.write.format("petastore").options(**write_options(schema))`.
 
     Args:
-        schema: What the rows are; the DataFrame holds raw values, as `encode_dataframe` takes them.
-        rows_per_row_group: Rows of each row group, exactly; only the last of a file has fewer. Each of Spark's
-            partitions has files of its own.
-        row_group_size_mb: MiB of encoded columns of a row group, about, as in `write_dataset`.
-        rows_per_file: Rows of each file; only the last of a partition has fewer.
+        schema: Schema of the rows; the DataFrame holds raw values, as in `encode_dataframe`.
+        rows_per_row_group: Exact rows per row group; only the last one of a file has fewer. Each Spark partition writes
+            its own files.
+        row_group_size_mb: Approximate size of a row group in MiB of encoded columns, as in `write_dataset`.
+        rows_per_file: Rows per file; only the last one of a partition has fewer.
         compression: As in `write_dataset`.
-        storage_options: Keyword arguments of the fsspec filesystem. Spark shows options in its plans: let keys come
-            from the environment of its workers.
-        index_fields: Names of fields; each gets a row-group index of its name, by `SingleFieldIndexer`, once the rows
-            are committed. It is built by the process that commits, which reads these fields of the whole dataset.
+        storage_options: Keyword arguments for the fsspec filesystem that the URL selects. Spark shows options in query
+            plans, so keep secrets in the environment of its workers.
+        index_fields: Names of fields for which a row-group index (`SingleFieldIndexer`) of the same name is built after
+            the commit. The driver reads these fields of the whole dataset.
 
     Raises:
-        InvalidArgumentError: The parameters contradict each other, storage options are no JSON, or there is no such
-            field.
+        InvalidArgumentError: Arguments cannot be combined, `storage_options` is not JSON, or a field is unknown.
         SchemaError: A field cannot be stored.
 
     Example:
@@ -58,7 +57,7 @@ def write_options(
         ('100', 'auto')
     """
     if not isinstance(schema, Unischema):
-        raise InvalidArgumentError(f"write_options takes a Unischema, but {schema!r} was given")
+        raise InvalidArgumentError(f"schema must be a Unischema, got {schema!r}")
     sizes = {
         "rows_per_row_group": rows_per_row_group,
         "row_group_size_mb": row_group_size_mb,
@@ -79,17 +78,15 @@ def write_options(
         try:
             options["storage_options"] = json.dumps(dict(storage_options))
         except (TypeError, ValueError) as problem:
-            raise InvalidArgumentError(
-                f"storage_options of a data source are JSON, and these are not: {problem}"
-            ) from None
+            raise InvalidArgumentError(f"storage_options must be JSON values for a data source: {problem}") from None
     return options
 
 
 def indexers_of(names: Iterable[str]) -> list[SingleFieldIndexer]:
-    """What builds the indexes of some fields; each has the name of its field.
+    """Return the indexers of some fields; each has the name of its field.
 
     Raises:
-        InvalidArgumentError: One of the names is none.
+        InvalidArgumentError: A name is not a field.
 
     Example:
         >>> indexers_of(["label"])
@@ -100,24 +97,24 @@ def indexers_of(names: Iterable[str]) -> list[SingleFieldIndexer]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WriteAsk:
-    """What is asked of a write."""
+    """Options of a write."""
 
     url: str
     schema: Unischema | None
-    """None takes that of the dataset that is appended to, or else what the DataFrame's columns are."""
+    """Schema of the rows. None uses the schema of the dataset to append to, or else infers it from the DataFrame."""
     layout: Layout
     compression: str
     storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
     index_fields: tuple[str, ...] = ()
-    """Names of the fields of which row-group indexes are built."""
+    """Names of the fields for which row-group indexes are built."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteAsk:
-        """Of what Spark hands over; names in any case. `index_fields` are separated by commas.
+        """Parse the options that Spark passes; names are case-insensitive. `index_fields` are separated by commas.
 
         Raises:
-            InvalidArgumentError: There is no path, or a relative one, or an option cannot be.
-            MetadataError: The schema is none.
+            InvalidArgumentError: The path is missing or relative, or an option is unknown or invalid.
+            MetadataError: The option `schema` is not a schema document.
         """
         sizes = {"rows_per_row_group", "row_group_size_mb", "rows_per_file"}
         given = _known(options, {"schema", "compression", "index_fields", *sizes})
@@ -137,19 +134,19 @@ class WriteAsk:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReadAsk:
-    """What is asked of a read."""
+    """Options of a read."""
 
     url: str
     columns: tuple[str, ...] | None = None
-    """Names, or regular expressions over whole names; None is all."""
+    """Names of columns, or regular expressions over whole names; None means all columns."""
     storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadAsk:
-        """Of what Spark hands over; names in any case. `columns` are separated by commas.
+        """Parse the options that Spark passes; names are case-insensitive. `columns` are separated by commas.
 
         Raises:
-            InvalidArgumentError: There is no path, or a relative one, or an option cannot be.
+            InvalidArgumentError: The path is missing or relative, or an option is unknown or invalid.
 
         Example:
             >>> ReadAsk.parse({"path": "/data/frames", "Columns": "id, image_.*"})
@@ -165,15 +162,15 @@ def _known(options: Mapping[str, str], names: set[str]) -> dict[str, str]:
     unknown = sorted(set(given) - known)
     if unknown:
         raise InvalidArgumentError(
-            f"the data source petastore has no option {', '.join(map(repr, unknown))}; it has "
-            f"{', '.join(map(repr, sorted(known)))}"
+            f"options of the data source petastore must be among {', '.join(map(repr, sorted(known)))}, got "
+            f"{', '.join(map(repr, unknown))}"
         )
     if "path" not in given:
-        raise InvalidArgumentError("the data source petastore needs a path: save(url) or load(url)")
+        raise InvalidArgumentError("path must be given to the data source petastore. Write save(url) or load(url)")
     if "://" not in given["path"] and not Path(given["path"]).is_absolute():
         raise InvalidArgumentError(
-            f"{given['path']!r} is no URL and no absolute path, and the processes of Spark that open it have working "
-            "directories of their own; write Path(…).absolute()"
+            "path must be a URL or an absolute path, because Spark's processes have other working directories, got "
+            f"{given['path']!r}. Write Path(…).absolute()"
         )
     return given
 
@@ -185,8 +182,8 @@ def _names(given: Mapping[str, str], option: str) -> tuple[str, ...] | None:
 def _without_comma(name: str) -> str:
     if "," in name or name != name.strip():
         raise InvalidArgumentError(
-            f"index_fields of a data source are separated by commas, and the name {name!r} cannot be told so; build "
-            "its index with petastore.indexing.build_rowgroup_index"
+            f"index_fields must have names without commas, got {name!r}. Build its index with "
+            "petastore.indexing.build_rowgroup_index"
         )
     return name
 
@@ -197,7 +194,7 @@ def _parsed(given: Mapping[str, str], name: str, kind: type[_Parsed]) -> _Parsed
     try:
         return kind(given[name])  # type: ignore[call-arg]
     except ValueError:
-        raise InvalidArgumentError(f"{name}={given[name]!r} is no number") from None
+        raise InvalidArgumentError(f"{name} must be a number, got {given[name]!r}") from None
 
 
 def _storage_options(given: Mapping[str, str]) -> Mapping[str, Any] | None:
@@ -207,6 +204,6 @@ def _storage_options(given: Mapping[str, str]) -> Mapping[str, Any] | None:
         found = json.loads(given["storage_options"])
     except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, dict):  # not shown: it may hold keys
-        raise InvalidArgumentError("storage_options of the data source petastore is a JSON object, and this is none")
+    if not isinstance(found, dict):  # not shown: it may contain keys
+        raise InvalidArgumentError("storage_options must be a JSON object for the data source petastore")
     return found

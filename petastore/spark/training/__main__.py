@@ -1,4 +1,4 @@
-"""The trainer's side: see `petastore.spark.training.trainer`. `python -m petastore.spark.training [PARENT]`."""
+"""Trainer process: `python -m petastore.spark.training [PARENT]`; see `petastore.spark.training.trainer`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ import traceback
 from pathlib import Path
 from typing import BinaryIO
 
-from petastore.spark.training.local_rows import LocalRows
-from petastore.spark.training.messages import receive, send
-from petastore.spark.training.trainer import Outcome
+from petastore.spark.training.spool import LocalRows
+from petastore.spark.training.trainer import Outcome, receive, send
 
 __all__: list[str] = []
 
 
 def _main(parent: str | None) -> None:
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the function prints goes to the executor's log
-    # Without a buffer: a thread waits for its lock when Python ends.
+    os.dup2(2, 1)  # output of the function goes to the executor's log
+    # Not buffered, because a thread that holds the buffer's lock would block the exit of the interpreter.
     orders = os.fdopen(os.dup(0), "rb", buffering=0)
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -31,23 +30,23 @@ def _main(parent: str | None) -> None:
         order = receive(orders)
         if order is None:
             return
-        rows, function, environment = pickle.loads(order)  # noqa: S301 - of the process that started this one
+        rows, function, environment = pickle.loads(order)  # noqa: S301 - sent by the process that started this one
         os.environ.update(environment)
         end = threading.Thread(target=_end_with_the_task, args=(orders, folder), daemon=True)
         end.start()
         send(answers, _outcome(rows, function).encoded)
-        end.join()  # peers notice when this process ends, and that is for the task to say
+        end.join()  # wait, so that peers see this process end only after the task has reported the error
 
 
 def _outcome(rows: LocalRows, function: bytes) -> Outcome:
     try:
-        return Outcome.of(pickle.loads(function)(rows))  # noqa: S301 - of the user's driver, by the task
-    except BaseException:  # noqa: BLE001 - `sys.exit` of a program ends its function, and is none of this process's
+        return Outcome.of(pickle.loads(function)(rows))  # noqa: S301 - sent by the user's driver
+    except BaseException:  # noqa: BLE001 - `sys.exit` must only end the function, not this process
         return Outcome.of_problem(traceback.format_exc())
 
 
 def _end_with_the_task(orders: BinaryIO, folder: str) -> None:
-    """Waits until nobody is there any more who would want a result."""
+    """Wait until the parent process has ended, then end this process."""
     receive(orders)
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)

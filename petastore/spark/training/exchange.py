@@ -1,11 +1,13 @@
-"""Rows that go from one rank's disk to another's, over a connection that knows a secret of the job.
+"""Row exchange between ranks, over connections that are authenticated by a secret of the job.
 
-Who gives listens, and who takes connects. No rank does both, so nobody waits for somebody who waits.
+`moves` computes which rows are sent from rank to rank, so that each rank has an equal part. A rank that sends rows
+listens, and a rank that receives rows connects. No rank does both, so there is no deadlock.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import socket
 from collections.abc import Iterator, Sequence
 from multiprocessing import AuthenticationError
@@ -15,21 +17,64 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from petastore.errors import WorkerError
-from petastore.spark.training.moves import Move
+from petastore.errors import InvalidArgumentError, WorkerError
 from petastore.spark.training.spool import Spool
 
-__all__ = ["Door", "free_port", "taken"]
+__all__ = ["Door", "Move", "free_port", "moves", "taken"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Move:
+    """Transfer of some of a rank's last rows to another rank."""
+
+    giver: int
+    taker: int
+    rows: int
+
+
+def moves(there: Sequence[int], wanted: Sequence[int]) -> list[Move]:
+    """Return the fewest transfers of rows that equalize ranks, in rank order.
+
+    Args:
+        there: Number of rows of each rank.
+        wanted: Required number of rows of each rank, with the same sum.
+
+    Raises:
+        InvalidArgumentError: The sums differ.
+
+    Example:
+        >>> moves([10, 0, 2], [4, 4, 4])
+        [Move(giver=0, taker=1, rows=4), Move(giver=0, taker=2, rows=2)]
+    """
+    if sum(there) != sum(wanted) or len(there) != len(wanted):
+        raise InvalidArgumentError(
+            f"an exchange must keep the numbers of rows and ranks, got {sum(there):,} rows on {len(there)} ranks "
+            f"before and {sum(wanted):,} rows on {len(wanted)} ranks after"
+        )
+    missing = [[rank, want - have] for rank, (have, want) in enumerate(zip(there, wanted, strict=True)) if want > have]
+    found = []
+    for rank, (have, want) in enumerate(zip(there, wanted, strict=True)):
+        spare = have - want
+        while spare > 0:
+            taker, lacks = missing[0]
+            rows = min(spare, lacks)
+            found.append(Move(rank, taker, rows))
+            spare -= rows
+            missing[0][1] -= rows
+            if rows == lacks:
+                missing.pop(0)
+    return found
+
 
 _END = b""
 
 
 class Door:
-    """Where a rank gives rows away; closed after a `with` block.
+    """Server through which a rank sends rows to other ranks; closed after a `with` block.
 
     Args:
-        host: The name or address under which other hosts know this one.
-        secret: What all ranks of the job know, and nobody else.
+        host: Name or address of this host for other hosts.
+        secret: Shared secret of the job's ranks.
     """
 
     def __init__(self, host: str, secret: bytes) -> None:
@@ -37,23 +82,23 @@ class Door:
         self._listener: Listener | None = None
 
     def open(self, *, visitors: int) -> int:
-        """Lets others come.
+        """Accept connections.
 
         Args:
-            visitors: How many at a time, at most.
+            visitors: Maximum number of connections at the same time.
 
         Returns:
-            The port to which they come.
+            Port of the server.
 
         Raises:
-            WorkerError: This host cannot listen under its own name.
+            WorkerError: This host cannot listen on its own name or address.
         """
         try:
             self._listener = Listener((self._host, 0), backlog=max(1, visitors), authkey=self._secret)
         except OSError as problem:
             raise WorkerError(
-                f"this executor cannot listen at {self._host!r}, which is how Spark calls it: {problem}. Executors "
-                "that train on a DataFrame send each other rows"
+                f"the executor must be able to listen at {self._host!r}, its host name in Spark, because executors "
+                f"exchange rows: {problem}. Set spark.executor.bindAddress or the host's name"
             ) from problem
         address: Any = self._listener.address
         return int(address[1])
@@ -68,15 +113,15 @@ class Door:
             self._listener.close()
 
     def hand_out(self, spool: Spool, moves: Sequence[Move]) -> None:
-        """Gives rows to those who come for them.
+        """Send rows to the ranks that request them.
 
         Args:
-            spool: What to give of.
-            moves: Of this rank; each taker comes once.
+            spool: Rows to send from.
+            moves: Moves of this rank; each receiving rank connects once.
 
         Raises:
-            WorkerError: A taker is gone.
-            StorageError: The disk refused.
+            WorkerError: A receiving rank has ended.
+            StorageError: A disk operation failed.
         """
         with contextlib.ExitStack() as stack:
             visitors: dict[int, Connection[Any, Any]] = {}
@@ -88,14 +133,14 @@ class Door:
 
     def _next_visitor(self) -> Connection[Any, Any]:
         if self._listener is None:
-            raise WorkerError("nobody can come for rows before the door is open")
+            raise WorkerError("internal error: rows were requested before the exchange listened")
         try:
             while True:
-                # Who does not know the secret is sent away, whoever that is.
+                # Reject every peer that does not know the secret.
                 with contextlib.suppress(AuthenticationError):
                     return self._listener.accept()
         except OSError as problem:
-            raise WorkerError(f"an executor that was to take rows did not come: {problem}") from problem
+            raise WorkerError(f"an executor that needs rows did not connect: {problem}") from problem
 
     @staticmethod
     def _send(batches: Iterator[pa.RecordBatch], visitor: Connection[Any, Any], move: Move) -> None:
@@ -104,20 +149,20 @@ class Door:
                 visitor.send_bytes(batch.serialize())
             visitor.send_bytes(_END)
         except (ConnectionError, EOFError) as problem:
-            raise WorkerError(f"rank {move.taker} is gone, which was to take {move.rows:,} rows: {problem}") from None
+            raise WorkerError(f"rank {move.taker} failed before it received {move.rows:,} rows: {problem}") from None
 
 
 def taken(move: Move, address: tuple[str, int], secret: bytes, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a move, as the giver sends them.
+    """Yield the rows of a move, as sent by the other rank.
 
     Args:
-        move: To this rank.
-        address: Of the giver.
-        secret: What all ranks of the job know.
-        schema: Of stored cells.
+        move: Move to this rank.
+        address: Address of the sending rank.
+        secret: Shared secret of the job's ranks.
+        schema: Arrow schema of the stored cells.
 
     Raises:
-        WorkerError: By `next`: the giver is gone, or sends other rows than it was to.
+        WorkerError: By `next`: the sending rank has ended, or sends other rows than planned.
     """
     rows = 0
     try:
@@ -128,16 +173,16 @@ def taken(move: Move, address: tuple[str, int], secret: bytes, schema: pa.Schema
                 rows += batch.num_rows
                 yield batch
     except (OSError, EOFError) as problem:
-        raise WorkerError(f"rank {move.giver} is gone, which was to give {move.rows:,} rows: {problem}") from problem
+        raise WorkerError(f"rank {move.giver} failed before it sent {move.rows:,} rows: {problem}") from problem
     if rows != move.rows:
-        raise WorkerError(f"rank {move.giver} was to give {move.rows:,} rows, but gave {rows:,}")
+        raise WorkerError(f"rank {move.giver} must send {move.rows:,} rows, got {rows:,}")
 
 
 def free_port(host: str) -> int:
-    """A port of this host that nobody uses now.
+    """Return a free port of this host.
 
     Raises:
-        OSError: The host cannot listen under that name.
+        OSError: The host cannot listen on its name or address.
     """
     with socket.socket() as found:
         found.bind((host, 0))

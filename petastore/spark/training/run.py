@@ -1,4 +1,4 @@
-"""`run_on_dataframe`: training where a DataFrame's rows are, without a file system that hosts share."""
+"""`run_on_dataframe`: train on the hosts that hold a DataFrame's rows, without a shared filesystem."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from petastore.errors import InvalidArgumentError, MissingExtraError, WorkerErro
 from petastore.plan.request import whole_number
 from petastore.schema import Unischema
 from petastore.spark.dataframe import check_columns, inferred_schema
-from petastore.spark.tensor_columns import tensor_columns
-from petastore.spark.training.local_rows import LocalRows
+from petastore.spark.prepared import tensor_columns
+from petastore.spark.training.spool import LocalRows
 from petastore.spark.training.task import Job
 from petastore.spark.training.trainer import Outcome
 from petastore.writers.layout import Layout
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["run_on_dataframe"]
 
 _RESULT = "rank int, kind string, said binary"
-# In what Spark says of a job where no rank raised anything: the executor that is gone.
+# Spark's messages about a job in which no rank raised: the executor was lost.
 _LOST = re.compile(r"ExecutorLostFailure [^\n]*")
 
 
@@ -41,44 +41,45 @@ def run_on_dataframe(
     restarts: int = 0,
     local_folder: str | os.PathLike[str] | None = None,
 ) -> list[Any]:
-    """Trains on a DataFrame, on the executors that compute it: no dataset is written to shared storage.
+    """Train on a Spark DataFrame in Spark's executors, without writing a dataset to shared storage.
 
-    The tasks of one barrier stage write their partitions to the disks of their hosts, as Parquet with codecs, and send
-    each other the few rows that make their parts equal. Then each runs the function, in a process of its own, with its
-    rows: all ranks have the same number of batches, and each row is given to just one of them. Works on classic and
-    Connect sessions; the executors need petastore, and as many slots at a time as there are ranks:
-    Spark waits ten minutes for them, unless `spark.scheduler.barrier.maxConcurrentTasksCheck` says otherwise.
+    The tasks of one barrier stage write their partitions to local disks, as Parquet with codecs, and exchange a few
+    rows so that all parts have equal sizes. Then each task runs `train_fn` with its rows in a separate process. All
+    ranks have the same number of batches, and each row belongs to one rank. Works on classic and Connect sessions.
+    petastore must be installed on the executors, and one slot per rank must be free: Spark waits ten minutes for the
+    slots, or as long as `spark.scheduler.barrier.maxConcurrentTasksCheck` options allow.
 
-    In the function `petastore.distributed.current_shard()` knows the rank, and `torch.distributed.init_process_group`
-    and TensorFlow's `MultiWorkerMirroredStrategy` find their peers: `RANK`, `WORLD_SIZE`, `LOCAL_RANK`,
-    `LOCAL_WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT` and `TF_CONFIG` are set.
+    In `train_fn`, `petastore.distributed.current_shard()` returns the rank. `RANK`, `WORLD_SIZE`, `LOCAL_RANK`,
+    `LOCAL_WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT` and `TF_CONFIG` are set, so that
+    `torch.distributed.init_process_group` and TensorFlow's `MultiWorkerMirroredStrategy` work.
 
     Args:
-        df: Any DataFrame: with `schema` of raw values, as `encode_dataframe` takes them; else of numbers, text, times,
-            arrays of one dimension and more, and vectors of Spark ML, which become arrays.
-        train_fn: Is given its rank's rows (`LocalRows`), and gives None, numbers, text, lists and dicts of these, or
-            bytes. It goes to the executors as a closure, by cloudpickle.
-        num_proc: Ranks; the DataFrame is shuffled into as many partitions. None makes each partition a rank, and lets
-            rows stay where they are computed.
-        schema: What the rows are. None is what the columns are.
+        df: A DataFrame. With `schema`, it has raw values as in `encode_dataframe`. Without, it may have numbers, text,
+            times, arrays of any dimension, and Spark ML vectors, which become arrays.
+        train_fn: Training function, called on each rank with the rank's rows (`LocalRows`). It is sent by cloudpickle.
+            It may return None, bytes, numbers, text, and lists and dicts of these.
+        num_proc: Number of ranks, into which the DataFrame is repartitioned. None uses one rank per partition, so that
+            rows stay on their executor.
+        schema: Schema of the rows. None infers it from the columns.
         rows_per_row_group: As in `write_dataset`.
         row_group_size_mb: As in `write_dataset`.
-        restarts: How often training may begin again when a function fails or an executor is lost; partitions are
-            computed anew then, and `LocalRows.restarts` says so: a function that saves its state goes on from it.
-        local_folder: Where rows lie on each host while it trains; None is where temporary files are.
+        restarts: Maximum number of restarts after `train_fn` fails or an executor is lost. A restart recomputes the
+            partitions. `LocalRows.restarts` counts restarts, so that `train_fn` can resume from a state that it has
+            saved.
+        local_folder: Directory for rows on each host during training; None means the temporary directory.
 
     Returns:
-        What each rank's function gave, in the order of ranks.
+        The results of `train_fn`, in the order of ranks.
 
     Raises:
-        InvalidArgumentError: An argument cannot be.
-        SchemaError: The columns have no schema, or cannot be stored as it says.
-        WorkerError: A function raised, a value does not fit, an executor was lost, or there are fewer rows than ranks.
-            The message has the first problem of a rank.
+        InvalidArgumentError: An argument is invalid; the message names it.
+        SchemaError: No schema can be inferred from the columns, or they do not match `schema`.
+        WorkerError: `train_fn` raised, a value does not fit the schema, an executor was lost, or there are fewer rows
+            than ranks. The message has the first error of a rank.
         MissingExtraError: pyspark is not installed.
 
     Warns:
-        RuntimeWarning: Training begins again, and why.
+        RuntimeWarning: Training restarts; the message has the reason.
     """
     if num_proc is not None:
         df = df.repartition(whole_number(num_proc, name="num_proc", least=1))
@@ -90,7 +91,7 @@ def run_on_dataframe(
 
 
 def _trained(df: DataFrame, job: Job, restarts: int) -> list[Any]:
-    """What each rank told, in whichever attempt all came to their end."""
+    """Return the result of each rank, from the attempt in which all finished."""
     try:
         told: list[Any] = df.mapInArrow(job, _RESULT, barrier=True).collect()
     except Exception as problem:
@@ -99,7 +100,7 @@ def _trained(df: DataFrame, job: Job, restarts: int) -> list[Any]:
         ended = _ended(str(problem), job)
         if job.restarts == restarts:
             raise WorkerError(ended) from problem
-        warnings.warn(f"{ended}. It begins again", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"{ended}. Training restarts", RuntimeWarning, stacklevel=3)
     else:
         return told
     return _trained(df, dataclasses.replace(job, restarts=job.restarts + 1), restarts)
@@ -108,12 +109,12 @@ def _trained(df: DataFrame, job: Job, restarts: int) -> list[Any]:
 def _values(told: Sequence[Any]) -> list[Any]:
     for row in told:
         if row["kind"] == "problem":
-            raise WorkerError(f"run_on_dataframe was given up: {bytes(row['said']).decode()}")
+            raise WorkerError(f"run_on_dataframe failed: {bytes(row['said']).decode()}")
     return [Outcome(bytes(row["said"])).value() for row in told]
 
 
 def _ended(said: str, job: Job) -> str:
-    """What a rank raised, or Spark says of a failed job, without the stacks of its own."""
+    """Return the exception of a rank, or Spark's message about a failed job, without its stack traces."""
     lost = _LOST.search(said)
     cause = job.problem_in(said) or (lost[0] if lost else said)
     times = f" {job.restarts + 1} times" if job.restarts else ""
@@ -132,7 +133,7 @@ def _job(
     except ImportError as problem:
         raise MissingExtraError("run_on_dataframe", package="pyspark", extra="spark") from problem
     if not callable(train_fn):
-        raise InvalidArgumentError(f"train_fn is called with the rows of a rank, but {train_fn!r:.100} was given")
+        raise InvalidArgumentError(f"train_fn must be callable with the rows of a rank, got {train_fn!r:.100}")
     if schema is None:
         df = tensor_columns(df, None)
         schema = inferred_schema(df.schema)
@@ -147,5 +148,5 @@ def _job(
         restarts=0,
         folder=folder,
     )
-    # mapInArrow takes a dot in a name for a struct's field; these names it understands.
+    # mapInArrow takes a dot in a name for a struct field; these names are safe.
     return job, df.toDF(*(f"c{number}" for number in range(len(df.columns))))

@@ -1,8 +1,7 @@
-"""The rows of one rank on the disk of its host, and what makes them a part of a dataset that lies on many hosts.
+"""Rows of one rank on the disk of its host: a part of a dataset that is distributed over many hosts.
 
-Each rank has a directory with its own files, and a manifest that names the files of all ranks: so it plans the whole
-dataset, as every rank does alike, and the plan takes nothing from files that it has not got (`petastore.plan.order.
-parts`).
+Each rank has a directory with its own files, and a manifest that lists the files of all ranks. Every rank therefore
+computes the same plan of the whole dataset, but reads only its own files (`petastore.plan.order.parts`).
 """
 
 from __future__ import annotations
@@ -12,24 +11,33 @@ import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from petastore.errors import InvalidArgumentError
+from petastore.front import make_reader
 from petastore.inventory import DataFile, Inventory
+from petastore.plan.request import LastBatch, Shard
+from petastore.readers.reader import Reader
 from petastore.schema import Unischema
 from petastore.schema.arrow import storage_schema
 from petastore.schema.document import dump_document
 from petastore.storage.files.location import Location, open_location
-from petastore.storage.footers.footers import Footer, encoded_footers, read_footers
+from petastore.storage.footers.footer import Footer
+from petastore.storage.footers.footers import encoded_footers, read_footers
 from petastore.storage.metadata.manifest import Manifest
 from petastore.writers.commit import publish
 from petastore.writers.files import DataFiles
 from petastore.writers.layout import Layout, row_groups
 from petastore.writers.parquet import writer_options
 
-__all__ = ["Spool", "StoredPart"]
+if TYPE_CHECKING:
+    from petastore.readers.options import PassedKwargs
+
+__all__ = ["LocalRows", "Spool", "StoredPart"]
+
 
 _ROWS_AT_ONCE = 1024
 _DIGITS = 32
@@ -38,21 +46,21 @@ _DIGITS = 32
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredPart:
-    """The files of a rank, as other ranks hear of them: JSON."""
+    """Description of a rank's files for other ranks: JSON."""
 
     files: list[dict[str, Any]]
-    """Of each file its path, size, footer's digest, and rows and bytes of its row groups."""
+    """Path, size, footer digest, and rows and bytes of row groups of each file."""
 
     first_footer: str
-    """The first file's footer in base64: what all files have in common."""
+    """Footer of the first file in base64, for the columns that all files have in common."""
 
     def facts(self) -> dict[str, Any]:
-        """The same as a dict of JSON values."""
+        """Return the description as a dict of JSON values."""
         return {"files": self.files, "first_footer": self.first_footer}
 
     @classmethod
     def of(cls, footers: Sequence[Footer]) -> Self:
-        """What the footers say."""
+        """Return the description of the files with these footers."""
         files = [
             {
                 "path": footer.file.path,
@@ -67,35 +75,35 @@ class StoredPart:
 
 
 class Spool:
-    """Writes a rank's rows to a local directory, gives some away and takes others in. Not thread-safe.
+    """Writer of a rank's rows to a local directory, which also sends and receives rows. Not thread-safe.
 
     Args:
         folder: An empty directory on the host's disk.
-        schema: What the rows are.
-        layout: Where row groups and files end.
-        rank: Whose rows these are.
+        schema: Schema of the rows.
+        layout: Sizes of row groups and files.
+        rank: Rank of the rows.
 
     Raises:
-        StorageError: The disk refused.
+        StorageError: A disk operation failed.
     """
 
     def __init__(self, folder: str, schema: Unischema, layout: Layout, rank: int) -> None:
         self.folder = folder
         self.num_rows = 0
-        """Rows that it holds."""
+        """Number of rows in the directory."""
         self._schema, self._layout, self._rank = schema, layout, rank
         self._stored = storage_schema(schema)
         self._options = writer_options(schema, "auto")
         self._location: Location = open_location(folder)
-        # When all is done again files have the same names, if they hold the same: a state that was saved names them.
+        # A retried job must give equal files equal names, because saved states refer to them.
         self._names: list[str] = []
         self._started = 0
 
     def append(self, cells: Iterable[pa.RecordBatch]) -> None:
-        """Takes rows in, encoded, after those that are there.
+        """Append received, encoded rows.
 
         Raises:
-            StorageError: The disk refused; nothing of these is kept.
+            StorageError: A disk operation failed; nothing is stored.
         """
         files = DataFiles(
             self._location_of_files(), self._schema, self._layout, self._options,
@@ -116,13 +124,13 @@ class Spool:
         self.num_rows += rows
 
     def take_last(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """Hands the last rows over, in order: they are no longer here once the iterator has come to its end.
+        """Yield the last rows in order, and remove them at the end of iteration.
 
         Args:
             rows: At most `num_rows`.
 
         Raises:
-            StorageError: The disk refused.
+            StorageError: A disk operation failed.
         """
         self.num_rows -= rows
         whole: list[str] = []
@@ -140,26 +148,28 @@ class Spool:
             self._path(name).unlink()
 
     def stored(self) -> StoredPart:
-        """What lies there now, at least one row: in files whose names say what they hold.
+        """Rename the files by a hash of their content, and return the description of the stored rows.
 
-        A state that was saved belongs to rows in one order. Spark may give them in another when it computes them anew,
-        and footers do not tell: those of files with the same rows in another order can be equal.
+        A saved state requires the same row order. Spark may return another order when it recomputes the rows, which
+        footers do not show: files with the same rows in another order can have equal footers.
 
         Raises:
-            OSError: The disk refused.
+            OSError: A disk operation failed.
         """
         self._names = [self._named_by_content(name) for name in self._names]
         return StoredPart.of(read_footers(self._location, self._names))
 
     def publish(self, parts: Sequence[StoredPart], writer: str) -> None:
-        """Makes the directory a dataset of all ranks' files, of which it has this rank's.
+        """Commit the directory as a dataset whose manifest lists the files of all ranks.
+
+        Only this rank's files are in the directory.
 
         Args:
-            parts: Of each rank what it stored.
-            writer: Who wrote it, for people.
+            parts: Stored rows of each rank.
+            writer: Name of the writing program, for display.
 
         Raises:
-            StorageError: The disk refused.
+            StorageError: A disk operation failed.
         """
         listed = [
             (DataFile(str(file["path"]), int(file["size"]), str(file["digest"])), file["groups"])
@@ -189,9 +199,9 @@ class Spool:
         return f"{self._own}/{path.rename(path.with_stem(f'{numbered}-{digest[:_DIGITS]}')).name}"
 
     def _split(self, name: str, kept: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a file from a place on; those before it are written anew."""
+        """Remove and yield the rows of a file from row number `kept` on; the file is rewritten with the rest."""
         path = self._path(name)
-        self.num_rows -= kept  # `append` counts them again
+        self.num_rows -= kept  # `append` will count these rows again
         self.append(_first_rows(self._batches(name), kept))
         yield from _rows_from(self._batches(name), kept)
         path.unlink()
@@ -215,3 +225,75 @@ def _rows_from(batches: Iterable[pa.RecordBatch], first: int) -> Iterator[pa.Rec
         if batch.num_rows > first:
             yield batch.slice(max(first, 0))
         first -= batch.num_rows
+
+
+_SETTLED: Final = {
+    "dataset_url": "the rows are those of the DataFrame",
+    "cur_shard": "each rank already has its rows",
+    "shard_count": "each rank already has its rows",
+    "interleave": "the distribution of rows over hosts determines it",
+    "rowgroup_selector": "ranks would keep different numbers of rows; filter the DataFrame",
+    "predicate": "ranks would keep different numbers of rows; filter the DataFrame",
+    "filters": "ranks would keep different numbers of rows; filter the DataFrame",
+}
+"""Parameters of `make_reader` that `LocalRows.make_reader` rejects: dict from name to reason."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LocalRows:
+    """The rows of this rank in `run_on_dataframe`: a part of the DataFrame, stored on the local disk. Picklable.
+
+    Example:
+        >>> LocalRows("/tmp/petastore-x1", Shard(1, 2), num_rows=1003, lanes=12)
+        LocalRows(rank 1 of 2, 1,003 rows in all, at /tmp/petastore-x1)
+    """
+
+    url: str
+    """URL of a dataset on the local disk with this rank's files only. It is deleted when `train_fn` ends."""
+
+    shard: Shard
+    """Shard of this rank."""
+
+    num_rows: int
+    """Number of rows of all ranks."""
+
+    lanes: int
+    """Number of lanes in the row order; see `petastore.plan.order.parts`."""
+
+    restarts: int = 0
+    """Number of times that training was restarted."""
+
+    def __repr__(self) -> str:
+        return f"LocalRows(rank {self.shard.index} of {self.shard.count}, {self.num_rows:,} rows in all, at {self.url})"
+
+    def make_reader(self, **options: Unpack[PassedKwargs]) -> Reader:
+        """Open a reader of this rank's rows, with the same number of batches on every rank.
+
+        Each row is read by one rank, once per epoch, and by the same rank in all epochs. `shuffle_rows=True` shuffles
+        them in a new order each epoch. Batch sizes of two ranks differ by at most one row.
+
+        Args:
+            **options: Options of `petastore.make_reader`, except those that select rows. `shuffle_row_groups` must be
+                False, and `last_batch` `"even"` or `"drop"`.
+
+        Raises:
+            InvalidArgumentError: An option is invalid; the message has the reason.
+        """
+        for name, value in options.items():
+            if name in _SETTLED:
+                raise InvalidArgumentError(
+                    f"{name} must be left out for a reader of LocalRows, got {value!r}: {_SETTLED[name]}"
+                )
+        if options.get("shuffle_row_groups"):
+            raise InvalidArgumentError(
+                "shuffle_row_groups must be False for a reader of LocalRows, because row groups stay on their "
+                "hosts. shuffle_rows=True shuffles the rows of each rank"
+            )
+        last_batch = LastBatch.parse(options.get("last_batch", "even"))
+        if last_batch not in (LastBatch.EVEN, LastBatch.DROP):
+            raise InvalidArgumentError(
+                f"last_batch must be 'even' or 'drop' for a reader of LocalRows, got {last_batch.value!r}, which would "
+                "need rows of other ranks"
+            )
+        settled: PassedKwargs = {"shuffle_row_groups": False, "interleave": self.lanes, "cur_shard": self.shard}
+        return make_reader(self.url, **(options | settled))

@@ -1,15 +1,15 @@
-"""What each task of the barrier stage does: spools its partition, trades rows for equal parts, and lets train.
+"""Barrier task: spool the partition, exchange rows for equal parts, and start the trainer.
 
 ```text
-1. each writes its partition to its own disk
-2. they tell each other how many rows they have, and where    allGather
-3. rows move until all have equal parts
-4. they tell which files they have, and free ports            allGather
-5. each lets its trainer run the function
+1. each rank writes its partition to its local disk
+2. ranks exchange their numbers of rows and their addresses      allGather
+3. ranks send rows to each other, so that all have equal parts
+4. ranks exchange the names of their files, and free ports       allGather
+5. each rank runs the function in its trainer process
 ```
 
-A problem of one rank in steps 1 to 4 is told to all, and all ranks end alike. One in step 5 fails the task, so that
-Spark ends those that wait for it.
+An error of one rank in steps 1 to 4 is sent to all ranks, and all of them end. An error in step 5 fails the task, so
+that Spark ends the ranks that wait for it.
 """
 
 from __future__ import annotations
@@ -28,70 +28,71 @@ from petastore.plan.order.parts import Parts
 from petastore.plan.request import Shard
 from petastore.schema import Unischema
 from petastore.schema.arrow import storage_schema
-from petastore.spark.columns import encode_batches
-from petastore.spark.training.exchange import Door, free_port, taken
-from petastore.spark.training.local_rows import LocalRows
-from petastore.spark.training.moves import Move, moves
-from petastore.spark.training.spool import Spool, StoredPart
+from petastore.spark.dataframe import encode_batches
+from petastore.spark.training.exchange import Door, Move, free_port, moves, taken
+from petastore.spark.training.spool import LocalRows, Spool, StoredPart
 from petastore.spark.training.trainer import Outcome, Trainer
 from petastore.writers.layout import Layout
 
 __all__ = ["RESULT", "Job", "Kind"]
 
 RESULT = pa.schema({"rank": pa.int32(), "kind": pa.string(), "said": pa.binary()})
-"""What a task gives: its rank, how it ended, and what with."""
+"""Result of a task: its rank, outcome and value."""
 
 Kind: TypeAlias = Literal["value", "problem"]
-"""How a rank ended: with an encoded `Outcome`, or with a text."""
+"""How a rank ended: `"value"` with an encoded `Outcome`, or `"problem"` with an error message."""
 
 _SPARK_SAYS_IT_FIRST_S = 2.0
-"""Seconds in which Spark notices that an executor is gone, where functions fail because their peers are."""
+"""Seconds to wait before a task fails, so that Spark can first report a lost executor.
+
+When an executor is lost, the training functions of the other ranks fail, too, and would hide this cause.
+"""
 
 _Gather: TypeAlias = Callable[[dict[str, Any]], list[dict[str, Any]]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """The function that Spark runs over each partition. A value; it goes to tasks by pickle."""
+    """Function that Spark runs over each partition. Immutable; sent to tasks as a pickle."""
 
     secret: bytes = dataclasses.field(repr=False)
-    """What its ranks know, and nobody else."""
+    """Secret of the job, known to its ranks only."""
 
     schema: Unischema
     """The schema of the rows."""
 
     columns: tuple[str, ...]
-    """True names of the columns, by position."""
+    """Original names of the columns, by position; Spark passes the columns under safe names."""
 
     layout: Layout
-    """Of the files on local disks."""
+    """Layout of the files on local disks."""
 
     function: bytes = dataclasses.field(repr=False)
     """The training function, as a pickle."""
 
     restarts: int
-    """How often training was begun before."""
+    """Number of earlier attempts of the training."""
 
     folder: str | None
-    """Where rows lie on each host; None is where temporary files are."""
+    """Directory for rows on each host; None means the temporary directory."""
 
     mark: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
-    """Stands before and after what a rank raised, and nowhere else in what Spark says of it."""
+    """Unique text before and after the exception of a rank, to find the exception in Spark's error message."""
 
     def marked(self, problem: str) -> str:
-        """What a rank raises, as it is found again in what the driver hears of it."""
+        """Return the exception of a rank with a marker by which the driver finds it."""
         return f"{self.mark}\n{problem}\n{self.mark}"
 
     def problem_in(self, said: str) -> str | None:
-        """What the first rank raised, in what Spark says of it; None where no rank did.
+        """Return the exception of the first failed rank from Spark's message; None if no rank failed.
 
-        Spark puts stacks of Java's around it, and classic sessions say it twice; long texts may come cut off.
+        Spark adds stack traces of Java, classic sessions repeat the exception, and long texts may be cut off.
         """
         _, _, after = said.partition(self.mark)
         return after.partition(self.mark)[0].strip() or None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Runs in a task, to its end."""
+        """Run the barrier task to its end."""
         from pyspark import BarrierTaskContext
 
         context = BarrierTaskContext.get()
@@ -116,10 +117,10 @@ class _Rank:
         return f"rank {self.rank} of {len(self.hosts)}"
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> tuple[Kind, bytes]:
-        """How it ended.
+        """Run the task; return its outcome.
 
         Raises:
-            WorkerError: The function did not come to its end.
+            WorkerError: The function failed, or its process died.
         """
         trainer = Trainer(self.job.folder)
         try:
@@ -132,8 +133,8 @@ class _Rank:
         except WorkerError as death:
             outcome = Outcome.of_problem(str(death))
         if outcome.problem is not None:
-            # The trainer is left to the end of this worker, which comes after Spark was told: its peers notice then,
-            # and what they say of it is not taken for the cause. Where an executor was lost, Spark says so by itself.
+            # The trainer process stays until this worker ends, after Spark has received the error. Other ranks fail
+            # only then, so Spark does not report their errors as the cause. Spark itself reports a lost executor.
             time.sleep(_SPARK_SAYS_IT_FIRST_S)
             raise WorkerError(self.job.marked(f"{self._name}, on {self.hosts[self.rank]}: {outcome.problem}"))
         trainer.close()
@@ -174,7 +175,7 @@ class _Rank:
                 spool.append(taken(move, addresses[move.giver], self.job.secret, stored))
 
     def _agreed(self, work: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:
-        """What each rank's work gave, or the first one's problem, on every rank alike."""
+        """Return each rank's result, or raise the first rank's exception on every rank."""
         try:
             mine: dict[str, Any] = {"gave": work(), "problem": None}
         except (PetastoreError, OSError) as problem:
@@ -186,7 +187,7 @@ class _Rank:
         return [facts["gave"] for facts in told]
 
     def _environment(self, ports: list[list[int]]) -> Mapping[str, str]:
-        """What launchers set for torch and TensorFlow."""
+        """Return the environment variables that launchers set for torch and TensorFlow."""
         host, count = self.hosts[self.rank], len(self.hosts)
         peers = [rank for rank, other in enumerate(self.hosts) if other == host]
         workers = [f"{other}:{free[1]}" for other, free in zip(self.hosts, ports, strict=True)]
@@ -203,4 +204,4 @@ class _Rank:
 
 
 class _GivenUpError(Exception):
-    """A rank could not get its rows; the message is the same on all."""
+    """A rank could not get its rows; the message is the same on all ranks."""

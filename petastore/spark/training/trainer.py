@@ -1,15 +1,16 @@
-"""The process that trains: started by a task of Spark on its host, with a directory for its rows, and gone with it.
+"""Trainer process: a Spark task starts it to run the training function, and it ends together with the task.
 
-A process of its own, since Spark uses its workers again: what engines leave behind (threads, memory, process groups)
-ends with it, and its peers notice at once when it fails. It runs as `python -m petastore.spark.training`:
+Training runs in a separate process, because Spark reuses its Python workers. When the process ends, threads, memory and
+process groups of frameworks end, too, and other ranks notice a failure at once. The process is started as `python -m
+petastore.spark.training`:
 
 ```text
-trainer → task    the directory that it made
-task → trainer    what to run, once the rows are there
-trainer → task    what the function gave, or the problem
+trainer → task    the directory that the trainer created
+task → trainer    the function, after the rows were written
+trainer → task    the result of the function, or its error
 ```
 
-What it is given to run is a pickle, of the process that started it.
+Each message consists of its length and its bytes. The task sends the training function as a pickle.
 """
 
 from __future__ import annotations
@@ -27,10 +28,48 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self, cast
 
 from petastore.errors import WorkerError
-from petastore.spark.training.local_rows import LocalRows
-from petastore.spark.training.messages import receive, send
+from petastore.spark.training.spool import LocalRows
 
-__all__ = ["Outcome", "Trainer"]
+__all__ = ["Outcome", "Trainer", "receive", "send"]
+
+_LENGTH = 8
+
+
+def send(stream: BinaryIO, message: bytes) -> None:
+    """Write a block.
+
+    Raises:
+        OSError: The reading process has ended.
+    """
+    stream.write(len(message).to_bytes(_LENGTH, "little"))
+    stream.write(message)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> bytes | None:
+    """Return the next block; None if the other side has closed.
+
+    Example:
+        >>> import io
+        >>> stream = io.BytesIO()
+        >>> send(stream, b"rows")
+        >>> _ = stream.seek(0)
+        >>> receive(stream), receive(stream)
+        (b'rows', None)
+    """
+    head = _exactly(stream, _LENGTH)
+    return None if head is None else _exactly(stream, int.from_bytes(head, "little"))
+
+
+def _exactly(stream: BinaryIO, size: int) -> bytes | None:
+    found = bytearray()
+    while len(found) < size:
+        some = stream.read(size - len(found))
+        if not some:
+            return None
+        found += some
+    return bytes(found)
+
 
 _BYTES = b"b"
 _JSON = b"j"
@@ -39,16 +78,16 @@ _PROBLEM = b"p"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a function ended; it crosses processes as bytes."""
+    """Outcome of a function, serialized between processes."""
 
     encoded: bytes
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """What a function gave.
+        """Wrap the return value of a function.
 
         Raises:
-            TypeError: It is neither bytes nor a value of JSON.
+            TypeError: The value is neither bytes nor JSON-serializable.
         """
         if isinstance(value, (bytes, bytearray, memoryview)):
             return cls(_BYTES + bytes(value))
@@ -56,22 +95,22 @@ class Outcome:
             return cls(_JSON + json.dumps(value).encode())
         except (TypeError, ValueError) as problem:
             raise TypeError(
-                f"the training function gave a {type(value).__name__}, which cannot go back to the driver: give None, "
-                f"numbers, text, lists and dicts of these, or bytes, such as of a model that was saved ({problem})"
+                "train_fn must return None, bytes, or numbers, text, lists and dicts of these, got "
+                f"{type(value).__name__} ({problem}). Return the bytes of a saved model"
             ) from None
 
     @classmethod
     def of_problem(cls, text: str) -> Self:
-        """What a function raised."""
+        """Wrap the exception of a function."""
         return cls(_PROBLEM + text.encode())
 
     @property
     def problem(self) -> str | None:
-        """What went wrong; None where nothing did."""
+        """Exception of the function as text; None if the function did not fail."""
         return self.encoded[1:].decode(errors="replace") if self.encoded[:1] == _PROBLEM else None
 
     def value(self) -> Any:
-        """What the function gave.
+        """Return value of the function.
 
         Example:
             >>> Outcome.of({"loss": 0.25}).value(), Outcome.of(b"model").value()
@@ -81,10 +120,10 @@ class Outcome:
 
 
 class Trainer:
-    """The task's side. Its process and directory are gone after `close`, or when this process ends.
+    """Task side of a trainer process. The process and its directory end with `close`, or with the task's process.
 
     Args:
-        parent: Where its directory is made; None is where temporary files are.
+        parent: Parent of the trainer's directory; None means the directory of temporary files.
 
     Raises:
         WorkerError: The process could not be started.
@@ -93,8 +132,8 @@ class Trainer:
     def __init__(self, parent: str | None = None) -> None:
         command = [sys.executable, "-m", __package__, *([] if parent is None else [parent])]
         searched = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
-        # Its session is its own, so that what it started itself ends with it.
-        self._process = subprocess.Popen(  # noqa: S603 - this Python, and a module of ours
+        # A new process session, so that all children of the trainer can be ended together.
+        self._process = subprocess.Popen(  # noqa: S603 - runs this Python with a module of petastore
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -103,7 +142,7 @@ class Trainer:
         )
 
     def folder(self) -> str:
-        """The directory for rows, on the local disk.
+        """Return the directory for rows, on the local disk.
 
         Raises:
             WorkerError: The process has ended.
@@ -111,25 +150,25 @@ class Trainer:
         return self._answer().decode()
 
     def train(self, rows: LocalRows, function: bytes, environment: Mapping[str, str]) -> Outcome:
-        """Runs a function there to its end.
+        """Run a function in the trainer process, and wait for its end.
 
         Args:
-            rows: What it is given.
-            function: A pickle of it.
-            environment: Variables that are set for it.
+            rows: Rows that are passed to the function.
+            function: Pickled function.
+            environment: Environment variables of the function.
 
         Raises:
             WorkerError: The process died.
         """
-        with contextlib.suppress(BrokenPipeError):  # it has ended; its answer says so
+        with contextlib.suppress(BrokenPipeError):  # the process has already ended; its exit status has the reason
             send(_stream(self._process.stdin), pickle.dumps((rows, function, dict(environment))))
         return Outcome(self._answer())
 
     def close(self) -> None:
-        """Ends the process, whatever it does, and what it started."""
-        _stream(self._process.stdin).close()  # it deletes its directory, and ends
+        """Kill the process and its children."""
+        _stream(self._process.stdin).close()  # tells the trainer to delete its directory and end
         self._process.wait()
-        with contextlib.suppress(ProcessLookupError):  # there is nothing else in its session
+        with contextlib.suppress(ProcessLookupError):  # no other process of the session is left
             os.killpg(self._process.pid, signal.SIGKILL)
         _stream(self._process.stdout).close()
 
@@ -138,9 +177,9 @@ class Trainer:
         if answer is None:
             code = self._process.wait()
             how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
-            raise WorkerError(f"the process that trains {how}; what it printed is in the executor's log")
+            raise WorkerError(f"the training process {how}. Read its output in the executor's log")
         return answer
 
 
 def _stream(stream: Any) -> BinaryIO:
-    return cast("BinaryIO", stream)  # both were asked for
+    return cast("BinaryIO", stream)  # not None, because `Popen` was called with pipes

@@ -1,1 +1,1 @@
-"""Datasets written by Spark."""
+"""Writing of datasets with Spark."""

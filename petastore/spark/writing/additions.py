@@ -1,7 +1,8 @@
-"""What a `materialize_dataset` block adds to a dataset, and the manifest that follows.
+"""Files that a `materialize_dataset` block adds to a dataset, and the updated manifest.
 
-Spark gives each file a name that no other has, so a block's files are those that were not there before. What lay there
-unlisted before the block was left by a write that failed: it must not slip into the dataset with the next commit.
+Spark gives each file a unique name, so the files of a block are those that did not exist before. If a file existed
+before the block, but is not in the manifest, a failed write left it behind; the commit must not add this file to the
+dataset.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from petastore.storage.files.location import Location
 from petastore.storage.footers.footers import parquet_among
 from petastore.storage.footers.tails import Tails
 from petastore.storage.metadata.manifest import Manifest, read_manifest
-from petastore.storage.requests.at_once import at_once
+from petastore.storage.requests.retries import at_once
 from petastore.writers.commit import manifest_of, publish
 from petastore.writers.target import schema_difference
 
@@ -25,13 +26,13 @@ __all__ = ["BlockCommit"]
 
 
 class BlockCommit:
-    """Looks at the dataset before a block (`begin`) and commits what the block added (`finish`).
+    """Commit of a block: records the dataset's files before it (`begin`), and commits the added files (`finish`).
 
     Args:
         location: The dataset's directory; it need not exist.
-        schema: What its rows are.
-        writer: Who writes, for people.
-        rows_per_row_group: Rows asked for, to be compared with what was written.
+        schema: Schema of its rows.
+        writer: Name of the writing program, for display.
+        rows_per_row_group: Requested rows per row group, to compare with the written ones.
     """
 
     def __init__(self, location: Location, schema: Unischema, writer: str, rows_per_row_group: int | None) -> None:
@@ -44,45 +45,46 @@ class BlockCommit:
         self._left_out: list[str] = []
 
     def begin(self) -> None:
-        """Remember what is there.
+        """Record the files that exist before the block.
 
         Raises:
-            StorageError: The storage refused.
+            StorageError: A storage operation failed.
         """
         self._before = set(files_beside(self._location, ()))
 
     def refuse_files(self) -> None:
-        """For blocks whose rows are committed otherwise: nothing was added.
+        """Raise an error if the block added files although it used the writer's methods, which commit their own files.
 
         Raises:
-            InvalidArgumentError: Something was.
-            StorageError: The storage refused.
+            InvalidArgumentError: The block added files.
+            StorageError: A storage operation failed.
         """
         manifest = read_manifest(self._location)
-        listed = () if manifest is None else [file.path for file in manifest.inventory.files]  # others append, too
+        # other writers may append at the same time
+        listed = () if manifest is None else [file.path for file in manifest.inventory.files]
         added = sorted(set(files_beside(self._location, listed)) - self._before)
         if added:
             raise InvalidArgumentError(
-                f"{self._location.url}: this block wrote through its writer's tasks, and Spark wrote {len(added):,} "
-                f"files beside them ({added[0]}, …). Nothing was committed: a block is one or the other. Give what "
-                "Spark's own writer writes a block of its own"
+                f"{self._location.url}: a materialize_dataset block must write either with its writer's methods or "
+                f"with Spark, got {len(added):,} more files by Spark ({added[0]}, …). Nothing was committed. Use "
+                "separate blocks"
             )
 
     def finish(self) -> Inventory:
-        """Check the files against the schema and put the next manifest in place.
+        """Check the files against the schema and replace the manifest.
 
         Raises:
             DatasetNotFoundError: There are no data files.
-            SchemaError: A file does not keep the schema, or the dataset that was added to has another.
-            StorageError: The storage refused; the old dataset still stands.
+            SchemaError: A file does not match the schema, or the existing dataset has another schema.
+            StorageError: A storage operation failed; the old dataset is unchanged.
         """
-        list_data_files(self._location)  # where nothing was written, nothing is made
+        list_data_files(self._location)  # without data files, raises an error before anything is created
         inventory = publish(self._location, self._schema, self._next_manifest)
         if self._left_out:
             warnings.warn(
-                f"{self._location.url}: {len(self._left_out):,} files lay there that no manifest lists "
-                f"({self._left_out[0]}, …); they stay out of the dataset. A write that raised left them: delete them, "
-                "or take all files with `petastore generate-metadata`",
+                f"{self._location.url}: {len(self._left_out):,} existing files are not listed in a manifest "
+                f"({self._left_out[0]}, …), and do not become part of the dataset. A failed write left them: delete "
+                "them, or add all files with `petastore generate-metadata`",
                 UserWarning,
                 stacklevel=4,
             )
@@ -93,7 +95,10 @@ class BlockCommit:
         return manifest_of(self._location, self._files(), self._schema, writer=self._writer)
 
     def _files(self) -> list[str]:
-        """What the manifest lists and is still there, and what the block added; all Parquet, where there is none."""
+        """Return the files to commit: existing files of the manifest, and files that the block added.
+
+        Without a manifest, these are all Parquet files of the directory.
+        """
         found = files_beside(self._location, ())
         manifest = read_manifest(self._location)
         if manifest is None:
@@ -112,14 +117,14 @@ class BlockCommit:
     def _refuse_other_schema(self, manifest: Manifest) -> None:
         if manifest.schema_document not in (None, self._document):
             raise SchemaError(
-                f"{self._location.url} has another schema than the rows written to it: "
+                f"the rows must have the schema of {self._location.url}, got a difference: "
                 f"{schema_difference(manifest.schema_document or '', self._document)}. Nothing was committed. Append "
                 'with the same schema, or write with mode "overwrite"; `petastore generate-metadata` with '
                 "--unischema-class gives all files there a new schema"
             )
 
     def _compare_rows(self, inventory: Inventory) -> None:
-        """Warn where Parquet ended a row group before it had the rows asked for."""
+        """Warn if Parquet closed a row group before the requested number of rows."""
         if self._rows is None:
             return
         for group, rows in enumerate(inventory.rows.tolist()):
@@ -130,8 +135,9 @@ class BlockCommit:
             if path not in self._before and not as_asked:
                 warnings.warn(
                     f"{self._location.url}: row group {inventory.ordinal[group]} of {path} has {rows:,} rows, but "
-                    f"rows_per_row_group={self._rows:,} was asked for. Either it was written with other settings, or "
-                    "its rows did not fit into the memory of Spark's executor: ask for fewer, or give it more",
+                    f"rows_per_row_group={self._rows:,} was requested. Either the file was written with other "
+                    "settings, or the rows did not fit into the memory of Spark's executor. Request fewer rows, or "
+                    "give the executor more memory",
                     UserWarning,
                     stacklevel=4,
                 )

@@ -1,4 +1,4 @@
-"""`copy_dataset`: some columns and rows of a dataset to another place, as stored cells: nothing is decoded."""
+"""`copy_dataset`: copy columns and rows of a dataset as encoded cells, without decoding."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from petastore.dataset import Dataset
 from petastore.inventory import Inventory
 from petastore.plan.request import whole_number
-from petastore.spark.tensor_columns import quoted
+from petastore.spark.prepared import quoted
 from petastore.spark.urls import spark_url
 from petastore.spark.writing.materialize import materialize_dataset
-from petastore.writers.copying.cells import DeclaredCells
-from petastore.writers.copying.requested import Copy
+from petastore.spark.writing.progress import Progress
+from petastore.writers.copying import Copy, DeclaredCells
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,37 +30,40 @@ def copy_dataset(
     overwrite_output: bool = False,
     partitions_count: int | None = None,
     row_group_size_mb: float | None = None,
-    hdfs_driver: str | None = None,  # noqa: ARG001 - Petastorm's; fsspec finds the driver of HDFS
+    hdfs_driver: str | None = None,  # noqa: ARG001 - a parameter of Petastorm; fsspec finds the driver
     *,
     rows_per_row_group: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    progress: bool | Progress | None = None,
 ) -> Inventory:
-    """Copy a dataset, or a part of it; on classic and Connect sessions alike.
+    """Copy a dataset or a part of it, with Spark (classic and Connect sessions).
 
-    What hive directories say becomes columns of the files. Row-group indexes are not copied: rows lie elsewhere then.
+    Hive partition columns become columns of the files. Row-group indexes are not copied, because row groups change.
 
     Args:
         spark: The session that copies.
         source_url: A dataset of petastore or Petastorm.
         target_url: The directory of the copy.
-        field_regex: Names, or regular expressions over whole names; None is all columns.
-        not_null_fields: Leave out rows in which one of these columns is null; they need not be copied themselves.
-        overwrite_output: Replace what is in the target; else that is an error. Spark deletes it before it writes.
-        partitions_count: Files of the copy, at most; None is as many as Spark reads the source in.
-        row_group_size_mb: MiB of a row group of the copy, about.
-        hdfs_driver: Means nothing any more.
-        rows_per_row_group: Rows of each row group, exactly, but the last of a file.
-        storage_options: Keyword arguments of the fsspec filesystem through which this process sees both.
+        field_regex: Names, or regular expressions over whole names; None means all columns.
+        not_null_fields: Names of columns; rows with a null in one of them are left out. The columns need not be copied.
+        overwrite_output: Whether to replace an existing target, which Spark deletes before writing. False raises an
+            error.
+        partitions_count: Maximum number of files of the copy; None means one per partition of the source.
+        row_group_size_mb: Approximate size of a row group of the copy in MiB.
+        hdfs_driver: Ignored; a parameter of Petastorm's function.
+        rows_per_row_group: Exact rows per row group, except the last one of a file.
+        storage_options: Keyword arguments of the fsspec filesystem with which this process reads both datasets.
+        progress: As in `materialize_dataset`.
 
     Returns:
-        The files and row groups of the copy.
+        The inventory of the copy.
 
     Raises:
-        InvalidArgumentError: A column is unknown, a number cannot be, or the target is the source or lies in it.
-        SchemaError: The source is plain Parquet, whose rows Spark copies as well by itself.
-        DatasetNotFoundError: There is no source.
-        DatasetExistsError: There is something in the target, and it is not to be overwritten.
-        StorageError: The storage refused.
+        InvalidArgumentError: A column is unknown, a number is invalid, or the target is inside the source.
+        SchemaError: The source is plain Parquet, which Spark can copy by itself.
+        DatasetNotFoundError: The source does not exist.
+        DatasetExistsError: The target exists, and `overwrite_output` is False.
+        StorageError: A storage operation failed.
     """
     if partitions_count is not None:
         whole_number(partitions_count, name="partitions_count", least=1)
@@ -80,6 +83,7 @@ def copy_dataset(
         row_group_size_mb,
         rows_per_row_group=rows_per_row_group,
         storage_options=storage_options,
+        progress=progress,
     ) as writer:
         rows = _stored_rows(spark, copied.source, os.fspath(source_url))
         for name in copied.not_null:
@@ -89,14 +93,14 @@ def copy_dataset(
         numbered = rows.toDF(*(f"c{number}" for number in range(len(schema))))
         cells = numbered.mapInArrow(DeclaredCells(schema), schema.as_spark_schema())
         writer.write(cells, "overwrite" if overwrite_output else "error")
-    assert writer.inventory is not None  # noqa: S101 - the block has ended well
+    assert writer.inventory is not None  # noqa: S101 - set when the block ends without an error
     return writer.inventory
 
 
 def _stored_rows(spark: SparkSession, dataset: Dataset, source_url: str) -> DataFrame:
-    """The rows of the dataset's own files, with what their directories say."""
+    """Return the rows of the dataset's own files, with partition columns."""
     base = spark_url(source_url, dataset.location).rstrip("/")
-    # With a schema, Spark does not guess what "007" in a directory's name is.
+    # With a schema, Spark does not infer the type of "007" in a directory name.
     reader = spark.read.schema(dataset.schema.as_spark_schema())
     if dataset.location.paths is None:
         reader = reader.option("basePath", base)

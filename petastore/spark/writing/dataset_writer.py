@@ -1,74 +1,138 @@
-"""What a `materialize_dataset` block yields: it writes rows, columns, files and cells, each in its fastest way."""
+"""Writer of a `materialize_dataset` block: encodes rows in Spark tasks and commits the written files."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.plan.request import whole_number
+from petastore.schema import Unischema
 from petastore.spark.dataframe import check_columns
-from petastore.spark.writing.block_job import BlockJob
-from petastore.spark.writing.kinds import check_cells, holds_cells
-from petastore.spark.writing.made_rows import MadeRows
 from petastore.spark.writing.parquet_files import ParquetFiles
-from petastore.spark.writing.tasks import parts_of_columns, parts_of_items, parts_of_rdd
+from petastore.spark.writing.tasks import MadeRows, parts_of_columns, parts_of_items, parts_of_rdd
+from petastore.spark.writing.writable import check_cells, holds_cells
+from petastore.spark.writing.write_job import Part, WriteJob
 from petastore.storage.requests.shown import shown_url
+from petastore.writers.layout import Layout
 from petastore.writers.target import Mode
 
 if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["DatasetWriter"]
+__all__ = ["BlockJob", "DatasetWriter"]
+
+
+@dataclasses.dataclass
+class BlockJob:
+    """Writes of one block, which are committed together. For one thread."""
+
+    url: str
+    schema: Unischema
+    """The schema of the rows."""
+    layout: Layout
+    compression: str
+    writer: str
+    """Name of the writing program, for display."""
+    storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
+    filesystem: Any = dataclasses.field(default=None, repr=False)
+    _job: WriteJob | None = dataclasses.field(default=None, init=False)
+    _parts: list[Part] = dataclasses.field(default_factory=list, init=False)
+    _has_written: bool = dataclasses.field(default=False, init=False)
+
+    @property
+    def has_written(self) -> bool:
+        """Whether a write has ended successfully, though it may have had no rows."""
+        return self._has_written
+
+    def write(self, mode: Mode, parts_of: Callable[[WriteJob, int], list[Part]]) -> None:
+        """Add rows.
+
+        Args:
+            mode: Effect on existing rows; must be the same for all writes of the block.
+            parts_of: Function that writes with Spark, given the job and the number of the next part.
+
+        Raises:
+            InvalidArgumentError: The mode is unknown, or differs from an earlier write of the block.
+            DatasetExistsError, SchemaError, StorageError: As `WriteJob.begin`.
+        """
+        if mode not in get_args(Mode):
+            raise InvalidArgumentError(f"mode must be one of {', '.join(map(repr, get_args(Mode)))}, got {mode!r}")
+        if self._job is None:
+            self._job = WriteJob.begin(
+                self.url,
+                self.schema,
+                self.layout,
+                compression=self.compression,
+                mode=mode,
+                writer=self.writer,
+                storage_options=self.storage_options,
+                filesystem=self.filesystem,
+            )
+        elif mode != self._job.mode:
+            raise InvalidArgumentError(f"mode must be {self._job.mode!r}, as in the block's first write, got {mode!r}")
+        self._parts += parts_of(self._job, len(self._parts))
+        self._has_written = True
+
+    def commit(self) -> Inventory:
+        """Commit the written files as the dataset, or as a part of it; as `WriteJob.commit`."""
+        assert self._job is not None  # noqa: S101 - called only after a write
+        return self._job.commit(self._parts)
+
+    def abort(self) -> None:
+        """Delete the written files, as `WriteJob.abort` does."""
+        if self._job is not None:
+            self._job.abort()
 
 
 class DatasetWriter:
-    """Writes to the dataset of its block. Made by `materialize_dataset`; for one thread.
+    """The writer that a `materialize_dataset` block yields. Use it from one thread.
 
-    What `write_rows`, `write_columns` and `write_files` write lies in hidden files until the block ends well, and is
-    then committed in one step: of tasks that are killed, tried again or run twice each row is there once. `mode` says
-    what becomes of what was there before the block: `"error"` refuses, `"append"` adds to it, `"overwrite"` replaces
-    it. Several writes of one block add up, and have the same mode.
+    `write_rows`, `write_columns` and `write_files` write to hidden files, which are committed together when the block
+    ends without an exception. Therefore each row is written once, also with killed, retried or speculative tasks.
+    `mode` decides what happens to an existing dataset: `"error"` raises, `"append"` adds rows, `"overwrite"` replaces
+    it. Several writes in one block are combined, and must have the same mode.
     """
 
     def __init__(self, spark: SparkSession, url: str, settings: Mapping[str, str], job: BlockJob) -> None:
         self.url = url
-        """The URL for Spark; a local path has become a `file` URL."""
+        """URL for Spark; a local path becomes a `file` URL."""
         self.settings = dict(settings)
-        """The Parquet writer's settings, key to value."""
+        """Options of Spark's Parquet writer for this dataset."""
         self.inventory: Inventory | None = None
-        """What was committed; None until the block has ended well."""
+        """Inventory of the committed dataset; None until the block has ended without an exception."""
         self._spark = spark
         self._job = job
 
     def write(self, df: DataFrame, mode: Mode = "error", *, partition_by: Sequence[str] = ()) -> None:
-        """Write a DataFrame to the dataset: stored cells, or raw columns, which are encoded on the way.
+        """Write a DataFrame of raw columns (which are encoded) or of stored cells (from `encode_dataframe`).
 
-        Raw columns go as by `write_columns`. They are known by their types: arrays where cells of arrays are bytes.
-        Stored cells go to Spark's own writer, with the settings given as options of this write alone.
+        The two are distinguished by column types: a tensor is an array in raw columns, and bytes in stored cells. Raw
+        columns are written by `write_columns`. Stored cells are written by Spark's Parquet writer, with the block's
+        settings for this write only.
 
         Args:
-            df: Stored cells, as `encode_dataframe` makes them, or raw columns, as it takes them.
-            mode: `"error"`, `"append"` or `"overwrite"`; of stored cells, Spark's.
-            partition_by: Columns of stored cells that become hive directories.
+            df: Raw columns, as `encode_dataframe` takes them, or stored cells, as it returns them.
+            mode: `"error"`, `"append"` or `"overwrite"`; for stored cells, Spark's mode.
+            partition_by: Names of columns for hive partitioning; for stored cells only.
 
         Raises:
-            InvalidArgumentError: Columns are neither cells of the schema nor its raw values, or could be both; cells
-                are nullable where the schema's fields are not; or the block wrote otherwise before, and Spark's own
-                writer takes no part in that.
-            DatasetExistsError: Something is there, and the mode is `"error"`; of raw columns.
+            InvalidArgumentError: Column types match neither stored cells nor raw values of the schema, or match both;
+                cells are nullable but the field is not; or the block already wrote in another way.
+            DatasetExistsError: Raw columns were given, a dataset exists, and `mode` is `"error"`.
         """
         if not partition_by and not holds_cells(df.schema, self._job.schema):
             self.write_columns(df, mode)
             return
         if self._job.has_written:
             raise InvalidArgumentError(
-                "stored cells are written by Spark's own writer, and what this block wrote before is committed "
-                "otherwise; give the cells a block of their own, or write their raw values with write_columns"
+                "df must have raw values in a block that wrote rows or columns before, got stored cells. Write the "
+                "cells in a separate block, or their raw values with write_columns"
             )
         check_cells(df.schema, self._job.schema)
         df.write.options(**self.settings).mode(mode).partitionBy(*partition_by).parquet(self.url)
@@ -81,55 +145,52 @@ class DatasetWriter:
         partitions: int | None = None,
         mode: Mode = "error",
     ) -> None:
-        """Write rows where Spark's workers make them: they are encoded there, and never pass through Java.
+        """Write rows that Python code creates in Spark's workers; they are encoded there, without passing through Java.
 
         Args:
-            rows: An RDD of dicts or named tuples, of which a nullable field may be left out or None. Or a function,
-                which also works on Spark Connect, where there are no RDDs: it is called in Spark's workers with each of
-                the `items`, and gives a row, or an iterable of rows, such as those of a file.
-            items: What the function is called with: numbers, names of files, whatever can be pickled. They travel with
-                the function, so let them be small; a `range` always is.
-            partitions: So many tasks share the items, each those that lie together; None lets Spark decide. Each writes
-                files of its own.
+            rows: An RDD of dicts or named tuples (a nullable field may be missing or None). Or a function that returns
+                a row or an iterable of rows; Spark's workers call it with each of the `items`. A function also works on
+                Spark Connect, which has no RDDs.
+            items: Arguments for the function, one per call: numbers, file names, or other picklable values. They are
+                sent with the function, so keep them small; a `range` is always small.
+            partitions: Number of Spark tasks; each gets consecutive items and writes its own files. None lets Spark
+                decide.
             mode: `"error"`, `"append"` or `"overwrite"`.
 
         Raises:
-            InvalidArgumentError: There are no rows, or no items, or too many arguments for an RDD.
-            DatasetExistsError: Something is there, and the mode is `"error"`.
-            SchemaError: The dataset to append to has another schema.
-            StorageError: The storage refused.
+            InvalidArgumentError: `rows` is missing, a function was given without `items`, or an RDD with `items`.
+            DatasetExistsError: A dataset exists, and `mode` is `"error"`.
+            SchemaError: The existing dataset has another schema.
+            StorageError: A storage operation failed.
         """
         if hasattr(rows, "mapPartitionsWithIndex"):
             if items is not None or partitions is not None:
                 raise InvalidArgumentError(
-                    "items= and partitions= go with a function, and an RDD was given, which has its own partitions; "
-                    "leave them out"
+                    "items and partitions must be left out with an RDD, which has its own partitions"
                 )
             self._job.write(mode, functools.partial(parts_of_rdd, rows))
             return
         if not callable(rows):
             raise InvalidArgumentError(
-                f"write_rows takes an RDD of dicts, or a function and what it is called with, but a "
-                f"{type(rows).__name__} was given; rows of this process are written with rows_to_dataframe, or without "
-                "Spark with petastore.write_dataset"
+                f"rows must be an RDD of dicts, or a function with its items, got {type(rows).__name__}. Write "
+                "rows of this process with rows_to_dataframe, or without Spark with petastore.write_dataset"
             )
         if not isinstance(items, Iterable):
             raise InvalidArgumentError(
-                f"the function of rows is called with each of items, but items={items!r:.100} was given; "
-                "range(n) is n numbers"
+                f"items must be the arguments of the function, such as range(n), got {items!r:.100}"
             )
         known = items if isinstance(items, Sequence) else list(items)
         self._write_items(MadeRows(rows, known, self._job.schema), len(known), partitions, mode)
 
     def write_columns(self, df: DataFrame, mode: Mode = "error") -> None:
-        """Write a DataFrame of raw columns: Spark hands them to Python, where they are encoded and written.
+        """Write a DataFrame of raw columns; Spark's Python workers encode and write them.
 
         Args:
-            df: As `encode_dataframe` takes it.
+            df: Raw columns, as for `encode_dataframe`.
             mode: `"error"`, `"append"` or `"overwrite"`.
 
         Raises:
-            InvalidArgumentError: A column is missing, unknown, or of a type that cannot be that field's.
+            InvalidArgumentError: A column is missing or unknown, or has a type that does not fit its field.
             DatasetExistsError, SchemaError, StorageError: As `write_rows`.
         """
         check_columns(df.schema, self._job.schema)
@@ -142,22 +203,22 @@ class DatasetWriter:
         partitions: int | None = None,
         mode: Mode = "error",
     ) -> None:
-        """Write what plain Parquet files hold: Spark's workers read and encode them whole, and Java sees none of it.
+        """Write the rows of plain Parquet files; Spark's Python workers read, encode and write them, without Java.
 
-        The fastest way for columns that lie in Parquet already. The files have the columns that `write_columns` takes.
-        A column of Parquet that is no Spark type, such as unsigned numbers, is taken as well.
+        This is the fastest way if raw columns are already in Parquet. The files must have the same columns as a
+        DataFrame for `write_columns`. Types that Spark lacks, such as unsigned integers, are supported too.
 
         Args:
-            paths: A directory, a file, or a list of files, as `df.inputFiles()` gives them. They are read with the
-                block's `storage_options=` and `filesystem=`.
-            partitions: So many tasks share the files, each those that lie together; None is one for each file. Each
-                writes files of its own.
+            paths: A directory, a file, or a list of files, such as `df.inputFiles()`. They are read with the
+                `storage_options` and `filesystem` of the block.
+            partitions: Number of Spark tasks; each gets consecutive files and writes its own files. None means one per
+                file.
             mode: `"error"`, `"append"` or `"overwrite"`.
 
         Raises:
-            InvalidArgumentError: A column of the first file is missing or unknown; or columns lie in the names of
-                directories.
-            DatasetNotFoundError: There are no files.
+            InvalidArgumentError: A column of the first file is missing or unknown, or the files have hive partition
+                columns.
+            DatasetNotFoundError: No files were found.
             DatasetExistsError, SchemaError, StorageError: As `write_rows`.
         """
         job = self._job

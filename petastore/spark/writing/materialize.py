@@ -1,11 +1,11 @@
-"""`materialize_dataset`: what Spark writes inside the block becomes a dataset when the block ends well.
+"""`materialize_dataset`: commit the files that Spark writes inside the block as a dataset.
 
 ```text
 at the call      sizes, schema and URL are checked; no Spark work yet
-entering         the session gets the Parquet writer's settings (petastore.spark.turns)
-the block        the user writes with Spark, once or often; or through the writer, whose tasks write files themselves
-leaving          the session gets its settings back; the footers are read, checked against the schema, and committed
-leaving by raise the session gets its settings back; nothing is committed, and readers see the dataset as it was
+start            the settings of the Parquet writer are set in the session (petastore.spark.settings)
+the block        the user writes with Spark, once or several times, or with the writer, whose tasks write files
+end              the old settings are restored; the footers are read and checked, and the files are committed
+end by an error  the old settings are restored; nothing is committed, and readers see the old dataset
 ```
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,24 +22,23 @@ from typing import TYPE_CHECKING, Any
 
 from petastore.errors import DatasetExistsError, InvalidArgumentError
 from petastore.indexers import RowGroupIndexerBase
+from petastore.inventory import Inventory
 from petastore.schema import Unischema
-from petastore.spark.settings import TIMESTAMP_TYPE, batch_settings, parquet_settings
-from petastore.spark.turns import settings_held
+from petastore.spark.settings import TIMESTAMP_TYPE, batch_settings, parquet_settings, settings_held
 from petastore.spark.urls import spark_url
-from petastore.spark.workers_python import warn_of_another_python
 from petastore.spark.writing.additions import BlockCommit
-from petastore.spark.writing.block_job import BlockJob
-from petastore.spark.writing.dataset_writer import DatasetWriter
+from petastore.spark.writing.dataset_writer import BlockJob, DatasetWriter
 from petastore.spark.writing.progress import Progress, progress_told
-from petastore.spark.writing.writable import check_writable
+from petastore.spark.writing.writable import check_writable, warn_of_another_python
 from petastore.storage.files.location import open_location
+from petastore.writers.generate import generate_metadata
 from petastore.writers.layout import Layout
 from petastore.writers.row_group_index import build_rowgroup_index, checked_indexers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["materialize_dataset"]
+__all__ = ["generate_petastorm_metadata", "materialize_dataset", "schema_named"]
 
 
 def materialize_dataset(
@@ -54,71 +54,71 @@ def materialize_dataset(
     filesystem: Any = None,
     session_settings: bool = True,
     indexers: Sequence[RowGroupIndexerBase] = (),
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
 ) -> AbstractContextManager[DatasetWriter]:
-    """A block in which Spark writes a dataset; when it ends well, the files are checked and committed.
+    """Write a dataset with Spark in a `with` block; at its end, all files are checked and committed.
 
-    Works on classic and Connect sessions, with the same code. The writer that the block yields is the fast way:
-    `writer.write(df)` of raw columns, `writer.write_rows` of dicts that are made in Spark's workers, and
-    `writer.write_files` of plain Parquet. Or write stored cells as always, `df.write.parquet(dataset_url)`, with any
-    mode and `partitionBy`. The footers are read by this process, so it must reach the storage.
+    Works on classic and Connect sessions with the same code. The block yields a writer: `writer.write(df)` for raw
+    columns, `writer.write_rows` for dicts created in Spark's workers, and `writer.write_files` for plain Parquet. Or
+    write stored cells as in Petastorm, with `df.write.parquet(dataset_url)`, any mode and `partitionBy`; this is
+    slower. The driver reads the footers, so it needs access to the storage.
 
-    What Spark appends joins the dataset. Files that were there already and that the manifest does not list (left by a
-    block that raised) stay out of it, with a warning.
+    Files that Spark appends become part of the dataset. Existing files that are not in the manifest, such as files of a
+    failed block, do not become part of it; a warning names these files.
 
     Args:
         spark: The session that writes.
-        dataset_url: The dataset's directory, as Spark and fsspec know it, or a local path.
-        schema: What the rows are. A DataFrame that Spark itself writes holds stored cells: `encode_dataframe`,
-            `rows_to_dataframe` and `dict_to_spark_row` make them.
-        row_group_size_mb: MiB of a row group, about: as it lies in the file, compressed, where Spark itself writes; as
-            in `write_dataset` where the writer's tasks do, which take 32 where no size is given.
-        use_summary_metadata: Means nothing any more; True says so in a warning.
-        filesystem_factory: A function that returns the filesystem; `filesystem=` takes it directly.
-        rows_per_row_group: Rows of each row group, exactly; only the last of a file has fewer. Memory must hold them:
-            where Parquet ends row groups early, a warning says so.
-        storage_options: Keyword arguments of the fsspec filesystem through which this process reads the footers.
+        dataset_url: Directory of the dataset, as a URL that Spark and fsspec understand, or a local path.
+        schema: Schema of the rows. A DataFrame for `df.write.parquet` must have stored cells, from `encode_dataframe`,
+            `rows_to_dataframe` or `dict_to_spark_row`.
+        row_group_size_mb: Approximate size of a row group in MiB. For `df.write.parquet`, the compressed size in the
+            file. For methods of the writer, as in `write_dataset`, with default 32.
+        use_summary_metadata: No effect; True gives a warning.
+        filesystem_factory: Function that returns the filesystem; a parameter of Petastorm's function.
+        rows_per_row_group: Exact number of rows per row group; only the last one of a file has fewer. A row group must
+            fit in memory; if Spark's Parquet writer ends row groups early, there is a warning.
+        storage_options: Keyword arguments for the fsspec filesystem with which the driver reads the footers.
         filesystem: A pyarrow or fsspec filesystem to use instead.
-        session_settings: True sets `spark.conf` for the length of the block, so that any write in it has them. One
-            session has one configuration: blocks of several threads with other settings take turns. False leaves it
-            alone: write through `writer.write`, which gives the settings with the write, and nobody waits.
-        indexers: What row-group indexes look for, as `petastore.indexing.build_rowgroup_index` takes them: that is
-            called once the rows are committed, by this process.
-        progress: Called with the tasks of Spark that are done and all that are known so far, as they change, by any
-            thread, though never by two at once: for notebooks and Connect sessions, where Spark's own bar is not seen.
+        session_settings: Whether to set options in `spark.conf` during the block, for every write in it. Blocks in
+            several threads with different settings then wait for each other. With False, write with `writer.write`,
+            which sets the options for that write only.
+        indexers: Row-group indexes to build after the commit, as in `petastore.indexing.build_rowgroup_index`; this
+            process reads the indexed columns.
+        progress: True shows finished Spark tasks on standard error; or a function called with the numbers of finished
+            and of all known Spark tasks when they change, from any thread, one call at a time. Use it in notebooks and
+            Connect sessions, which do not show Spark's progress bar.
 
     Returns:
-        A context manager that yields a `DatasetWriter`; its `inventory` is there once the block has ended.
+        A context manager that yields a `DatasetWriter`; its `inventory` is set after the block.
 
     Raises:
-        InvalidArgumentError: At the call: sizes that cannot be, a URL that no one understands, or indexers of fields
-            that there are not. At the end: Spark itself and the writer's tasks both wrote.
-        SchemaError: At the call: Spark cannot write such a schema. At the end: a file does not keep it.
+        InvalidArgumentError: At the call: a size is invalid, a URL is not supported, or an indexer names an unknown
+            field. At the end of the block: both `df.write.parquet` and the writer's methods were used.
+        SchemaError: At the call: Spark cannot store the schema. At the end of the block: a file does not match it.
         DatasetExistsError: At the call: the URL is a file.
-        DatasetNotFoundError: At the end: nothing was written there.
-        StorageError: At the end: the storage refused; the old dataset still stands.
+        DatasetNotFoundError: At the end of the block: nothing was written.
+        StorageError: At the end of the block: a storage operation failed. The old dataset is unchanged.
         MissingExtraError: pyspark is not installed.
     """
     if not isinstance(schema, Unischema):
-        raise InvalidArgumentError(f"materialize_dataset takes a Unischema, but {schema!r} was given")
+        raise InvalidArgumentError(f"schema must be a Unischema, got {schema!r}")
     if not hasattr(spark, "conf") or not hasattr(spark, "createDataFrame"):
-        raise InvalidArgumentError(f"materialize_dataset takes a Spark session first, but {spark!r} was given")
+        raise InvalidArgumentError(f"spark must be a Spark session, got {spark!r}")
     if use_summary_metadata:
         warnings.warn(
-            "use_summary_metadata means nothing any more: the dataset's own manifest takes the place of _metadata",
+            "use_summary_metadata has no effect, because the manifest of the dataset replaces _metadata. Remove this "
+            "argument",
             UserWarning,
             stacklevel=2,
         )
     if filesystem_factory is not None and filesystem is not None:
-        raise InvalidArgumentError(
-            "filesystem_factory and filesystem both say where the dataset lies; give one of them"
-        )
+        raise InvalidArgumentError("filesystem_factory and filesystem must not both be given. Pass one of them")
     settings = parquet_settings(schema, row_group_size_mb=row_group_size_mb, rows_per_row_group=rows_per_row_group)
     check_writable(spark, schema, session_settings=session_settings)
     opened = filesystem_factory() if filesystem_factory is not None else filesystem
     location = open_location(dataset_url, storage_options=storage_options, filesystem=opened)
     if location.paths is not None:
-        raise DatasetExistsError(f"{location.url} is a file; a dataset is a directory, so choose another URL")
+        raise DatasetExistsError(f"dataset_url must be a directory, got the file {location.url}. Choose another URL")
     indexers = checked_indexers(indexers, schema, location.url)
     warn_of_another_python(spark)
     by = f"Spark {spark.version} via materialize_dataset"
@@ -162,3 +162,64 @@ def _block(
         writer.inventory = commit.finish()
     if afterwards is not None:
         afterwards()
+
+
+def generate_petastorm_metadata(
+    spark: Any,  # noqa: ARG001 - a parameter of Petastorm
+    dataset_url: str | os.PathLike[str],
+    unischema_class: str | None = None,
+    use_summary_metadata: bool = False,
+    hdfs_driver: str | None = None,  # noqa: ARG001 - a parameter of Petastorm; fsspec finds the driver
+) -> Inventory:
+    """Write a manifest for existing Parquet files, with the arguments of Petastorm's function.
+
+    Args:
+        spark: Ignored; may be None.
+        dataset_url: Directory of the dataset.
+        unischema_class: Import path of the schema, `"package.module.name"`; None uses the schema stored in the dataset.
+        use_summary_metadata: No effect; True gives a warning.
+        hdfs_driver: Ignored; a parameter of Petastorm's function.
+
+    Returns:
+        The inventory that was written.
+
+    Raises:
+        InvalidArgumentError: `unischema_class` is not the import path of a schema.
+        SchemaError: A file does not match the schema.
+        DatasetNotFoundError: The directory has no data files.
+    """
+    if use_summary_metadata:
+        warnings.warn(
+            "use_summary_metadata has no effect, because the manifest of the dataset replaces _metadata. Remove this "
+            "argument",
+            UserWarning,
+            stacklevel=2,
+        )
+    return generate_metadata(dataset_url, None if unischema_class is None else schema_named(unischema_class))
+
+
+def schema_named(name: str) -> Unischema:
+    """Import a schema by its Python path.
+
+    Args:
+        name: `"package.module.name"`, of a `Unischema` in that module.
+
+    Raises:
+        InvalidArgumentError: The module cannot be imported, or the name is not a `Unischema`.
+
+    Example:
+        >>> schema_named("math.pi")
+        Traceback (most recent call last):
+        petastore.errors.InvalidArgumentError: unischema_class must name a Unischema, got math.pi, which is
+            3.141592653589793
+    """
+    module, _, attribute = name.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as problem:
+        raise InvalidArgumentError(
+            f"unischema_class must be package.module.name of a schema, got {name!r}: {problem}"
+        ) from problem
+    if not isinstance(found, Unischema):
+        raise InvalidArgumentError(f"unischema_class must name a Unischema, got {name}, which is {found!r:.200}")
+    return found

@@ -1,4 +1,4 @@
-"""Parquet files of raw columns, read where Spark's workers run, and encoded there."""
+"""Parquet files of raw columns, read and encoded in Spark's workers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 
 from petastore.errors import InvalidArgumentError
 from petastore.schema import Unischema
-from petastore.spark.columns import encode_batches
+from petastore.spark.dataframe import encode_batches
 from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import Location, open_location
-from petastore.storage.footers.footers import INT96_UNIT
+from petastore.storage.footers.footer import INT96_UNIT
 from petastore.storage.requests.failures import asking
 
 __all__ = ["ParquetFiles"]
@@ -28,7 +28,7 @@ _FREE_VALUE_BYTES = 4096
 
 @dataclasses.dataclass(frozen=True)
 class ParquetFiles:
-    """Numbers of files → stored cells of their rows. A value; it goes to tasks by pickle.
+    """Function from file numbers to the stored cells of their rows. Immutable; sent to tasks as a pickle.
 
     Example:
         >>> import pyarrow.parquet as pq, tempfile
@@ -42,7 +42,7 @@ class ParquetFiles:
     """
 
     urls: tuple[str, ...]
-    """Of each file, in order."""
+    """URLs of the files, in order."""
 
     schema: Unischema
     """The schema of the rows."""
@@ -59,13 +59,13 @@ class ParquetFiles:
         storage_options: Mapping[str, Any] | None = None,
         filesystem: Any = None,
     ) -> ParquetFiles:
-        """The files of a directory, or those that are named; the columns of the first are looked at.
+        """Return the files of a directory, or the listed files; the columns of the first file are checked.
 
         Raises:
-            InvalidArgumentError: There are directories in a list, or columns in the names of directories, or the
-                columns of the first file can never be rows of the schema.
-            DatasetNotFoundError: Nothing is there.
-            StorageError: The storage refused.
+            InvalidArgumentError: A list contains directories, the files have hive partition columns, or the columns of
+                the first file do not fit the schema.
+            DatasetNotFoundError: No files were found.
+            StorageError: A storage operation failed.
         """
         single = isinstance(paths, (str, os.PathLike))
         location = open_location(paths, storage_options=storage_options, filesystem=filesystem)
@@ -76,19 +76,19 @@ class ParquetFiles:
             urls = [f"{given[0].rstrip('/')}/{path}" for path in listed]
         elif len(listed) != len(given):
             raise InvalidArgumentError(
-                f"{location.url}: {len(given):,} paths were given, and there are {len(listed):,} files; name files, "
-                "each once, or one directory"
+                f"paths must name each file once, or one directory, got {len(given):,} paths for {len(listed):,} "
+                f"files of {location.url}"
             )
         else:
             urls = given
-        # Spark's workers have working directories of their own.
+        # Paths must be absolute, because Spark's workers have other working directories.
         absolute = [os.path.abspath(url) if _is_relative(url, filesystem) else url for url in urls]  # noqa: PTH100
         files = cls(tuple(absolute), schema, storage_options, filesystem)
         with files._open(0):
             return files
 
     def __call__(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
-        """Runs in a task."""
+        """Encode the files of these numbers, in a Spark task."""
         return encode_batches(itertools.chain.from_iterable(map(self._batches, numbers)), self.schema)
 
     def _batches(self, number: int) -> Iterator[pa.RecordBatch]:
@@ -117,7 +117,10 @@ class ParquetFiles:
     @staticmethod
     def _name(location: Location) -> str:
         if location.paths is None:
-            raise InvalidArgumentError(f"{location.url} is no file any more; what is written has to stay until it is")
+            raise InvalidArgumentError(
+                f"another program deleted {location.url} during the write. Keep source files until the write has "
+                "finished"
+            )
         return location.paths[0]
 
     def _check_columns(self, location: Location, columns: Sequence[str]) -> None:
@@ -125,18 +128,18 @@ class ParquetFiles:
         unknown = [column for column in columns if column not in self.schema]
         if missing or unknown:
             raise InvalidArgumentError(
-                f"{location.url} has the columns {', '.join(map(repr, columns))}; of schema "
-                f"{self.schema.name!r} it lacks {missing}, and the schema does not know {unknown}. Write a DataFrame "
-                "that selects exactly the fields of the schema"
+                f"{location.url} must have exactly the fields of schema {self.schema.name!r}, got "
+                f"{', '.join(map(repr, columns))}: {missing} missing, {unknown} unknown. Write a DataFrame that "
+                "selects the fields of the schema"
             )
 
 
 def _refuse_partitions(location: Location, listed: Sequence[str]) -> None:
     for path in listed:
-        if "=" in os.path.dirname(path):  # noqa: PTH120 - of a path in any storage
+        if "=" in os.path.dirname(path):  # noqa: PTH120 - a path in any storage
             raise InvalidArgumentError(
-                f"{location.url}: {path} has columns in the names of its directories, which are not read here; write "
-                "the DataFrame that Spark reads from there"
+                f"paths must have no columns in directory names, got {path} of {location.url}. Write the DataFrame "
+                "that Spark reads from there"
             )
 
 

@@ -1,6 +1,6 @@
-"""How many of Spark's tasks are done, told while a block writes: for where its own bar is not seen.
+"""Progress of a Spark write: finished tasks, printed where Spark's own bar is not visible.
 
-A Connect session tells it by itself. A classic one is asked, by a thread that lives as long as the block.
+A Connect session reports its progress. For a classic session, a thread polls the progress until the block ends.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from petastore.spark.classic import ActiveStages
+from petastore.monitoring.progress import progress_shown
+from petastore.spark.session import ActiveStages
 from petastore.threads import Daemon
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Progress", "progress_told"]
 
 Progress: TypeAlias = Callable[[int, int], object]
-"""Called with the tasks that are done, and all that are known so far."""
+"""Function that is called with the number of finished Spark tasks and of all tasks known so far."""
 
 _LOOKS_EVERY_S = 0.5
 
@@ -28,37 +29,38 @@ _log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def progress_told(spark: SparkSession, progress: Progress | None) -> Iterator[None]:
-    """A block in which tasks of the session are counted; on classic ones not those of stages that began before it.
+def progress_told(spark: SparkSession, progress: bool | Progress | None) -> Iterator[None]:
+    """Report the progress of the session's tasks during a `with` block.
+
+    On classic sessions, stages that began before the block are not counted.
 
     Args:
         spark: A classic or Connect session.
-        progress: Called whenever the numbers change, by any thread, never by two at once; None leaves all as it is.
-            Once it has raised, which is logged, it is not called again.
+        progress: Function that is called when the numbers change, by any thread, but never by two threads at the same
+            time. If it raises an error, this is logged, and the function is not called again. True shows the progress
+            on standard error; None does nothing.
     """
-    if progress is None:
-        yield
-        return
-    told = _Told(progress)
-    if type(spark).__module__.startswith("pyspark.sql.connect."):
-        with _handled(spark, told):
+    with progress_shown(progress, "writing", "Spark tasks") as show:
+        if show is None:
             yield
-    else:
-        with _asked(ActiveStages(spark), told):
+            return
+        told = _Told(show)
+        is_connect = type(spark).__module__.startswith("pyspark.sql.connect.")
+        with _handled(spark, told) if is_connect else _asked(ActiveStages(spark), told):
             yield
 
 
 class _Told:
-    """What was told last, and of each stage how far it is."""
+    """Last printed progress, and the progress of each stage."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress: Progress | None = progress
         self._stages: dict[int, tuple[int, int]] = {}
         self._said = (0, 0)
-        self._lock = threading.Lock()  # on Connect each thread that runs something tells of it
+        self._lock = threading.Lock()  # on Connect, each thread that runs a query reports progress
 
     def note(self, stages: Iterable[tuple[int, int, int]]) -> None:
-        """Of each stage: its number, tasks done, and all of its tasks."""
+        """Record number, finished tasks and total tasks of each stage."""
         with self._lock:
             self._stages.update((number, (done, tasks)) for number, done, tasks in stages)
             found = self._stages.values()
@@ -72,15 +74,17 @@ class _Told:
             return
         try:
             self._progress(*sums)
-        except Exception:  # noqa: BLE001 - a bar that fails is no reason to give up a write
-            _log.exception("progress=%r raised; it is not called any more, and Spark goes on", self._progress)
+        except Exception:  # noqa: BLE001 - an error of the progress bar must not fail the write
+            _log.exception(
+                "progress=%r raised an error; it is no longer called, and the write continues", self._progress
+            )
             self._progress = None
 
 
 @contextlib.contextmanager
 def _handled(spark: Any, told: _Told) -> Iterator[None]:
-    def handle(stages: Any, inflight_tasks: int, operation_id: Any, done: bool) -> None:  # noqa: ARG001 - Spark's names
-        # The last message before the end may be older than the last tasks.
+    def handle(stages: Any, inflight_tasks: int, operation_id: Any, done: bool) -> None:  # noqa: ARG001 - passed by Spark
+        # Spark's last progress message may arrive before the last tasks finish.
         told.note((one.stage_id, one.num_tasks if done else one.num_completed_tasks, one.num_tasks) for one in stages)
 
     spark.registerProgressHandler(handle)

@@ -1,15 +1,17 @@
-"""A dataset written in parts by processes that may be killed, tried again or run twice. Knows no Spark.
+"""Write job: a dataset written in parts by processes that may be killed, retried or run twice. Independent of Spark.
 
 ```text
-begin    in the driver: the schema is settled, and what stands there is noted
-part     in a task: files of a token of their own, complete but left out by every reader; `part_of_cells` as well
-commit   in the driver: the files of the parts that count become the dataset; all others of the job are deleted
-abort    in the driver: all files of the job are deleted, unless they are the dataset already
+begin    in the driver: determine the schema, list the existing dataset, and write the marker of the job
+part     in a task: write files with the token of the task, which readers ignore (also `part_of_cells`)
+commit   in the driver: add the files of successful tasks to the dataset, delete all other files of the job
+abort    in the driver: delete all files of the job, unless they are already committed
 ```
 
-Whatever a task leaves behind that does not count, because it was killed, or another one did the same work, is hidden
-from readers by its name and its marker, and is deleted with the commit; what is written later is deleted by its task,
-which finds its marker gone. One that is killed just then leaves files that are left out for ever.
+The files of a killed task attempt, and those of a second attempt of the same task, are not added to the dataset. Until
+the commit, names and a marker hide all files of the job from readers. Commit and abort first delete the marker of the
+job, and then all files of the job that they list. If an attempt begins after this, it finds no marker and writes
+nothing. If an attempt finishes its files after this, it deletes them itself. Only if it is killed before it deletes
+them, files remain, which readers always ignore.
 """
 
 from __future__ import annotations
@@ -25,14 +27,22 @@ import pyarrow as pa
 from petastore.errors import DatasetChangedError, DatasetExistsError, DatasetNotFoundError
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
-from petastore.spark.columns import encode_batches
+from petastore.spark.dataframe import encode_batches
 from petastore.storage.files.listing import files_below
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.files.whole_files import delete_quietly
-from petastore.storage.footers.footers import Footer, read_footers
+from petastore.storage.footers.footer import Footer
+from petastore.storage.footers.footers import read_footers
 from petastore.storage.metadata.manifest import Manifest, manifest_token
 from petastore.writers.commit import publish
-from petastore.writers.files import DataFiles, lists_write, show_files, token_of
+from petastore.writers.files import (
+    DataFiles,
+    begin_write,
+    end_write,
+    is_being_written,
+    lists_write,
+    show_files,
+)
 from petastore.writers.layout import Layout, row_groups
 from petastore.writers.parquet import Compression, writer_options
 from petastore.writers.target import Mode, Target
@@ -40,20 +50,20 @@ from petastore.writers.target import Mode, Target
 __all__ = ["Part", "WriteJob"]
 
 _DIGITS = 16
-"""Hexadecimal digits of a job; as many more tell the attempts of its tasks from each other."""
+"""Number of hexadecimal digits in a job's token; a task attempt appends the same number of random digits."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """What a task wrote."""
+    """Files that a task wrote."""
 
     names: tuple[str, ...]
-    """Its files, relative to the dataset's directory."""
+    """Paths of the files, relative to the dataset's directory."""
 
 
 @dataclasses.dataclass(frozen=True)
 class WriteJob:
-    """A write that has begun. A value; it goes to tasks by pickle."""
+    """Write job in progress. Immutable; sent to tasks as a pickle."""
 
     url: str
     schema: Unischema
@@ -61,20 +71,20 @@ class WriteJob:
     layout: Layout
     compression: str
     mode: Mode
-    """What becomes of a dataset that is there already, as in `write_dataset`."""
+    """Treatment of an existing dataset, as in `write_dataset`."""
     writer: str
-    """Who writes, for people."""
+    """Name of the writing program, for display."""
     first_number: int
-    """Number of the first part's first file."""
+    """Number in the name of the first file that this job writes."""
     since: str
-    """What told the version of the manifest that stood there; "" for none."""
+    """Version token of the previous manifest; "" for none."""
     stored: Unischema
-    """The schema to write; if rows are appended, that of the dataset."""
+    """The schema to write; if rows are appended, the schema of the existing dataset."""
     storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
     filesystem: Any = dataclasses.field(default=None, repr=False)
-    """A filesystem to use instead of the URL's; it goes to tasks too."""
+    """A filesystem to use instead of the URL's, also in tasks."""
     job: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex[:_DIGITS])
-    """What the names of all its files have, and those of no other write."""
+    """Unique token in the names of all files of this job."""
 
     @classmethod
     def begin(
@@ -89,12 +99,12 @@ class WriteJob:
         storage_options: Mapping[str, Any] | None = None,
         filesystem: Any = None,
     ) -> WriteJob:
-        """A write that begins now; nothing is written yet.
+        """Begin a write, and write its marker, before any data file.
 
         Raises:
-            DatasetExistsError: The URL is a file; or something is there, and the mode is `"error"`.
+            DatasetExistsError: The URL is a file; or a dataset exists, and the mode is `"error"`.
             SchemaError: The dataset to append to has another schema, or a field cannot be stored.
-            StorageError: The storage refused.
+            StorageError: A storage operation failed.
         """
         location = open_location(url, storage_options=storage_options, filesystem=filesystem)
         target = Target(location, schema, mode, writer=writer)
@@ -113,59 +123,61 @@ class WriteJob:
             filesystem,
         )
         job._options()
+        begin_write(location, job._marked)
         return job
 
     def part(self, number: int, batches: Iterable[pa.RecordBatch]) -> Part:
-        """Encodes the rows of a task, and writes them to files that readers leave out.
+        """Encode the rows of a task, and write them to files that readers ignore.
 
         Args:
-            number: Which of the tasks this is.
-            batches: Raw values, as `petastore.spark.columns.encode_batch` takes them.
+            number: Number of the task.
+            batches: Raw values, as for `petastore.spark.dataframe.encode_batch`.
 
         Raises:
-            EncodeError: A value does not fit; field and row of the part are named. The files are deleted.
+            EncodeError: A value does not fit; the message names the field and the row of the part. The files are
+                deleted.
             DatasetChangedError, StorageError: As `part_of_cells`.
         """
         return self.part_of_cells(number, encode_batches(batches, self.schema))
 
     def part_of_cells(self, number: int, cells: Iterable[pa.RecordBatch]) -> Part:
-        """Writes the rows of a task to files that readers leave out.
+        """Write the rows of a task to files that readers ignore.
 
         Args:
-            number: Which of the tasks this is.
-            cells: Stored cells, of `petastore.schema.arrow.storage_schema(schema)`; what they raise is raised.
+            number: Number of the task.
+            cells: Iterator of stored cells, with the schema `petastore.schema.arrow.storage_schema(schema)`; its errors
+                are raised.
 
         Raises:
-            DatasetChangedError: The job has ended meanwhile, without these rows. The files are deleted.
-            StorageError: The storage refused. The files are deleted.
+            DatasetChangedError: The job ended before or while this task wrote. The files are deleted.
+            StorageError: A storage operation failed. The files are deleted.
         """
-        files = self._files(self._open(), self.first_number + number)
+        location = self._open()
+        self._check_is_going_on(location, number)
+        files = self._files(location, self.first_number + number)
         try:
             for group in row_groups(cells, self.layout):
                 files.write(group)
             names = files.complete(at_least_one=False)
-            # After the files are complete: whoever ends the job deletes markers first, and then all files it finds.
-            if not files.is_going_on():
-                raise DatasetChangedError(
-                    f"{self.url}: the write that part {number} belongs to has ended without these rows, so they are "
-                    "deleted; another attempt of this task was faster, or the write was given up"
-                )
+            # Checked as late as possible: commit and abort delete the job's marker before they list the files to
+            # delete.
+            self._check_is_going_on(location, number)
             return Part(tuple(names))
         except BaseException:
             files.undo()
             raise
 
     def commit(self, parts: Sequence[Part]) -> Inventory:
-        """Makes the files of these parts the dataset, or a part of it; deletes what else the job has written.
+        """Commit the files of these parts; delete all other files of the job.
 
         Raises:
-            DatasetExistsError: Another writer committed meanwhile, and nothing had to be there.
+            DatasetExistsError: The mode is `"error"`, and another writer has committed a dataset in the meantime.
             DatasetChangedError: Another writer committed while the dataset was being overwritten.
-            SchemaError: The dataset to append to has another schema meanwhile.
-            StorageError: The storage refused.
+            SchemaError: The schema of the dataset to append to has changed in the meantime.
+            StorageError: A storage operation failed.
         """
         location = self._open()
-        # "error" was looked at when the job began; by now its own files lie there.
+        # mode "error" was checked when the job began; now its own files exist.
         mode = "append" if self.mode == "error" else self.mode
         target = Target(location, self.schema, mode, writer=self.writer, since=self.since)
         names = [name for part in parts for name in part.names]
@@ -174,6 +186,7 @@ class WriteJob:
         show_files(location, names)
         footers = read_footers(location, names) if names else []
         inventory = publish(location, target.schema, functools.partial(self._next_manifest, location, target, footers))
+        end_write(location, self._marked)
         self._clear(location, set(names))
         target.delete_replaced(inventory)
         return inventory
@@ -181,16 +194,17 @@ class WriteJob:
     def _next_manifest(self, location: Location, target: Target, footers: list[Footer]) -> Manifest:
         if self.mode == "error" and (manifest_token(location) or "") != self.since:
             raise DatasetExistsError(
-                f"{location.url}: another writer committed a dataset there while this one was being written; its rows "
-                "are kept and these are not. Write again"
+                f"{location.url}: another writer committed a dataset during this write. The other writer's rows are "
+                "kept, and this write is discarded. Write again"
             )
         return target.next_manifest(footers)
 
     def abort(self) -> None:
-        """Deletes what the job has written, unless it is the dataset: then the commit did succeed."""
+        """Delete the files of the job, unless its commit succeeded."""
         location = self._open()
+        end_write(location, self._marked)
         is_listed = lists_write(location, self.job)
-        if is_listed is False:  # where the storage does not say, markers keep the files out
+        if is_listed is False:  # None: the storage failed, and markers still hide the files
             self._clear(location, ())
 
     def _open(self) -> Location:
@@ -203,19 +217,24 @@ class WriteJob:
         token = self.job + uuid.uuid4().hex[:_DIGITS]
         return DataFiles(location, self.stored, self.layout, self._options(), first_number=number, token=token)
 
-    def _clear(self, location: Location, kept: Collection[str]) -> None:
-        attempts = {token_of(path) for path in self._deleted(location, kept)}
-        if not attempts <= {token_of(name) for name in kept}:
-            # Such an attempt may have completed a file since it was listed. What it completes from now on it deletes.
-            self._deleted(location, kept)
+    @property
+    def _marked(self) -> str:
+        """Token of the job's marker file, which no file of a task has in its name."""
+        return self.job.ljust(2 * _DIGITS, "0")
 
-    def _deleted(self, location: Location, kept: Collection[str]) -> list[str]:
-        """The job's files that were there but for those; they are gone."""
+    def _check_is_going_on(self, location: Location, number: int) -> None:
+        if not is_being_written(location, self._marked):
+            raise DatasetChangedError(
+                f"{self.url}: the write of part {number} ended before this task attempt finished, so its rows are "
+                "deleted. Either another attempt of the task was faster, or the write was aborted"
+            )
+
+    def _clear(self, location: Location, kept: Collection[str]) -> None:
+        """Delete the files of the job, except those to keep."""
         try:
             found = [path for path in files_below(location) if self.job in path and path not in kept]
         except DatasetNotFoundError:
-            return []
-        # Markers last: until they are gone, readers leave out what they stand for.
+            return
+        # Markers are deleted last: while a marker exists, readers ignore its files.
         for path in sorted(found, key=lambda path: path.startswith("_petastore/")):
             delete_quietly(location, path)
-        return found

@@ -1,1 +1,1 @@
-"""Files: where a dataset lies, what is there, and small files as a whole."""
+"""Files of a dataset: locations, listings, and small files read whole."""

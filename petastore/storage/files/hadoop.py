@@ -1,7 +1,7 @@
-"""URLs of HDFS → what libhdfs has to be told: the default file system and nameservices, as Hadoop is configured here.
+"""Settings of libhdfs for HDFS URLs: default filesystem and nameservices from the Hadoop configuration.
 
-libhdfs finds Hadoop's files only where CLASSPATH leads to them, and says no more than "UnknownHost" otherwise. So they
-are read here, from HADOOP_CONF_DIR, and what a nameservice needs is given to it.
+libhdfs finds Hadoop's configuration only through CLASSPATH, and otherwise reports "UnknownHost". This module therefore
+reads the files from HADOOP_CONF_DIR, and passes the settings of a nameservice to libhdfs.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from petastore.errors import InvalidArgumentError
 
 __all__ = ["configuration", "hdfs_options"]
 
-_FILES = ("core-site.xml", "hdfs-site.xml")  # later ones win
+_FILES = ("core-site.xml", "hdfs-site.xml")  # later files override earlier ones
 _MOST_BYTES = 16 * 1024 * 1024
-_MOST_TURNS = 20  # Hadoop's own bound of variables in variables
+_MOST_TURNS = 20  # Hadoop's own bound on nested variables
 _VARIABLE = re.compile(r"\$\{([^${}]+)\}")
 _PROVIDER = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
 
 
 def configuration(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What Hadoop's configuration says, with its variables filled in; empty where there is none.
+    """Return Hadoop's configuration with variables resolved; empty if Hadoop is not configured.
 
     Args:
-        environment: Names its folder as `HADOOP_CONF_DIR`, or Hadoop's as `HADOOP_HOME`.
+        environment: Environment variables; `HADOOP_CONF_DIR` or `HADOOP_HOME` names the folder.
 
     Raises:
-        InvalidArgumentError: A file of it cannot be read.
+        InvalidArgumentError: A configuration file cannot be read.
     """
     home = environment.get("HADOOP_HOME")
     folder = environment.get("HADOOP_CONF_DIR") or (f"{home}/etc/hadoop" if home else "")
@@ -49,8 +49,10 @@ def _properties(path: Path) -> dict[str, str]:
         with path.open("rb") as file:
             text = file.read(_MOST_BYTES + 1)
         if len(text) > _MOST_BYTES or b"<!ENTITY" in text:
-            raise InvalidArgumentError(f"{path} is no configuration of Hadoop's: it is too large, or defines entities")
-        root = ET.fromstring(text)  # noqa: S314 - bounded, and without entities
+            raise InvalidArgumentError(
+                f"{path} must be a Hadoop configuration, got a file that is too large or defines XML entities"
+            )
+        root = ET.fromstring(text)  # noqa: S314 - of limited size, without entities
     except (OSError, ET.ParseError) as problem:
         raise InvalidArgumentError(
             f"{path}, which is part of Hadoop's configuration, cannot be read: {problem}"
@@ -76,15 +78,15 @@ def _value_of(match: re.Match[str], properties: Mapping[str, str], environment: 
 
 
 def hdfs_options(url: str, settings: Mapping[str, str]) -> dict[str, Any]:
-    """What fsspec's file system of HDFS is made with for a URL.
+    """Return the options of fsspec's HDFS filesystem for a URL.
 
     Args:
-        url: `hdfs://host:8020/path`, `hdfs://nameservice/path`, `viewfs://cluster/path`; without host and nameservice,
-            that of the default file system.
+        url: `hdfs://host:8020/path`, `hdfs://nameservice/path` or `viewfs://cluster/path`; a URL without host and
+            nameservice uses the default filesystem.
         settings: Hadoop's configuration.
 
     Raises:
-        InvalidArgumentError: The default file system is another one, or a nameservice is configured in part.
+        InvalidArgumentError: The default filesystem is not HDFS, or a nameservice is only partly configured.
 
     Example:
         >>> hdfs_options("hdfs://me@host:8020/frames", {})
@@ -103,8 +105,8 @@ def hdfs_options(url: str, settings: Mapping[str, str]) -> dict[str, Any]:
         given = urlsplit(default)
         if given.scheme != scheme or not given.netloc:
             raise InvalidArgumentError(
-                f"{scheme}:// without a host is the default file system, which is {default} by Hadoop's configuration; "
-                f"name the host or the nameservice: {scheme}://HOST/…"
+                f"the URL must have a host, because the default file system is {default} in Hadoop's configuration, "
+                f"got {scheme}://. Name the host or the nameservice: {scheme}://HOST/…"
             )
         place = given.netloc
     host, _, port = place.partition(":")
@@ -113,7 +115,7 @@ def hdfs_options(url: str, settings: Mapping[str, str]) -> dict[str, Any]:
         options["user"] = parts.username
     names = [name.strip() for name in settings.get("dfs.nameservices", "").split(",")]
     needed = _mounts(host, settings) if scheme == "viewfs" else {}
-    # Links of a view lead to nameservices, too.
+    # The links of a ViewFs may point to any nameservice, so the settings of all are passed.
     for name in names if scheme == "viewfs" else [one for one in names if one == host and not port]:
         needed.update(_nameservice(name, settings) if name else {})
     return {**options, "extra_conf": needed} if needed else options
@@ -125,13 +127,13 @@ def _mounts(name: str, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _nameservice(name: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """What a client has to know of a nameservice: its name nodes, and how to find the one that is active."""
+    """Return a nameservice's client settings: its name nodes, and how to find the active one."""
     nodes = [node.strip() for node in settings.get(f"dfs.ha.namenodes.{name}", "").split(",") if node.strip()]
     keys = [f"dfs.namenode.rpc-address.{name}.{node}" for node in nodes] or [f"dfs.namenode.rpc-address.{name}"]
     missing = [key for key in keys if not settings.get(key)]
     if missing:
         raise InvalidArgumentError(
-            f"{name} is a nameservice by Hadoop's configuration (HADOOP_CONF_DIR), which does not say {missing[0]}"
+            f"Hadoop's configuration (HADOOP_CONF_DIR) must have {missing[0]} for the nameservice {name}"
         )
     options = {"dfs.nameservices": settings["dfs.nameservices"], **{key: settings[key] for key in keys}}
     if nodes:

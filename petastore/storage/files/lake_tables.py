@@ -1,7 +1,8 @@
-"""Delta, Iceberg and Hudi tables: folders whose current files only the table's own metadata lists.
+"""Detect Delta, Iceberg and Hudi tables: directories in which only the table's metadata lists the current files.
 
-Their folders keep files of removed rows, older versions and delete files. Reading every Parquet file there gives wrong
-rows, so such a folder is rejected. A list of files that the table's own API returned is read.
+Such a directory also has files with removed rows, files of older versions, and delete files. Reading all of its Parquet
+files returns wrong rows, so petastore raises an error for the directory. Users can pass the list of files that the
+table's own API returns.
 """
 
 from __future__ import annotations
@@ -11,22 +12,23 @@ import os
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from pyarrow import fs
 
 from petastore.errors import InvalidArgumentError, StorageError
-from petastore.storage.requests.at_once import at_once
+from petastore.storage.files.location import Location
 from petastore.storage.requests.failure_kinds import attribute
 from petastore.storage.requests.failures import answered
-
-if TYPE_CHECKING:
-    from petastore.storage.files.location import Location
+from petastore.storage.requests.retries import at_once
 
 __all__ = ["reject_lake_tables_above", "reject_lake_tables_among"]
 
 _MARKERS = {"_delta_log": "a Delta", ".hoodie": "a Hudi", "metadata": "an Iceberg"}
-"""Per directory that only a table's folder has: the format. `metadata` counts with a file `*.metadata.json`."""
+"""Dict from the name of a metadata directory to the table format that it identifies.
+
+A directory `metadata` identifies an Iceberg table only if it contains a file `*.metadata.json`.
+"""
 
 _METADATA_FILE = re.compile(r".+\.metadata\.json(?:\.gz)?")
 _CURRENT_FILES = {
@@ -38,11 +40,11 @@ _CURRENT_FILES = {
 
 
 def reject_lake_tables_among(location: Location, paths: Iterable[str], data_files: Collection[str]) -> None:
-    """Reject data files in a lake table whose metadata was listed with them.
+    """Raise an error if a listed path shows that data files are in a Delta, Iceberg or Hudi table.
 
     Args:
-        location: The folder that was listed.
-        paths: Everything that was listed, relative to the root; directories too, where there are any.
+        location: Location of the listed folder.
+        paths: All listed paths, relative to the root, including directories.
         data_files: Paths of the files to read, relative to the root.
 
     Raises:
@@ -58,14 +60,14 @@ def reject_lake_tables_among(location: Location, paths: Iterable[str], data_file
 
 
 def reject_lake_tables_above(location: Location, listed: Collection[str], directories: Collection[str]) -> None:
-    """Reject folders that are inside a lake table; looks for its metadata in every directory above them.
+    """Raise an error if directories are inside a lake table; looks for table metadata in all parent directories.
 
-    Directories that cannot be looked at, since credentials do not cover them, are taken to hold no table.
+    A directory without read permission is ignored.
 
     Args:
-        location: Where the dataset is.
-        listed: Directories that were listed as a whole, as paths in the file system.
-        directories: Directories of single files, as paths in the file system.
+        location: Location of the dataset.
+        listed: Directories that were listed completely, as paths in the filesystem.
+        directories: Directories of single files, as paths in the filesystem.
 
     Raises:
         InvalidArgumentError: A directory is in a Delta, Iceberg or Hudi table.
@@ -98,7 +100,7 @@ def _reject(table_format: str, table: str) -> NoReturn:
 
 
 def _marked_table(path: str) -> tuple[str, str] | None:
-    """The directory and the format of the table whose metadata a path is."""
+    """Return the directory and format of the table to which a metadata path belongs."""
     parts = path.split("/")
     for depth, name in enumerate(parts):
         if name == "_delta_log":
@@ -117,8 +119,8 @@ def _directories_above(path: str) -> Iterator[str]:
 
 
 def _parents(path: str) -> Iterator[str]:
-    """The directories above a path in a file system."""
-    scheme, _, path = path.rpartition("://")  # of a web address
+    """Return the parent directories of a path in a filesystem."""
+    scheme, _, path = path.rpartition("://")  # scheme of a web address
     while "/" in (path := path.rstrip("/")):
         path = path.rpartition("/")[0]
         if path:

@@ -1,9 +1,15 @@
-"""Which of the files in a dataset's directory are its data files, and which are marks of writes that have not ended.
+"""Listing of a dataset's directory: data files with Hive partition values, and markers of unfinished writes.
 
-Parquet is known by its first and last bytes, which `petastore.storage.footers.footers` looks at, and never by its name.
-So everything is a data file but what one rule leaves out, at every level: names that begin with `.` or `_` (but
-`_key=value` is a partition), names that end in `.crc`, files without bytes, and the files of a `write_dataset` that has
-not ended. What somebody names is taken whatever it is called.
+Every directory of the form `key=value` below the root is a partition column. Values are percent-decoded;
+`__HIVE_DEFAULT_PARTITION__` is null. A column is `int64` if each of its values is a 64-bit integer in canonical form
+(`7`, not `07` or `+7`), a date if each is `YYYY-MM-DD`, boolean if each is `true` or `false`, and text otherwise, so
+that the text of the directory name can always be restored. pyarrow infers integers only; Spark, DuckDB and Polars infer
+dates, too.
+
+Parquet files are identified by their first and last bytes, which `petastore.storage.footers.footers` checks, and never
+by name. Every file is a data file, except, at every level: names that begin with `.` or `_` (but `_key=value` is a
+partition), names that end in `.crc`, empty files, and the files of an unfinished `write_dataset`. A file whose path the
+user passes is always a data file.
 """
 
 from __future__ import annotations
@@ -15,11 +21,20 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any
+from urllib.parse import unquote
 
+import numpy as np
 from pyarrow import fs
 
-from petastore.errors import DatasetNotFoundError, MetadataError, StorageError
-from petastore.storage.files.fsspec_listings import forget_listings
+from petastore.errors import DatasetNotFoundError, MetadataError, SchemaError, StorageError
+from petastore.inventory import DataFile
+from petastore.schema import UnischemaField
+from petastore.schema.select import similar_name_advice
+from petastore.schema.values import date_or_bool
+from petastore.storage.files import text_keys
+from petastore.storage.files.lake_tables import reject_lake_tables_above, reject_lake_tables_among
 from petastore.storage.files.location import Location
 from petastore.storage.files.walk import Enter, Entry, Tree, entry_at, local_path, trees_at, walk
 from petastore.storage.requests.failures import answered
@@ -32,9 +47,134 @@ __all__ = [
     "is_hidden",
     "list_data_files",
     "list_etags",
+    "parse_partitions",
+    "partition_fields",
+    "partition_value",
     "unfinished_writes",
     "writing_marker",
 ]
+
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_CANONICAL_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_INT64 = np.iinfo(np.int64)
+
+
+def parse_partitions(path: str) -> tuple[tuple[str, str | None], ...]:
+    """Return the partition keys and values of a file's path relative to the root, outermost first.
+
+    Raises:
+        SchemaError: A key occurs twice.
+
+    Example:
+        >>> parse_partitions("city=S%C3%A3o Paulo/day=__HIVE_DEFAULT_PARTITION__/part-0.parquet")
+        (('city', 'São Paulo'), ('day', None))
+    """
+    values: dict[str, str | None] = {}
+    for directory in path.split("/")[:-1]:
+        key, equals, value = directory.partition("=")
+        key = _decoded(key)
+        if not equals or not key:
+            continue
+        if key in values:
+            raise SchemaError(
+                f"{path}: partition keys must be distinct, got {key!r} twice. Give each directory level its own key"
+            )
+        values[key] = None if value == _NULL else _decoded(value)
+    return tuple(values.items())
+
+
+def _decoded(text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        return text
+
+
+def partition_fields(files: Sequence[DataFile]) -> tuple[UnischemaField, ...]:
+    """Return the partition columns of a dataset, outermost directory first.
+
+    A column is nullable if a file has no value for it: a null, or no directory with this key.
+
+    Example:
+        >>> files = [DataFile("n=1/a.parquet", 9, partitions=(("n", "1"),))]
+        >>> partition_fields(files)
+        (UnischemaField('n', int64),)
+    """
+    keys = dict.fromkeys(key for file in files for key, _ in file.partitions)
+    of_files = [dict(file.partitions) for file in files]
+    return tuple(_field(key, {values.get(key) for values in of_files}) for key in keys)
+
+
+def _field(name: str, values: set[str | None]) -> UnischemaField:
+    dtypes = {_dtype_of(value) for value in values if value is not None}
+    dtype = dtypes.pop() if len(dtypes) == 1 else np.dtype(np.str_)
+    return UnischemaField(name, np.str_ if dtype.kind == "U" else dtype, nullable=None in values)
+
+
+def _dtype_of(text: str) -> np.dtype[Any]:
+    """Return the dtype of one value of a partition column."""
+    if _CANONICAL_INTEGER.fullmatch(text) is not None and _INT64.min <= int(text) <= _INT64.max:
+        return np.dtype(np.int64)
+    value = None if text_keys.is_on else date_or_bool(text)
+    return np.dtype(np.str_) if value is None else np.asarray(value).dtype
+
+
+def partition_value(text: str | None, field: UnischemaField) -> Any:
+    """Return the value of a partition column for all rows of a file.
+
+    Args:
+        text: The decoded value, as in `DataFile.partitions`; None is null.
+        field: Field of the column, from `partition_fields` or the dataset's schema.
+
+    Returns:
+        A NumPy scalar of the field's dtype, `str`, `bytes` or `Decimal`; None for null.
+
+    Raises:
+        SchemaError: The value is not valid for the field's type.
+
+    Example:
+        >>> partition_value("7", UnischemaField("n", "int64")), partition_value(None, UnischemaField("n", "int64"))
+        (np.int64(7), None)
+        >>> partition_value("2026-01-31", UnischemaField("day", "datetime64[D]"))
+        np.datetime64('2026-01-31')
+    """
+    if text is None:
+        return None
+    try:
+        return _converted(text, field)
+    except (ValueError, OverflowError, InvalidOperation, KeyError) as problem:
+        raise SchemaError(
+            f"the partition {field.name}={text} must be {field.dtype_name}, as the schema declares {field.name!r} "
+            f"({problem}). Correct the schema or the directory's name"
+        ) from None
+
+
+def _converted(text: str, field: UnischemaField) -> Any:
+    if field.shape:
+        raise ValueError(f"a partition column must have shape (), got {field.shape}")
+    if field.numpy_dtype in (np.str_, np.object_):
+        return text
+    if field.numpy_dtype is np.bytes_:
+        return text.encode()
+    if field.numpy_dtype is Decimal:
+        return Decimal(text)
+    if field.dtype.kind == "b":
+        return np.bool_({"true": True, "false": False}[text.lower()])
+    if field.dtype.kind in "iu":
+        return _integer(text, field.dtype)
+    if field.dtype.kind == "M":
+        return np.array([text.replace(" ", "T")], dtype=field.dtype)[0]
+    return field.dtype.type(text)
+
+
+def _integer(text: str, dtype: np.dtype[Any]) -> Any:
+    bounds = np.iinfo(dtype)
+    number = int(text)
+    if not bounds.min <= number <= bounds.max:
+        raise OverflowError(f"the value must be from {bounds.min} to {bounds.max}, the range of {dtype}")
+    return dtype.type(number)
+
 
 _MARKER = re.compile(r"(?:.*/)?_petastore/writing-([0-9a-f]{32})")
 _SUFFIXES = (".parquet", ".parq", ".pqt", ".pq")
@@ -42,7 +182,7 @@ _SHOWN = 5
 
 
 def writing_marker(token: str) -> str:
-    """Path of the file that says: files with this token in their names belong to a write that has not ended.
+    """Return the path of the marker file of an unfinished write, by the token in its files' names.
 
     Args:
         token: 32 hexadecimal digits.
@@ -51,14 +191,14 @@ def writing_marker(token: str) -> str:
 
 
 def unfinished_writes(location: Location) -> set[str]:
-    """Tokens of writes that have not ended, or were killed."""
+    """Return the tokens of unfinished or killed writes."""
     selector = fs.FileSelector(location.join("_petastore"), allow_not_found=True)
     markers = answered(location, lambda: location.filesystem.get_file_info(selector), "list the directory _petastore")
     return {match[1] for info in markers if (match := _MARKER.fullmatch(f"_petastore/{info.base_name}"))}
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a file is left out for its names alone, given its path relative to what is read.
+    """Return whether a file is ignored by its name, given its path relative to the dataset.
 
     Example:
         >>> [is_hidden(path) for path in ("a/_b/c.parquet", "_key=1/c", "a/.b.crc", "a/b.crc", "a/README")]
@@ -68,7 +208,7 @@ def is_hidden(path: str) -> bool:
 
 
 def is_called_parquet(path: str) -> bool:
-    """Whether a file says by its name that it is Parquet; many that are do not.
+    """Return whether a file name has a usual ending of Parquet files; many Parquet files have other names.
 
     Example:
         >>> [is_called_parquet(path) for path in ("a.parquet", "A.PQ", "part-00001", "a.parquet.gz", "a.csv")]
@@ -82,28 +222,27 @@ def _has_hidden_part(path: str) -> bool:
 
 
 def list_data_files(location: Location) -> list[str]:
-    """Paths of the data files, relative to the root and sorted; whether they are Parquet is for the footers to say.
+    """Return the sorted paths of the data files, relative to the root, without checking that they are Parquet.
 
-    Left out are, at every level, names that begin with `_` or `.` (but `_key=value` is a partition), names that end in
-    `.crc`, files without bytes, and files of a `write_dataset` that has not ended. Where `location.paths` names files
-    or directories, only those are listed; a file that is named, and was not found by a pattern, is taken whatever it is
-    called.
+    At every level, these are omitted: names that begin with `_` or `.` (but `_key=value` is a partition), names that
+    end in `.crc`, empty files, and files of an unfinished `write_dataset`. If `location.paths` has files or
+    directories, only these are listed; a file that the caller passed without a pattern is always included.
 
-    On local file systems links are followed, but for those that lead back to a directory around what is listed, or to
-    a directory or file that is listed anyway.
+    On local file systems, links are followed, except links to a parent directory, or to a directory or file that is
+    listed under another path.
 
     Raises:
-        DatasetNotFoundError: Nothing is there, or nothing that is a data file.
-        MetadataError: A file that was named has no bytes.
+        DatasetNotFoundError: The location does not exist, or has no data file.
+        MetadataError: A named file is empty.
         InvalidArgumentError: A folder is in a Delta, Iceberg or Hudi table.
-        StorageError: The storage refused; or among the data files is something that is no file, such as a link that
-            leads nowhere. It is not opened.
+        StorageError: A storage operation failed, or a data file is not a regular file, such as a broken link (which
+            is not opened).
     """
     return list(list_etags(location))
 
 
 def list_etags(location: Location) -> dict[str, tuple[int | None, str]]:
-    """The same paths, and what the listing says of the version of each: bytes, and the etag, or "" for none.
+    """Return the data files with the size and etag of each, from the listing; the etag is "" if unknown.
 
     Raises:
         DatasetNotFoundError: As `list_data_files`.
@@ -116,7 +255,8 @@ def list_etags(location: Location) -> dict[str, tuple[int | None, str]]:
     for one in written:
         if one.entry.size == 0:
             raise MetadataError(
-                f"{location.url}: {one.path} has no bytes, so it is no Parquet; write it again, or leave it out"
+                f"{location.url}: {one.path} must be a Parquet file, got an empty file. Write the file again, or "
+                "delete it"
             )
     if not written:
         raise DatasetNotFoundError(_nothing_found(location, all_entries, unfinished=unfinished))
@@ -124,18 +264,18 @@ def list_etags(location: Location) -> dict[str, tuple[int | None, str]]:
 
 
 def files_beside(location: Location, listed: Collection[str]) -> list[str]:
-    """What would be data files, if `listed` did not say which are; sorted, and nothing where nothing is.
+    """Return the sorted files that the manifest does not list, but that look like data files.
 
     Raises:
-        StorageError: The storage refused; or what is listed is no file. It is not opened.
+        StorageError: A storage operation failed, or a path in `listed` is not a file.
     """
     return [path for path in etags_around(location, listed) if path not in listed]
 
 
 def etags_around(location: Location, listed: Collection[str]) -> dict[str, tuple[int | None, str]]:
-    """Those of `listed` that are there, and what would be data files beside them, as `list_etags` tells of files.
+    """Return size and etag of the existing files in `listed`, and of other files that look like data files.
 
-    Sorted; nothing where nothing is.
+    The result is a dict as in `list_etags`, sorted by path; it is empty if the location does not exist.
 
     Raises:
         StorageError: As `files_beside`.
@@ -150,7 +290,7 @@ def etags_around(location: Location, listed: Collection[str]) -> dict[str, tuple
 
 
 def _looked_through(location: Location) -> tuple[list[_Found], list[_Found], bool]:
-    """All that is there, what of it belongs to the data, and whether files of unfinished writes do not."""
+    """Return all entries, the data files, and whether files of unfinished writes were omitted."""
     everything = _found(location, _is_entered)
     all_entries = [one for one in everything.values() if not one.entry.is_directory]
     unfinished = {match[1] for one in all_entries if (match := _MARKER.fullmatch(one.path))}
@@ -165,7 +305,7 @@ def _looked_through(location: Location) -> tuple[list[_Found], list[_Found], boo
 
 
 def _without_links_to_neighbours(location: Location, written: list[_Found]) -> list[_Found]:
-    """Without links to files that are listed under their own names; two links to one file elsewhere both stay."""
+    """Remove links to files that are also listed; two links to one file outside of the dataset both stay."""
     links = {one.path: one.entry.links_to for one in written if one.entry.links_to and not one.is_named}
     if not links:
         return written
@@ -181,15 +321,11 @@ def _without_links_to_neighbours(location: Location, written: list[_Found]) -> l
 def _reject_lake_tables_among(location: Location, listed: Iterable[str], data: Sequence[str]) -> None:
     marked = [path for path in listed if "_delta_log" in path or ".hoodie" in path or "metadata/" in path]
     if marked:
-        from petastore.storage.files.lake_tables import reject_lake_tables_among  # datasets with a manifest do without
-
         reject_lake_tables_among(location, marked, data)
 
 
 def _reject_lake_tables_above(location: Location, data: Sequence[_Found]) -> None:
-    """Reject what is inside a lake table; not files that the caller named: the table's own API may have listed them."""
-    from petastore.storage.files.lake_tables import reject_lake_tables_above  # datasets with a manifest do without
-
+    """Raise an error if the data is inside a lake table, unless the caller passed the files."""
     listed = {one.start for one in data if one.below}
     matched = {posixpath.dirname(one.path) for one in data if not one.below}
     reject_lake_tables_above(location, *([_home(location, path) for path in paths] for paths in (listed, matched)))
@@ -201,28 +337,28 @@ def _home(location: Location, start: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Found:
-    """Something that lies in the dataset's directory."""
+    """Entry of a dataset's directory."""
 
     path: str
     """Path relative to the root."""
 
     below: str
-    """Path relative to the directory that is read whole; empty where it was named, or found by a pattern."""
+    """Path relative to the listed directory; empty if the caller passed the path, or a pattern matched it."""
 
     entry: Entry
-    """What it is."""
+    """Size, etag and kind of the entry, from the listing."""
 
     is_named: bool = False
-    """Whether somebody named it."""
+    """Whether the caller passed this path explicitly."""
 
     @property
     def start(self) -> str:
-        """Path of the directory that is read whole, relative to the root."""
+        """Path of the listed directory, relative to the root."""
         return self.path.removesuffix(self.below).rstrip("/")
 
     @property
     def is_left_out(self) -> bool:
-        """Whether it is no data file, unless it was named."""
+        """Whether the entry is not a data file, and the caller did not pass its path."""
         return self.entry.size == 0 or self.path.endswith(".crc") or is_hidden(self.below)
 
 
@@ -232,20 +368,18 @@ def _is_entered(directory: str) -> bool:
 
 
 def files_below(location: Location) -> list[str]:
-    """Each file below the root, hidden ones too, or those that `location.paths` names.
+    """Return each file below the root, including hidden files, or the files in `location.paths`.
 
     Raises:
-        DatasetNotFoundError: Nothing is at the root, or at one of the paths.
-        StorageError: The storage refused.
+        DatasetNotFoundError: The root, or one of the paths, does not exist.
+        StorageError: A storage operation failed.
     """
     return [path for path, one in _found(location, lambda _: True).items() if one.entry.is_file]
 
 
 def _found(location: Location, enter: Enter) -> dict[str, _Found]:
-    """All that is there, directories too, by its path relative to the root."""
-    handler = getattr(location.filesystem, "handler", None)
-    if isinstance(handler, fs.FSSpecHandler):
-        forget_listings(handler.fs)
+    """Return all entries by path relative to the root, including directories."""
+    location.store.forget_listings()
     starts = ("",) if location.paths is None else location.paths
     homes = [_home(location, start) for start in starts]
     trees = functools.cache(lambda: trees_at(location.filesystem, homes))
@@ -267,7 +401,7 @@ def _all_found_at(
 def _found_at(
     location: Location, start: str, home: str, enter: Enter, trees: Callable[[], Sequence[Tree]]
 ) -> Iterator[_Found]:
-    # A dataset's own directory was found to be one when it was opened: nobody asks again, unless nothing is there.
+    # The directory existed when the dataset was opened. Check again whether it exists only if the listing is empty.
     at = entry_at(location.filesystem, home) if start else None
     if at is not None and not at.is_directory:
         yield _Found(start, "", at, start not in location.matched)
@@ -286,8 +420,8 @@ def _refuse_odd(location: Location, odd: Sequence[_Found]) -> None:
             f"{one.path or 'it'} is {one.entry.oddity}" for one in sorted(odd, key=lambda one: one.path)[:_SHOWN]
         )
         raise StorageError(
-            f"{location.url} holds {len(odd):,} thing(s) among its data files that cannot be read: {shown}"
-            f"{', …' if len(odd) > _SHOWN else ''}. Delete them, or give them names that begin with _"
+            f"{location.url} has {len(odd):,} entries among its data files that cannot be read: "
+            f"{shown}{', …' if len(odd) > _SHOWN else ''}. Delete them, or give them names that begin with _"
         )
 
 
@@ -295,17 +429,26 @@ def _nothing_there(location: Location, start: str) -> str:
     with contextlib.suppress(StorageError):
         bucket = location.missing_bucket
         if bucket is not None:
-            return f"there is no bucket {bucket!r}, or none that these credentials may see"
-    return f"there is nothing at {start or 'that path'}"
+            return f"the bucket {bucket!r} does not exist, or these credentials do not allow access"
+    local = local_path(location.filesystem, f"{location.root}/{start}" if start else location.root)
+    return f"there is nothing at {start or 'that path'}{_similar_path_advice(local) if local else ''}"
+
+
+def _similar_path_advice(path: str) -> str:
+    if scheme := re.search(r"/(s3a?|gs|gcs|abfss?|az|hdfs|https?|file):/", path):
+        return f". Write {scheme[1]}://, with two slashes, to read from there"
+    with contextlib.suppress(OSError):
+        return similar_name_advice(posixpath.basename(path), os.listdir(posixpath.dirname(path)))  # noqa: PTH208
+    return ""
 
 
 def _nothing_found(location: Location, all_entries: Sequence[_Found], *, unfinished: bool) -> str:
     if unfinished:
         return (
-            f"{location.url} holds only files of a write that has not ended or was interrupted; "
-            'write it again with mode="overwrite"'
+            f"{location.url} has only files of a write that has not ended or was interrupted. "
+            'Write the dataset again with mode="overwrite"'
         )
     if not all_entries:
-        return f"{location.url} is an empty directory; there is no Parquet file in it"
+        return f"{location.url} must have at least one Parquet file, got an empty directory. Correct the URL"
     shown = ", ".join(sorted(one.path for one in all_entries)[:_SHOWN]) + (", …" if len(all_entries) > _SHOWN else "")
-    return f"{location.url} has no Parquet file in it; found only {shown}"
+    return f"{location.url} must have at least one Parquet file, got only {shown}. Correct the URL"

@@ -1,7 +1,10 @@
-"""What lies below a directory: every file under one name, however links lead around.
+"""Directory walk: all files below a directory, each once, and glob patterns in paths as in fsspec and the shell.
 
-On local file systems links are followed, to files and to directories, but for a link that leads back: to a directory
-around the one that is walked, or to one inside it that is entered anyway. What lies there has a name already.
+On local filesystems, links to files and directories are followed. A link to a parent of the listed directory, or to a
+directory inside it, is not followed, because its files are listed under another path.
+
+The directory before the first wildcard is the *fixed* directory. Partition keys are the `key=value` directories below
+it, for any pattern. An existing path with `*`, `?` or `[` in its name is not a pattern.
 """
 
 from __future__ import annotations
@@ -9,21 +12,24 @@ from __future__ import annotations
 import collections
 import dataclasses
 import errno
+import functools
 import os
 import posixpath
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from pyarrow import fs
 
-from petastore.errors import StorageError
-from petastore.storage.files.fsspec_listings import listed_etag
+from petastore.errors import InvalidArgumentError, StorageError
+from petastore.storage.stores.store import listed_etag, store_of
 
-__all__ = ["Enter", "Entry", "Tree", "entry_at", "local_path", "trees_at", "walk"]
+__all__ = ["Enter", "Entry", "Tree", "entry_at", "local_path", "pattern_at", "trees_at", "walk"]
+
 
 _MOST_VISITS = 100
-"""How often links may lead to one directory from where other links led: there may be more ways than can be walked."""
+"""Maximum visits of one directory through chains of links, whose number of paths may be exponential."""
 
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
@@ -39,41 +45,41 @@ Enter = Callable[[str], bool]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
-    """Something below a directory."""
+    """Entry below a directory."""
 
     path: str
-    """Path relative to that directory, with `/`."""
+    """Path relative to the listed directory, separated by `/`."""
 
     size: int | None
-    """Bytes of a file, or of the one that a link leads to; None where they are not known."""
+    """Size of the file, or of the link's target, in bytes; None if unknown."""
 
     is_directory: bool = False
-    """Whether it is a directory, or a link to one."""
+    """Whether the entry is a directory, or a link to a directory."""
 
     oddity: str = ""
-    """What it is where it is no file and no directory, such as `a FIFO`; such a thing is never opened."""
+    """Kind of an entry that is not a file or directory, such as `a FIFO`; never opened."""
 
     etag: str = ""
-    """What the storage calls the version that it has; empty where a listing does not say."""
+    """Version name in the storage; empty if the listing has none."""
 
     links_to: str = ""
     """Real path of the local file that a link leads to; empty if it is not a link to a file."""
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a file, or a link to one."""
+        """Whether the entry is a file, or a link to a file."""
         return not self.is_directory and not self.oddity
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tree:
-    """A local directory that is walked: by its real path, and by what it is called in the walk."""
+    """Local directory of a walk: its real path, and its path in the walk."""
 
     real: str
     called: str
 
     def has(self, real: str, enter: Enter) -> bool:
-        """Whether a directory is this one, around it, or inside it and entered anyway."""
+        """Return whether a directory is this one, a parent of it, or a subdirectory that is walked."""
         if self.is_in(real):
             return True
         inside = real.removeprefix(self.real.rstrip("/") + "/")
@@ -83,28 +89,28 @@ class Tree:
         return all(enter(posixpath.join(self.called, *parts[:depth])) for depth in range(1, len(parts) + 1))
 
     def is_in(self, real: str) -> bool:
-        """Whether it is a directory, or inside it."""
+        """Return whether a path is this directory or inside it."""
         return real == self.real or self.real.startswith(real.rstrip("/") + "/")
 
 
 def trees_at(filesystem: Any, paths: Iterable[str]) -> list[Tree]:
-    """Directories of a local filesystem, as starts of walks."""
+    """Return the trees of directories in a local filesystem."""
     return [Tree(os.path.realpath(str(local_path(filesystem, path))), "") for path in paths]
 
 
 def local_path(filesystem: Any, path: str) -> str | None:
-    """Where something in a `pyarrow.fs.FileSystem` lies for the operating system; None where that is no local one."""
+    """Return the operating system's path of a `pyarrow.fs.FileSystem` path; None if it is not local."""
     if isinstance(filesystem, fs.SubTreeFileSystem):
         return local_path(filesystem.base_fs, filesystem.base_path.rstrip("/") + "/" + path.lstrip("/"))
     return (path or "/") if isinstance(filesystem, fs.LocalFileSystem) else None
 
 
 def entry_at(filesystem: Any, path: str) -> Entry | None:
-    """What is at a path, itself called `""`; None where nothing is."""
+    """Return the entry at a path, with the relative path `""`; None if the path does not exist."""
     local = local_path(filesystem, path)
     if local is not None:
         try:
-            return _local_entry("", local, is_link=os.path.islink(local))  # noqa: PTH114 - as for `os.stat`
+            return _local_entry("", local, is_link=os.path.islink(local))  # noqa: PTH114 - faster than `Path`
         except (FileNotFoundError, NotADirectoryError):
             return None
     info = filesystem.get_file_info(path)
@@ -119,19 +125,19 @@ def walk(
     trees: Callable[[], Sequence[Tree]] | None = None,
     by_level: bool = False,
 ) -> Iterator[Entry]:
-    """Everything below a directory, in no order; nothing where there is no directory.
+    """Yield everything below a directory, unordered; nothing if the directory does not exist.
 
     Args:
         filesystem: A `pyarrow.fs.FileSystem`.
         start: Path of the directory in it.
-        enter: Whether to look into a directory, given its path relative to `start`. Where one request lists all that is
-            below a directory, it is not asked.
-        trees: All directories that are walked, where there are several: no link is followed to one of them.
-        by_level: List directory after directory, where one request could list them all.
+        enter: Function that returns whether to list a directory, given its path relative to `start`. Not called if one
+            request lists everything below a directory.
+        trees: All walked directories, if there are several; links to these are not followed.
+        by_level: Whether to list directory by directory even if one request could list everything.
 
     Raises:
-        OSError: The storage refused.
-        StorageError: Links lead from one to another in more ways than can be walked.
+        OSError: A storage operation failed.
+        StorageError: Links form too many paths.
     """
     local = local_path(filesystem, start)
     if local is not None:
@@ -139,9 +145,13 @@ def walk(
         return
     waiting = [start]
     while waiting:
-        # An object store has no directories: asking for one that holds objects may find nothing.
+        # An object store has no directories, so a request for a directory may fail although objects are below it.
         selector = fs.FileSelector(waiting.pop(), recursive=not by_level, allow_not_found=True)
-        for info in filesystem.get_file_info(selector):
+        try:
+            infos = filesystem.get_file_info(selector)
+        except NotADirectoryError:
+            continue
+        for info in infos:
             entry = _entry(_relative(info.path, start), info)
             yield entry
             if by_level and entry.is_directory and enter(entry.path):
@@ -168,7 +178,7 @@ def _walk_local(start: str, enter: Enter, homes: Callable[[], Sequence[Tree]]) -
             relative = f"{called}/{name}" if called else name
             try:
                 entry = _local_entry(relative, path, is_link=is_link)
-            except (FileNotFoundError, NotADirectoryError):  # somebody deleted it meanwhile
+            except (FileNotFoundError, NotADirectoryError):  # deleted after the directory was listed
                 continue
             yield entry
             if not entry.is_directory or not enter(relative):
@@ -181,24 +191,24 @@ def _walk_local(start: str, enter: Enter, homes: Callable[[], Sequence[Tree]]) -
                 visits[real] += bool(linked)
                 if visits[real] > _MOST_VISITS:
                     raise StorageError(
-                        f"{start}: links lead to {real} in more than {_MOST_VISITS:,} ways, {relative} among them; "
-                        "remove those that are not needed"
+                        f"{start}: symbolic links must lead to a directory in at most {_MOST_VISITS:,} ways, got more "
+                        f"for {real}, such as {relative}. Remove links that are not needed"
                     )
                 waiting.append((real, relative, (*linked, Tree(real, relative))))
 
 
 def _scanned(directory: str) -> list[tuple[str, str, bool]]:
-    """Name, path, and whether it is a link, of each thing in a directory."""
+    """Return name and path of each entry of a directory, and whether it is a link."""
     try:
         with os.scandir(directory) as entries:
             return [(entry.name, entry.path, entry.is_symlink()) for entry in entries]
-    except (FileNotFoundError, NotADirectoryError):  # it is none, or somebody deleted it meanwhile
+    except (FileNotFoundError, NotADirectoryError):  # not a directory, or deleted in the meantime
         return []
 
 
 def _local_entry(relative: str, path: str, *, is_link: bool) -> Entry:
     try:
-        status = os.stat(path)  # noqa: PTH116 - there are many files, and `Path` takes longer than the call
+        status = os.stat(path)  # noqa: PTH116 - faster than `Path`, and called for many files
     except OSError as problem:
         if problem.errno in _NOWHERE and stat.S_ISLNK(os.lstat(path).st_mode):
             return Entry(relative, None, oddity="a link that leads nowhere")
@@ -208,3 +218,117 @@ def _local_entry(relative: str, path: str, *, is_link: bool) -> Entry:
     if stat.S_ISDIR(status.st_mode):
         return Entry(relative, None, is_directory=True)
     return Entry(relative, None, oddity=_KINDS.get(stat.S_IFMT(status.st_mode), "no file"))
+
+
+_WILDCARD = re.compile(r"[*?\[]")
+_WEB_ADDRESS = re.compile(r"https?://[^/]*/")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pattern:
+    """Glob pattern for the paths of a filesystem."""
+
+    fixed: str
+    """The directory before the first wildcard, in the filesystem."""
+
+    wild: str
+    """Rest of the pattern, relative to `fixed`."""
+
+    def matches(self, filesystem: Any) -> list[str]:
+        """Return sorted matching paths, relative to the fixed directory, without those inside a matching directory.
+
+        A name that begins with `.` or `_` matches only a part of the pattern that begins with the same character.
+        `_key=value` is a partition and matches any part.
+
+        Args:
+            filesystem: A `pyarrow.fs.FileSystem`.
+
+        Raises:
+            InvalidArgumentError: `**` is combined with other characters between two slashes.
+            OSError: A storage operation failed.
+        """
+        try:
+            regex = _regex(self.wild)
+        except ValueError as problem:
+            raise InvalidArgumentError(f"the URL must have a valid pattern, got {self.wild}: {problem}") from None
+        store_of(filesystem).forget_listings()
+        found = walk(filesystem, self.fixed, enter=self._is_entered, by_level=True)
+        entries = _outermost(entry for entry in found if regex.match(entry.path) and self._may_be(entry.path))
+        return [entry.path for entry in _each_once(filesystem, self.fixed, entries)]
+
+    def _is_entered(self, directory: str) -> bool:
+        """Return whether a match is possible below a directory."""
+        names, wild = directory.split("/"), self.wild.split("/")
+        for name, part in zip(names, wild, strict=False):
+            if part == "**":
+                return self._may_be(directory)
+            if not _regex(part).match(name):
+                return False
+        return len(names) < len(wild) and self._may_be(directory)
+
+    def _may_be(self, path: str) -> bool:
+        hidden = [name for name in path.split("/") if name.startswith(".") or (name[:1] == "_" and "=" not in name)]
+        wild = self.wild.split("/")
+        return all(any(part[:1] == name[:1] and _regex(part).match(name) for part in wild) for name in hidden)
+
+
+@functools.lru_cache(maxsize=64)
+def _regex(wild: str) -> re.Pattern[str]:
+    from fsspec.utils import glob_translate
+
+    return re.compile(glob_translate(wild))
+
+
+def _outermost(entries: Iterable[Entry]) -> list[Entry]:
+    kept: list[Entry] = []
+    directory: str | None = None
+    for entry in sorted(entries, key=lambda entry: entry.path.split("/")):
+        if directory is None or not entry.path.startswith(directory):
+            kept.append(entry)
+            directory = f"{entry.path}/" if entry.is_directory else directory
+    return sorted(kept, key=lambda entry: entry.path)
+
+
+def _each_once(filesystem: Any, fixed: str, entries: Sequence[Entry]) -> list[Entry]:
+    """Remove links that point to a parent directory, to another match, or inside another match."""
+    directories = [posixpath.join(fixed, entry.path) for entry in entries if entry.is_directory]
+    if local_path(filesystem, fixed) is None:
+        return list(entries)
+    trees = dict(zip(directories, trees_at(filesystem, directories), strict=True))
+    above = dict(zip(directories, trees_at(filesystem, map(posixpath.dirname, directories)), strict=True))
+    links = {
+        path for path, tree in trees.items() if tree.real != posixpath.join(above[path].real, posixpath.basename(path))
+    }
+    others = [tree for path, tree in trees.items() if path not in links]
+    back = {
+        path
+        for path in links
+        if above[path].is_in(trees[path].real) or any(tree.has(trees[path].real, _is_any) for tree in others)
+    }
+    return [entry for entry in entries if posixpath.join(fixed, entry.path) not in back]
+
+
+def _is_any(_: str) -> bool:
+    return True
+
+
+def pattern_at(filesystem: Any, path: str) -> Pattern | None:
+    """Return the pattern of a path in a filesystem; None if it has no wildcard, or exists literally.
+
+    In web addresses `?` begins the query.
+
+    Raises:
+        OSError: A storage operation failed.
+    """
+    address = _WEB_ADDRESS.match(path)
+    if address and "?" in path:
+        return None
+    parts = path.split("/")
+    first = address[0].count("/") if address else 0
+    wild = [number for number in range(first, len(parts)) if _WILDCARD.search(parts[number])]
+    if not wild or entry_at(filesystem, path) is not None:
+        return None
+    for number in wild:
+        if number + 1 == len(parts) or entry_at(filesystem, "/".join(parts[: number + 1])) is None:
+            return Pattern("/".join(parts[:number]) or ("/" if path.startswith("/") else ""), "/".join(parts[number:]))
+    return None

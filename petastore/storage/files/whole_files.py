@@ -1,153 +1,143 @@
-"""Small files of a dataset that are read, and put in place, as a whole; and what else is done to whole files.
+"""Small files of a dataset, read and replaced as a whole, with a checksum inside.
 
-fsspec's file systems get and put whole files in one request: opening one to write it would show readers an empty file
-for a while, and open files of some share their place.
+A whole file is read or written in one request. If it were opened for writing instead, readers could see an empty file
+for a while, and on some filesystems, threads that open the same file share one position.
+
+The checksum of an Arrow IPC file is text in its metadata, `petastore.digest`: the SHA-256 of the whole file with these
+64 digits replaced by zeros at each occurrence, because an IPC file repeats its schema. The file stays a normal IPC
+file. Older releases read it without a check; newer releases verify all bytes before they parse the file.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import itertools
 import os
+import re
 import time
 import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from petastore.errors import DatasetNotFoundError, FileMissingError, MetadataError, StorageError
-from petastore.storage.files.fsspec_listings import forget_listings
+import pyarrow as pa
+from pyarrow import ipc
+
+from petastore.errors import DatasetNotFoundError, FileMissingError, MetadataError, PetastoreError, StorageError
+from petastore.monitoring.activity import Request
 from petastore.storage.files.location import Location
-from petastore.storage.requests.failure_kinds import attribute
 from petastore.storage.requests.failures import answered, answered_once, failure, raise_alone
-from petastore.storage.requests.under_way import waiting_for
 
 __all__ = [
-    "TICK_NS",
+    "NewerFormatError",
     "create_directory",
     "delete_file",
     "delete_quietly",
+    "is_sealed",
+    "opened_table",
+    "read_at",
     "read_range",
     "read_up_to",
     "read_whole",
     "rename",
     "replace_whole",
+    "sealed",
+    "sealed_table",
     "write_file",
 ]
 
 
 def read_whole(location: Location, relative: str, *, max_bytes: int) -> bytes | None:
-    """The bytes of a file, or None where there is none.
+    """Return the bytes of a file, or None if it is missing.
 
-    On an object store it is of one version, though others may replace it meanwhile.
+    On an object store, all bytes are of one version, even if the file is replaced during the read.
 
     Raises:
-        MetadataError: It is larger than `max_bytes`; no memory was taken for it.
-        StorageError: The storage refused.
+        MetadataError: The file is larger than `max_bytes`; no memory was allocated for it.
+        StorageError: A storage operation failed.
     """
-    path = location.join(relative)
-
-    def get() -> bytes:
-        with location.filesystem.open_input_file(path) as source:
-            size = source.size()
-            _check_size(size, location, relative, max_bytes)
-            data: bytes = source.read(size)
-            return data
-
+    store, path = location.store, location.join(relative)
     try:
-        if location.store is None:
-            return answered(location, get, "read", relative)
-        return _of_store(location, relative, max_bytes)
+        size, data = answered(location, lambda: store.read_whole(path, max_bytes), "read", relative)
     except FileMissingError:
         return None
-
-
-def _of_store(location: Location, relative: str, max_bytes: int) -> bytes:
-    path, store, data = location.join(relative), location.store, b""
-    in_one = attribute(store, "whole")
-    told = None if in_one is None else answered(location, lambda: in_one(path, max_bytes), "read", relative)
-    if told is not None:
-        _check_size(told[0], location, relative, max_bytes)
-        return bytes(told[1])
-    for _ in range(_TRIES):
-        forget_listings(store, path)
-        size = answered(location, lambda: int(store.size(path)), "read", relative)
-        _check_size(size, location, relative, max_bytes)
-        # Without an end some file systems ask for the size once more; a byte more tells whether it is another file.
-        data = read_range(location, relative, 0, size + 1) if size else b""
-        if len(data) == size:
-            break  # nobody has replaced it between the two
-    return data
+    if size > max_bytes:
+        raise MetadataError(
+            f"{location.url}/{relative} must have at most {max_bytes:,} bytes, got {size:,}. Restore "
+            "the file from a copy, or write the metadata again"
+        )
+    return bytes(data)
 
 
 def read_up_to(location: Location, relative: str, size: int) -> bytes:
-    """The bytes of a local file; of one that has more than so many, only these.
+    """Return the first `size` bytes of a local file, or all bytes of a shorter file.
 
     Raises:
-        FileMissingError: There is no such file.
-        StorageError: The storage refused.
+        FileMissingError: The file does not exist.
+        StorageError: A storage operation failed.
     """
     path = location.join(relative)
     try:
-        with waiting_for(location.url, f"read {relative}", location.timeout_s):
-            return _local_bytes(path, size)  # by the system: all else would cost more than most files
+        with Request(location.url, f"read {relative}", location.timeout_s):
+            # Uses system calls, because a library call takes longer than reading most files.
+            return _local_bytes(path, size)
     except OSError as problem:
         raise_alone(failure(problem, location, "read", relative))
 
 
 def read_range(location: Location, relative: str, offset: int, length: int) -> bytes:
-    """Some bytes of a file, with one request where there is a request; fewer where it ends before.
+    """Return a range of a file with one request; at the end of the file, some storages return fewer bytes.
 
     Raises:
-        FileMissingError: There is no such file.
-        StorageError: The storage refused, or the file ends before the range begins.
+        FileMissingError: The file does not exist.
+        StorageError: A storage operation failed, or the file ends before the range does.
     """
-    path, store = location.join(relative), location.store
-
-    def get() -> bytes:
-        with location.filesystem.open_input_file(path) as source:
-            data: bytes = source.read_at(length, offset)
-            return data
-
-    if store is None:
-        return answered(location, get, "read", relative)
-    return answered(location, lambda: bytes(store.cat_file(path, start=offset, end=offset + length)), "read", relative)
+    store, path = location.store, location.join(relative)
+    return answered(location, lambda: bytes(store.get(path, offset, length, None).data), "read", relative)
 
 
 _TRIES = 5
-"""How often a file is read that others write to meanwhile; then what was read is held against its digest as it is."""
+"""Maximum attempts to read a file that is being written; after them, only the digest detects mixed versions."""
 
 TICK_NS = 10_000_000
-"""Two writes that are no further apart may give a file the same times: systems note them by ticks, of at most that."""
+"""Coarsest clock tick of file times, in nanoseconds: two writes within one tick may have equal times."""
+
+
+def read_at(opened: int, length: int, offset: int) -> bytes:
+    """Return a range of an open local file; fewer than `length` bytes only at the end of the file."""
+    data = os.pread(opened, length, offset)
+    while len(data) < length and (more := os.pread(opened, length - len(data), offset + len(data))):
+        data += more
+    return data
 
 
 def _local_bytes(path: str, size: int) -> bytes:
-    """The bytes of one version of a file, if it has any for as long as it takes to read it."""
-    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # who opens a FIFO does not wait for a writer
+    """Return bytes of one version of a local file; a file that is written during the read is read again."""
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # does not block on a FIFO without a writer
     try:
         for _ in range(_TRIES):
             before, began = os.fstat(opened), time.time_ns()
-            data = os.pread(opened, size, 0)
-            while len(data) < size and (more := os.pread(opened, size - len(data), len(data))):
-                data += more
+            data = read_at(opened, size, 0)
             after, age = os.fstat(opened), began - before.st_ctime_ns
             if (before.st_mtime_ns, before.st_ctime_ns) == (after.st_mtime_ns, after.st_ctime_ns):
                 if not 0 <= age < TICK_NS:
-                    break  # nobody wrote meanwhile
-                time.sleep((TICK_NS - age) / 1e9)  # or somebody did in the tick of the write before
+                    break  # the file was not written while it was read
+                # Wait for the next clock tick: a second write in the same tick would not change mtime.
+                time.sleep((TICK_NS - age) / 1e9)
         return data
     finally:
         os.close(opened)
 
 
 def replace_whole(location: Location, relative: str, data: bytes) -> None:
-    """Put a small file in place in one step: written aside and renamed, or one put on an object store.
+    """Replace a small file atomically, by renaming a temporary file, or with one write on an object store.
 
     Raises:
-        StorageError: The storage refused; the old file still stands.
+        StorageError: A storage operation failed; the old file is unchanged.
     """
     directory, _, name = relative.rpartition("/")
     aside = f"{directory}/.{name}.{uuid.uuid4().hex}".lstrip("/") if location.has_cheap_rename else relative
     create_directory(location, directory)
-    if location.store is not None and aside == relative:
-        answered_once(location, lambda: location.store.pipe_file(location.join(relative), data), "write", relative)
-        return
     try:
         write_file(location, aside, data)
         if aside != relative:
@@ -159,18 +149,18 @@ def replace_whole(location: Location, relative: str, data: bytes) -> None:
 
 
 def create_directory(location: Location, relative: str = "") -> None:
-    """Make a directory, with those around it, if it is not there; in object stores there are none to make.
+    """Create a directory and its parents if missing; object stores need none.
 
     Raises:
-        DatasetNotFoundError: There is no such bucket; none is ever made.
-        StorageError: The storage refused.
+        DatasetNotFoundError: The bucket does not exist; buckets are never created.
+        StorageError: A storage operation failed.
     """
     if location.has_buckets:
         bucket = location.missing_bucket
         if bucket is not None:
             raise DatasetNotFoundError(
-                f"{location.url}: there is no bucket {bucket!r}, or none that these credentials may see. Make it "
-                "first: petastore makes none"
+                f"{location.url}: the bucket {bucket!r} does not exist, or these credentials do not allow access. "
+                "Create it first; petastore does not create buckets"
             )
         return
     path = location.join(relative) if relative else location.root
@@ -180,24 +170,19 @@ def create_directory(location: Location, relative: str = "") -> None:
 
 
 def write_file(location: Location, relative: str, data: bytes) -> None:
-    """Write a small file, which others may see half written.
+    """Write a small file, not atomically.
 
     Raises:
-        StorageError: The storage refused.
+        StorageError: A storage operation failed.
     """
-
-    def put() -> None:
-        with location.filesystem.open_output_stream(location.join(relative)) as sink:
-            sink.write(data)
-
-    answered_once(location, put, "write", relative)
+    answered_once(location, lambda: location.store.put(location.join(relative), data), "write", relative)
 
 
 def rename(location: Location, old: str, new: str) -> None:
-    """Give a file another name, in place of one that has it.
+    """Rename a file over an existing one.
 
     Raises:
-        StorageError: The storage refused.
+        StorageError: A storage operation failed.
     """
     start, end = location.join(old), location.join(new)
     answered_once(location, lambda: location.filesystem.move(start, end), f"rename {old} to {new}", old)
@@ -207,18 +192,158 @@ def delete_file(location: Location, relative: str) -> None:
     """Delete a file.
 
     Raises:
-        FileMissingError: There is none.
-        StorageError: The storage refused.
+        FileMissingError: The file does not exist.
+        StorageError: A storage operation failed.
     """
     answered_once(location, lambda: location.filesystem.delete_file(location.join(relative)), "delete", relative)
 
 
-def _check_size(size: int, location: Location, relative: str, max_bytes: int) -> None:
-    if size > max_bytes:
-        raise MetadataError(f"{location.url}/{relative} has {size:,} bytes; at most {max_bytes:,} are read")
-
-
 def delete_quietly(location: Location, relative: str) -> None:
-    """Delete a file if that is possible; one that stays is read by nobody."""
+    """Delete a file if possible; errors are ignored."""
     with contextlib.suppress(StorageError):
         delete_file(location, relative)
+
+
+SEAL_KEY = "petastore.digest"
+"""Key of the digest in the metadata of the file's schema."""
+
+_KIND = b"sha256:"
+_ZEROS = b"0" * 64
+UNSEALED = (_KIND + _ZEROS).decode()
+"""Placeholder under `SEAL_KEY` before the file is sealed."""
+
+_DIGEST = re.compile(rb"[0-9a-f]{64}")
+_INVALID = (LookupError, ValueError, TypeError, ArithmeticError)  # raised while content of another format is parsed
+_TIMES = 2  # an IPC file has its schema at the start and at the end
+_MOST_TEXTS = 16
+
+
+def sealed_table(table: pa.Table, form: str, version: int, metadata: Mapping[str, str], source: str) -> bytes:
+    """Return an Arrow IPC file of a table, with its digest.
+
+    Args:
+        table: Table to store.
+        form: Format of the file.
+        version: Version of the format.
+        metadata: Further metadata of its schema.
+        source: Name of the file, for messages.
+
+    Raises:
+        MetadataError: As `sealed`.
+    """
+    named = {"petastore.format": form, "petastore.version": str(version), "petastore.needs": "petastore 0.1.0"}
+    table, sink = table.replace_schema_metadata({**named, **metadata, SEAL_KEY: UNSEALED}), pa.BufferOutputStream()
+    with ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sealed(sink.getvalue().to_pybytes(), source)
+
+
+class NewerFormatError(MetadataError):
+    """The file is intact, but reading it needs a newer release of petastore."""
+
+
+@contextlib.contextmanager
+def opened_table(
+    data: bytes, source: str, form: str, newest: int, *, again: str
+) -> Iterator[tuple[bool, Any, dict[str, str]]]:
+    """Verify and open an Arrow IPC file in a `with` block; yield whether it has a digest, its reader and metadata.
+
+    Args:
+        data: Bytes of the file, not trusted.
+        source: Origin of the file, for messages.
+        form: Format that the file must have.
+        newest: Newest version of the format that this release reads.
+        again: Advice to recreate the file, for messages.
+
+    Raises:
+        NewerFormatError: The file is intact, but needs a newer release.
+        MetadataError: The digest or the format does not match, or the block raised an error because the content is
+            invalid.
+    """
+    seal = is_sealed(data, source, again=again)
+    try:
+        reader = ipc.open_file(pa.BufferReader(data))
+        metadata = {key.decode(): value.decode() for key, value in (reader.schema.metadata or {}).items()}
+        _check_format(metadata, source, form, newest, again)
+        yield seal, reader, metadata
+    except PetastoreError:
+        raise
+    except (pa.ArrowException, OSError, MemoryError, RecursionError, *_INVALID) as problem:
+        raise MetadataError(f"{source} is damaged: {problem}; {again}") from problem
+
+
+def _check_format(metadata: Mapping[str, str], source: str, form: str, newest: int, again: str) -> None:
+    if metadata.get("petastore.format") != form:
+        raise MetadataError(
+            f"the metadata of {source} must have petastore.format={form!r}, got "
+            f"{metadata.get('petastore.format', 'none')!r:.80}; {again}"
+        )
+    text = metadata.get("petastore.version", "")
+    version = int(text) if re.fullmatch("[1-9][0-9]{0,8}", text) else 0
+    if version < 1:
+        raise MetadataError(f"the version of {source} must be an integer of at least 1, got {text!r:.80}; {again}")
+    if version > newest:
+        needed = metadata.get("petastore.needs", "a newer release of petastore")
+        raise NewerFormatError(
+            f"{source} has version {version}, but this release of petastore reads only up to {newest}; install {needed}"
+        )
+
+
+def sealed(data: bytes, source: str) -> bytes:
+    """Return an Arrow IPC file with its digest in the metadata `SEAL_KEY`, in place of `UNSEALED`.
+
+    Args:
+        data: Bytes of the file.
+        source: Name of the file, for messages.
+
+    Raises:
+        MetadataError: The file contains `UNSEALED` at another place, which would be replaced, too.
+    """
+    if data.count(UNSEALED.encode()) != _TIMES:
+        raise MetadataError(
+            f"{source} must not contain the text {UNSEALED!r}, which is reserved for the digest. Rename the column, "
+            "file or value with this text"
+        )
+    return data.replace(UNSEALED.encode(), _KIND + hashlib.sha256(data).hexdigest().encode())
+
+
+def is_sealed(data: bytes, source: str, *, again: str) -> bool:
+    """Verify the digest of a file, and return whether it has one; False for files of older releases.
+
+    Args:
+        data: Bytes of the file, not trusted.
+        source: Origin of the file, for messages.
+        again: Advice to recreate the file, for messages.
+
+    Raises:
+        MetadataError: The file's digest does not match its bytes.
+    """
+    if SEAL_KEY.encode() not in data:
+        return False
+    if any(_is_digest(data, text) for text in itertools.islice(_texts(data), _MOST_TEXTS)):
+        return True
+    raise MetadataError(f"{source} is damaged: its {len(data):,} bytes do not match the digest stored in it; {again}")
+
+
+def _texts(data: bytes) -> Iterator[bytes]:
+    """Return the distinct texts in a file that look like a digest."""
+    seen: set[bytes] = set()
+    at = data.find(_KIND)
+    while at >= 0:
+        digest = _DIGEST.match(data, at + len(_KIND))
+        if digest is not None and digest[0] not in seen:
+            seen.add(digest[0])
+            yield digest[0]
+        at = data.find(_KIND, at + 1)
+
+
+def _is_digest(data: bytes, text: bytes) -> bool:
+    """Return whether `text` is the digest of the file, which is computed with zeros in place of `text`."""
+    digest, written, whole = hashlib.sha256(), _KIND + text, memoryview(data)
+    begin = 0
+    while (at := data.find(written, begin)) >= 0:
+        digest.update(whole[begin:at])
+        digest.update(_KIND + _ZEROS)
+        begin = at + len(written)
+    digest.update(whole[begin:])
+    return digest.hexdigest().encode() == text

@@ -1,1 +1,1 @@
-"""Footers of Parquet files, read field by field and held against each other."""
+"""Footers of Parquet files: parse their fields and compare them between files."""

@@ -1,4 +1,4 @@
-"""Footers by file, so that each is read and parsed once however many of its row groups are read."""
+"""Footer cache: each file's footer is read and parsed once, however many of its row groups are read."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import collections
 import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,23 +15,22 @@ from petastore.errors import DatasetChangedError, MetadataError
 from petastore.forks import made_anew_in_children
 from petastore.inventory import DataFile, Inventory
 from petastore.storage.files.location import Location
-from petastore.storage.footers.footers import Footer, check_unchanged, is_unchanged, parsed_footer
-from petastore.storage.footers.footers_beside import Block, FootersBeside
+from petastore.storage.footers.footer import Columns, Footer, FooterParser, check_unchanged, is_unchanged
+from petastore.storage.footers.footers_beside import BLOCK_BYTES, Block, FootersBeside
 from petastore.storage.footers.tails import (
     MAX_FOOTER_BYTES,
+    KeptTails,
+    LocalVersion,
     Tail,
     Tails,
+    each_of_files,
+    expected_bytes,
     fetched_tail,
     footer_in,
-    read_tail,
 )
-from petastore.storage.requests.at_once import at_once
-from petastore.storage.requests.client import FileVersion
-from petastore.storage.requests.damaged import read_right
-
-if TYPE_CHECKING:
-    from petastore.storage.footers.kept_tails import KeptTails
-    from petastore.storage.ranges.pinned_files import PinnedFiles
+from petastore.storage.ranges.pinned_files import PinnedFiles
+from petastore.storage.requests.retries import SingleFlight, read_right
+from petastore.storage.stores.store import FileVersion
 
 __all__ = ["FooterCache"]
 
@@ -40,22 +38,29 @@ __all__ = ["FooterCache"]
 _Key = tuple[str, str, str, int, str]
 _Found = TypeVar("_Found")
 
+_TIMES_IN_MEMORY = 10
+"""Ratio of a footer's size in memory to its size in the file (measured: 9.2)."""
+
 
 def _key(location: Location, file: DataFile) -> _Key:
     return location.url, location.root, file.path, file.size, file.digest
 
 
 class FooterCache:
-    """Footers by file, so that each is read and parsed once however many of its row groups are read.
+    """Thread-safe cache of parsed footers by file, shared by reads of all row groups.
 
-    Thread-safe; no lock is held while reading, and threads that ask for one footer at once share one read. The least
-    recently used go first when the footers kept have more than `max_bytes` on disk. Empty in a forked child; pickles as
-    an empty cache.
+    No lock is held while reading, and concurrent requests for one footer share one read. Least recently used footers
+    are evicted when the stored sizes exceed `max_bytes`. The cache is empty in a forked child and after unpickling.
 
     Args:
-        max_bytes: Bytes of footers to keep; the one asked for last is kept whatever its size.
-        inventory: What is said of the files elsewhere; each footer is held against it when it is read.
-        beside: Where footers stand beside the manifest.
+        max_bytes: Maximum stored bytes of cached footers; the last requested footer is always cached, even if it is
+            larger.
+        inventory: Inventory with which each footer is compared when it is read.
+        beside: Positions of packed footers, from the manifest.
+        longest: Bytes of the longest footer so far, from which the size of the first request for a remote footer is
+            estimated.
+        unified: `pyarrow.Schema` as which all files are read, if their schemas differ; None keeps the types of each
+            file.
     """
 
     def __init__(
@@ -63,148 +68,173 @@ class FooterCache:
         max_bytes: int = 128 * 1024 * 1024,
         inventory: Inventory | None = None,
         beside: FootersBeside | None = None,
+        longest: int = 0,
+        unified: Any = None,
     ) -> None:
         self._max_bytes = max_bytes
         self._inventory = inventory
         self._beside = beside
+        self._longest = longest
+        self._unified = unified
         self.make_anew()
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """Is empty: some of the footers were being read by threads that a forked child does not have."""
+        """Clear the cache in a forked child, because the threads that were reading footers do not exist there."""
         self._bytes = 0
         self._lock = threading.Lock()
         self._kept: collections.OrderedDict[_Key, Footer] = collections.OrderedDict()
-        self._being_read: dict[_Key, Future[Footer]] = {}
-        self._known: dict[_Key, Footer] = {}
-        self._blocks: dict[int, Future[bytes]] = {}
+        self._being_read: SingleFlight[_Key, Footer] = SingleFlight()
+        self._blocks: collections.OrderedDict[int, bytes] = collections.OrderedDict()
+        self._blocks_being_read: SingleFlight[int, bytes] = SingleFlight()
+        self._parser = FooterParser(self._unified)
 
-    def get(self, location: Location, file: DataFile, pinned: PinnedFiles | None = None) -> Footer:
-        """The footer of a file, which must be the file that the inventory describes.
+    def get(
+        self,
+        location: Location,
+        file: DataFile,
+        pinned: PinnedFiles | None = None,
+        *,
+        local_tail: Callable[[Location, DataFile], Tail] | None = None,
+    ) -> Footer:
+        """Return the footer of a file, which must match the inventory.
 
         Args:
-            location: Where the dataset lies.
-            file: The file.
-            pinned: Fetches ranges of the files there; None is whoever is at hand.
+            location: Location of the dataset.
+            file: File of the dataset.
+            pinned: Range fetcher of the dataset's files; None creates one.
+            local_tail: Function that reads the end of a local file; None opens the file only for the footer.
 
         Raises:
             DatasetChangedError: The file has another size or digest.
             StorageError: The file is missing or cannot be read.
-            MetadataError: The footer is damaged, or has other row groups than the inventory says.
+            MetadataError: The footer is damaged, or its row groups differ from the inventory.
         """
         key = _key(location, file)
-        mine: Future[Footer] | None = None
-        with self._lock:
-            footer = self._kept.get(key)
-            if footer is not None:
-                self._kept.move_to_end(key)
-                return footer  # it was compared when it was read
-            others = self._being_read.get(key)
-            if others is None:
-                mine = self._being_read[key] = Future()
-        if mine is None:
-            assert others is not None  # noqa: S101 - one of the two is there
-            footer = others.result()
-        else:
-            footer = self._read(key, mine, location, file, pinned)
+        footer = self._last_used(key)
+        # A cached footer was compared with the inventory when it was read, so only the file's version is compared now.
+        if footer is not None and (local_tail is not None or _is_current(location, footer)):
+            return footer
+        read = functools.partial(self._read, key, footer, location, file, pinned, local_tail)
+        footer = self._being_read.result(key, read)
         check_unchanged(footer.file, file)
         return footer
 
-    def know(self, location: Location, footers: Iterable[Footer]) -> None:
-        """Remember the footers that the inventory was made of, as far as there is room: they need not be parsed again.
+    def limit_memory(self, max_bytes: int) -> None:
+        """Limit the memory of cached footers; the last requested footer always stays."""
+        with self._lock:
+            self._max_bytes = min(self._max_bytes, max_bytes // _TIMES_IN_MEMORY)
+            self._evict()
 
-        A file that is asked for is looked at all the same, for it may have been rewritten; but not where its footer was
-        found in a version that is demanded of whatever is read of it.
+    def know(self, location: Location, footers: Iterable[Footer]) -> None:
+        """Add the inventory's footers to the cache, within its limit.
+
+        Only footers with a known file version are added, because later reads require this version.
         """
         room = self._max_bytes
-        for footer in footers:
+        for footer in self._cast(footers):
             room -= len(footer.encoded)
             if room < 0:
                 return
-            key = _key(location, footer.file)
-            if footer.version is None:
-                self._known[key] = footer
-            else:
+            if footer.version is not None or footer.local is not None:
                 with self._lock:
-                    self._keep(key, footer)
+                    self._keep(_key(location, footer.file), footer)
+
+    def _cast(self, footers: Iterable[Footer]) -> Iterator[Footer]:
+        """Yield the footers, with the casts of their columns to the common schema of all files, if there is one."""
+        known: dict[int, Columns] = {}  # files with the same columns share one value
+        for footer in footers:
+            if self._unified is None:
+                yield footer
+                continue
+            if id(footer.columns) not in known:
+                known[id(footer.columns)] = footer.columns.unified(self._unified)
+            yield footer.unified(known[id(footer.columns)])
 
     def kept(self, location: Location, file: DataFile) -> Footer | None:
-        """The footer of a file if it is here, without reading it."""
+        """Return the cached footer of a file, or None."""
         return self._kept.get(_key(location, file))
 
     def found(self, location: Location, file: DataFile, whole: bytes, version: FileVersion | None = None) -> Footer:
-        """The footer of a file that was read whole, which must be the file that the inventory describes.
+        """Return the footer of a file that was read whole, which must match the inventory.
 
         Args:
-            location: Where the dataset lies.
-            file: The file.
-            whole: All its bytes.
-            version: Of which version of the file they are, where that was told.
+            location: Location of the dataset.
+            file: File of the dataset.
+            whole: All bytes of the file.
+            version: Version of the bytes, or None.
 
         Raises:
             DatasetChangedError: The file has another size or digest.
-            MetadataError: It is no Parquet, or the footer is damaged.
+            MetadataError: The file is not Parquet, or its footer is damaged.
         """
         key = _key(location, file)
         encoded = _encoded_in(whole, file)
-        with self._lock:
-            footer = self._kept.get(key)
-            if footer is not None:
-                self._kept.move_to_end(key)
+        footer = self._last_used(key)
         if footer is None or footer.encoded != encoded:
-            footer = self._checked(key, location, file, Tail(len(whole), encoded, version))
+            footer = self._checked(location, file, Tail(len(whole), encoded, version))
             check_unchanged(footer.file, file)
             with self._lock:
                 self._keep(key, footer)
         return footer
 
-    def _checked(self, key: _Key, location: Location, file: DataFile, tail: Tail) -> Footer:
-        """The footer of a file that was read just now, held against the inventory."""
-        known = self._known.pop(key, None)
-        if known is not None and known.file.size == tail.size and known.encoded == tail.footer:
-            return known  # the inventory was made of it
-        footer = parsed_footer(file.path, *tail, etag=file.etag)
-        self._hold_against_inventory(footer, file, location.url)
-        return footer
+    def _last_used(self, key: _Key) -> Footer | None:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
 
-    def _hold_against_inventory(self, footer: Footer, file: DataFile, url: str) -> None:
+    def _checked(self, location: Location, file: DataFile, tail: Tail) -> Footer:
+        """Return a newly read footer after comparing it with the inventory."""
+        footer = self._parser.parse(file.path, tail, file.etag)
         if self._inventory is not None:
             check_unchanged(footer.file, file)
-            check_row_groups(footer, self._inventory, url)
+            check_row_groups(footer, self._inventory, location.url)
+        return footer
 
     def _keep(self, key: _Key, footer: Footer) -> None:
-        """With the lock."""
+        """Add a footer to the cache. The caller must hold the lock."""
         replaced = self._kept.pop(key, None)
         self._kept[key] = footer
+        self._longest = max(self._longest, len(footer.encoded))
         self._bytes += len(footer.encoded) - (0 if replaced is None else len(replaced.encoded))
+        self._evict()
+
+    def _evict(self) -> None:
+        """Evict footers. The caller must hold the lock."""
         while self._bytes > self._max_bytes and len(self._kept) > 1:
             self._bytes -= len(self._kept.popitem(last=False)[1].encoded)
 
     def _read(
-        self, key: _Key, mine: Future[Footer], location: Location, file: DataFile, pinned: PinnedFiles | None
+        self,
+        key: _Key,
+        stale: Footer | None,
+        location: Location,
+        file: DataFile,
+        pinned: PinnedFiles | None,
+        local_tail: Callable[[Location, DataFile], Tail] | None,
     ) -> Footer:
-        try:
-            footer = self._read_right(key, location, file, pinned)
-        except BaseException as problem:
+        latest = self._kept.get(key)
+        if latest is not None and latest is not stale:
+            return latest  # another thread has read the footer in the meantime
+        if location.is_local and local_tail is not None:
+            footer = self._checked(location, file, local_tail(location, file))
+        else:
+            footer = self._read_right(location, file, pinned)
+        if is_unchanged(footer.file, file):
             with self._lock:
-                del self._being_read[key]
-            mine.set_exception(problem)
-            raise
-        with self._lock:
-            del self._being_read[key]
-            if is_unchanged(footer.file, file):
                 self._keep(key, footer)
-        mine.set_result(footer)
         return footer
 
-    def _read_right(self, key: _Key, location: Location, file: DataFile, pinned: PinnedFiles | None) -> Footer:
-        """The footer of a file, held against the inventory; one that came damaged is asked for once more.
+    def _read_right(self, location: Location, file: DataFile, pinned: PinnedFiles | None) -> Footer:
+        """Return a file's footer after comparing it with the inventory; a damaged footer is fetched again once.
 
-        By the digest that the inventory tells, one that is damaged is taken for that of another file.
+        The digest of a damaged footer differs from the inventory, as if the file had changed. Therefore the footer is
+        fetched a second time before an error is raised.
         """
 
         def read() -> Footer:
-            return self._checked(key, location, file, self._tail(location, file, pinned))
+            return self._checked(location, file, self._tail(location, file, pinned))
 
         def again() -> Footer:
             footer = read()
@@ -221,18 +251,16 @@ class FooterCache:
         return read_right(read, asked_again, refused=(MetadataError, DatasetChangedError), forget=forget)
 
     def _tail(self, location: Location, file: DataFile, pinned: PinnedFiles | None) -> Tail:
-        """The end of a file: from beside the manifest, where its etag is told and goes with what is read; or itself."""
-        if location.is_local:
-            return Tail(*read_tail(location, file.path))
+        """Return the end of a file: from the packed footers if its etag is known, otherwise from the file."""
         footer = None
-        if file.etag and (pinned is None or pinned.trusts_etag(file)):
+        if not location.is_local and file.etag and (pinned is None or pinned.trusts_etag(file)):
             footer = self._found_beside(location, file, pinned)
         if footer is not None:
             return Tail(file.size, footer)
         if pinned is None:
             with Tails(location) as tails:
                 return tails.read(file.path)
-        length = 0 if self._beside is None else self._beside.length_of(file)
+        length = (self._beside and self._beside.length_of(file)) or expected_bytes(self._longest)
         fetch = functools.partial(fetched_tail, pinned.fetcher, file.path, length)
         kept = _kept_tails(location, file, pinned)
         if kept is None:
@@ -241,7 +269,7 @@ class FooterCache:
                 pinned.compare_etag(file, tail.version)
             return tail
         tail = kept.tail(file.path, fetch)
-        # What was told is believed as long as it holds, and no longer: whoever reads asks for it.
+        # Drop a version that only comes from the listing, because it may be wrong.
         is_as_told = tail.version is not None and tail.version.is_same(kept.told[file.path])
         return tail._replace(version=None) if is_as_told else tail
 
@@ -253,33 +281,32 @@ class FooterCache:
         cache = None if pinned is None else pinned.cache
         footer = beside.footer_in(self._block(beside, location, block, pinned), block, file)
         if footer is None and cache is not None:
-            cache.discard([beside.key_of(block)])  # it may be that somebody commits just now
+            cache.discard([beside.key_of(block)])  # fetch it again next time: it may be from before a commit
         return footer
 
     def _block(self, beside: FootersBeside, location: Location, block: Block, pinned: PinnedFiles | None) -> bytes:
-        """Footers that stand together: fetched by the first thread that comes here, and kept."""
-        with self._lock:
-            others = self._blocks.get(block.first)
-            mine = self._blocks.setdefault(block.first, Future()) if others is None else None
-        if others is not None:
-            return others.result()
-        assert mine is not None  # noqa: S101 - one of the two is there
-        try:
-            data = beside.fetched(location, block, None if pinned is None else pinned.cache)
-        except BaseException:
-            mine.set_result(b"")
-            raise
-        mine.set_result(data)
-        return data
+        """Return a block of packed footers, fetched by the first thread; recently used blocks are cached."""
+
+        def fetched() -> bytes:
+            data = self._blocks.get(block.first)
+            if data is None:
+                data = beside.fetched(location, block, None if pinned is None else pinned.cache)
+            with self._lock:
+                self._blocks[block.first] = data
+                self._blocks.move_to_end(block.first)
+                if len(self._blocks) > max(self._max_bytes // BLOCK_BYTES, 1):
+                    self._blocks.popitem(last=False)
+            return data
+
+        return self._blocks_being_read.result(block.first, fetched)
 
     def check(self, location: Location, files: Sequence[DataFile]) -> None:
-        """Reads the footers of some files, several at once.
+        """Read the footers of some files concurrently.
 
         Raises:
-            StorageError: As `get`, for the first file in order that fails.
+            StorageError: As in `get`, for the first failing file.
         """
-        for _ in at_once(functools.partial(self.get, location), files):
-            pass
+        each_of_files(location, functools.partial(self.get, location), files)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -291,23 +318,24 @@ class FooterCache:
         files: Sequence[int],
         look: Callable[[Footer, NDArray[np.int32]], _Found],
     ) -> Iterator[tuple[slice, _Found]]:
-        """What is found in the footers of some files, which up to 16 threads look at.
+        """Read the footers of some files with up to 16 threads, and yield the result of a function for each.
 
         Args:
-            location: Where the dataset lies.
-            inventory: What exists.
-            files: Numbers of files.
-            look: Given a footer, and the numbers in its file of the row groups that are meant, shape (row groups,).
+            location: Location of the dataset.
+            inventory: Inventory of the dataset.
+            files: Numbers of the files.
+            look: Function that takes a footer and the numbers of the selected row groups in its file, shape (row
+                groups,).
 
         Yields:
-            Of each file: which row groups of the dataset it has, and what was found.
+            For each file, the numbers of its row groups in the dataset, and the result of `look`.
 
         Raises:
-            DatasetChangedError: A file is not the one that the inventory describes.
+            DatasetChangedError: A file differs from the inventory.
             MetadataError: A footer is damaged.
             StorageError: A file cannot be read.
         """
-        # files ascend
+        # The inventory is sorted by file, so the row groups of a file are one slice.
         borders = np.searchsorted(inventory.file, np.add.outer(np.asarray(files, dtype=np.int64), [0, 1]))
         own = [slice(*pair) for pair in borders.tolist()]
 
@@ -315,54 +343,76 @@ class FooterCache:
             footer, ordinals = self.get(location, inventory.files[files[place]]), inventory.ordinal[own[place]]
             if ordinals.max(initial=-1) >= len(footer.rows):
                 raise DatasetChangedError(
-                    f"{footer.file.path} has {len(footer.rows):,} row groups, fewer than the dataset's inventory says; "
-                    "open the dataset again"
+                    f"{footer.file.path} must have at least {ordinals.max() + 1:,} row groups, as the dataset's "
+                    f"inventory lists, got {len(footer.rows):,}. Open the dataset again"
                 )
             return look(footer, ordinals)
 
-        yield from zip(own, at_once(of_file, range(len(files))), strict=True)
+        yield from zip(own, each_of_files(location, of_file, range(len(files))), strict=True)
 
-    def holding_against(self, inventory: Inventory) -> FooterCache:
-        """This cache if its footers are held against an inventory, else an empty one whose footers will be."""
-        return self if self._inventory is inventory else FooterCache(self._max_bytes, inventory, self._beside)
+    def holding_against(self, inventory: Inventory, unified: Any = None) -> FooterCache:
+        """Return a footer cache for an inventory and a schema: this cache or a new one.
+
+        Args:
+            inventory: Inventory of the dataset.
+            unified: `pyarrow.Schema` to which all files are cast; None keeps the types of each file.
+        """
+        if self._inventory is inventory and self._unified is unified:
+            return self
+        cache = FooterCache(self._max_bytes, inventory, self._beside, self._longest, unified)
+        if self._inventory is inventory:
+            kept = dict(self._kept)
+            for key, footer in zip(kept, cache._cast(kept.values()), strict=True):
+                cache._keep(key, footer)
+        return cache
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FooterCache, (self._max_bytes, self._inventory, self._beside)
+        return FooterCache, (self._max_bytes, self._inventory, self._beside, self._longest, self._unified)
+
+    def emptied(self) -> FooterCache:
+        """Return an empty cache with its own locks."""
+        return FooterCache(self._max_bytes, self._inventory, self._beside, self._longest, self._unified)
+
+
+def _is_current(location: Location, footer: Footer) -> bool:
+    """Return whether a local file still has the version of its cached footer; remote files are checked later."""
+    try:
+        return footer.local is None or LocalVersion.of(location.join(footer.file.path)) == footer.local
+    except OSError:
+        return False
 
 
 def _kept_tails(location: Location, file: DataFile, pinned: PinnedFiles | None) -> KeptTails | None:
-    """Where the end of a file is kept, whose etag is told; None where it is not."""
+    """Return the cache for the end of a file with a known etag; otherwise None."""
     if pinned is None or not pinned.trusts_etag(file) or pinned.footers is None:
         return None
-    from petastore.storage.footers.kept_tails import KeptTails  # with what keeps ends of far files
-
     return KeptTails(pinned.footers, location, {file.path: FileVersion(file.size, file.etag)})
 
 
 def check_row_groups(footer: Footer, inventory: Inventory, url: str) -> None:
-    """Refuse a file that has other row groups than an inventory says; one that it does not list is not compared.
+    """Raise an error if the row groups of a file differ from the inventory; unlisted files are not compared.
 
     Raises:
         MetadataError: The number of row groups, or the rows of one of them, differ.
     """
     said, in_footer, path = inventory.rows_of(footer.file.path), footer.rows, footer.file.path
-    if said is None or np.array_equal(said, in_footer):
+    if said is None or said.tolist() == in_footer:
         return
-    again = "the inventory is damaged; `petastore generate-metadata` writes it anew from the files"
+    again = "`petastore generate-metadata` rebuilds the inventory from the files"
     if len(said) != len(in_footer):
         raise MetadataError(
-            f"{url}: the inventory says that {path} has {len(said):,} row groups, but its footer has "
-            f"{len(in_footer):,}: {again}"
+            f"{url}: the inventory is damaged: it lists {len(said):,} row groups in {path}, but the file's footer has "
+            f"{len(in_footer):,}; {again}"
         )
-    group = int(np.flatnonzero(said != in_footer)[0])
+    group = int(np.flatnonzero(said != np.array(in_footer))[0])
     raise MetadataError(
-        f"{url}: the inventory says that row group {group:,} of {path} has {said[group]:,} rows, but its footer says "
-        f"{in_footer[group]:,}: {again}"
+        f"{url}: the inventory is damaged: it lists {said[group]:,} rows in row group {group:,} of {path}, but the "
+        f"file's footer has {in_footer[group]:,}; {again}"
     )
 
 
 def _encoded_in(whole: bytes, file: DataFile) -> bytes:
-    """The footer in all bytes of a file that is thought to be small."""
+    """Return the footer bytes in a whole small file."""
     if len(whole) != file.size:
         check_unchanged(DataFile(file.path, len(whole)), file)
     return footer_in(whole, len(whole), file.path, MAX_FOOTER_BYTES) or b""

@@ -1,8 +1,8 @@
-"""Statistics of row groups, from the footers: bounds and missing values, in the domains that filters compare in.
+"""Statistics of row groups from the footers: bounds and null counts, in the types that filters compare.
 
-Read only when a filter asks, and only for its columns. What is not surely a bound is unknown: bounds that contradict
-each other, that are not of the column's type, or that say nothing about the values as they are declared. Bounds that
-were cut short are bounds all the same.
+Statistics are read only for filters, and only for their columns. Minimum and maximum are treated as unknown if the
+minimum is larger than the maximum, or if their type does not fit the declared type of the values. Truncated bounds are
+valid, because writers round them outwards.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from petastore.expressions.statistics import ColumnStatistics
 from petastore.inventory import Inventory
 from petastore.schema.field import UnischemaField
 from petastore.storage.files.location import Location
-from petastore.storage.footers.column_chunks import ChunkStatistics, chunk_statistics
+from petastore.storage.footers.chunk_metadata import ChunkContents, chunk_contents
+from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footer_cache import FooterCache
-from petastore.storage.footers.footers import Footer
 
 __all__ = ["footer_statistics", "read_statistics"]
 
@@ -43,19 +43,19 @@ def read_statistics(
     groups: NDArray[np.int64],
     footers: FooterCache,
 ) -> dict[str, ColumnStatistics]:
-    """What the footers know of some stored columns.
+    """Return the statistics of some stored columns from the footers.
 
-    Only the files that hold `groups` are looked at, by up to 16 threads; nothing is known of the other row groups.
+    Only the files with `groups` are read, by up to 16 threads; statistics of other row groups stay unknown.
 
     Args:
-        location: Where the dataset lies.
-        inventory: What exists.
-        fields: Stored columns without dimensions and without a codec but `ScalarCodec`.
+        location: Location of the dataset.
+        inventory: Inventory of the dataset.
+        fields: Stored scalar columns, without a codec or with `ScalarCodec`.
         groups: Row groups of interest, by their numbers in the dataset.
-        footers: Keeps footers from call to call.
+        footers: Cache of footers.
 
     Raises:
-        DatasetChangedError: A file is not the one that the inventory describes.
+        DatasetChangedError: A file differs from the inventory.
         MetadataError: A footer is damaged.
         StorageError: A file cannot be read.
     """
@@ -84,7 +84,7 @@ def _joined(
 
 
 def footer_statistics(footer: Footer, fields: Sequence[UnischemaField]) -> dict[str, ColumnStatistics]:
-    """What one footer knows of some columns, by name; arrays have the shape (row groups of the file,).
+    """Return the statistics of some columns from one footer, by name; arrays have shape (row groups of the file,).
 
     Raises:
         MetadataError: The footer is damaged.
@@ -92,19 +92,45 @@ def footer_statistics(footer: Footer, fields: Sequence[UnischemaField]) -> dict[
     rows = footer.groups["rows"]
     leaves = {field.name: footer.leaves.get(field.name, range(0)) for field in fields}
     wanted = {leaf for own in leaves.values() if len(own) == 1 for leaf in own}
-    groups = chunk_statistics(footer.encoded, wanted, source=footer.file.path)
+    groups = chunk_contents(footer.encoded, wanted, source=footer.file.path)
     known = {}
     for field in fields:
-        if len(leaves[field.name]) != 1:
+        if footer.columns.lacks(field.name):
+            known[field.name] = _all_missing(field, rows)
+            continue
+        # The null count of a list's leaf counts null items, not null lists.
+        if len(leaves[field.name]) != 1 or _is_nested(footer.columns.field(field.name).type):
             known[field.name] = ColumnStatistics.unknown(len(rows))
             continue
-        chunks = [group.get(leaves[field.name][0], ChunkStatistics()) for group in groups]
-        known[field.name] = _column(field, footer.arrow_schema.field(field.name), chunks, rows)
+        chunks = [group.get(leaves[field.name][0], ChunkContents()) for group in groups]
+        if _may_undercount_nulls(footer, field.name, chunks):
+            chunks = [chunk._replace(nulls=None) for chunk in chunks]
+        known[field.name] = _column(field, footer.columns.field(field.name), chunks, rows)
     return known
 
 
+def _may_undercount_nulls(footer: Footer, name: str, chunks: Sequence[ChunkContents]) -> bool:
+    """Return whether null counts of a member may not include rows in which the struct around it is null.
+
+    For a member that is a dictionary array, pyarrow ignores nulls of the struct. Only text and bytes are written from
+    dictionary arrays.
+    """
+    is_text = any(chunk.physical == _BYTE_ARRAY for chunk in chunks)
+    return is_text and name in footer.columns.members and footer.written_by.startswith("parquet-cpp")
+
+
+def _is_nested(stored: pa.DataType) -> bool:
+    return pa.types.is_nested(stored.storage_type if isinstance(stored, pa.BaseExtensionType) else stored)
+
+
+def _all_missing(field: UnischemaField, rows: NDArray[np.int64]) -> ColumnStatistics:
+    """Return the statistics of a column that is not in the file."""
+    bounds, none = np.zeros(len(rows), dtype=_domain_dtype(field)), np.zeros(len(rows), np.bool_)
+    return ColumnStatistics(bounds, bounds, none, none, nulls=rows, may_be_nan=none)
+
+
 def _column(
-    field: UnischemaField, stored: pa.Field, chunks: Sequence[ChunkStatistics], rows: NDArray[np.int64]
+    field: UnischemaField, stored: pa.Field, chunks: Sequence[ChunkContents], rows: NDArray[np.int64]
 ) -> ColumnStatistics:
     convert = _conversion(stored.type, field)
     bounds = [_bounds(chunk, convert) for chunk in chunks]
@@ -137,11 +163,11 @@ def _domain_dtype(field: UnischemaField) -> np.dtype[Any]:
 
 
 # A conversion takes the physical type, the stored bytes of a bound, and math.floor for the lower or math.ceil for the
-# upper one; it gives a value of the domain, or None.
+# upper bound; it returns a value of the domain, or None.
 _Conversion: TypeAlias = Callable[[int, bytes, Callable[[Any], int]], Any]
 
 
-def _bounds(chunk: ChunkStatistics, convert: _Conversion) -> tuple[Any, Any]:
+def _bounds(chunk: ChunkContents, convert: _Conversion) -> tuple[Any, Any]:
     low = None if chunk.minimum is None else convert(chunk.physical, chunk.minimum, math.floor)
     high = None if chunk.maximum is None else convert(chunk.physical, chunk.maximum, math.ceil)
     if low is not None and high is not None and low > high:
@@ -150,7 +176,7 @@ def _bounds(chunk: ChunkStatistics, convert: _Conversion) -> tuple[Any, Any]:
 
 
 def _conversion(stored: pa.DataType, field: UnischemaField) -> _Conversion:
-    """How stored bounds become values of the field's domain; unknown where the two do not go together."""
+    """Return the conversion of stored bounds to the field's domain; unknown if they are incompatible."""
     types = pa.types
     if isinstance(stored, pa.BaseExtensionType):
         return _conversion(stored.storage_type, field)
@@ -212,7 +238,7 @@ def _decimals(scale: int) -> _Conversion:
 
 
 def _numbers(stored: pa.DataType) -> Callable[[int, bytes], Any]:
-    """How stored bounds become exact numbers."""
+    """Return the conversion of stored bounds to exact numbers."""
     types = pa.types
     if types.is_decimal(stored):
         decimal = _decimals(stored.scale)
@@ -245,9 +271,11 @@ def _floats(number: Callable[[int, bytes], Any], dtype: np.dtype[Any]) -> _Conve
         exact = number(physical, data)
         if exact is None:
             return None
-        # As a value is rounded when it is decoded, so is its bound; rounding keeps their order.
+        # Bounds are rounded like decoded values, because rounding does not change the order of numbers.
         with np.errstate(over="ignore", under="ignore"):
             rounded = float(dtype.type(float(exact)))
+        if isinstance(exact, int) and rounded != exact:
+            return None  # decoding this integer raises an error, so its row group must not be skipped
         return None if math.isnan(rounded) else rounded
 
     return convert
@@ -263,7 +291,7 @@ def _times(stored: pa.DataType, dtype: np.dtype[Any]) -> _Conversion:
     types = pa.types
     unit, step = np.datetime_data(dtype)
     if types.is_date(stored):
-        stored_unit = "D"  # Parquet has no other dates
+        stored_unit = "D"  # Parquet dates are always days
     elif types.is_timestamp(stored) or types.is_time(stored) or types.is_duration(stored):
         stored_unit = stored.unit
     else:

@@ -1,41 +1,69 @@
-"""The ends of files: how many bytes a file has, its footer as it lies there, and of which version of the file it is.
+"""Tails of files: the size, footer bytes and version of each file, which are also cached on disk.
 
-Over the web one request tells all three. How long the end has to be for that, the files of the dataset that were read
-before say: files of one writer are alike. Only local files are opened.
+For a remote file, one request returns all three. The number of bytes to request is estimated from earlier files,
+because footers of one writer have similar sizes. Only local files are opened.
+
+Each tail is fetched once for all processes of a host, and reused when the dataset is opened again. Cached tails are
+parsed and checked in the same way as fetched ones.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import hashlib
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+import operator
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from petastore.errors import MetadataError
+from petastore.monitoring.activity import Request
 from petastore.storage.files.location import Location
-from petastore.storage.ranges.coalesced import ByteRange
-from petastore.storage.ranges.column_chunks import END_BYTES
-from petastore.storage.requests.failures import answered
+from petastore.storage.files.whole_files import read_at
+from petastore.storage.ranges.fetch import END_BYTES, ByteRange, RangeFetcher
+from petastore.storage.ranges.pinned_files import footer_key
+from petastore.storage.requests.failures import failure, is_of_storage, raise_alone
+from petastore.storage.requests.retries import at_once
+from petastore.storage.stores.store import FileVersion
 
 if TYPE_CHECKING:
-    from petastore.storage.ranges.fetch import RangeFetcher
-    from petastore.storage.requests.client import FileVersion
+    from petastore.cache import DiskCache
 
 __all__ = [
     "MAGIC",
     "MAX_FOOTER_BYTES",
+    "KeptTails",
+    "LocalVersion",
     "NoParquetError",
     "Tail",
     "Tails",
     "digest_of",
+    "each_of_files",
+    "expected_bytes",
     "fetched_tail",
     "footer_in",
-    "read_tail",
+    "reading_local",
+    "tail_of",
+    "version_fields",
 ]
 
+
+_T = TypeVar("_T")
+_Made = TypeVar("_Made")
+
+_ALONE_S, _SLOW_S = 0.25, 0.002
+"""Total seconds, and seconds per file, that one thread may take; above them, several threads read local files.
+
+Such a disk is slow or remote.
+"""
+
 MAX_FOOTER_BYTES = 256 * 1024 * 1024
-"""A larger footer is refused before memory is taken for it."""
+"""Maximum footer size; a larger footer raises before memory is allocated."""
 
 _TAIL_BYTES = 64 * 1024
-"""What is read of the first file."""
+"""Bytes read from the end of the first file."""
 
 _LEAST_BYTES = 4 * 1024
 _MOST_BYTES = 1024 * 1024
@@ -44,35 +72,74 @@ _ENCRYPTED_MAGIC = b"PARE"
 
 
 class NoParquetError(MetadataError):
-    """A file that neither begins nor ends as Parquet does: somebody else's, among the data files."""
+    """The file neither begins nor ends like a Parquet file, so it is another kind of file."""
 
     path = ""
-    """Which, relative to the root."""
+    """Path of the file, relative to the root."""
+
+
+version_fields = operator.attrgetter("st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns")
+"""Function from an `os.stat_result` to the fields of a `LocalVersion`, as a comparable tuple."""
+
+
+class LocalVersion(NamedTuple):
+    """Version of a local file."""
+
+    device: int
+    """Device number of the file system."""
+
+    inode: int
+    """Inode number of the file."""
+
+    size: int
+    """Size of the file in bytes."""
+
+    written_ns: int
+    """Time of the last write (mtime) in nanoseconds since 1970; programs can set it."""
+
+    changed_ns: int
+    """Time of the last change (ctime), which programs cannot set; replacing the file changes it too."""
+
+    @classmethod
+    def of(cls, file: int | str) -> LocalVersion:
+        """Return the version of a file.
+
+        Args:
+            file: The descriptor of an open file, or a path.
+
+        Raises:
+            OSError: The file does not exist.
+        """
+        status = os.fstat(file) if isinstance(file, int) else os.stat(file)  # noqa: PTH116 - faster than `Path`
+        return cls(*version_fields(status))
 
 
 class Tail(NamedTuple):
-    """What the end of a file says."""
+    """Parsed end of a file."""
 
     size: int
     """Bytes of the file."""
 
     footer: bytes
-    """The footer as it lies there."""
+    """Footer bytes as stored in the file."""
 
     version: FileVersion | None = None
-    """The version of the file that has it; None where that cannot be demanded of what is read later."""
+    """Version of the file; None if later requests cannot require it."""
+
+    local: LocalVersion | None = None
+    """Version of the local file, or None."""
 
 
 class Tails:
-    """Reads the ends of the files of one dataset; to be closed. Thread-safe.
+    """Reader of a dataset's file tails; close it after use. Thread-safe.
 
     Args:
-        location: Where the dataset lies.
+        location: Location of the dataset.
     """
 
     def __init__(self, location: Location) -> None:
         self._location = location
-        self._fetcher = None if location.is_local else _fetcher_of(location)
+        self._fetcher = None if location.is_local else RangeFetcher(location)
         self._longest = 0
 
     def __enter__(self) -> Self:
@@ -83,77 +150,77 @@ class Tails:
 
     @property
     def are_local(self) -> bool:
-        """Whether files are opened, and nothing comes over the web."""
+        """Whether files are local."""
         return self._fetcher is None
 
     def read(self, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> Tail:
-        """The end of a file, whatever its size.
+        """Return the end of a file of any size.
 
         Args:
-            path: The file, relative to the root.
-            max_bytes: A larger footer is refused.
+            path: Path of the file, relative to the root.
+            max_bytes: Maximum size of the footer.
 
         Raises:
-            FileMissingError: There is no such file.
+            FileMissingError: The file does not exist.
             StorageError: The file cannot be read.
-            MetadataError: The file is no Parquet.
+            MetadataError: The file is not Parquet.
         """
         if self._fetcher is None:
-            return Tail(*read_tail(self._location, path, max_bytes=max_bytes))
-        tail = fetched_tail(self._fetcher, path, self._expected, max_bytes=max_bytes)
-        # Threads that come here together may each forget what another one found; only a request is longer then.
+            with reading_local(self._location, path), _opened(self._location, path) as opened:
+                return tail_of(opened, path, max_bytes=max_bytes)
+        tail = fetched_tail(self._fetcher, path, expected_bytes(self._longest), max_bytes=max_bytes)
+        # No lock is needed: if another thread overwrites the length, only the size of a later request is worse.
         self._longest = max(self._longest, len(tail.footer))
         return tail
 
     def is_parquet(self, path: str) -> bool:
-        """Whether a file ends as Parquet does.
+        """Return whether a file ends like a Parquet file.
 
         Args:
-            path: The file, relative to the root; no FIFO or the like, whose opening would wait for a writer.
+            path: Path of a regular file, relative to the root; opening a FIFO would wait for a writer.
 
         Raises:
-            StorageError: It cannot be read.
+            StorageError: The file cannot be read.
         """
         if self._fetcher is None:
-            end = answered(self._location, lambda: _local_end(self._location, path), "look at", path)
+            with reading_local(self._location, path), _opened(self._location, path) as opened:
+                end = os.pread(opened, len(MAGIC), max(os.fstat(opened).st_size - len(MAGIC), 0))
         else:
             fetched = self._fetcher.tail(path, len(MAGIC))
             length = min(fetched.size, len(MAGIC))
             end = fetched.read(fetched.size - length, length).to_pybytes() if length else b""
         return end in {MAGIC, _ENCRYPTED_MAGIC}
 
-    @property
-    def _expected(self) -> int:
-        """A little more than the longest footer so far, for statistics differ in length; 0 before the first one."""
-        longest = self._longest
-        return min(max(longest + longest // 8, _LEAST_BYTES), _MOST_BYTES) if longest else 0
-
     def close(self) -> None:
-        """Ends what is under way."""
+        """Cancel requests in flight."""
         if self._fetcher is not None:
             self._fetcher.close()
 
 
-def _fetcher_of(location: Location) -> RangeFetcher:
-    from petastore.storage.ranges.open_fetcher import open_fetcher  # all that fetches, which local files do without
+def expected_bytes(longest: int) -> int:
+    """Return an estimate of a footer's size: slightly more than the longest footer so far; 0 before the first one.
 
-    return open_fetcher(location)
+    Example:
+        >>> expected_bytes(80_000), expected_bytes(100), expected_bytes(0)
+        (90000, 4096, 0)
+    """
+    return min(max(longest + longest // 8, _LEAST_BYTES), _MOST_BYTES) if longest else 0
 
 
 def fetched_tail(fetcher: RangeFetcher, path: str, footer_bytes: int = 0, *, max_bytes: int = MAX_FOOTER_BYTES) -> Tail:
-    """The end of a file that is far away: one request over the web, or two where the footer is longer than thought.
+    """Return the end of a remote file with one request, or two for an unexpectedly long footer.
 
     Args:
-        fetcher: Fetches.
-        path: The file.
-        footer_bytes: How many the footer is thought to have; 0 is anything.
-        max_bytes: A larger footer is refused.
+        fetcher: Range fetcher of the dataset's files.
+        path: Path of the file.
+        footer_bytes: Expected size of the footer; 0 if unknown.
+        max_bytes: Maximum size of the footer.
 
     Raises:
         DatasetChangedError: The file was rewritten between the two requests.
-        FileMissingError: There is no such file.
+        FileMissingError: The file does not exist.
         StorageError: The file cannot be read.
-        MetadataError: The file is no Parquet.
+        MetadataError: The file is not Parquet.
     """
     length = footer_bytes + END_BYTES if footer_bytes else _TAIL_BYTES
     fetched = fetcher.tail(path, length)
@@ -170,59 +237,95 @@ def fetched_tail(fetcher: RangeFetcher, path: str, footer_bytes: int = 0, *, max
     return Tail(size, footer, version if version.tells else None)
 
 
-def read_tail(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> tuple[int, bytes]:
-    """Bytes of a local file, and its footer as it lies there.
+@contextlib.contextmanager
+def reading_local(location: Location, path: str) -> Iterator[None]:
+    """Context manager for reading a local file in the calling thread; converts OS errors to petastore errors.
 
     Raises:
-        FileMissingError: There is no such file.
+        FileMissingError: The file does not exist.
         StorageError: The file cannot be read.
-        MetadataError: The file is no Parquet.
     """
-
-    def ask() -> tuple[int, bytes]:
-        with location.filesystem.open_input_file(location.join(path)) as source:
-            return _read_tail(source, path, max_bytes)
-
-    return answered(location, ask, "read the footer of", path)
-
-
-def _local_end(location: Location, path: str) -> bytes:
-    with location.filesystem.open_input_file(location.join(path)) as source:
-        source.seek(max(source.size() - len(MAGIC), 0))
-        end: bytes = source.read(len(MAGIC))
-        return end
+    try:
+        with Request(location.url, f"read {path}", location.timeout_s):
+            yield
+    except OSError as problem:
+        if not is_of_storage(problem):
+            raise
+        raise_alone(failure(problem, location, "read the footer of", path))
 
 
-def _read_tail(source: Any, path: str, max_bytes: int) -> tuple[int, bytes]:
-    size = source.size()
+@contextlib.contextmanager
+def _opened(location: Location, path: str) -> Iterator[int]:
+    opened = os.open(location.join(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not block on a FIFO
+    try:
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def tail_of(opened: int, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> Tail:
+    """Return the tail of an open local file.
+
+    Args:
+        opened: File descriptor of the file.
+        path: Path of the file, for messages.
+        max_bytes: Maximum size of the footer.
+
+    Raises:
+        OSError: The file cannot be read.
+        MetadataError: The file is not Parquet.
+    """
+    version = LocalVersion.of(opened)
+    size = version.size
     _check_least(size, path)
-    source.seek(max(0, size - _TAIL_BYTES))
-    tail = source.read(min(size, _TAIL_BYTES))
-    if tail[-4:] != MAGIC:
-        source.seek(0)
-        _refuse(path, source.read(len(MAGIC)), tail[-4:])
-    footer = footer_in(tail, size, path, max_bytes)
+    length = min(size, _TAIL_BYTES)
+    end = read_at(opened, length, size - length)
+    if end[-4:] != MAGIC:
+        _refuse(path, read_at(opened, len(MAGIC), 0), end[-4:])
+    footer = footer_in(end, size, path, max_bytes)
     if footer is None:
-        source.seek(size - END_BYTES - _length_in(tail))
-        return size, source.read(_length_in(tail))
-    return size, footer
+        footer = read_at(opened, _length_in(end), size - END_BYTES - _length_in(end))
+    return Tail(size, footer, local=version)
+
+
+def each_of_files(location: Location, task: Callable[[_T], _Made], files: Sequence[_T]) -> list[_Made]:
+    """Return the result of a function for each file, in order; the first failure in this order stops the others.
+
+    The calling thread reads local files while this is fast, because starting a task in another thread takes longer than
+    reading a footer from the page cache. Up to 16 threads read all other files.
+
+    Args:
+        location: Location of the files.
+        task: Function that reads one file.
+        files: Files to read.
+
+    Raises:
+        StorageError: A task raised it.
+    """
+    made: list[_Made] = []
+    began = time.monotonic()
+    while location.is_local and len(made) < len(files):
+        if time.monotonic() - began > max(_ALONE_S, _SLOW_S * len(made)):
+            break
+        made.append(task(files[len(made)]))
+    return [*made, *at_once(task, files[len(made) :])]
 
 
 def _check_least(size: int, path: str) -> None:
     if size < len(MAGIC) * 2 + 4:
-        raise NoParquetError(f"{path} has {size} bytes and is no Parquet: even an empty one has more")
+        raise NoParquetError(f"{path} is not a Parquet file: the file has only {size} bytes")
 
 
 def _refuse(path: str, first: bytes, last: bytes) -> None:
-    """Says what is wrong with a file that does not end as Parquet does, given its first and its last bytes."""
+    """Raise an error with the reason why a file is not Parquet, given its first and last bytes."""
     if last == _ENCRYPTED_MAGIC:
-        raise MetadataError(f"{path} has an encrypted footer, and petastore reads no encrypted files; decrypt it first")
+        raise MetadataError(f"{path} must not be encrypted, got an encrypted footer. Decrypt the file first")
     if first == MAGIC:
         raise MetadataError(
-            f"{path} begins as Parquet, but was cut short or damaged: it ends with {last!r} instead of "
-            f"{MAGIC!r}. Write it again, or delete it"
+            f"{path} is a truncated or damaged Parquet file: it must end with {MAGIC!r}, got {last!r}. Write the file "
+            "again, or delete it"
         )
-    raise NoParquetError(f"{path} is no Parquet: it ends with {last!r} instead of {MAGIC!r}")
+    raise NoParquetError(f"{path} is not a Parquet file: it must end with {MAGIC!r}, got {last!r}")
 
 
 def _length_in(tail: bytes) -> int:
@@ -230,19 +333,120 @@ def _length_in(tail: bytes) -> int:
 
 
 def digest_of(footer: bytes) -> str:
-    """The digest of a file, given its footer."""
+    """Return the digest of a file, given its footer."""
     return hashlib.sha256(footer).hexdigest()[:32]
 
 
 def footer_in(tail: bytes, size: int, path: str, max_bytes: int) -> bytes | None:
-    """The footer in the last bytes of a file; None where there are too few of them."""
+    """Return the footer in the last bytes of a file; None if there are too few bytes."""
     if tail[-4:] != MAGIC:
-        raise NoParquetError(f"{path} is no Parquet: it ends with {tail[-4:]!r} instead of {MAGIC!r}")
+        raise NoParquetError(f"{path} is not a Parquet file: it must end with {MAGIC!r}, got {tail[-4:]!r}")
     length = _length_in(tail)
     if length > size - 12 or length == 0:
         raise MetadataError(
-            f"{path} is damaged: it says that its footer has {length:,} bytes, but the file has {size:,}"
+            f"{path} is damaged: its last bytes must declare a footer of 1 to {size - 12:,} bytes, got {length:,}"
         )
     if length > max_bytes:
-        raise MetadataError(f"{path} says that its footer has {length:,} bytes; at most {max_bytes:,} are read")
+        raise MetadataError(
+            f"the footer of {path} must have at most {max_bytes:,} bytes, got {length:,}. Write fewer row groups per "
+            "file"
+        )
     return None if length + END_BYTES > len(tail) else tail[-END_BYTES - length : -END_BYTES]
+
+
+_MOST_ETAG_BYTES = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class KeptTails:
+    """Disk cache of a dataset's file tails. Thread-safe."""
+
+    cache: DiskCache
+    """Cache that stores the tails."""
+
+    location: Location
+    """Location of the dataset."""
+
+    told: Mapping[str, FileVersion]
+    """Versions of files from a listing or a manifest. Files without one are not cached."""
+
+    def tail(self, path: str, fetch: Callable[[], Tail]) -> Tail:
+        """Return the tail of a file from the cache; fetch and cache it on a miss.
+
+        If another process is fetching the tail, this call waits for it. A tail is not cached if its version differs
+        from the listed one, or is identified only by size and time, because two writes may have equal times.
+
+        Args:
+            path: The file, relative to the root.
+            fetch: Function that fetches the tail.
+
+        Raises:
+            StorageError: `fetch` raised it.
+            MetadataError: `fetch` raised it.
+        """
+        key = self._key(path)
+        if key is None:
+            return fetch()
+        version, others = self.told[path], list[Tail]()
+
+        def entry() -> bytes:
+            tail = fetch()
+            if not _is_told(tail, version):
+                others.append(tail)
+                raise _AnotherVersionError
+            return _packed(tail)
+
+        try:
+            with (
+                Request(self.location.url, f"read the footer of {path}", self.location.timeout_s),
+                self.cache.entry(key, entry) as view,
+            ):
+                tail = _unpacked(bytes(view), version)
+        except _AnotherVersionError:
+            return others[0]
+        if tail is None:  # complete entry in another format
+            self.forget(path)
+            return fetch()
+        return tail
+
+    def forget(self, *paths: str) -> None:
+        """Remove tails of files from the cache, because one of them may be damaged."""
+        self.cache.discard([key for key in map(self._key, paths) if key is not None])
+
+    def _key(self, path: str) -> str | None:
+        return footer_key(self.location, path, self.told[path]) if path in self.told else None
+
+
+class _AnotherVersionError(Exception):
+    """The fetched file tail is of another file version than listed, and must not be cached."""
+
+
+def _is_told(tail: Tail, version: FileVersion) -> bool:
+    kept = tail.version
+    return (
+        kept is not None
+        and kept.size == tail.size == version.size
+        and bool(kept.strong_etag)
+        and _bare(kept.etag) == _bare(version.etag)
+    )
+
+
+def _bare(etag: str) -> str:
+    """Return an etag without quotes, because some listings omit the quotes."""
+    return etag.strip('"')
+
+
+def _packed(tail: Tail) -> bytes:
+    """Return the cached form of a tail: the etag for later requests, followed by the footer."""
+    etag = b"" if tail.version is None else tail.version.etag.encode("utf-8", "surrogatepass")
+    return len(etag).to_bytes(4, "little") + etag + tail.footer
+
+
+def _unpacked(entry: bytes, version: FileVersion) -> Tail | None:
+    """Return the unpacked tail; None if it is damaged or of another version."""
+    length = int.from_bytes(entry[:4], "little")
+    etag, footer = entry[4 : 4 + length], entry[4 + length :]
+    if length > _MOST_ETAG_BYTES or not 0 < len(footer) <= min(MAX_FOOTER_BYTES, version.size):
+        return None
+    tail = Tail(version.size, footer, FileVersion(version.size, etag.decode("utf-8", "replace")))
+    return tail if _is_told(tail, version) else None

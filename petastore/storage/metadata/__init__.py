@@ -1,1 +1,1 @@
-"""Metadata of a dataset: manifests and indexes."""
+"""Dataset metadata: manifests and row-group indexes."""

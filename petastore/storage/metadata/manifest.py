@@ -1,23 +1,26 @@
-"""The manifest `_petastore/inventory.arrow`: the one truth about a dataset, and `_common_metadata` for other tools.
+"""Manifest `_petastore/inventory.arrow`: files and row groups of a dataset; also `_common_metadata` for other tools.
 
-Beside it lie the footers of the files (`petastore.storage.footers.footers_beside`): to know all takes few requests.
+The packed footers of the files are stored next to it (`petastore.storage.footers.footers_beside`), so that opening a
+dataset takes few requests.
 
 The manifest is an Arrow IPC file with one record per data file and the row groups of the file as lists, so that it is
-read without Python code per row group. Its metadata holds the format's name and version, who wrote it, the schema
-document, and a digest of the file (`petastore.storage.metadata.seal`). `docs/reference/file-format.md` describes it;
-nothing in it is trusted: what it says of a file is held against the file's footer
+read without Python code per row group. Its metadata holds the format's name and version, the writing program, the
+schema document, and a digest of the file (`petastore.storage.files.whole_files`). `docs/reference/file-format.md`
+describes the format. Readers compare the manifest's data about a file with the footer of the file
 (`petastore.storage.footers.footers`).
 
-Order of writing: data files, `_common_metadata`, footers, manifest, each renamed into place whole. Readers believe the
-manifest alone, so a write that stops anywhere leaves the dataset as it was before or as it is after. Footers that are
-not those of the manifest are passed over.
+A write proceeds in this order: data files, `_common_metadata`, footers, manifest. Each file is written completely and
+then renamed. Readers use only the manifest, so an interrupted write leaves either the old or the new dataset. Packed
+footers that do not match the manifest are ignored.
 """
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import hashlib
 import itertools
+import json
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -27,24 +30,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyarrow import ipc
 
-from petastore.arrow.memory import numbers_of
-from petastore.errors import FileMissingError, MetadataError, PetastoreError, StorageAccessError
+from petastore.arrow import numbers_of
+from petastore.errors import FileMissingError, MetadataError, StorageAccessError
 from petastore.inventory import DataFile, Inventory
 from petastore.schema.document import DOCUMENT_KEY
+from petastore.schema.file_schemas import FileSchemas
 from petastore.storage.files.listing import etags_around
 from petastore.storage.files.location import Location
-from petastore.storage.files.whole_files import delete_quietly, read_whole, replace_whole
-from petastore.storage.footers.footers import document_in, footer_if_there, parquet_among, read_footer
+from petastore.storage.files.whole_files import delete_quietly, opened_table, read_whole, replace_whole, sealed_table
+from petastore.storage.footers.footer import document_in
+from petastore.storage.footers.footers import footer_if_there, parquet_among, read_footer
 from petastore.storage.footers.footers_beside import FOOTERS, FootersBeside, PackedFooters, packed_footers
-from petastore.storage.metadata.seal import SEAL_KEY, UNSEALED, is_sealed, sealed
-from petastore.storage.requests.client import FileVersion
+from petastore.storage.stores.store import FileVersion
 
 __all__ = [
     "COMMON_METADATA",
     "MANIFEST",
-    "MANIFEST_VERSION",
     "Manifest",
     "dubious_files",
     "looked_around",
@@ -59,10 +61,10 @@ MANIFEST = "_petastore/inventory.arrow"
 """Path of the manifest, relative to the dataset's root."""
 
 MANIFEST_VERSION = 1
-"""The newest version that this release reads, and the one that it writes."""
+"""Version that this release writes, and the newest that it reads."""
 
 COMMON_METADATA = "_common_metadata"
-"""Path of the footer-only Parquet file that tells other tools the schema."""
+"""Path of the footer-only Parquet file that contains the schema for other tools."""
 
 _FORMAT = "petastore.inventory"
 _MAX_BYTES = 1 << 30
@@ -76,18 +78,23 @@ _COLUMNS: dict[str, pa.DataType] = {
     **dict.fromkeys(_GROUP_COLUMNS, _COUNTS),
 }
 _TOLD: dict[str, pa.DataType] = {"etag": pa.string(), "footer_bytes": pa.int64(), "footer_stored": pa.int64()}
-"""Columns that manifests of earlier releases do not have."""
+"""Optional columns, which manifests of earlier releases lack."""
+
+_SCHEMA = "schema"
+"""Column with the index of each file's schema; present only if the schemas of the files differ."""
+
+_SCHEMAS_KEY = "petastore.schemas"
+"""Metadata key of the schemas that the column `_SCHEMA` refers to: a JSON list of Arrow IPC schemas in base64."""
 
 _ETAG = re.compile(r"[\x21-\x7e]{0,256}")
 _DIGEST = re.compile(r"(?:[0-9a-f]{32})?")
 _MOST_IN_ALL = 2**62
-_AGAIN = "`petastore generate-metadata` writes it anew from the files"
-_UNREADABLE = (LookupError, ValueError, TypeError, ArithmeticError, RecursionError)  # what a damaged one may end in
+_AGAIN = "`petastore generate-metadata` rebuilds the manifest from the files"
 
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What a dataset says about itself."""
+    """Parsed manifest of a dataset."""
 
     inventory: Inventory
     """All files and row groups of the dataset."""
@@ -96,24 +103,27 @@ class Manifest:
     """The schema as JSON (`petastore.schema.document`), not yet parsed; None for a dataset without one."""
 
     writer: str
-    """Who wrote it, for people: `"petastore 0.1.0 write_dataset"`."""
+    """Writer, for display: `"petastore 0.1.0 write_dataset"`."""
+
+    schemas: FileSchemas | None = None
+    """Arrow schemas of the files, if they differ; None if all have the first file's schema."""
 
     is_sealed: bool = dataclasses.field(default=False, compare=False)
-    """Whether it was read from a file that carries its digest; a bit of any other may have flipped."""
+    """Whether the file contained its own digest; without one, flipped bits are not detected."""
 
     footers: Mapping[str, bytes] = dataclasses.field(default_factory=dict, compare=False, repr=False)
-    """To be written beside it: footers as they lie in the files, by path, as many as are known. Not read."""
+    """Known footers as stored in the files, by path, to write next to the manifest. Empty when read."""
 
     beside: FootersBeside | None = dataclasses.field(default=None, compare=False, repr=False)
-    """Where the footers stand that lie beside it; None where it was not read, or tells of none."""
+    """Positions of the packed footers; None if the manifest was not read, or lists none."""
 
 
 def write_manifest(location: Location, manifest: Manifest) -> None:
-    """Put a manifest in place of the old one, in one step, and its footers beside it just before.
+    """Replace first the packed footers, then the manifest, each atomically.
 
     Raises:
-        MetadataError: The manifest could not be read back: a path that leaves the dataset, or more than 1 GiB.
-        StorageError: The storage refused; the old manifest still stands.
+        MetadataError: The manifest would be unreadable: a path outside the dataset, or more than 1 GiB.
+        StorageError: A storage operation failed; the old manifest is unchanged.
     """
     packed = packed_footers(manifest.inventory.files, manifest.footers)
     data = _encoded(manifest, packed)
@@ -123,11 +133,11 @@ def write_manifest(location: Location, manifest: Manifest) -> None:
 
 
 def read_manifest(location: Location) -> Manifest | None:
-    """The manifest of a dataset; None where there is none, or where `location` names single files.
+    """Return the manifest of a dataset; None if it is missing, or if `location` has single files.
 
     Raises:
-        MetadataError: It is damaged, or of a newer version than this release reads.
-        StorageError: The storage refused.
+        MetadataError: The manifest is damaged, or newer than this release.
+        StorageError: A storage operation failed.
     """
     if location.paths is not None:
         return None
@@ -136,43 +146,45 @@ def read_manifest(location: Location) -> Manifest | None:
 
 
 def manifest_token(location: Location) -> str | None:
-    """What tells one version of the manifest from another, without parsing it; None where there is none."""
+    """Return a token that identifies a version of the manifest, without parsing it; None if there is no manifest."""
     data = read_whole(location, MANIFEST, max_bytes=_MAX_BYTES)
     return None if data is None else hashlib.sha256(data).hexdigest()
 
 
 def dubious_files(manifest: Manifest) -> list[DataFile]:
-    """Files of which the manifest says what has to be held against their footers before anything is planned.
+    """Return the files whose footers must be checked against the manifest before planning.
 
-    That is more rows than there can be bits, of which nothing may take memory; and, where no digest says that the
-    manifest is as it was written, no rows at all: such a file would never be opened, and its rows never missed.
+    These are files with more rows than their bytes can contain, because planning would allocate memory for the rows. If
+    the manifest has no digest, these are also files with 0 rows, because readers would never open such a file and
+    notice an error.
     """
     inventory = manifest.inventory
-    rows = np.bincount(inventory.file, inventory.rows, minlength=len(inventory.files))  # float64: nothing overflows
+    # Added as float64, which does not overflow.
+    rows = np.bincount(inventory.file, inventory.rows, minlength=len(inventory.files))
     bits = 8.0 * np.array([file.size for file in inventory.files], dtype=np.float64)
     dubious = (rows > bits) | ((rows == 0) & (not manifest.is_sealed))
     return [inventory.files[place] for place in np.flatnonzero(dubious).tolist()]
 
 
 class Around(NamedTuple):
-    """What a listing says of a dataset that has a manifest."""
+    """Listing of a dataset that has a manifest."""
 
     strangers: list[str]
-    """Parquet files that lie in the directory but not in the manifest, sorted; they are not part of the dataset.
+    """Sorted Parquet files that the directory contains and the manifest does not list; not part of the dataset.
 
-    They come from another writer that did not commit, or from a write that was interrupted between its two last steps.
-    See `petastore.storage.footers.footers.parquet_among` for how they are known.
+    Another writer wrote such a file without a commit, or a write was interrupted before its last step.
+    `petastore.storage.footers.footers.parquet_among` decides which files are Parquet.
     """
 
     settled: dict[DataFile, FileVersion]
-    """Of files whose etag is the one that the manifest tells: that version, for which nobody needs to ask again."""
+    """Versions of files whose etag equals the manifest's, which need no request."""
 
 
 def looked_around(location: Location, manifest: Manifest) -> Around:
-    """One listing, held against the manifest.
+    """List the dataset once, and compare the listing with the manifest.
 
     Raises:
-        StorageError: The storage refused, or what the manifest lists is no file.
+        StorageError: A storage operation failed, or a path in the manifest is not a file.
     """
     files = manifest.inventory.files
     listed = {file.path for file in files}
@@ -183,7 +195,7 @@ def looked_around(location: Location, manifest: Manifest) -> Around:
 
 def _is_as_told(file: DataFile, etags: Mapping[str, tuple[int | None, str]]) -> bool:
     size, etag = etags.get(file.path, (None, "")) if file.etag else (None, "")
-    return size == file.size and etag.strip('"') == file.etag.strip('"')  # some leave quotes out
+    return size == file.size and etag.strip('"') == file.etag.strip('"')  # some servers omit the quotes
 
 
 def _encoded(manifest: Manifest, packed: PackedFooters) -> bytes:
@@ -203,80 +215,62 @@ def _encoded(manifest: Manifest, packed: PackedFooters) -> bytes:
     etags = [file.etag if _ETAG.fullmatch(file.etag) else "" for file in inventory.files]
     told = (etags, packed.lengths, packed.stored)
     columns |= {name: pa.array(values, _TOLD[name]) for name, values in zip(_TOLD, told, strict=True)}
-    schema = pa.schema({**_COLUMNS, **_TOLD}, metadata=_metadata(manifest))
-    sink = pa.BufferOutputStream()
-    with ipc.new_file(sink, schema) as writer:
-        writer.write_table(pa.table(columns, schema=schema))
-    data: bytes = sealed(sink.getvalue().to_pybytes(), "the manifest")
+    if manifest.schemas is not None:
+        columns[_SCHEMA] = pa.array(manifest.schemas.of_files, pa.int32())
+    data = sealed_table(pa.table(columns), _FORMAT, MANIFEST_VERSION, _metadata(manifest), "the manifest")
     if len(data) > _MAX_BYTES:
-        raise MetadataError(f"the manifest would have {len(data):,} bytes; at most {_MAX_BYTES:,} are read back")
+        raise MetadataError(
+            f"a manifest must have at most {_MAX_BYTES:,} bytes, got {len(data):,}. Write fewer or larger row groups"
+        )
     return data
 
 
 def _metadata(manifest: Manifest) -> dict[str, str]:
     metadata = {
-        "petastore.format": _FORMAT,
-        "petastore.version": str(MANIFEST_VERSION),
-        "petastore.needs": "petastore 0.1.0",
         "petastore.writer": manifest.writer,
-        SEAL_KEY: UNSEALED,
     }
+    if manifest.schemas is not None:
+        encoded = [base64.b64encode(schema.serialize()).decode() for schema in manifest.schemas.schemas]
+        metadata[_SCHEMAS_KEY] = json.dumps(encoded)
     return metadata if manifest.schema_document is None else {**metadata, DOCUMENT_KEY: manifest.schema_document}
 
 
 def _decoded(data: bytes, source: str) -> Manifest:
-    seal = is_sealed(data, source, again=_AGAIN)
-    try:
-        reader = ipc.open_file(pa.BufferReader(data))
-        metadata = _checked_metadata(reader.schema, source)
+    with opened_table(data, source, _FORMAT, MANIFEST_VERSION, again=_AGAIN) as (seal, reader, metadata):
         _check_columns(reader.schema, source)
         wanted = [*_COLUMNS, *(_TOLD if set(_TOLD) <= set(reader.schema.names) else ())]
+        wanted += [_SCHEMA] if _SCHEMA in reader.schema.names else []
         table = reader.read_all().select(wanted).combine_chunks()
         table.validate(full=True)
         inventory, writer = _inventory(table, source), metadata.get("petastore.writer", "")
         beside = _beside(table, inventory.files, source)
-        return Manifest(inventory, metadata.get(DOCUMENT_KEY), writer, seal, beside=beside)
-    except (pa.ArrowException, OSError, MemoryError, *_UNREADABLE) as problem:
-        if isinstance(problem, PetastoreError):
-            raise
-        raise MetadataError(f"{source} is damaged: {problem}; {_AGAIN}") from problem
-
-
-def _checked_metadata(schema: pa.Schema, source: str) -> dict[str, str]:
-    metadata = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
-    if metadata.get("petastore.format") != _FORMAT:
-        raise MetadataError(f"{source} does not say that its format is {_FORMAT!r}")
-    text = metadata.get("petastore.version", "")
-    version = int(text) if re.fullmatch("[1-9][0-9]{0,8}", text) else 0
-    if version < 1:
-        raise MetadataError(f"{source} has version {text!r}; versions count from 1")
-    if version > MANIFEST_VERSION:
-        needed = metadata.get("petastore.needs", "a newer release of petastore")
-        raise MetadataError(
-            f"{source} has version {version}, and this release reads up to {MANIFEST_VERSION}; install {needed}"
-        )
-    return metadata
+        schemas = _schemas(table, inventory, metadata.get(_SCHEMAS_KEY), source)
+        return Manifest(inventory, metadata.get(DOCUMENT_KEY), writer, schemas, seal, beside=beside)
 
 
 def _check_columns(schema: pa.Schema, source: str) -> None:
-    for name, expected in {**_COLUMNS, **_TOLD}.items():
+    for name, expected in {**_COLUMNS, **_TOLD, _SCHEMA: pa.int32()}.items():
         places = schema.get_all_field_indices(name)
-        if name in _TOLD and not places:
+        if name not in _COLUMNS and not places:
             continue
         if len(places) != 1 or schema.field(places[0]).type != expected:
             types = [str(schema.field(place).type) for place in places]
-            raise MetadataError(f"{source} needs one column {name!r} of type {expected}, but has {types}")
+            found = ", ".join(types) or "none"
+            raise MetadataError(f"{source} must have one column {name!r} of type {expected}, got {found}; {_AGAIN}")
 
 
 def _inventory(table: pa.Table, source: str) -> Inventory:
     columns = {name: _one_array(table.column(name)) for name in table.column_names}
     for name, column in columns.items():
         if column.null_count:
-            raise MetadataError(f"{source}: the column {name!r} has nulls")
+            raise MetadataError(f"{source}: column {name!r} must not have nulls, got {column.null_count:,}; {_AGAIN}")
     files = _files(columns, source)
     lengths = [np.diff(numbers_of(columns[name].offsets)) for name in _GROUP_COLUMNS]
     if any(not np.array_equal(lengths[0], other) for other in lengths[1:]):
-        raise MetadataError(f"{source}: files have lists of row groups that differ in length")
+        raise MetadataError(
+            f"{source}: columns {', '.join(map(repr, _GROUP_COLUMNS))} must have one entry for each row group of a "
+            f"file, got different lengths; {_AGAIN}"
+        )
     groups = {name: _counts(columns[name], name, source) for name in _GROUP_COLUMNS}
     first = np.cumsum(lengths[0], dtype=np.int64) - lengths[0]
     total = len(groups["rows"])
@@ -294,15 +288,17 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 
 def _counts(column: pa.ListArray, name: str, source: str) -> NDArray[np.int64]:
     borders = numbers_of(column.offsets)
-    values = column.values.slice(int(borders[0]), int(borders[-1] - borders[0]))  # no list is missing
+    values = column.values.slice(int(borders[0]), int(borders[-1] - borders[0]))  # valid because no list is null
     if values.null_count:
-        raise MetadataError(f"{source}: {name!r} has nulls")
+        raise MetadataError(f"{source}: column {name!r} must not have nulls, got {values.null_count:,}; {_AGAIN}")
     counts: NDArray[np.int64] = numbers_of(values)
     if len(counts) and counts.min() < 0:
-        raise MetadataError(f"{source}: {name!r} has {counts.min():,}; it counts from 0")
+        raise MetadataError(f"{source}: column {name!r} must have values of at least 0, got {counts.min():,}; {_AGAIN}")
     total = float(counts.sum(dtype=np.float64))
     if total > _MOST_IN_ALL:
-        raise MetadataError(f"{source}: {name!r} adds up to {total:.3g}, which no dataset has; {_AGAIN}")
+        raise MetadataError(
+            f"{source}: the sum of column {name!r} must be at most {_MOST_IN_ALL:.3g}, got {total:.3g}; {_AGAIN}"
+        )
     return counts
 
 
@@ -312,12 +308,14 @@ def _files(columns: Mapping[str, pa.Array], source: str) -> tuple[DataFile, ...]
         _check_file(*place, source)
     for previous, path in itertools.pairwise(paths):
         if previous >= path:
-            raise MetadataError(f"{source}: {path!r} comes after {previous!r}; files are sorted and listed once")
+            raise MetadataError(
+                f"{source}: files must be sorted by path and listed once, got {path!r} after {previous!r}; {_AGAIN}"
+            )
     etags = columns["etag"].to_pylist() if "etag" in columns else [""] * len(paths)
     for path, etag in zip(paths, etags, strict=True):
         if not _ETAG.fullmatch(etag):
             raise MetadataError(
-                f"{source}: {path!r} has the etag {etag[:80]!r}; etags are up to 256 characters of ASCII"
+                f"{source}: an etag must be at most 256 ASCII characters, got {etag[:80]!r} for {path!r}; {_AGAIN}"
             )
     partitions = columns["partitions"].to_pylist()
     return tuple(
@@ -327,48 +325,70 @@ def _files(columns: Mapping[str, pa.Array], source: str) -> tuple[DataFile, ...]
 
 
 def _beside(table: pa.Table, files: tuple[DataFile, ...], source: str) -> FootersBeside | None:
-    """Where footers stand, if the manifest tells."""
+    """Return the positions of packed footers, if the manifest has them."""
     if "footer_bytes" not in table.column_names:
         return None
     lengths, stored = (numbers_of(_one_array(table.column(name))) for name in ("footer_bytes", "footer_stored"))
     beside = FootersBeside(files, lengths, stored)
     if not beside.can_be:
-        raise MetadataError(f"{source}: footers of such lengths cannot lie beside it; {_AGAIN}")
+        raise MetadataError(f"{source}: the lengths of the packed footers are invalid; {_AGAIN}")
     return beside if lengths.any() else None
+
+
+def _schemas(table: pa.Table, inventory: Inventory, encoded: str | None, source: str) -> FileSchemas | None:
+    """Return the schemas of the files, if the manifest has them because they differ."""
+    if encoded is None or _SCHEMA not in table.column_names:
+        return None
+    schemas = [pa.ipc.read_schema(pa.py_buffer(base64.b64decode(one, validate=True))) for one in json.loads(encoded)]
+    of_files = table.column(_SCHEMA).to_pylist()
+    if not schemas or any(not 0 <= number < len(schemas) for number in of_files):
+        raise MetadataError(
+            f"{source}: the schema numbers of files must be from 0 to {len(schemas) - 1}, got others; {_AGAIN}"
+        )
+    return FileSchemas(tuple(schemas), tuple(of_files), tuple(file.path for file in inventory.files))
 
 
 def _check_file(path: str, size: int, digest: str, source: str) -> None:
     parts = path.split("/")
     if "\\" in path or "\0" in path or not all(parts) or not {".", ".."}.isdisjoint(parts):
-        raise MetadataError(f"{source}: the path {path!r} is refused; paths are relative, inside the dataset, with /")
+        raise MetadataError(
+            f"{source}: a path must be relative, inside the dataset, and separated by /, got {path!r}; {_AGAIN}"
+        )
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path):
-        raise MetadataError(f"{source}: the path {path!r} is refused; it looks like a URL or a drive")
+        raise MetadataError(f"{source}: a path must not begin with a URL scheme or a drive, got {path!r}; {_AGAIN}")
     if size < 0:
-        raise MetadataError(f"{source}: {path!r} has {size:,} bytes; sizes count from 0")
+        raise MetadataError(f"{source}: the size of {path!r} must be at least 0 bytes, got {size:,}; {_AGAIN}")
     if not _DIGEST.fullmatch(digest):
-        raise MetadataError(f"{source}: {path!r} has the digest {digest[:80]!r}; digests are 32 hexadecimal digits")
+        raise MetadataError(
+            f"{source}: a digest must be 32 hexadecimal digits, got {digest[:80]!r} for {path!r}; {_AGAIN}"
+        )
 
 
-def read_schema_document(location: Location) -> str | None:
-    """The schema document in `_common_metadata`: ours, else what Petastorm pickled there; None where there is neither.
+def read_schema_document(location: Location, *, own: bool = False) -> str | None:
+    """Return the schema document in `_common_metadata`: petastore's, or else Petastorm's, converted; None without one.
+
+    Args:
+        location: The dataset's directory.
+        own: Whether to return only petastore's document.
 
     Raises:
-        MetadataError: The file is damaged, or the pickle is no schema of Petastorm's.
-        StorageError: The storage refused.
+        MetadataError: The file is damaged, or the pickle is not a schema of Petastorm.
+        StorageError: A storage operation failed.
     """
     try:
         footer = footer_if_there(location, COMMON_METADATA)
     except StorageAccessError:
         if location.paths is None or not location.root.startswith(("http://", "https://")):
             raise
-        return None  # a server that gives a file, by a signed URL or to all, may forbid to ask what lies beside it
+        return None  # a server of signed or public URLs may forbid requests for neighboring files
     if footer is None:
         return None
     source = f"{location.url}/{COMMON_METADATA}"
     document = document_in(footer.metadata, source)
-    if document is not None:
+    if document is not None or own:
         return document
-    from petastore.storage.petastorm.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document  # another's files
+    # Imported on demand, because only datasets of Petastorm need it.
+    from petastore.storage.metadata.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
 
     pickled = (footer.metadata.metadata or {}).get(PETASTORM_SCHEMA_KEY)
     return None if pickled is None else petastorm_document(pickled, footer.arrow_schema, source=source)
@@ -380,18 +400,18 @@ def write_common_metadata(
     document: str,
     keys: Mapping[bytes, bytes | None] = MappingProxyType({}),
 ) -> None:
-    """Put a `_common_metadata` in place of the old one, in one step.
+    """Replace `_common_metadata` atomically.
 
-    Keys of other tools that the old file holds are kept; a damaged old file is replaced.
+    Keys of other tools in the old file are kept; a damaged old file is replaced.
 
     Args:
-        location: Where the dataset lies.
-        arrow_schema: The stored columns.
-        document: The schema document.
-        keys: Keys of other tools to write as well; None takes one away.
+        location: Location of the dataset.
+        arrow_schema: Schema of the stored columns.
+        document: Schema document to store.
+        keys: Keys of other tools to write as well; a value of None removes the key.
 
     Raises:
-        StorageError: The storage refused; the old file still stands.
+        StorageError: A storage operation failed; the old file is unchanged.
     """
     all_keys = {**_old_keys(location), **keys, b"ARROW:schema": None}
     kept = {key: value for key, value in all_keys.items() if value is not None}

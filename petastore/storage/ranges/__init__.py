@@ -1,1 +1,1 @@
-"""Files of object stores and web servers, read by few ranges of bytes, each of the version that was planned."""
+"""Range reads of files in object stores and on web servers, always of the planned file version."""

@@ -1,98 +1,326 @@
-"""Coalesced range requests: byte ranges of the files of one dataset, fetched concurrently into memory.
+"""Coalesced range requests: fetch byte ranges of a dataset's files into memory, with concurrent requests.
 
-All bytes of a file come from one version of it.
+Two ranges with a short gap between them are fetched in one request, with the gap. A large request is split among
+several connections.
+
+Arrow reads each column chunk with one call of a Python file object, which returns a zero-copy view of the fetched
+bytes. Assembling the whole file in memory would need a copy, which takes about as long as decoding numbers.
+
+All bytes of a file come from one version of the file.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import bisect
 import functools
+import itertools
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import NoReturn, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, NoReturn, cast
 
 import pyarrow as pa
 
 from petastore.errors import DatasetChangedError, DecodeError, StorageError
+from petastore.monitoring.activity import Request, during, overdue
 from petastore.storage.files.location import Location
-from petastore.storage.ranges.coalesced import ByteRange, coalesce, split_large
-from petastore.storage.ranges.fetched_ranges import FetchedRanges
 from petastore.storage.ranges.request_counts import RequestCounter, RequestCounts
-from petastore.storage.ranges.request_pool import RequestBatch, RequestPool
-from petastore.storage.requests.client import (
-    Answer,
-    Client,
-    FileVersion,
-    NoBucketError,
-    NotTheVersionError,
-    UnsuitedError,
-)
 from petastore.storage.requests.failures import given_up, is_of_storage, raise_alone
 from petastore.storage.requests.retries import GaveUpError
-from petastore.storage.requests.under_way import Request, overdue
+from petastore.storage.stores.store import Answer, FileVersion, NoBucketError, NotTheVersionError, Store
+from petastore.threads import is_daemon_of_ours
 
-__all__ = ["MAX_BYTES", "MAX_CONCURRENCY", "RangeFetcher"]
+__all__ = [
+    "END_BYTES",
+    "MAX_CONCURRENCY",
+    "MAX_GAP_BYTES",
+    "MAX_REQUEST_BYTES",
+    "MIN_GAP_BYTES",
+    "MIN_PART_BYTES",
+    "ByteRange",
+    "FetchedRanges",
+    "RangeFetcher",
+    "RowGroupChunks",
+    "coalesce",
+    "file_as_needed",
+    "in_memory_file",
+    "split_large",
+]
+
+
+END_BYTES = 8
+"""Bytes at the end of a Parquet file: footer length and magic, after column chunks and footer."""
+
+MAX_GAP_BYTES = 1024 * 1024
+"""Maximum gap between ranges that is fetched in the same request.
+
+To fetch the bytes of a longer gap takes longer than another request, and costs money.
+"""
+
+MIN_GAP_BYTES = 16 * 1024
+"""Gaps between ranges of up to this many bytes are always fetched, because they add at most a few network packets."""
+
+MAX_REQUEST_BYTES = 16 * 1024 * 1024
+"""Maximum size of a request: a retry repeats at most this many bytes."""
+
+MIN_PART_BYTES = 4 * 1024 * 1024
+"""Minimum size of a part of a split request: for shorter parts latency would dominate."""
+
+
+class ByteRange(NamedTuple):
+    """Range of consecutive bytes of a file."""
+
+    offset: int
+    """Position of the first byte, from 0."""
+
+    length: int
+    """Number of bytes, at least 1."""
+
+    @property
+    def end(self) -> int:
+        """Position after the last byte."""
+        return self.offset + self.length
+
+
+class RowGroupChunks(NamedTuple):
+    """Column chunks of one row group that are read together."""
+
+    ordinal: int
+    """Number of the row group in its file, from 0."""
+
+    columns: Mapping[ByteRange, str]
+    """Top-level column of each chunk."""
+
+
+def coalesce(ranges: Iterable[ByteRange]) -> list[ByteRange]:
+    """Return sorted requests without overlap that contain all ranges.
+
+    Gaps of up to 16 KiB between ranges are always fetched. Longer gaps are fetched, shortest first, as long as they are
+    together not longer than the ranges, because requests run concurrently. Of gaps with equal length, all are fetched
+    or none.
+
+    Args:
+        ranges: Byte ranges in any order; they may overlap.
+
+    Example:
+        >>> coalesce([ByteRange(500_000, 10), ByteRange(0, 10), ByteRange(20, 10)])
+        [ByteRange(offset=0, length=30), ByteRange(offset=500000, length=10)]
+        >>> coalesce([ByteRange(0, 20_000), ByteRange(50_000, 20_000), ByteRange(110_000, 10)])
+        [ByteRange(offset=0, length=70000), ByteRange(offset=110000, length=10)]
+    """
+    apart = _merge(ranges, 0)
+    if len(apart) < 2:
+        return apart
+    gaps = sorted(after.offset - before.end for before, after in itertools.pairwise(apart))
+    total = sum(one.length for one in apart)
+    # bytes_up_to[gap]: sum of all gaps up to this length; for equal gaps, `dict` keeps the last and largest sum.
+    bytes_up_to = dict(zip(gaps, itertools.accumulate(gaps), strict=True))
+    short = [gap for gap, together in bytes_up_to.items() if gap <= MAX_GAP_BYTES and together <= total]
+    return _merge(apart, max([MIN_GAP_BYTES, *short]))
+
+
+def _merge(ranges: Iterable[ByteRange], max_gap: int) -> list[ByteRange]:
+    ordered = sorted(ranges)
+    if len(ordered) < 2:
+        return ordered
+    from fsspec.utils import merge_offset_ranges  # local files need no fsspec
+
+    _, starts, ends = merge_offset_ranges(
+        [""] * len(ordered), [one.offset for one in ordered], [one.end for one in ordered], max_gap, sort=False
+    )
+    return [ByteRange(start, end - start) for start, end in zip(starts, ends, strict=True)]
+
+
+def split_large(requests: Sequence[ByteRange], concurrency: int) -> list[ByteRange]:
+    """Return the same bytes in the same order, with long requests split into equal parts.
+
+    Parts have 4 to 16 MiB. If possible, a request is split into as many parts as there are concurrent requests.
+
+    Args:
+        requests: Byte ranges without overlap.
+        concurrency: Number of concurrent requests, at least 1.
+
+    Example:
+        >>> split_large([ByteRange(0, 9_000_000)], concurrency=8)
+        [ByteRange(offset=0, length=4500000), ByteRange(offset=4500000, length=4500000)]
+        >>> split_large([ByteRange(0, 9_000_000)], concurrency=1)
+        [ByteRange(offset=0, length=9000000)]
+    """
+    if all(one.length < 2 * MIN_PART_BYTES for one in requests):
+        return list(requests)
+    share = max(MIN_PART_BYTES, -(-sum(one.length for one in requests) // concurrency))
+
+    def parts(one: ByteRange) -> Iterator[ByteRange]:
+        count = max(one.length // share, -(-one.length // MAX_REQUEST_BYTES))
+        cuts = [one.offset + one.length * number // count for number in range(count + 1)]
+        return (ByteRange(start, end - start) for start, end in itertools.pairwise(cuts))
+
+    return [part for one in requests for part in parts(one)]
+
+
+class FetchedRanges:
+    """Fetched byte ranges of one file in memory. Immutable, thread-safe.
+
+    Args:
+        size: Size of the file.
+        version: Version of the file.
+        pieces: Start and bytes of each range, sorted. A read may extend over adjacent ranges. If ranges overlap, a read
+            uses the last range that starts at or before its first byte.
+    """
+
+    def __init__(self, size: int, version: FileVersion, pieces: Iterable[tuple[int, pa.Buffer]]) -> None:
+        self.size = size
+        self.version = version
+        held = list(pieces)
+        self._starts = [start for start, _ in held]
+        self._buffers = [buffer for _, buffer in held]
+
+    @property
+    def nbytes(self) -> int:
+        """Total bytes of the fetched ranges in memory."""
+        return sum(buffer.size for buffer in self._buffers)
+
+    def read(self, offset: int, length: int) -> pa.Buffer:
+        """Return bytes of the file as a zero-copy view of the fetched bytes; copied only if they span two requests.
+
+        Raises:
+            LookupError: The bytes were not fetched.
+        """
+        data = self.read_up_to(offset, length)
+        if data.size != length:
+            raise LookupError(f"internal error: of the {length:,} bytes at {offset:,} only {data.size:,} were fetched")
+        return data
+
+    def read_up_to(self, offset: int, length: int) -> pa.Buffer:
+        """Return the bytes of a range up to the first byte that was not fetched.
+
+        Raises:
+            LookupError: The first byte was not fetched.
+        """
+        at = bisect.bisect_right(self._starts, offset) - 1
+        skipped = offset - self._starts[at] if at >= 0 else -1
+        if at < 0 or skipped >= self._buffers[at].size:
+            raise LookupError(f"internal error: the bytes at {offset:,} were not fetched")
+        if skipped + length <= self._buffers[at].size:
+            return self._buffers[at].slice(skipped, length)
+        pieces = [memoryview(self._buffers[at])[skipped:]]
+        left = length - len(pieces[0])
+        while left and at + 1 < len(self._starts) and self._starts[at + 1] == self._starts[at] + self._buffers[at].size:
+            at += 1
+            pieces.append(memoryview(self._buffers[at])[:left])
+            left -= len(pieces[-1])
+        return pa.py_buffer(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+
+def in_memory_file(fetched: FetchedRanges) -> pa.PythonFile:
+    """Return a file object of the fetched bytes at their offsets; for one thread.
+
+    A read stops at the end of the fetched bytes. It raises `OSError` if its first byte was not fetched. Do not use
+    Arrow's `pre_buffer` and `buffer_size` with this file, because they request more than the column chunks and copy the
+    bytes.
+    """
+
+    def read(one: ByteRange) -> pa.Buffer:
+        try:
+            return fetched.read_up_to(*one)
+        except LookupError as problem:
+            raise OSError(str(problem)) from None
+
+    return pa.PythonFile(_File(fetched.size, read), mode="r")
+
+
+def file_as_needed(size: int, fetch: Callable[[ByteRange], pa.Buffer]) -> pa.PythonFile:
+    """Return a file object that fetches each range when it is read; for one thread.
+
+    Use it to read the first part of long column chunks if the size of this part is unknown. The buffer size of the
+    reader is the size of requests.
+
+    Args:
+        size: Size of the file.
+        fetch: Function that returns a range of the file; Arrow passes its exceptions on.
+    """
+    return pa.PythonFile(_File(size, lambda one: fetch(one) if one.length else pa.py_buffer(b"")), mode="r")
+
+
+class _File:
+    """Python file object for Arrow."""
+
+    def __init__(self, size: int, read: Callable[[ByteRange], pa.Buffer]) -> None:
+        self._size, self._read = size, read
+        self._at = 0
+        self.closed = False
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        self._at = place + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> pa.Buffer:
+        left = max(self._size - self._at, 0)
+        data = self._read(ByteRange(self._at, min(size, left) if size >= 0 else left))
+        self._at += data.size
+        return data
+
+    def close(self) -> None:
+        self.closed = True
+
 
 MAX_CONCURRENCY = 16
-"""Requests of one dataset that run at a time."""
+"""Maximum concurrent requests of one dataset."""
 
 MAX_BYTES = 4 * 1024**3
-"""Bytes that one fetch may bring, unless asked otherwise."""
+"""Default maximum bytes of one fetch."""
 
 _FOREVER_S = 365 * 86400.0
 
 
 class RangeFetcher:
-    """Fetches byte ranges of the files of one location. Thread-safe; in a forked child no request is running.
+    """Fetches byte ranges of the files of one location. Thread-safe. A forked child starts without running requests.
 
     Args:
-        location: The dataset.
-        client: Makes the requests.
-        fallback: Makes the requests for each file that `client` cannot read.
-        concurrency: Requests that run at a time.
-        counter: Counts requests, with those of other fetchers; None counts these alone.
+        location: Location of the dataset.
+        client: Store that makes the requests; None means the location's store.
+        concurrency: Maximum concurrent requests.
+        counter: Request counter shared with other fetchers; None creates one.
     """
 
     def __init__(
         self,
         location: Location,
-        client: Client,
+        client: Store | None = None,
         *,
-        fallback: Client | None = None,
         concurrency: int = MAX_CONCURRENCY,
         counter: RequestCounter | None = None,
     ) -> None:
-        self._location, self._client, self._fallback = location, client, fallback
-        self._read_by_fallback: set[str] = set()
+        self._location, self.client = location, client or location.store
         self._concurrency = concurrency
         self._counter = counter or RequestCounter()
+        from petastore.storage.ranges.request_pool import RequestPool  # local files need none
+
         self._pool = RequestPool(concurrency)
 
     @property
     def location(self) -> Location:
-        """Where the files lie."""
+        """Location of the files."""
         return self._location
-
-    def client_of(self, relative: str) -> Client:
-        """Return the client that makes the requests for a file."""
-        return self._fallback if self._fallback and relative in self._read_by_fallback else self._client
 
     @property
     def counts(self) -> RequestCounts:
-        """The requests made so far."""
+        """Number of requests made so far."""
         return self._counter.counts
 
     def note_damaged(self) -> None:
-        """Count a row group, or a footer, that arrived damaged and is read a second time."""
+        """Count a damaged row group or footer that is fetched a second time."""
         self._counter.add(RequestCounts(damaged=1))
 
     def version_of(self, relative: str) -> FileVersion:
-        """The version that a file of the dataset has now; one request.
+        """Return the current version of a file, by one request.
 
         Raises:
-            FileMissingError: There is no such file.
-            StorageError: The storage cannot be asked, and why.
-            ReaderClosedError: This was closed.
+            FileMissingError: The file does not exist.
+            StorageError: The request failed; the message has the reason.
+            ReaderClosedError: The fetcher was closed.
         """
         path = self._location.join(relative)
         answers = self._gather(relative, [lambda client: Answer(b"", client.version(path))])
@@ -101,21 +329,21 @@ class RangeFetcher:
     def fetch(
         self, relative: str, version: FileVersion, asked: Iterable[ByteRange], *, most_bytes: int = MAX_BYTES
     ) -> FetchedRanges:
-        """Ranges of a file of the dataset.
+        """Fetch ranges of a file of the dataset.
 
         Args:
-            relative: The file.
-            version: The version of which they have to be.
-            asked: The ranges, in any order; all lie within the file.
-            most_bytes: No memory is taken for more.
+            relative: Path of the file, relative to the root.
+            version: Required version of the file.
+            asked: Ranges inside the file, in any order.
+            most_bytes: Maximum total bytes; if the ranges have more, an error is raised before memory is allocated.
 
         Raises:
-            DatasetChangedError: The file is not in that version any more.
-            DecodeError: There are more bytes than `most_bytes`.
-            FileMissingError: There is no such file any more.
-            StorageTimeoutError: The storage did not answer in time.
-            StorageError: It cannot be asked, and why.
-            ReaderClosedError: This was closed.
+            DatasetChangedError: The file no longer has that version.
+            DecodeError: The ranges exceed `most_bytes`.
+            FileMissingError: The file no longer exists.
+            StorageTimeoutError: The request exceeded its timeout.
+            StorageError: The request failed; the message has the reason.
+            ReaderClosedError: The fetcher was closed.
         """
         requests = split_large(coalesce(asked), self._concurrency)
         _check_bytes(requests, relative, version, most_bytes)
@@ -127,7 +355,7 @@ class RangeFetcher:
         else:
             now = version
             if any(answer.version is None for answer in answers):
-                # They are of one version if the file has it still.
+                # If responses do not contain the version, compare the version of the file after all requests.
                 now = self.version_of(relative)
             if now.is_same(version):
                 pieces = zip(requests, answers, strict=True)
@@ -136,12 +364,12 @@ class RangeFetcher:
         raise _changed(relative, version, now or self.version_of(relative))
 
     def newest(self, relative: str, size: int, one: ByteRange) -> FetchedRanges:
-        """A range of a file in whatever version it has now, which the result tells.
+        """Return a range of a file in its current version, with the version.
 
         Args:
-            relative: The file.
-            size: Bytes that the file has to have.
-            one: The range.
+            relative: Path of the file, relative to the root.
+            size: Required size of the file.
+            one: Range to fetch.
 
         Raises:
             DatasetChangedError: The file has another size.
@@ -156,20 +384,20 @@ class RangeFetcher:
             answer = answers[0]
             now = answer.version or self.version_of(relative)
             if now.size == size and answer.version is None:
-                return self.fetch(relative, now, [one])  # now that it is known which version to ask for
+                return self.fetch(relative, now, [one])  # fetch again, and require this version
             if now.size == size:
                 return FetchedRanges(size, now, [(one.offset, pa.py_buffer(answer.data))])
         raise _changed(relative, FileVersion(size), now)
 
     def tail(self, relative: str, length: int) -> FetchedRanges:
-        """The last bytes of a file in whatever version it has now, which the result tells; one request as a rule.
+        """Return the last bytes of a file in its current version, with the version; usually one request.
 
         Args:
-            relative: The file.
-            length: How many, at least 1; all of a file that has fewer.
+            relative: Path of the file, relative to the root.
+            length: Number of bytes, at least 1; a shorter file is returned whole.
 
         Raises:
-            FileMissingError: There is no such file.
+            FileMissingError: The file does not exist.
             StorageError: As `fetch`.
         """
         path = self._location.join(relative)
@@ -183,13 +411,19 @@ class RangeFetcher:
         data, now = pa.py_buffer(answers[0].data), answers[0].version or FileVersion(0)
         return FetchedRanges(now.size, now, [(now.size - data.size, data)])
 
-    def _gather(self, relative: str, requests: Sequence[Callable[[Client], Answer]]) -> list[Answer]:
-        """Return the answers to all requests for a file, in order; the first that fails ends the others."""
+    def _gather(self, relative: str, requests: Sequence[Callable[[Store], Answer]]) -> list[Answer]:
+        """Return the results of all requests for a file, in order; the first failure stops the others."""
         limit_s, now = self._location.timeout_s, time.monotonic()
-        calls = [functools.partial(self._ask, relative, request) for request in requests]
+        calls = [functools.partial(request, self.client) for request in requests]
+        from petastore.storage.ranges.request_pool import RequestBatch
+
         batch = RequestBatch(calls, now + (_FOREVER_S if limit_s is None else limit_s))
+        # A thread of petastore's pools may run requests itself, because its consumer watches the timeout. Any other
+        # caller must be able to stop waiting, so its requests run in threads of the request pool.
+        here = self.client.ends_its_requests and is_daemon_of_ours()
         try:
-            self._pool.run(batch)
+            with Request(self._location.url, f"read {relative}", limit_s), during("storage"):
+                self._pool.run(batch, here=here)
         finally:
             self._counter.add(batch.counts)
         if batch.problem is not None:
@@ -197,76 +431,48 @@ class RangeFetcher:
         answers = [answer for answer in batch.answers if answer is not None]
         if len(answers) < len(requests):
             late = Request(self._location.url, f"read {relative}", limit_s, now)
-            raise overdue([late]) or StorageError(f"{late}: it was given up")
+            raise overdue([late]) or StorageError(
+                f"{late}: no answer arrived before the reader was closed or the time limit passed"
+            )
         return answers
-
-    def _ask(self, relative: str, request: Callable[[Client], Answer]) -> Answer:
-        """Make a request by the client of a file."""
-        client = self.client_of(relative)
-        try:
-            return request(client)
-        except UnsuitedError:
-            # Other requests for the file may have moved it to the fallback since this one began.
-            if self._fallback is None or client is self._fallback:
-                raise
-            self._read_by_fallback.add(relative)
-        return request(self._fallback)
 
     def _raise(self, problem: BaseException, relative: str) -> NoReturn:
         gave_up = problem if isinstance(problem, GaveUpError) else GaveUpError(problem, 1, 0.0)
         reason = gave_up.problem
         if isinstance(reason, NotTheVersionError) or not is_of_storage(reason):
             raise_alone(reason)
-        place = _Requested(self._location, self.client_of(relative).system)
-        raise_alone(given_up(gave_up, place, "read", None if isinstance(reason, NoBucketError) else relative))
+        raise_alone(given_up(gave_up, self._location, "read", None if isinstance(reason, NoBucketError) else relative))
 
     def close(self) -> None:
-        """End all requests; their callers raise ReaderClosedError. May be called again."""
+        """Cancel all requests; waiting callers get a ReaderClosedError. May be called again."""
         self._pool.close()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Requested:
-    """A location, and the client that was asked there, for messages."""
-
-    location: Location
-    system: str
-
-    @property
-    def url(self) -> str:
-        return self.location.url
-
-    @property
-    def secrets(self) -> frozenset[str]:
-        return self.location.secrets
-
-    @property
-    def timeout_s(self) -> float | None:
-        return self.location.timeout_s
-
-
-def _get(path: str, version: FileVersion | None, one: ByteRange, client: Client) -> Answer:
-    """Request one range; check its version and length."""
+def _get(path: str, version: FileVersion | None, one: ByteRange, client: Store) -> Answer:
+    """Request one range, and check the version and length of the response."""
     answer = client.get(path, one.offset, one.length, version)
     if version is not None and answer.version is not None and not answer.version.is_same(version):
         raise NotTheVersionError(answer.version)
     length = memoryview(answer.data).nbytes
     if length > one.length:
-        raise OSError(f"{one.length:,} bytes were asked for, and {length:,} came: it knows no range requests")
+        raise OSError(
+            f"{one.length:,} bytes were requested, but {length:,} were received: the server does not support range "
+            "requests"
+        )
     if length < one.length:
         now = answer.version or client.version(path)
         if now.size < one.end or (version is not None and not now.is_same(version)):
             raise NotTheVersionError(now)
-        raise ConnectionError(f"{one.length:,} bytes were asked for, and {length:,} came")
+        raise ConnectionError(f"{one.length:,} bytes were requested, but only {length:,} were received")
     return answer
 
 
-def _get_tail(path: str, length: int, client: Client) -> Answer:
-    """Request the end of a file; check its length."""
+def _get_tail(path: str, length: int, client: Store) -> Answer:
+    """Request the end of a file, and check the length of the response."""
     answer = client.tail(path, length)
     got, size = memoryview(answer.data).nbytes, 0 if answer.version is None else answer.version.size
     if got != min(length, size):
-        raise ConnectionError(f"the last {min(length, size):,} bytes were asked for, and {got:,} came")
+        raise ConnectionError(f"the last {min(length, size):,} bytes were requested, but {got:,} were received")
     return answer
 
 
@@ -274,12 +480,14 @@ def _check_bytes(requests: Sequence[ByteRange], relative: str, version: FileVers
     wanted = sum(one.length for one in requests)
     if wanted > most_bytes:
         raise DecodeError(
-            f"{wanted:,} bytes of it are needed at once, and at most {most_bytes:,} may be taken. Read fewer columns "
-            "(schema_fields), or write smaller row groups",
+            f"the columns of a row group must have at most {most_bytes:,} stored bytes, got {wanted:,}. Read fewer "
+            "columns with schema_fields, or write smaller row groups",
             file=relative,
         )
     if requests and (requests[-1].end > version.size or requests[0].offset < 0):
-        raise ValueError(f"{relative} has {version.size:,} bytes, and {requests[-1]} is not among them")
+        raise ValueError(
+            f"byte ranges must lie within {relative}, which has {version.size:,} bytes, got {requests[-1]}"
+        )
 
 
 def _changed(relative: str, planned: FileVersion, now: FileVersion) -> DatasetChangedError:

@@ -1,50 +1,206 @@
-"""Files that are read in the one version whose footer is known, from the first range to the last."""
+"""Pinned files: every range is read from the file version whose footer is known, and kept in the disk cache."""
 
 from __future__ import annotations
 
-import contextlib
-import itertools
+import dataclasses
+import functools
+import hashlib
+import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from petastore.errors import DatasetChangedError, DecodeError
-from petastore.inventory import DataFile
-from petastore.storage.ranges.coalesced import ByteRange
-from petastore.storage.ranges.column_chunks import END_BYTES
-from petastore.storage.ranges.fetch import RangeFetcher
-from petastore.storage.ranges.fetched_ranges import FetchedRanges
-from petastore.storage.ranges.kept_chunks import KeptChunks, PlannedChunks, entry_of
-from petastore.storage.ranges.kept_files import KeptFiles, announced_keys, keys_of
-from petastore.storage.requests.client import FileVersion
+from petastore.byte_sizes import ByteSize
+from petastore.errors import DatasetChangedError
+from petastore.inventory import DataFile, Inventory
+from petastore.lazy import once
+from petastore.storage.files.location import Location
+from petastore.storage.ranges.fetch import END_BYTES, ByteRange, FetchedRanges, RangeFetcher, RowGroupChunks
+from petastore.storage.ranges.request_counts import RequestCounter
+from petastore.storage.requests.retries import SingleFlight
+from petastore.storage.requests.shown import shown_url, without_query
+from petastore.storage.stores.store import FileVersion
 
 if TYPE_CHECKING:
-    from petastore.cache import DiskCache, Key
+    from petastore.cache import Announcement, DiskCache, Key
 
-__all__ = ["Ahead", "PinnedFiles"]
+__all__ = ["KeptFiles", "PinnedFiles", "cache_for", "footer_key", "keys_of"]
+
+
+_MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class KeptFiles:
+    """Versions and cached chunks of an open dataset's files. Thread-safe and picklable."""
+
+    cache: DiskCache | None = None
+    """Disk cache of column chunks; None caches none."""
+
+    versions: dict[DataFile, FileVersion] = dataclasses.field(default_factory=dict, repr=False)
+    """Version of each requested file: the one whose footer was read; all reads of the file require it."""
+
+    asked: RequestCounter = dataclasses.field(default_factory=RequestCounter, repr=False)
+    """Counter of range requests in this process."""
+
+    def announce(
+        self, location: Location, inventory: Inventory, columns: Sequence[str], groups: NDArray[np.int64]
+    ) -> Announcement | None:
+        """Announce to all processes that share the cache which row groups will be loaded, in order.
+
+        Return None without a cache.
+
+        Args:
+            location: Location of the dataset.
+            inventory: Inventory of the dataset.
+            columns: Top-level names of the stored columns that are read.
+            groups: Numbers of row groups in the order in which they will be loaded; -1 for row groups of other
+                datasets; shape (loads,).
+        """
+        if self.cache is None:
+            return None
+        is_loaded = np.zeros(inventory.num_row_groups, np.bool_)
+        is_loaded[groups[groups >= 0]] = True
+        own = np.flatnonzero(is_loaded)
+        words = words_of(location, inventory.files, inventory.file[own], inventory.ordinal[own], columns)
+        return self.cache.announce(words, np.where(groups >= 0, np.searchsorted(own, groups), -1))
+
+    @once
+    def footers(self) -> DiskCache | None:
+        """Cache of footers in the same directory, with separate metrics."""
+        return None if self.cache is None else self.cache.counting_apart()
+
+    def close(self) -> None:
+        """Close the open files of the cache; its next use reopens them."""
+        if self.cache is not None:
+            self.cache.close()
+
+
+def cache_for(location: Location, folder: str | os.PathLike[str] | None, limit: ByteSize | None) -> DiskCache | None:
+    """Return the cache for a dataset's files; None if they are local.
+
+    Args:
+        location: Location of the dataset.
+        folder: Local directory of the cache; None means the user's cache directory.
+        limit: Maximum bytes of the cache; None means the limit set last, or else a quarter of the free disk space.
+
+    Raises:
+        InvalidArgumentError: `folder` or `limit` is invalid.
+    """
+    from petastore.cache import DiskCache
+
+    return None if location.is_local else DiskCache(folder, limit=limit)
+
+
+def keys_of(location: Location, file: DataFile, version: FileVersion, ranges: Sequence[ByteRange]) -> list[str] | None:
+    """Return the cache keys of a file's byte ranges; None if the file has no etag or modification time.
+
+    Keys do not depend on credentials or on the signature of a URL.
+
+    Args:
+        location: Location of the dataset.
+        file: File of the dataset.
+        version: Version of the file.
+        ranges: Byte ranges.
+    """
+    told = version.strong_etag or f"{version.etag}, {version.modified}".strip(", ")
+    if not told:
+        return None
+    of_file = (location.store.server, _path(location, file.path), version.size, told, file.digest)
+    return [repr((*of_file, *one)) for one in ranges]
+
+
+def footer_key(location: Location, path: str, version: FileVersion) -> str | None:
+    """Return the cache key of a file's footer; None without an etag.
+
+    Args:
+        location: Location of the dataset.
+        path: The file, relative to the root.
+        version: Version of the file; its etag may be with or without quotes.
+    """
+    etag = version.strong_etag.strip('"')
+    return repr(("footer", location.store.server, _path(location, path), version.size, etag)) if etag else None
+
+
+def announced_keys(
+    location: Location, file: DataFile, names: Sequence[str], columns: Sequence[str], ordinal: int
+) -> list[Key]:
+    """Return the cache keys of column chunks, with the hashes that announcements use for them.
+
+    Args:
+        location: Location of the dataset.
+        file: File of the dataset.
+        names: Keys of the chunks, from `keys_of`.
+        columns: Column of each chunk.
+        ordinal: Number of their row group in the file.
+    """
+    from petastore.cache import Key
+
+    words = words_of(location, [file], np.zeros(1, np.int32), np.array([ordinal]), columns)
+    return [Key(*each) for each in zip(words[0].tolist(), names, strict=True)]
+
+
+def words_of(
+    location: Location,
+    files: Sequence[DataFile],
+    file: NDArray[np.int32],
+    ordinal: NDArray[np.integer[Any]],
+    columns: Sequence[str],
+) -> NDArray[np.uint64]:
+    """Return the hashes of column chunks that announcements use, which do not depend on etags.
+
+    A rewritten file has another footer and therefore other hashes, so that chunks of the old file are not announced.
+
+    Args:
+        location: Location of the dataset.
+        files: Files of the dataset.
+        file: Index into `files` of each row group, shape (groups,).
+        ordinal: Number in the file of each row group, shape (groups,).
+        columns: Top-level names of the columns.
+
+    Returns: Hashes, shape (groups, columns).
+    """
+    server, of_files = location.store.server, np.zeros(len(files), np.uint64)
+    for number in sorted(set(file.tolist())):
+        one = files[number]
+        of_files[number] = _word(repr((server, _path(location, one.path), one.size, one.digest)))
+    of_groups = _mixed(of_files[file] + (ordinal.astype(np.uint64) + np.uint64(1)) * np.uint64(_MIX[0]))
+    return _mixed(of_groups[:, None] + np.array([_word(name) for name in columns], np.uint64))
+
+
+@functools.lru_cache(4096)
+def _word(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return hashes of 64-bit integers, by mixing their bits."""
+    for shift, factor in ((30, _MIX[1]), (27, _MIX[2])):
+        words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
+    return words ^ (words >> np.uint64(31))
+
+
+def _path(location: Location, relative: str) -> str:
+    return shown_url(without_query(location.join(relative)))
+
 
 Ahead: TypeAlias = Callable[[Sequence[ByteRange]], FetchedRanges | None]
-"""Gives ranges that were fetched before they are read."""
-
-_MAPPED_BYTES = 512 * 1024
-"""Entries of so many bytes that are kept as they are stored are looked at where they lie."""
-
-_MOST_TIMES = 3
-"""What is kept decoded takes twice the bytes that are stored, and bits that say what is missing."""
+"""Function that returns prefetched ranges, or None."""
 
 
 class PinnedFiles:
-    """Fetches ranges of files, each of the version that was found to have the footer by which it is read. Thread-safe.
+    """Fetches ranges of files, always from the file version whose footer was read. Thread-safe.
 
-    Which version that is, whoever read the footer has seen, or the manifest tells by an etag. Else it is found out,
-    once a file: the footer is fetched with whatever version the file has. Demanded of that version is everything
-    afterwards. What a cache has of that version is not fetched.
+    The version is known from reading the footer, or from the etag in the manifest. Otherwise the footer is fetched
+    once, with the current version of the file. All later requests require this version. Bytes that are in the disk
+    cache are not fetched.
 
     Args:
-        fetcher: Fetches; whoever made it closes it.
-        kept: What is known of the files already, and where ranges are kept; None begins anew, and keeps none.
+        fetcher: Range fetcher; its owner closes it.
+        kept: Known versions and disk cache of the files, or None.
     """
 
     def __init__(self, fetcher: RangeFetcher, kept: KeptFiles | None = None) -> None:
@@ -52,31 +208,31 @@ class PinnedFiles:
         self._kept = kept or KeptFiles()
         self._stale_etags: set[DataFile] = set()
         self._has_fresh_etag = False
-        self._finding: dict[DataFile, Future[FileVersion]] = {}  # which version it has, by who finds that out
+        self._finding: SingleFlight[DataFile, FileVersion] = SingleFlight()
 
     def trusts_etag(self, file: DataFile) -> bool:
-        """Return whether a file is first requested by the etag in the manifest.
+        """Return whether to try the etag in the manifest first for a file.
 
-        One stale etag says nothing of other files. But all etags of a copied dataset are stale, and each would cost a
-        request: after a stale one they are trusted again when the version of another file was found to have its etag.
+        In a copied dataset, all etags are out of date, and trying each would cost a request. After one wrong etag,
+        etags are therefore not used until the version of another file matches its etag.
         """
         if not file.etag or file in self._stale_etags:
             return False
         return self._has_fresh_etag or not self._stale_etags
 
     def compare_etag(self, file: DataFile, version: FileVersion) -> None:
-        """Trust the etags in the manifest again where the version that a file has is the one in the manifest."""
+        """Use the manifest's etags again if the version of a file matches its etag."""
         if file.etag and version.etag and version.is_same(FileVersion(file.size, file.etag)):
             self._has_fresh_etag = True
 
     @property
     def cache(self) -> DiskCache | None:
-        """Where ranges are kept."""
+        """Disk cache of column chunks."""
         return self._kept.cache
 
     @property
     def footers(self) -> DiskCache | None:
-        """Where footers are kept."""
+        """Disk cache of footers."""
         return self._kept.footers
 
     def fetch(
@@ -84,47 +240,50 @@ class PinnedFiles:
         file: DataFile,
         footer: bytes,
         asked: Iterable[ByteRange],
-        planned: PlannedChunks | None = None,
+        chunks: RowGroupChunks | None = None,
         seen: FileVersion | None = None,
         *,
         ahead: Ahead | None = None,
         by_cache: bool = True,
     ) -> FetchedRanges:
-        """Ranges of a file.
+        """Fetch ranges of a file.
 
         Args:
-            file: The file.
-            footer: The footer by which it is read, as it lies in the file.
-            asked: The ranges.
-            planned: Which chunks of a plan they are; None is none.
-            seen: The version of the file in which that footer was found, where that is known.
-            ahead: Gives ranges that a cache does not have and that were fetched already; None where they were not.
-            by_cache: What a cache has is not fetched, and what is fetched it may keep.
+            file: File of the dataset.
+            footer: Footer of the file.
+            asked: Ranges to fetch.
+            chunks: Chunks of the row group that contain the ranges, so that the cache can evict them by the plan's
+                order.
+            seen: Version of the file from which the footer was read, if known.
+            ahead: Function that returns prefetched ranges that are not in the cache; None without prefetching.
+            by_cache: Whether to read from and write to the cache.
 
         Raises:
-            DatasetChangedError: The file has another footer, or was written to since.
-            StorageError: It cannot be read.
+            DatasetChangedError: The file has another footer, or was rewritten.
+            StorageError: The file cannot be read.
         """
-        ranges = list(asked)
+        ranges = sorted(set(asked))
 
         def of(version: FileVersion) -> FetchedRanges:
             cache = self._kept.cache if by_cache else None
-            keys = None if cache is None else self._keys(file, version, _kept(ranges, planned), planned)
+            keys = None if cache is None else self._keys(file, version, ranges, chunks)
             if cache is None or keys is None:
                 return self.fetcher.fetch(file.path, version, ranges)
-            return self._of(cache, keys, file, version, ranges, planned, ahead)
+            return self._through(cache, keys, file, version, ranges, ahead)
 
         told = self.as_told(file, of, seen)
-        return of(self._found_once(file, footer)) if told is None else told
+        if told is not None:
+            return told
+        return of(self._finding.result(file, lambda: self.settled(file, self._found(file, footer))))
 
     def whole(self, file: DataFile, seen: FileVersion | None = None) -> FetchedRanges:
-        """All bytes of a file, in the version that is read, or else in whatever version it has.
+        """Return all bytes of a file, of its known version or else of its current version.
 
-        Who has looked at the footer in them says so by `settled`.
+        Call `settled` after checking the footer in these bytes.
 
         Raises:
-            DatasetChangedError: The file was written to since, or has another size.
-            StorageError: It cannot be read.
+            DatasetChangedError: The file was rewritten, or has another size.
+            StorageError: The file cannot be read.
         """
         everything = [ByteRange(0, file.size)]
 
@@ -137,15 +296,16 @@ class PinnedFiles:
     def as_told(
         self, file: DataFile, of: Callable[[FileVersion], FetchedRanges], seen: FileVersion | None = None
     ) -> FetchedRanges | None:
-        """What is fetched of a file in the version that is read; None where nobody knows which one that is.
+        """Fetch bytes of the known version of a file; return None if the version is unknown.
 
-        An etag that the manifest tells is believed for as long as what it tells is there. A copy of a dataset has other
-        etags, and so has a file that was put there anew: then the footer says whether it is the file that is meant.
+        The manifest's etag is used as long as requests with it succeed. A copied or uploaded file has another etag; the
+        footer then decides whether it is the expected file.
 
         Args:
-            file: The file.
-            of: Fetches something of a version, and raises DatasetChangedError where the file has another one.
-            seen: As for `fetch`.
+            file: File of the dataset.
+            of: Function that fetches bytes of a version, and raises DatasetChangedError if the file has another
+                version.
+            seen: As in `fetch`.
         """
         version = self._kept.versions.get(file)
         if version is None and seen is not None:
@@ -159,7 +319,7 @@ class PinnedFiles:
             answer = of(told)
         except DatasetChangedError:
             if file in self._kept.versions:
-                return of(self._kept.versions[file])  # another thread has found out meanwhile
+                return of(self._kept.versions[file])  # another thread has found the version in the meantime
             self._stale_etags.add(file)
             return None
         self._has_fresh_etag = True
@@ -167,50 +327,33 @@ class PinnedFiles:
         return answer if version.is_same(told) else of(version)
 
     def settled(self, file: DataFile, version: FileVersion) -> FileVersion:
-        """From now on a file is read in this version, or in the one that was found first."""
+        """Set the version of a file, unless another thread has already set it; return the version."""
         return self._kept.versions.setdefault(file, version)
 
-    def _of(
-        self,
-        cache: DiskCache,
-        keys: Sequence[str | Key],
-        file: DataFile,
-        version: FileVersion,
-        asked: Sequence[ByteRange],
-        planned: PlannedChunks | None,
-        ahead: Ahead | None,
-    ) -> FetchedRanges:
-        kept = _kept(asked, planned)
-        entries, was_asked = self._through(cache, keys, file, version, kept, planned, ahead)
-        if not was_asked and file not in self._kept.versions:
-            self._confirm(file, version)
-        stored = ((one.ranges[0], entry) for one, entry in entries if one.kind is None)
-        pieces = [(place.offset, entry) for place, entry in sorted(stored, key=lambda one: one[0])]
-        return FetchedRanges(version.size, version, pieces, _columns(file, entries, planned))
-
-    def missing(self, file: DataFile, planned: PlannedChunks, seen: FileVersion | None = None) -> list[ByteRange]:
-        """Those chunks of a plan that a cache does not have in the version that is read; nothing is asked for.
+    def missing(self, file: DataFile, chunks: RowGroupChunks, seen: FileVersion | None = None) -> list[ByteRange]:
+        """Return the chunks that are not in the cache, without making a request.
 
         Args:
-            file: The file.
-            planned: The chunks.
-            seen: As for `fetch`.
+            file: File of the dataset.
+            chunks: Chunks to look up.
+            seen: As in `fetch`.
         """
         cache, version = self._kept.cache, self._kept.versions.get(file) or seen
         if version is None and self.trusts_etag(file):
             version = FileVersion(file.size, file.etag)
-        keys = None if cache is None or version is None else self._keys(file, version, planned.kept, planned)
+        ranges = list(chunks.columns)
+        keys = None if cache is None or version is None else self._keys(file, version, ranges, chunks)
         if cache is None or keys is None:
-            return list(planned.columns)
-        return [
-            place for one, key in zip(planned.kept, keys, strict=True) if not cache.has([key]) for place in one.ranges
-        ]
+            return ranges
+        return [one for one, key in zip(ranges, keys, strict=True) if not cache.has([key])]
 
     def _confirm(self, file: DataFile, version: FileVersion) -> None:
-        """Asks whether a file still has the version that the manifest tells; the cache had all that was wanted."""
+        """If all bytes came from the cache, check that the file still has the version in the manifest."""
         now = self.fetcher.version_of(file.path)
         if not now.is_same(version):
-            raise DatasetChangedError(f"{file.path} was rewritten: it had {version}, and has {now}")
+            raise DatasetChangedError(
+                f"{file.path} was rewritten while it was read: it had {version}, and has {now}. Open the dataset again"
+            )
 
     def _through(
         self,
@@ -218,83 +361,42 @@ class PinnedFiles:
         keys: Sequence[str | Key],
         file: DataFile,
         version: FileVersion,
-        kept: Sequence[KeptChunks],
-        planned: PlannedChunks | None,
+        ranges: Sequence[ByteRange],
         ahead: Ahead | None,
-    ) -> tuple[list[tuple[KeptChunks, pa.Buffer]], bool]:
-        """What a cache has of chunks; and whether some were fetched, as it did not have them."""
-        asked: list[ByteRange] = []
+    ) -> FetchedRanges:
+        """Return ranges from the cache; one call fetches all missing ranges."""
+        was_fetched = False
 
         def fetch(missing: Sequence[int]) -> list[pa.Buffer]:
-            wanted = [kept[number] for number in missing]
-            columns = self._elsewhere(cache, file, version, wanted, planned)
-            asked.extend(sorted(place for one in wanted for place in one.ranges if place not in columns))
-            there = None if ahead is None or columns else ahead(asked)
-            is_there = there is not None and there.version.is_same(version)
-            fetched = there if there is not None and is_there else self.fetcher.fetch(file.path, version, asked)
-            if planned is not None and planned.decode is not None:
-                meant = [place for one in wanted if one.kind for place in one.ranges if place not in columns]
-                columns |= zip(meant, planned.decode(fetched, meant) if meant else (), strict=True)
-            return [
-                fetched.read(*one.ranges[0])
-                if one.kind is None
-                else entry_of([columns[place] for place in one.ranges], one.kind)
-                for one in wanted
-            ]
+            nonlocal was_fetched
+            was_fetched = True
+            wanted = [ranges[number] for number in missing]
+            fetched = None if ahead is None else ahead(wanted)
+            if fetched is None or not fetched.version.is_same(version):
+                fetched = self.fetcher.fetch(file.path, version, wanted)
+            return [fetched.read(*one) for one in wanted]
 
-        sizes, into = [one.size for one in kept], _memory_for(file, kept)
-        with cache.entries(keys, fetch, sizes=sizes, into=into) as views:
-            # The memory of a view stays as long as a buffer refers to it.
-            entries = [(one, pa.py_buffer(view)) for one, view in zip(kept, views, strict=True)]
-        return entries, bool(asked)
+        with cache.entries(keys, fetch, sizes=[one.length for one in ranges]) as views:
+            # A buffer keeps the memory of its view alive.
+            pieces = [(one.offset, pa.py_buffer(view)) for one, view in zip(ranges, views, strict=True)]
+        if not was_fetched and file not in self._kept.versions:
+            self._confirm(file, version)
+        return FetchedRanges(version.size, version, pieces)
 
-    def _elsewhere(
-        self,
-        cache: DiskCache,
-        file: DataFile,
-        version: FileVersion,
-        wanted: Sequence[KeptChunks],
-        planned: PlannedChunks | None,
-    ) -> dict[ByteRange, pa.Array]:
-        """Columns of missing entries that the cache has in others, by themselves or with their neighbours."""
-        others = list(dict.fromkeys(other for one in wanted for other in one.others))
-        keys = self._keys(file, version, others, planned) if others else None
-        there = () if keys is None else zip(others, cache.there(keys), strict=True)
-        return _columns(file, [(one, pa.py_buffer(view)) for one, view in there if view is not None], planned)
-
-    def discard(self, file: DataFile, asked: Iterable[ByteRange], planned: PlannedChunks | None = None) -> None:
-        """Keeps ranges no longer that could not be decoded: they may have been damaged on their way here."""
+    def discard(self, file: DataFile, asked: Iterable[ByteRange], chunks: RowGroupChunks | None = None) -> None:
+        """Remove ranges that could not be decoded from the cache, because they may be damaged."""
         cache, version = self._kept.cache, self._kept.versions.get(file)
         if cache is not None and version is not None:
-            kept = _kept(asked, planned)
-            everywhere = [*kept, *(other for one in kept for other in one.others)]
-            cache.discard(self._keys(file, version, everywhere, planned) or [])
+            cache.discard(self._keys(file, version, list(asked), chunks) or [])
 
     def _keys(
-        self, file: DataFile, version: FileVersion, kept: Sequence[KeptChunks], planned: PlannedChunks | None
+        self, file: DataFile, version: FileVersion, ranges: Sequence[ByteRange], chunks: RowGroupChunks | None
     ) -> Sequence[str | Key] | None:
         location = self.fetcher.location
-        names = keys_of(location, file, version, kept)
-        return (
-            names if names is None or planned is None else announced_keys(location, file, names, kept, planned.ordinal)
-        )
-
-    def _found_once(self, file: DataFile, footer: bytes) -> FileVersion:
-        """The version in which a file has a footer; who comes while another thread finds that out waits for it."""
-        own: Future[FileVersion] = Future()
-        finding = self._finding.setdefault(file, own)
-        if finding is not own:
-            with contextlib.suppress(Exception):
-                return finding.result()
-        try:
-            version = self.settled(file, self._found(file, footer))
-        except BaseException as problem:
-            own.set_exception(problem)
-            raise
-        finally:
-            self._finding.pop(file, None)
-        own.set_result(version)
-        return version
+        names = keys_of(location, file, version, ranges)
+        if names is None or chunks is None:
+            return names
+        return announced_keys(location, file, names, [chunks.columns[one] for one in ranges], chunks.ordinal)
 
     def _found(self, file: DataFile, footer: bytes) -> FileVersion:
         place = ByteRange(file.size - END_BYTES - len(footer), len(footer))
@@ -306,51 +408,3 @@ class PinnedFiles:
                 "again"
             )
         return now.version
-
-
-def _kept(asked: Iterable[ByteRange], planned: PlannedChunks | None) -> Sequence[KeptChunks]:
-    """As what a cache keeps ranges; those that are of no plan each as it is stored."""
-    return [KeptChunks((one,), size=one.length) for one in sorted(set(asked))] if planned is None else planned.kept
-
-
-def _columns(
-    file: DataFile, entries: Iterable[tuple[KeptChunks, pa.Buffer]], planned: PlannedChunks | None
-) -> dict[ByteRange, pa.Array]:
-    """The columns that are in entries which are kept decoded, by their ranges.
-
-    Raises:
-        DecodeError: An entry has another size.
-    """
-    columns = dict[ByteRange, pa.Array]()
-    try:
-        for one, entry in entries:
-            if one.kind is not None:
-                columns |= zip(one.ranges, one.arrays(entry), strict=True)
-    except DecodeError as problem:
-        raise problem.at(file=file.path, row_group=None if planned is None else planned.ordinal) from None
-    return columns
-
-
-def _memory_for(file: DataFile, kept: Sequence[KeptChunks]) -> list[memoryview | None]:
-    """Into which memory of Arrow's entries are read from a cache; the large ones that are kept as stored into none.
-
-    Decoded columns of one type lie side by side: a stack of them takes no copy. Arrow's memory is used again. Small
-    entries are copied, too: to map one takes the lock of the interpreter and that of all memory of the process, so that
-    threads that map small ones wait for each other more than they work.
-    """
-    sizes = [one.size or 0 for one in kept]
-    if sum(sizes) > _MOST_TIMES * file.size:  # the footer is wrong
-        return [None] * len(kept)
-    places: list[memoryview | None] = []
-    for kind, run in itertools.groupby(zip(kept, sizes, strict=True), key=lambda one: one[0].kind):
-        if kind is None:
-            places += [_allocated(size) if size < _MAPPED_BYTES else None for _, size in run]
-            continue
-        of_run = [size for _, size in run]
-        block, ends = _allocated(sum(of_run)), list(itertools.accumulate(of_run))
-        places += [block[end - size : end] for size, end in zip(of_run, ends, strict=True)]
-    return places
-
-
-def _allocated(size: int) -> memoryview:
-    return memoryview(pa.allocate_buffer(size))

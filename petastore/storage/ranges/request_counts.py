@@ -1,4 +1,4 @@
-"""Counters of the requests to a storage."""
+"""Storage request counters: requests, bytes and retries."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ class RequestCounts(NamedTuple):
     """Numbers of requests, bytes and retries."""
 
     requests: int = 0
-    """Requests, including those that failed."""
+    """Number of requests, including failed ones and retries."""
 
     bytes: int = 0
-    """Bytes of all answers."""
+    """Bytes of all responses."""
 
     again: int = 0
-    """Retries; each is one of the requests."""
+    """Number of retries, which are also counted in `requests`."""
 
     damaged: int = 0
-    """Row groups and footers that arrived damaged and were read a second time."""
+    """Number of row groups and footers that arrived damaged and were read a second time."""
 
 
 class RequestCounter:
@@ -45,7 +45,7 @@ class RequestCounter:
 
     @property
     def counts(self) -> RequestCounts:
-        """The counts so far."""
+        """Return the current counts."""
         return self._counts
 
     def add(self, more: RequestCounts) -> None:

@@ -1,7 +1,8 @@
-"""A bounded pool of daemon threads that make requests: concurrent, retried with jitter, and with a deadline.
+"""Storage request pool: daemon threads make concurrent requests with retries, jitter and a deadline.
 
-A caller waits for one batch of requests, and leaves when all are answered, one has failed for good, the deadline has
-passed, the pool is closed, or at Ctrl-C. Requests that hang then no longer count against the bound.
+A caller waits for one batch of requests. The wait ends when all requests have responses, a request has failed after all
+retries, the deadline has passed, the pool is closed, or at Ctrl-C. Requests that still hang then no longer count
+towards the limit of concurrent requests.
 """
 
 from __future__ import annotations
@@ -14,25 +15,26 @@ from collections.abc import Callable, Sequence
 from petastore.errors import ReaderClosedError
 from petastore.forks import made_anew_in_children
 from petastore.storage.ranges.request_counts import RequestCounts
-from petastore.storage.requests.client import Answer
 from petastore.storage.requests.failure_kinds import kind_of
 from petastore.storage.requests.retries import tried
+from petastore.storage.stores.store import Answer
 from petastore.threads import Threads, working
 
 __all__ = ["AdaptiveConcurrency", "RequestBatch", "RequestPool"]
 
+
 _THROTTLED_TOGETHER_S = 0.25
-"""Requests that are throttled within this time count as one."""
+"""Seconds within which several throttled requests count as one."""
 
 
 class AdaptiveConcurrency:
-    """A concurrency limit by AIMD: halved when a request is throttled, one more for each full round of answers.
+    """Concurrency limit by AIMD: halved when a request is throttled, and slowly increased by successful requests.
 
     Not thread-safe.
 
     Args:
-        most: The limit at first, and its upper bound; at least 1.
-        clock: Returns seconds.
+        most: Initial and maximum limit, at least 1.
+        clock: Function that returns seconds.
 
     Example:
         >>> limit = AdaptiveConcurrency(16)
@@ -50,55 +52,55 @@ class AdaptiveConcurrency:
 
     @property
     def now(self) -> int:
-        """Requests that may run now; at least 1."""
+        """Number of requests that may run now, at least 1."""
         return int(self._limit)
 
     def throttled(self) -> None:
-        """Halve the limit: the storage answered a request by 429 or 503."""
+        """Halve the limit, after the storage answered a request with 429 or 503."""
         if self._clock() - self._halved_at >= _THROTTLED_TOGETHER_S:
             self._halved_at = self._clock()
             self._limit = max(self._limit / 2, 1.0)
 
     def answered(self) -> None:
-        """Raise the limit by its share of an answer."""
+        """Increase the limit slightly, after a successful request."""
         if self._limit < self._most:
             self._limit = min(self._limit + 1 / self._limit, float(self._most))
 
 
 class RequestBatch:
-    """Requests that one caller waits for, and their answers.
+    """Requests of one caller, and their results.
 
     Args:
-        requests: Each makes one request and returns its answer.
-        deadline: No attempt begins after it, by `time.monotonic`.
+        requests: Functions, each of which makes one request and returns its result.
+        deadline: Time by `time.monotonic` after which no request is retried.
     """
 
     def __init__(self, requests: Sequence[Callable[[], Answer]], deadline: float) -> None:
         self.requests = requests
         self.deadline = deadline
         self.answers: list[Answer | None] = [None] * len(requests)
-        """One for each request, in order; None until it is answered."""
+        """Result of each request, in order; None until it arrives."""
         self.problem: BaseException | None = None
-        """Raised by the first request that failed for good."""
+        """Exception of the first request that failed finally."""
         self.over = threading.Event()
-        """Set when no answer is waited for: all have arrived, one request has failed, or the caller leaves."""
+        """Set when the wait ends: all results have arrived, one request has failed, or the caller stops waiting."""
         self.unanswered = len(requests)
-        """Requests without an answer; the lock of the pool guards this and all below."""
+        """Number of requests without a result; the pool's lock guards this and the following attributes."""
         self.running = 0
         self.is_left = False
         self.made = self.retries = self.bytes = 0
 
     @property
     def counts(self) -> RequestCounts:
-        """The requests made, and the bytes of their answers."""
+        """Return the number of requests and the bytes of their results."""
         return RequestCounts(self.made, self.bytes, self.retries)
 
 
 class RequestPool:
-    """Makes the requests of batches in daemon threads. Thread-safe; in a forked child nothing is running.
+    """Thread-safe pool of daemon threads that make the requests of batches. A forked child starts without threads.
 
     Args:
-        concurrency: Requests that run at a time; fewer while the storage throttles.
+        concurrency: Maximum concurrent requests; fewer while the storage throttles.
     """
 
     def __init__(self, concurrency: int) -> None:
@@ -109,14 +111,19 @@ class RequestPool:
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """Reset after a fork: a free lock, an empty queue."""
+        """Reset lock and queue after a fork."""
         self._lock = threading.Lock()
         self._queue: collections.deque[tuple[RequestBatch, int]] = collections.deque()
         self._batches: set[RequestBatch] = set()
         self._running = 0
 
-    def run(self, batch: RequestBatch) -> None:
-        """Make the requests of a batch and wait: for all answers, the first failure, or the deadline.
+    def run(self, batch: RequestBatch, *, here: bool = False) -> None:
+        """Make the requests of a batch and wait for all results, the first failure, or the deadline.
+
+        Args:
+            batch: Requests to make.
+            here: Whether the calling thread makes the request itself, if there is only one. This halves the overhead,
+                but the caller cannot abandon the request.
 
         Raises:
             ReaderClosedError: The pool was closed, or the interpreter is ending.
@@ -125,11 +132,19 @@ class RequestPool:
             with self._lock:
                 self._check_open()
                 self._batches.add(batch)
-                self._queue.extend((batch, number) for number in range(len(batch.requests)))
+                is_free = not self._queue and self._running < self._limit.now
+                works_here = here and is_free and len(batch.requests) == 1
+                if works_here:
+                    self._running += 1
+                    batch.running = batch.made = 1
+                else:
+                    self._queue.extend((batch, number) for number in range(len(batch.requests)))
                 new = self._take_slots()
-            if not self._start(new):
-                raise ReaderClosedError("files are not read any more: the interpreter ends")
-            if batch.requests:
+            if new and not self._start(new):
+                raise ReaderClosedError("files cannot be read, because the interpreter is exiting")
+            if works_here:
+                self._work_here(batch)
+            elif batch.requests:
                 batch.over.wait(max(batch.deadline - time.monotonic(), 0.0))
         finally:
             self._leave(batch)
@@ -138,10 +153,10 @@ class RequestPool:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ReaderClosedError("what fetches ranges of files was closed; make a new reader")
+            raise ReaderClosedError("the reader was closed. Open a new reader")
 
     def _leave(self, batch: RequestBatch) -> None:
-        """Free the slots of requests that still run, as nobody waits for them."""
+        """Free the slots of running requests whose caller no longer waits."""
         batch.over.set()
         with self._lock:
             self._batches.discard(batch)
@@ -151,7 +166,9 @@ class RequestPool:
         self._start(new)
 
     def _take_slots(self) -> int:
-        """Return how many more threads may run now, and count them as running; the caller holds the lock."""
+        """Return how many more threads may run now, and count them as running. The caller must hold the lock."""
+        if not self._queue:
+            return 0
         new = max(min(len(self._queue), self._limit.now - self._running), 0)
         self._running += new
         return new
@@ -159,21 +176,32 @@ class RequestPool:
     def _start(self, threads: int) -> bool:
         return all(self._threads.run(self._work) for _ in range(threads))
 
+    def _work_here(self, batch: RequestBatch) -> None:
+        """Make the only request of a batch in the calling thread; its slot is freed when the caller stops waiting."""
+        try:
+            answer = self._answer(batch, 0)
+        except BaseException as problem:  # noqa: BLE001 - as for requests in threads
+            batch.problem = None if batch.over.is_set() else problem
+        else:
+            batch.answers[0], batch.bytes, batch.unanswered = answer, memoryview(answer.data).nbytes, 0
+            with self._lock:
+                self._limit.answered()
+
     def _work(self) -> None:
-        """Make queued requests, one after the other; the lock is taken once for each."""
+        """Make queued requests one by one."""
         batch: RequestBatch | None = None
         number, answer, problem, is_over = 0, None, None, False
         while True:
             with self._lock:
                 if batch is not None:
                     if batch.is_left:
-                        return  # the caller has left, and this thread's slot is another's
+                        return  # the caller no longer waits, and this thread's slot was reassigned
                     is_over = self._record(batch, number, answer, problem)
                 task = self._next()
-                new = self._take_slots()  # the limit may have grown
+                new = self._take_slots()  # the limit may have become larger
             if batch is not None and is_over:
                 batch.over.set()
-            batch = answer = problem = None  # or this thread would keep the answers of a batch in memory
+            batch = answer = problem = None  # drop references, or this thread would keep a batch's results in memory
             self._start(new)
             if task is None:
                 return
@@ -181,11 +209,11 @@ class RequestPool:
             task = None
             try:
                 answer = self._answer(batch, number)
-            except BaseException as raised:  # noqa: BLE001 - it belongs to the caller
+            except BaseException as raised:  # noqa: BLE001 - raised in the waiting caller
                 problem = raised
 
     def _next(self) -> tuple[RequestBatch, int] | None:
-        """Take a request from the queue, or give the thread's slot back; the caller holds the lock."""
+        """Take a request from the queue, or free the thread's slot. The caller must hold the lock."""
         while self._queue and self._running <= self._limit.now:
             batch, number = self._queue.popleft()
             if not batch.over.is_set():
@@ -196,7 +224,7 @@ class RequestPool:
         return None
 
     def _record(self, batch: RequestBatch, number: int, answer: Answer | None, problem: BaseException | None) -> bool:
-        """Note the outcome of a request; return whether it ends the batch. The caller holds the lock."""
+        """Record the result of a request, and return whether the batch has ended. The caller must hold the lock."""
         batch.running -= 1
         if answer is None:
             if batch.problem is None and not batch.over.is_set():
@@ -231,7 +259,7 @@ class RequestPool:
         return tried(attempt, over=batch.over, deadline=batch.deadline)
 
     def close(self) -> None:
-        """End all batches; their callers raise ReaderClosedError. May be called again."""
+        """Cancel all batches; waiting callers get a ReaderClosedError. May be called again."""
         with self._lock:
             self._closed = True
             self._queue.clear()

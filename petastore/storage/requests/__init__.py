@@ -1,1 +1,1 @@
-"""Requests to storage: deadlines, failures, and how both are told."""
+"""Storage requests: deadlines, failures and error messages."""

@@ -1,9 +1,9 @@
-"""What storage raises → petastore's errors: the one place where failures of file systems are classed.
+"""Convert exceptions of filesystems to petastore's errors.
 
-Each request to storage goes through `answered` (a call that changes nothing there, made again where that may help),
-`answered_once` (one that does), or `asking` (a `with` block). Whatever the file system raises there becomes one of the
-family, with the address, what was asked, what the file system said, and what to do. Nothing that it raised is chained:
-foreign messages hold keys and signed URLs, so what may be shown of them is in the message.
+Make every storage request with `answered` (reads, with retries), `answered_once` (writes, without retries), or `asking`
+(a `with` block). Each filesystem exception becomes a petastore error with the URL, the request, the filesystem's
+message and advice. The original exception is not chained, because its message may contain keys and signed URLs; the new
+message contains its text after redaction.
 """
 
 from __future__ import annotations
@@ -25,23 +25,12 @@ from petastore.errors import (
     StorageError,
     StorageTimeoutError,
 )
+from petastore.monitoring.activity import Request
 from petastore.storage.requests.failure_kinds import Kind, advice, attribute, causes, class_names, kind_of, message_of
-from petastore.storage.requests.in_time import in_time
-from petastore.storage.requests.retries import GaveUpError, tried
+from petastore.storage.requests.retries import GaveUpError, in_time, tried
 from petastore.storage.requests.shown import shown_text
-from petastore.storage.requests.under_way import waiting_for
 
-__all__ = [
-    "Place",
-    "answered",
-    "answered_once",
-    "asking",
-    "failure",
-    "foreign_text",
-    "given_up",
-    "is_of_storage",
-    "raise_alone",
-]
+__all__ = ["answered", "answered_once", "asking", "failure", "foreign_text", "given_up", "is_of_storage", "raise_alone"]
 
 _T = TypeVar("_T")
 _MOST_CHARACTERS = 600
@@ -55,11 +44,11 @@ _ERRORS: dict[Kind, type[StorageError]] = {
 
 
 class Place(Protocol):
-    """Where storage is asked: a `petastore.storage.files.location.Location`."""
+    """Interface of the location of a storage request, such as `petastore.storage.files.location.Location`."""
 
     @property
     def url(self) -> str:
-        """For messages, fit to be shown."""
+        """URL for messages, without secrets."""
 
     @property
     def system(self) -> str:
@@ -67,32 +56,32 @@ class Place(Protocol):
 
     @property
     def secrets(self) -> frozenset[str]:
-        """What the messages of the file system may hold and must not be seen."""
+        """Secrets that messages of the filesystem may contain."""
 
     @property
     def timeout_s(self) -> float | None:
-        """Seconds that a request may take; None is without end."""
+        """Timeout of a request in seconds; None means no timeout."""
 
 
 def answered(location: Place, call: Callable[[], _T], doing: str = "be reached", path: str | None = None) -> _T:
-    """What storage answers to a request that changes nothing there.
+    """Return the result of a read-only storage request, with retries.
 
-    What fails in a way that may pass is asked for again, until the deadline, where `location.is_asked_again`.
+    Transient errors are retried until the deadline, if `location.is_asked_again`.
 
     Args:
-        location: Where the dataset lies.
-        call: Makes the request and returns its answer; what it raises is taken to be the storage's.
-        doing: What is done, after "cannot": `"list the directory"`.
-        path: Of the file that is meant, relative to the root; None where it is the dataset.
+        location: Location of the dataset.
+        call: Function that makes the request; its exceptions are classified as storage failures.
+        doing: Description of the request, after "cannot" in messages: `"list the directory"`.
+        path: Path of the file, relative to the root; None means the dataset.
 
     Raises:
-        DatasetNotFoundError: There is no such place; where no `path` is given.
-        FileMissingError: There is no such file; where a `path` is given.
-        DatasetExistsError: Something is there already.
-        StorageTimeoutError: No answer came in time.
-        StorageConnectionError: There is no connection, or it broke.
-        StorageAccessError: Credentials are missing or not enough.
-        StorageError: Anything else, faults in the file system's own code too.
+        DatasetNotFoundError: The dataset does not exist; if `path` is None.
+        FileMissingError: The file does not exist; if `path` is given.
+        DatasetExistsError: The path already exists.
+        StorageTimeoutError: The request exceeded its timeout.
+        StorageConnectionError: The connection failed or broke.
+        StorageAccessError: Credentials are missing or lack permissions.
+        StorageError: Any other failure, including bugs of the filesystem.
 
     Example:
         >>> from petastore.storage.files.location import open_location
@@ -104,53 +93,57 @@ def answered(location: Place, call: Callable[[], _T], doing: str = "be reached",
         >>> answered(location, call, "list the directory")
         Traceback (most recent call last):
         petastore.errors.StorageAccessError: memory://bucket/frames: cannot list the directory: MemoryFileSystem
-        raised PermissionError: [Errno 13] Permission denied. This user may not do that: change the permissions, or run
-        as another
+        raised PermissionError: [Errno 13] Permission denied. This user does not have permission. Change the
+        permissions, or run as another user
     """
     if not attribute(location, "is_asked_again"):
         return answered_once(location, call, doing, path)
     over, limit_s = threading.Event(), location.timeout_s
     deadline = float("inf") if limit_s is None else time.monotonic() + limit_s
-
-    def made() -> _T:
-        try:
-            return tried(call, over=over, deadline=deadline)
-        except GaveUpError as problem:
-            if not is_of_storage(problem.problem):
-                raise_alone(problem.problem)
-            raise_alone(given_up(problem, location, doing, path))
-
     try:
-        return answered_once(location, made, doing, path)
+        return answered_once(location, lambda: tried(call, over=over, deadline=deadline), doing, path)
     finally:
-        over.set()  # nobody waits any more
+        over.set()  # the caller has stopped waiting
 
 
 def answered_once(location: Place, call: Callable[[], _T], doing: str, path: str | None = None) -> _T:
-    """What storage answers to one request, which is not made again: it may have been done though the answer was lost.
+    """Return the result of one request, without retries, for requests that must not be executed twice.
 
     Args:
-        location: As for `answered`.
-        call: As for `answered`.
-        doing: As for `answered`.
-        path: As for `answered`.
+        location: As in `answered`.
+        call: As in `answered`.
+        doing: As in `answered`.
+        path: As in `answered`.
 
     Raises:
         StorageError: As `answered`.
     """
 
     def made() -> _T:
-        with _classed(location, doing, path):
+        with asking(location, doing, path):
             return call()
 
+    if attribute(location, "is_local"):
+        # For local disks, make the call in this thread: starting another thread takes longer than most calls, and could
+        # not end a hanging call.
+        return made()
     return in_time(made, url=location.url, what=_asked(doing, path), limit_s=location.timeout_s)
 
 
 @contextlib.contextmanager
 def asking(location: Place, doing: str = "be reached", path: str | None = None) -> Iterator[None]:
-    """A block that asks storage; what it raises is classed as by `answered`, which also says what the arguments are.
+    """Context manager for one storage request: it converts storage exceptions to petastore's errors, as `answered`.
 
-    The calling thread is in it until storage answers: one of ours, for which somebody waits who can go without it.
+    It neither retries the request nor ends it at the timeout: the calling thread blocks until storage responds.
+    Therefore use it only in pool threads, whose waiting consumer checks the timeout and can abandon the thread.
+
+    Args:
+        location: As in `answered`.
+        doing: As in `answered`.
+        path: As in `answered`.
+
+    Raises:
+        StorageError: As `answered`.
 
     Example:
         >>> from petastore.storage.files.location import open_location
@@ -160,26 +153,25 @@ def asking(location: Place, doing: str = "be reached", path: str | None = None) 
         petastore.errors.FileMissingError: memory://bucket/frames: the file part-0.parquet is missing: MemoryFileSystem
         raised FileNotFoundError
     """
-    with _classed(location, doing, path), waiting_for(location.url, _asked(doing, path), location.timeout_s):
-        yield
-
-
-def _asked(doing: str, path: str | None) -> str:
-    return doing if path is None or path in doing else f"{doing} {path}"
-
-
-@contextlib.contextmanager
-def _classed(location: Place, doing: str, path: str | None) -> Iterator[None]:
     try:
-        yield
+        with Request(location.url, _asked(doing, path), location.timeout_s):
+            yield
+    except GaveUpError as problem:
+        if not is_of_storage(problem.problem):
+            raise_alone(problem.problem)
+        raise_alone(given_up(problem, location, doing, path))
     except BaseException as problem:
         if not is_of_storage(problem):
             raise
         raise_alone(failure(problem, location, doing, path))
 
 
+def _asked(doing: str, path: str | None) -> str:
+    return doing if path is None or path in doing else f"{doing} {path}"
+
+
 def raise_alone(error: BaseException) -> NoReturn:
-    """Raise it without what it came from: that may hold what must not be seen, and `from None` only looks away."""
+    """Raise an error without its context, which may contain secrets. (`from None` only hides the context.)"""
     try:
         raise error
     finally:
@@ -187,25 +179,25 @@ def raise_alone(error: BaseException) -> NoReturn:
 
 
 def is_of_storage(problem: BaseException) -> bool:
-    """Whether an exception that came out of a request is the storage's, and not yet one of the family.
+    """Return whether an exception is an unconverted failure of the storage.
 
-    Memory that ran out, Ctrl-C and the end of the program are not.
+    Running out of memory, Ctrl-C and program exit are not failures of the storage.
     """
     if isinstance(problem, (PetastoreError, MemoryError)):
         return False
-    # A cancelled request of a file system with an event loop of its own: nobody outside can cancel a call like ours.
+    # A filesystem with its own event loop has cancelled its request.
     return isinstance(problem, Exception) or "CancelledError" in class_names(problem)
 
 
 def failure(problem: BaseException, location: Place, doing: str, path: str | None = None) -> StorageError:
-    """The error of the family that says what a file system raised; nothing is chained to it."""
+    """Return the petastore error for a filesystem exception, without chaining."""
     kind, number = kind_of(problem)
     said = f"{location.system} raised {foreign_text(problem, location.secrets)}"
     if kind == "missing":
         what = "there is nothing at that URL" if path is None else f"the file {path} is missing"
         missing = DatasetNotFoundError if path is None else FileMissingError
         return missing(f"{location.url}: {what}: {said}", errno=number)
-    what = f"cannot {doing}" if path is None or path in doing else f"cannot {doing} {path}"
+    what = f"cannot {_asked(doing, path)}"
     todo = advice(problem, kind, number, is_anonymous=bool(attribute(location, "is_anonymous"))) or _place_of_fault(
         problem
     )
@@ -214,7 +206,7 @@ def failure(problem: BaseException, location: Place, doing: str, path: str | Non
 
 
 def given_up(problem: GaveUpError, location: Place, doing: str, path: str | None = None) -> StorageError:
-    """The error of the family that says what a file system raised in the end, and how often it was asked."""
+    """Return the petastore error for the last exception, with the number of attempts."""
     error = failure(problem.problem, location, doing, path)
     if problem.attempts == 1:
         return error
@@ -223,7 +215,7 @@ def given_up(problem: GaveUpError, location: Place, doing: str, path: str | None
 
 
 def foreign_text(problem: BaseException, secrets: frozenset[str] = frozenset()) -> str:
-    """Kind and message of a foreign exception, and of what caused it where it says more; fit to be shown, one line.
+    """Return class and message of an exception and its causes, redacted, in one line.
 
     Example:
         >>> foreign_text(OSError("403 for https://host/x?sig=abc"))
@@ -239,12 +231,14 @@ def foreign_text(problem: BaseException, secrets: frozenset[str] = frozenset()) 
 
 
 def _place_of_fault(problem: BaseException) -> str:
-    """Where in somebody's code it was raised, for an exception that no file system should raise."""
+    """Return the code line that raised an exception which filesystems should not raise."""
     last = None if isinstance(problem, OSError) else problem.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
     if last is None:
         return ""
     code = last.tb_frame.f_code
-    file = os.path.basename(code.co_filename)  # noqa: PTH119 - the name of code may be no path
-    return f"File systems do not raise that: it looks like a fault in {code.co_name} ({file}, line {last.tb_lineno})"
+    file = os.path.basename(code.co_filename)  # noqa: PTH119 - the file name of code may not be a path
+    return (
+        f"File systems do not raise this error. It looks like a bug in {code.co_name} ({file}, line {last.tb_lineno})"
+    )

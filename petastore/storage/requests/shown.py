@@ -1,8 +1,8 @@
-"""URLs and foreign messages → text that may be shown: no user, no password, no signature, no key. Pure.
+"""Redact URLs and messages, so that no user, password, signature or key is shown. No I/O.
 
-Whatever petastore prints, raises, warns of or logs about a storage goes through here. Three nets, one behind the other:
-the parts of URLs that may hold a secret, the values that the file system was made with, and the spelling of common
-credentials (`token=…`, `Authorization: Bearer …`).
+All output, exceptions, warnings and log messages about storage pass through this module. It removes parts of URLs that
+may contain a secret, option values of the filesystem, and common patterns of credentials (`token=…`, `Authorization:
+Bearer …`).
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from urllib.parse import quote, quote_plus, unquote
 __all__ = ["HIDDEN", "secrets_in_options", "secrets_in_url", "shown_text", "shown_url", "without_query"]
 
 HIDDEN = "***"
-"""What stands where something was left out."""
+"""Text in place of a redacted part."""
 
 _SCHEME = r"(?:(?<![A-Za-z0-9+.-])|(?<=::))[A-Za-z][A-Za-z0-9+.-]*:/{2,}"
 _URL = re.compile(rf"({_SCHEME})(.*)", re.DOTALL)
-# Between the URLs of a chain, of which all but the last may be a scheme alone; a password may have `::` as well.
+# Separator of the URLs of a chain, in which all but the last may be only a scheme. Not just `::`, because a password
+# may contain that.
 _LINK = r"::(?=(?:[A-Za-z][A-Za-z0-9+.-]*::){0,8}[A-Za-z][A-Za-z0-9+.-]*:/{2,})"
-# A URL inside a sentence ends at white space or a quote, or where the next one of a chain begins.
+# A URL inside a sentence ends at white space, a quote, or the next URL of a chain.
 _URL_IN_TEXT = re.compile(rf"({_SCHEME})((?:(?!{_LINK})[^\s'\"<>`])*)(?<![,.;:)\]])")
 _LOCAL = {"file", "local", "memory"}
-# What stands before the `@` of these is a container, and no user.
+# For these schemes the part before `@` is a container, not a user.
 _CONTAINERS = {"abfs", "abfss", "wasb", "wasbs", "az", "adl"}
 _PORT = re.compile(r"(?:\[[^\]]*\]|[^:]*)(?::[0-9]*)?")
 _ARN = re.compile(r"arn:[a-z-]+:")
-# How names end, whatever they begin with: looked for from each beginning, long words of dots would take for ever.
+# Matched at the end of names: matching every start would be quadratic for long dotted words.
 _NAME = (
     r"(?:signature|token|secret|passw(?:or)?d|pwd|credential|api[_-]?key|access[_-]?key(?:[_-]?id)?"
     r"|account[_-]?key|private[_-]?key|(?<!\w)(?:sig|sas|authorization))"
@@ -39,7 +40,7 @@ _SPELLED = re.compile(
 )
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+(?=[A-Za-z0-9._~+/=-]{8,})[A-Za-z0-9._~+/=-]+")
 _PAIRS = re.compile(r"[\w.%~-]+=[^&]*(?:&[\w.%~-]+=[^&]*)*")
-# Values of these options say where, not who.
+# Values of these options name a place, not a user.
 _HARMLESS = {
     "account_name", "addressing_style", "block_size", "bucket", "cache_regions", "cache_storage", "consistency",
     "container", "container_name", "default_block_size", "default_cache_type", "endpoint", "endpoint_override",
@@ -51,10 +52,10 @@ _DEEPEST = 6
 
 
 def shown_url(url: str) -> str:
-    """A URL, or several of a chain, without user, password, query and fragment; a plain path stays as it is.
+    """Return a URL without user, password, query and fragment; a plain path is unchanged.
 
-    `#` and `?` belong to the names of local files, and stay there unless a query of pairs follows. The container of
-    Azure's URLs stays.
+    In local paths, `#` and `?` are part of the name and stay, unless `name=value` pairs follow. The container of Azure
+    URLs stays.
 
     Example:
         >>> shown_url("https://me:secret@host/a.parquet?sig=abc")
@@ -68,11 +69,11 @@ def shown_url(url: str) -> str:
 
 
 def shown_text(text: str, secrets: Iterable[str] = ()) -> str:
-    """A message of somebody else's, with its URLs made fit to be shown and without these secrets.
+    """Return a message of another library without the given secrets, and with its URLs redacted.
 
     Args:
-        text: What may hold them.
-        secrets: What must not be seen, as `secrets_in_url` and `secrets_in_options` find it.
+        text: Message that may contain secrets.
+        secrets: Secrets to redact, from `secrets_in_url` and `secrets_in_options`.
 
     Example:
         >>> shown_text("GET https://host/a?sig=abc failed for key S3CR3T", {"S3CR3T"})
@@ -86,9 +87,9 @@ def shown_text(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def without_query(path: str) -> str:
-    """A path in a file system without the query that a web address, or a signed URL, has.
+    """Return a path in a filesystem without the query of a web address or signed URL.
 
-    Elsewhere `?` and `#` belong to the name, unless pairs follow.
+    In other paths `?` and `#` are part of the name, unless `name=value` pairs follow.
 
     Example:
         >>> without_query("https://host/a.parquet?sig=a/b"), without_query("bucket/a.parquet#token=abc")
@@ -105,7 +106,7 @@ def without_query(path: str) -> str:
 
 
 def secrets_in_url(url: str) -> frozenset[str]:
-    """What of a URL must not be seen: users and passwords, queries and their values, fragments; in each spelling.
+    """Return the secret parts of a URL (users, passwords, queries, fragments), encoded and decoded.
 
     Example:
         >>> {"s%40cret", "s@cret", "abcd"} <= secrets_in_url("https://me:s%40cret@host/a?sig=abcd")
@@ -124,7 +125,7 @@ def secrets_in_url(url: str) -> frozenset[str]:
 
 
 def secrets_in_options(options: Any) -> frozenset[str]:
-    """Texts among the keyword arguments of a file system that must not be seen: all but those that say where.
+    """Return the secrets among a filesystem's keyword arguments: all values except those of known harmless options.
 
     Example:
         >>> sorted(secrets_in_options({"key": "AKIA", "client_kwargs": {"region_name": "eu", "token": b"t0ken"}}))
@@ -149,12 +150,12 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
         for inner in value:
             yield from _texts(inner, depth - 1)
     elif depth and not isinstance(value, (type, int, float)) and hasattr(value, "__dict__"):
-        # An object with credentials in it, such as those of Azure.
+        # Objects may hold credentials, such as the credential classes of Azure.
         yield from _texts({name: inner for name, inner in vars(value).items() if isinstance(inner, (str, bytes))}, 1)
 
 
 def _spelled(secrets: Iterable[str]) -> frozenset[str]:
-    """In each way in which messages write them; short ones are left, for they are in every word."""
+    """Return the secrets in each encoding that messages may use; omit very short texts, which occur in many words."""
     texts = {text for text in secrets if len(text) >= _SHORTEST}
     ways = (quote, quote_plus, unquote, lambda text: quote(text, safe=""), lambda text: repr(text)[1:-1])
     texts |= {way(text) for text in texts for way in ways}
@@ -166,19 +167,22 @@ def _shown_link(link: str) -> str:
     if match is None:
         return link
     user, place, rest = _parts(match[1], match[2])
-    # In web addresses a query is no part of a name; elsewhere it may be, so what is left out is marked.
+    # In web addresses a query is not part of a name; elsewhere it may be, so the omission is marked.
     mark = f"{rest[0]}{HIDDEN}" if rest and not match[1].lower().startswith("http") else ""
     return f"{match[1]}{HIDDEN + '@' if user else ''}{place}{mark}"
 
 
 def _parts(start: str, rest: str) -> tuple[str, str, str]:
-    """User and password, host and path, query and fragment with their mark, of what follows a scheme."""
+    """Split the text after a URL's scheme into three parts: credentials, host with path, query with fragment.
+
+    The credentials are the user and password before `@`. A missing part is an empty string.
+    """
     scheme = start.partition(":")[0].lower()
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
     user = ""
     cut = rest.rfind("@", 0, len(authority))
     if not _PORT.fullmatch(authority[cut + 1 :]) and not _ARN.match(authority):
-        cut = max(cut, rest.rfind("@"))  # a password with `/`, `?` or `#` that nobody escaped
+        cut = max(cut, rest.rfind("@"))  # the password has an unescaped `/`, `?` or `#`
     if cut >= 0 and not (scheme in _CONTAINERS and ":" not in rest[:cut]):
         user, rest = rest[:cut], rest[cut + 1 :]
     end = re.search("[?]" if scheme in _LOCAL else "[?#]", rest)

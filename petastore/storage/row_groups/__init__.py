@@ -1,1 +1,1 @@
-"""Row groups: Arrow tables of the columns asked for, verified."""
+"""Row groups: read the selected columns as verified Arrow tables."""

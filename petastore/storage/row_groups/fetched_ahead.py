@@ -1,68 +1,48 @@
-"""Row groups whose bytes are fetched before anybody reads them: while others are decoded, the line is not idle."""
+"""Prefetched row groups: fetch the bytes of the next row groups while others are decoded."""
 
 from __future__ import annotations
 
 import collections
-import enum
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, Future
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from petastore.forks import Lock, made_anew_in_children
 from petastore.inventory import DataFile
+from petastore.monitoring.activity import during
 from petastore.storage.files.location import Location
-from petastore.storage.ranges.coalesced import ByteRange
-from petastore.storage.ranges.fetched_ranges import FetchedRanges
+from petastore.storage.ranges.fetch import ByteRange, FetchedRanges
+from petastore.storage.requests.retries import make
 from petastore.threads import Threads
 
-__all__ = ["Fetch", "FetchedAhead", "KeptIn", "Place", "place_of"]
+__all__ = ["Fetch", "FetchedAhead", "Place", "place_of"]
 
 Place: TypeAlias = tuple[int, str, int]
-"""A row group; see `place_of`."""
+"""Key of a row group; see `place_of`."""
 
 Fetch: TypeAlias = Callable[[], tuple[frozenset[ByteRange], FetchedRanges]]
-"""Gives what was asked for, and the bytes."""
+"""Function that returns the requested ranges and their bytes."""
 
 _Fetched: TypeAlias = Future[tuple[frozenset[ByteRange], FetchedRanges]]
 
 
-class KeptIn(enum.Enum):
-    """Where what is fetched ahead is kept until it is read."""
-
-    MEMORY = enum.auto()
-    """In memory alone: there is no cache."""
-
-    CACHE = enum.auto()
-    """The cache has it at once, besides."""
-
-    CACHE_WHEN_READ = enum.auto()
-    """In memory; the cache is given it when it is read, as if it came only then, and decides what to keep."""
-
-
-class _Ahead(NamedTuple):
-    """A row group that was fetched, or is on its way."""
-
-    future: _Fetched
-    kept_in: KeptIn
-
-
 _MOST_AT_A_TIME = 8
-"""Row groups; each may take several requests at a time."""
+"""Maximum number of row groups fetched at a time; each may take several concurrent requests."""
 
 
 def place_of(location: Location, file: DataFile, ordinal: int) -> Place:
-    """By what a row group is known, among those of several datasets: names and footers of files may be the same."""
+    """Return a key of a row group that is unique over all datasets, even if their file names and footers are equal."""
     return id(location), file.path, ordinal
 
 
 class FetchedAhead:
-    """Row groups that were fetched, or are on their way. Thread-safe; a forked child has none.
+    """Prefetched row groups, complete or in flight. Thread-safe; empty in a forked child.
 
-    Who reads one that is on its way waits for it. One that nobody has begun yet, or that failed, the reader fetches for
-    itself: what is raised for it is raised to whoever reads it.
+    A thread that reads a row group waits for its prefetch. If the prefetch has not begun or has failed, the thread
+    fetches the row group itself, so that it gets the error.
 
     Example:
-        >>> from petastore.storage.requests.client import FileVersion
+        >>> from petastore.storage.stores.store import FileVersion
         >>> import pyarrow as pa
         >>> ahead, one = FetchedAhead(), ByteRange(4, 5)
         >>> ranges = FetchedRanges(9, FileVersion(9), [(4, pa.py_buffer(b"bytes"))])
@@ -80,30 +60,30 @@ class FetchedAhead:
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """Nothing is on its way."""
-        self._fetched: dict[Place, _Ahead] = {}
+        """Drop requests in flight, in a forked child."""
+        self._fetched: dict[Place, tuple[_Fetched, bool]] = {}
         self._waiting: collections.deque[tuple[_Fetched, Fetch]] = collections.deque()
         self._working = 0
         self._closed = False
 
-    def begin(self, place: Place, fetch: Fetch, kept_in: KeptIn = KeptIn.MEMORY) -> None:
-        """Has a row group fetched, in the order of calls, by a thread of its own; not again while it is there.
+    def begin(self, place: Place, fetch: Fetch, *, for_cache: bool = False) -> None:
+        """Prefetch a row group in its own thread, in call order, unless it is fetched already.
 
         Args:
-            place: The row group.
-            fetch: Fetches it.
-            kept_in: Where it is kept until it is read.
+            place: Key of the row group.
+            fetch: Function that fetches the row group.
+            for_cache: Whether the bytes are stored in the disk cache when they are read.
         """
         with self._lock:
             if self._closed or place in self._fetched:
                 return
             future: _Fetched = Future()
-            self._fetched[place] = _Ahead(future, kept_in)
+            self._fetched[place] = future, for_cache
             self._waiting.append((future, fetch))
             is_new = self._working < _MOST_AT_A_TIME
             self._working += is_new
         if is_new and not self._threads.run(self._work):
-            self.close()  # the interpreter ends
+            self.close()  # the interpreter is exiting
 
     def _work(self) -> None:
         while True:
@@ -113,48 +93,40 @@ class FetchedAhead:
                     return
                 future, fetch = self._waiting.popleft()
             if future.set_running_or_notify_cancel():
-                _settle(future, fetch)
-            del future, fetch  # or a thread that waits would keep what came
+                make(fetch, future)
+            del future, fetch  # drop references, or a waiting thread would keep the bytes in memory
 
     def of(self, place: Place, asked: Iterable[ByteRange], *, for_cache: bool = False) -> FetchedRanges | None:
-        """A row group; None where the reader has to fetch it, or ranges of it that nobody has thought of.
+        """Return a prefetched row group; None if the caller must fetch the ranges itself.
 
         Args:
-            place: The row group.
-            asked: Ranges of it.
-            for_cache: Whether a cache asks, which decides what to keep; else whoever reads it.
+            place: Key of the row group.
+            asked: Ranges of the row group.
+            for_cache: Whether the caller is the disk cache; otherwise the caller is a reader.
         """
-        there = self._fetched.get(place)
-        if there is None or (there.kept_in is KeptIn.CACHE_WHEN_READ) != for_cache or there.future.cancel():
+        future, is_for_cache = self._fetched.get(place, (None, False))
+        if future is None or is_for_cache != for_cache or future.cancel():
             return None
         try:
-            ranges, fetched = there.future.result()
-        except (Exception, CancelledError):  # noqa: BLE001 - the reader asks again, and is told
+            with during("storage"):
+                ranges, fetched = future.result()
+        except (Exception, CancelledError):  # noqa: BLE001 - the caller then fetches, and gets the error
             return None
         return fetched if ranges.issuperset(asked) else None
 
     def drop(self, place: Place) -> None:
-        """Keeps a row group no longer."""
-        there = self._fetched.pop(place, None)
-        if there is not None:
-            there.future.cancel()
+        """Drop a row group."""
+        future, _ = self._fetched.pop(place, (None, False))
+        if future is not None:
+            future.cancel()
 
     def close(self) -> None:
-        """Keeps nothing, and fetches nothing more; what is on its way ends as its requests do."""
+        """Drop all row groups, and start no further requests. Requests in flight end by themselves."""
         with self._lock:
             self._closed = True
             self._waiting.clear()
             fetched = list(self._fetched.values())
             self._fetched.clear()
-        for there in fetched:
-            there.future.cancel()
+        for future, _ in fetched:
+            future.cancel()
         self._threads.end()
-
-
-def _settle(future: _Fetched, fetch: Fetch) -> None:
-    try:
-        fetched = fetch()
-    except BaseException as problem:  # noqa: BLE001 - who reads the row group asks again, and is told
-        future.set_exception(problem)
-    else:
-        future.set_result(fetched)

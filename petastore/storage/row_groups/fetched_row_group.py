@@ -1,93 +1,165 @@
-"""One row group of a file that is far away: its column chunks are fetched at once, or the first of their bytes."""
+"""Row group of a remote file: fetch its column chunks completely, before decoding, or in parts."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import pyarrow as pa
 
+from petastore.errors import DecodeError
+from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
-from petastore.storage.footers.footers import Footer
-from petastore.storage.ranges.coalesced import ByteRange
-from petastore.storage.ranges.fetched_ranges import FetchedRanges, file_as_needed, in_memory_file
-from petastore.storage.ranges.kept_chunks import PlannedChunks
-from petastore.storage.ranges.kept_files import KeptFiles
-from petastore.storage.requests.client import FileVersion
+from petastore.storage.footers.footer import Footer
+from petastore.storage.ranges.fetch import (
+    END_BYTES,
+    ByteRange,
+    FetchedRanges,
+    RowGroupChunks,
+    file_as_needed,
+    in_memory_file,
+)
+from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.row_groups.fetched_ahead import FetchedAhead, place_of
-from petastore.storage.row_groups.opened_file import OpenedFile, Settings
-from petastore.storage.row_groups.planned_chunks import planned_chunks
-from petastore.storage.row_groups.verified import Asked
+from petastore.storage.row_groups.opened_file import Asked, OpenedFile
+from petastore.storage.row_groups.streamed_pages import checked_pages
+from petastore.storage.stores.store import FileVersion
 
-if TYPE_CHECKING:
-    from petastore.storage.ranges.pinned_files import PinnedFiles
+__all__ = ["FetchedRowGroup", "chunk_ranges", "fetch_chunks", "row_group_chunks"]
 
-__all__ = ["FetchedRowGroup", "fetch_chunks"]
+_FIRST_PAGE = 4
+
+_UNCOUNTED_BYTES = 100
+"""Extra bytes to read after chunks of old writers, which did not count the dictionary header.
+
+Other Parquet readers read the same number of extra bytes.
+"""
+
+_MOST_TIMES = 2
+"""Maximum ratio of chunk bytes to file bytes; above 1, because some writers store equal chunks only once."""
 
 
-class FetchedRowGroup:
-    """What is fetched of a row group, in the version of its file that has the footer.
+def row_group_chunks(footer: Footer, ordinal: int, asked: Iterable[Sequence[str]]) -> RowGroupChunks:
+    """Return the column chunks of some stored columns of a row group.
 
     Args:
-        pinned: Fetches ranges of the dataset's files.
-        ahead: What was fetched before anybody read it.
-        location: Where the dataset lies.
-        footer: Of the file.
-        ordinal: The row group.
-        asked: What is read of it.
-        kept: What is kept of the files of the dataset.
+        footer: Footer of the file.
+        ordinal: Number of the row group in the file, from 0.
+        asked: Columns of each part that is read at once.
+
+    Raises:
+        DecodeError: The footer is invalid.
     """
+    names = dict.fromkeys(name for columns in asked for name in columns)
+    columns_of = {leaf: name for name in names for leaf in footer.leaves[name]}
+    ranges = chunk_ranges(footer, ordinal, columns_of)
+    return RowGroupChunks(ordinal, {one: columns_of[leaf] for leaf, one in ranges.items()})
 
-    def __init__(
-        self,
-        pinned: PinnedFiles,
-        ahead: FetchedAhead,
-        location: Location,
-        footer: Footer,
-        ordinal: int,
-        asked: Asked,
-        kept: KeptFiles | None,
-    ) -> None:
-        self._pinned, self._ahead, self._footer = pinned, ahead, footer
-        self._place = place_of(location, footer.file, ordinal)
-        self._chunks = functools.partial(planned_chunks, footer, ordinal, asked, kept)
 
-    def open(self, settings: Settings) -> tuple[OpenedFile | None, dict[str, pa.Array]]:
-        """The file, and columns that a cache had decoded; no file where those are all that is asked for.
+def chunk_ranges(footer: Footer, ordinal: int, leaves: Iterable[int]) -> dict[int, ByteRange]:
+    """Return the byte ranges of some column chunks of a row group, by leaf; empty chunks are omitted.
+
+    If the program that wrote the file may have stored too small sizes, ranges are slightly longer than the chunks.
+
+    Args:
+        footer: Footer of the file.
+        ordinal: Number of the row group, from 0.
+        leaves: Distinct numbers of readable leaf columns.
+
+    Raises:
+        DecodeError: The footer is invalid: chunks beyond the end of the file, or too many bytes in total.
+    """
+    file = footer.file
+    slack = _UNCOUNTED_BYTES if footer.may_miscount else 0
+    last = file.size - END_BYTES
+    ranges: dict[int, ByteRange] = {}
+    for leaf in leaves:
+        chunk = footer.chunk(ordinal, leaf)
+        first, stored = chunk.first_page, chunk.stored_bytes
+        if stored == 0 and chunk.values == 0:
+            continue
+        if first < _FIRST_PAGE or stored <= 0 or first + stored > last:
+            raise DecodeError(
+                f"the footer is damaged: it declares {stored:,} bytes at offset {first:,}, but the file has "
+                f"{file.size:,} bytes. Restore the file from a copy",
+                column=chunk.path,
+                file=file.path,
+                row_group=ordinal,
+            )
+        ranges[leaf] = ByteRange(first, min(stored + slack, file.size - first))
+    _check_sum(ranges.values(), file, ordinal)
+    return ranges
+
+
+def _check_sum(ranges: Collection[ByteRange], file: DataFile, ordinal: int) -> None:
+    wanted = sum(one.length for one in ranges)
+    if wanted > _MOST_TIMES * file.size:
+        raise DecodeError(
+            f"the footer is damaged: column chunks have {wanted:,} bytes, but the file has {file.size:,}. Restore the "
+            "file from a copy",
+            file=file.path,
+            row_group=ordinal,
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FetchedRowGroup:
+    """Fetched bytes of a row group, in the file version of the footer."""
+
+    pinned: PinnedFiles
+    """Range fetcher of the dataset's files."""
+
+    ahead: FetchedAhead
+    """Prefetched row groups."""
+
+    location: Location
+    footer: Footer
+    ordinal: int
+    asked: Asked
+
+    def _chunks(self) -> RowGroupChunks:
+        return row_group_chunks(self.footer, self.ordinal, self.asked)
+
+    def open(self, *, whole: bool, request_bytes: int | None = None) -> OpenedFile:
+        """Return a file object of the fetched ranges.
+
+        Args:
+            whole: Whether most of each column chunk will be read.
+            request_bytes: Bytes of a column chunk that are fetched at a time; None fetches whole chunks.
 
         Raises:
-            DecodeError: The footer says what cannot be.
+            DecodeError: The footer is invalid.
             StorageError: Ranges cannot be fetched.
         """
-        if not settings.whole and self._pinned.cache is None:
-            return OpenedFile(self._as_needed(), self._footer, settings, is_near=False), {}
-        # Whoever keeps chunks has them whole: the first rows of one are a request less the next time.
-        chunks = self._chunks()
-        fetched = self._fetched(chunks)
-        decoded = {name: fetched.decoded[one] for one, name in chunks.columns.items() if one in fetched.decoded}
-        if decoded and len(decoded) == len(chunks.columns):
-            return None, decoded
-        return OpenedFile(in_memory_file(fetched), self._footer, settings, buffer_bytes=0), decoded
+        if request_bytes is not None:
+            return OpenedFile(self._as_needed(), self.footer, is_near=False, buffer_bytes=request_bytes)
+        if not whole and self.pinned.cache is None:
+            return OpenedFile(self._as_needed(), self.footer, is_near=False)
+        # With a cache, whole chunks are fetched even for the first rows, so that the next read needs no request.
+        return OpenedFile(in_memory_file(self._fetched(self._chunks())), self.footer, buffer_bytes=0)
 
     def discard(self) -> None:
-        """What was fetched is not what it should be: nobody else is to read it."""
+        """Delete damaged bytes from memory and from the cache, so that they are not read again."""
         chunks = self._chunks()
-        self._ahead.drop(self._place)
-        self._pinned.discard(self._footer.file, chunks.columns, chunks)
+        self.ahead.drop(place_of(self.location, self.footer.file, self.ordinal))
+        self.pinned.discard(self.footer.file, chunks.columns, chunks)
 
     def _as_needed(self) -> Any:
-        footer = self._footer
+        footer = self.footer
 
         def fetch(one: ByteRange) -> pa.Buffer:
-            return self._pinned.fetch(footer.file, footer.encoded, [one], seen=footer.version).read(*one)
+            return self.pinned.fetch(footer.file, footer.encoded, [one], seen=footer.version).read(*one)
 
-        return file_as_needed(footer.file.size, fetch)
+        leaves = dict.fromkeys(leaf for columns in self.asked for name in columns for leaf in footer.leaves[name])
+        ranges = chunk_ranges(footer, self.ordinal, leaves)
+        return file_as_needed(footer.file.size, checked_pages(fetch, footer, self.ordinal, ranges))
 
-    def _fetched(self, chunks: PlannedChunks) -> FetchedRanges:
-        footer, ahead = self._footer, self._ahead
-        for_cache = functools.partial(ahead.of, self._place, for_cache=True)
-        return ahead.of(self._place, chunks.columns) or self._pinned.fetch(
+    def _fetched(self, chunks: RowGroupChunks) -> FetchedRanges:
+        footer, ahead, place = self.footer, self.ahead, place_of(self.location, self.footer.file, self.ordinal)
+        for_cache = functools.partial(ahead.of, place, for_cache=True)
+        return ahead.of(place, chunks.columns) or self.pinned.fetch(
             footer.file, footer.encoded, chunks.columns, chunks, footer.version, ahead=for_cache
         )
 
@@ -97,25 +169,23 @@ def fetch_chunks(
     footer: Footer,
     ordinal: int,
     columns: Sequence[str],
-    kept: KeptFiles | None,
     *,
     by_cache: bool,
 ) -> tuple[frozenset[ByteRange], FetchedRanges]:
-    """The chunks of some columns of a row group that no cache has: where they lie, and their bytes.
+    """Fetch the column chunks of a row group that are not cached, and return their positions and bytes.
 
     Args:
-        pinned: Fetches ranges of the dataset's files.
-        footer: Of the file.
-        ordinal: The row group.
-        columns: All columns that are going to be read.
-        kept: What is kept of the files of the dataset.
-        by_cache: Whether the cache is given them at once.
+        pinned: Range fetcher of the dataset's files.
+        footer: Footer of the file.
+        ordinal: Number of the row group.
+        columns: All columns that will be read.
+        by_cache: Whether the cache stores the bytes at once.
 
     Raises:
-        DecodeError: The footer says what cannot be.
+        DecodeError: The footer is invalid.
         StorageError: Ranges cannot be fetched.
     """
-    chunks = planned_chunks(footer, ordinal, (tuple(columns),), kept)
+    chunks = row_group_chunks(footer, ordinal, (tuple(columns),))
     missing = pinned.missing(footer.file, chunks, footer.version)
     if not missing:
         return frozenset(), FetchedRanges(footer.file.size, FileVersion(footer.file.size), ())

@@ -1,84 +1,134 @@
-"""Files that stay open from one row group to the next, and are read without verifying what was found right before.
+"""Open file pool: keep files open between row groups, and verify the checksums of a row group only once.
 
-Opening a file and making a reader of its pages are a handful of short calls into Arrow, each of which lets go of the
-interpreter lock and has to get it again: with several threads at work that costs more than what they do. Verifying the
-checksums of pages costs more than decoding them, where cells are not compressed.
+Opening a file and creating its page reader takes several short calls into Arrow. Each call releases and reacquires the
+GIL, which takes longer than the call itself if several threads run. Verifying page checksums costs more than decoding,
+if cells are not compressed.
 """
 
 from __future__ import annotations
 
 import collections
-import dataclasses
+import contextlib
+import os
 import threading
-from collections.abc import Iterable, Sequence
-from types import TracebackType
+import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import pyarrow as pa
 
-from petastore.errors import DecodeError, ReaderClosedError
+from petastore.errors import DecodeError, PetastoreError, ReaderClosedError
 from petastore.forks import made_anew_in_children
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
-from petastore.storage.footers.footers import Footer
-from petastore.storage.pages.damage import refuse_damaged_pages
-from petastore.storage.ranges.kept_files import KeptFiles
+from petastore.storage.footers.footer import Footer, check_unchanged
+from petastore.storage.footers.footers import read_footer
+from petastore.storage.footers.tails import LocalVersion, Tail, version_fields
+from petastore.storage.page_headers import refuse_damaged_pages
+from petastore.storage.ranges.fetch import RangeFetcher
+from petastore.storage.ranges.pinned_files import KeptFiles, PinnedFiles
+from petastore.storage.requests.failure_kinds import kind_of
+from petastore.storage.requests.failures import failure, raise_alone
 from petastore.storage.row_groups.fetched_ahead import FetchedAhead
-from petastore.storage.row_groups.opened_file import OpenedFile, Settings, check_footer, open_local
-from petastore.storage.row_groups.verified import (
-    Asked,
-    Verified,
-    Version,
-    telling_version_of,
-    tells_of_writes,
-    version_of,
-)
+from petastore.storage.row_groups.opened_file import Asked, LocalFile, OpenedFile
 
 if TYPE_CHECKING:
-    from petastore.storage.ranges.pinned_files import PinnedFiles
     from petastore.storage.row_groups.fetched_row_group import FetchedRowGroup
-    from petastore.storage.row_groups.long_lists import LongLists
 
-__all__ = ["OpenFiles", "Reading"]
+__all__ = ["SETTLED_NS", "OpenFiles", "Reading", "VerifiedRowGroups", "explained"]
 
-_MAY_BE_LISTS = {pa.list_(pa.int8(), 1).id, pa.fixed_shape_tensor(pa.int8(), [1]).id}
-"""Numbers of the types of fixed-size lists, and of what may be stored as such."""
+SETTLED_NS = 100_000_000
+"""Nanoseconds since a file's last change after which data that was verified once stays verified in later epochs.
+
+A younger file may still change without a new modification time. Linux sets the time before it copies the bytes, and a
+busy machine may stop the writer in between: a reader then sees the new time with the old bytes. Two writes within one
+tick of the clock have the same time, too.
+"""
 
 _MOST_IDLE = 8
-"""Files that stay open while nobody reads them, unless asked otherwise."""
+"""Default maximum number of idle files that stay open."""
+
+_Place: TypeAlias = tuple[int, str]
+
+
+def _place(location: Location, file: DataFile) -> _Place:
+    """Return a key of a file that is unique over all datasets, even if their file names and footers are equal."""
+    return id(location), file.path
+
+
+class VerifiedRowGroups:
+    """Row groups whose checksums were verified, by file version. Thread-safe, without a lock.
+
+    Example:
+        >>> verified, version = VerifiedRowGroups(), LocalVersion(1, 2, 3, 4, 5)
+        >>> verified.add("a.parquet", version, 0, (("id",),))
+        >>> verified.has("a.parquet", version, 0, (("id",),))
+        True
+        >>> verified.has("a.parquet", version._replace(written_ns=6), 0, (("id",),))
+        False
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[str, Asked], tuple[LocalVersion, set[int]]] = {}
+
+    def has(self, path: str, version: LocalVersion, ordinal: int, asked: Asked) -> bool:
+        """Return whether these columns of a row group were verified in this version of the file."""
+        known = self._groups.get((path, asked))
+        return known is not None and known[0] == version and ordinal in known[1]
+
+    def add(self, path: str, version: LocalVersion, ordinal: int, asked: Asked) -> None:
+        """Record that these columns of a row group were verified."""
+        known = self._groups.get((path, asked))
+        if known is None or known[0] != version:
+            known = self._groups[path, asked] = version, set()
+        known[1].add(ordinal)
 
 
 class OpenFiles:
-    """Lends readers of files, each to one thread at a time, and keeps the last ones open. Thread-safe.
+    """Pool of open local files, each used by one thread at a time; recent ones stay open. Thread-safe.
 
-    Only files of the local file system are opened, and believed. One that was written to meanwhile is opened anew, and
-    refused unless its footer is the same. Of any other file the ranges that are read are fetched, of the version that
-    has the footer.
+    Only local files are opened. If a file was written in the meantime, it is reopened, and a changed footer raises an
+    error. For remote files, the ranges to read are fetched from the file version of the footer.
 
     Args:
-        most_idle: Files that stay open while nobody reads them; each as often as it was read at a time.
-        verified: What was found right before; outlives this, where files are read again.
+        most_idle: Maximum number of idle open files; a file read by several threads counts several times.
+        verified: Row groups that were verified before; later pools share this object.
     """
 
-    def __init__(self, *, most_idle: int = _MOST_IDLE, verified: Verified | None = None) -> None:
+    def __init__(self, *, most_idle: int = _MOST_IDLE, verified: VerifiedRowGroups | None = None) -> None:
         self._most_idle = most_idle
-        self._verified = Verified() if verified is None else verified
+        self.verified = VerifiedRowGroups() if verified is None else verified
+        """Verified row groups."""
         self._closed = False
-        self._files: collections.OrderedDict[_Place, _File] = collections.OrderedDict()
+        self._idle: collections.OrderedDict[_Place, list[LocalFile]] = collections.OrderedDict()
         self._pinned: dict[tuple[int, int], tuple[Location, KeptFiles | None, PinnedFiles]] = {}
+        self._locations: dict[int, Location] = {}  # keeps the location alive, so that its id is not reused
         self.ahead = FetchedAhead()
-        """Row groups that are fetched before they are read."""
+        """Prefetched row groups."""
         self.make_anew()
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """Nobody holds the lock."""
+        """Reset the lock in a forked child."""
         self._lock = threading.Lock()
 
     def footer_of(self, location: Location, file: DataFile) -> Footer | None:
-        """The footer of a file of a dataset, where one of its row groups was read before and it is still open."""
-        kept = self._files.get(_place(location, file))
-        return kept.footer if kept is not None and kept.footer.file == file else None
+        """Return the footer of a local file that is still open from an earlier read; otherwise None."""
+        idle = self._idle.get(_place(location, file))
+        footer = idle[-1].footer if idle else None
+        return footer if footer is not None and footer.file == file else None
+
+    def tail(self, location: Location, file: DataFile) -> Tail:
+        """Read the end of a local file, which stays open for its row groups.
+
+        Raises:
+            FileMissingError: The file is missing.
+            StorageError: The file cannot be read.
+            MetadataError: The file is not Parquet.
+        """
+        opened, tail = LocalFile.open(location, file)
+        self.keep(location, opened)
+        return tail
 
     def reading(
         self,
@@ -88,65 +138,73 @@ class OpenFiles:
         asked: Asked,
         *,
         whole: bool = True,
+        request_bytes: int | None = None,
         kept: KeptFiles | None = None,
     ) -> Reading:
-        """A file that is read by the calling thread alone, in a `with` block.
+        """Context manager: open a file for reading row groups in the calling thread.
 
         Args:
-            location: Where the dataset lies.
-            footer: Of the file; the one of each call for a file has to be the same object for it to be found open.
-            ordinal: The row group that is read.
-            asked: What is read of it.
-            whole: Whether most of each column chunk is going to be read.
-            kept: What is kept of the files of the dataset from pass to pass.
+            location: Location of the dataset.
+            footer: Footer of the file.
+            ordinal: Number of the row group.
+            asked: Columns to read.
+            whole: Whether most of each column chunk will be read.
+            request_bytes: Bytes of a remote column chunk that are fetched at a time; None fetches whole chunks.
+            kept: File versions and cached chunks of the dataset.
 
         Raises:
-            DatasetChangedError: The file is not the one that the footer is of.
-            FileMissingError: It is missing.
-            StorageError: It cannot be opened, or read; reading may raise what Arrow raises, too.
+            DatasetChangedError: The file does not have this footer.
+            FileMissingError: The file is missing.
+            StorageError: The file cannot be opened or read. Reading may also raise Arrow's exceptions.
         """
-        file = self._files.get(_place(location, footer.file))
-        if file is None or file.footer is not footer:
-            file = _File(location, footer, location.join(footer.file.path), location.is_local, kept)
-        return Reading(self, self._verified, file, ordinal, asked, whole=whole)
+        pinned = self.pinned(location, kept)
+        if pinned is None:
+            return Reading(self, location, footer, (ordinal,), asked)
+        from petastore.storage.row_groups.fetched_row_group import FetchedRowGroup  # local files do not need it
 
-    def found(self, file: _File, version: Version | None, settings: Settings) -> OpenedFile | None:
-        """A file that nobody reads, to be read as asked; what is open of an older version of it is closed."""
-        with self._lock:
-            stale = [opened for opened in file.idle if opened.version != version]
-            fitting = [opened for opened in file.idle if opened.version == version and opened.settings == settings]
-            for opened in (*stale, *fitting[-1:]):
-                file.idle.remove(opened)
-        for opened in stale:
-            opened.source.close()
-        return fitting[-1] if fitting else None
+        fetched = FetchedRowGroup(pinned, self.ahead, location, footer, ordinal, asked)
+        return Reading(self, location, footer, (ordinal,), asked, fetched, whole=whole, request_bytes=request_bytes)
 
-    def keep(self, file: _File, opened: OpenedFile) -> None:
-        """Takes back a file that was lent."""
+    def lent(self, location: Location, footer: Footer) -> LocalFile:
+        """Return an open local file with this footer, for the calling thread.
+
+        Raises:
+            DatasetChangedError: The file has another footer.
+            StorageError: The file is missing, or cannot be read.
+        """
         with self._lock:
-            dropped = [opened] if opened.version is None or self._closed else self._kept(file, opened)
+            idle = self._idle.get(_place(location, footer.file))
+            found = idle.pop() if idle else None
+        if found is None or found.footer is footer:
+            return found or LocalFile.open_with(location, footer)
+        if found.footer is None and found.version == footer.local:
+            found.footer = footer
+            return found
+        found.source.close()
+        return LocalFile.open_with(location, footer)
+
+    def keep(self, location: Location, opened: LocalFile) -> None:
+        """Return a file to the pool."""
+        dropped: list[LocalFile] = []
+        with self._lock:
+            if self._closed:
+                dropped.append(opened)
+            else:
+                place = _place(location, opened.file)
+                self._locations[id(location)] = location
+                self._idle.setdefault(place, []).append(opened)
+                self._idle.move_to_end(place)
+                if len(self._idle) > self._most_idle:
+                    dropped += self._idle.popitem(last=False)[1]
         for one in dropped:
             one.source.close()
 
-    def _kept(self, file: _File, opened: OpenedFile) -> list[OpenedFile]:
-        """Keeps a file open; what has to be closed for it."""
-        place, dropped = _place(file.location, file.footer.file), list[OpenedFile]()
-        kept = self._files.setdefault(place, file)
-        if kept.footer is not file.footer:
-            dropped = kept.given_up()
-            kept = self._files[place] = file
-        kept.idle.append(opened)
-        self._files.move_to_end(place)
-        if len(self._files) > self._most_idle:
-            dropped += self._files.popitem(last=False)[1].given_up()
-        return dropped
-
     def close(self) -> None:
-        """Closes what nobody reads, and from now on what comes back."""
+        """Close idle files; files that are returned later are closed, too."""
         with self._lock:
             self._closed = True
-            dropped = [opened for file in self._files.values() for opened in file.given_up()]
-            self._files.clear()
+            dropped = [opened for idle in self._idle.values() for opened in idle]
+            self._idle.clear()
             pinned, self._pinned = self._pinned, {}
         for opened in dropped:
             opened.source.close()
@@ -155,10 +213,10 @@ class OpenFiles:
             files.fetcher.close()
 
     def pinned(self, location: Location, kept: KeptFiles | None) -> PinnedFiles | None:
-        """What fetches ranges of the files of a dataset; None where they are local, and opened.
+        """Return the range fetcher of a dataset's files; None if they are local.
 
         Raises:
-            ReaderClosedError: This was closed.
+            ReaderClosedError: The pool was closed.
         """
         if location.is_local:
             return None
@@ -167,201 +225,174 @@ class OpenFiles:
             pinned = self._pinned.get(key)
             if pinned is None:
                 if self._closed:
-                    raise ReaderClosedError("what fetches ranges of files was closed; make a new reader")
-                pinned = self._pinned[key] = location, kept, _pinned_files(location, kept)
+                    raise ReaderClosedError("the reader was closed. Open a new reader")
+                fetcher = RangeFetcher(location, counter=None if kept is None else kept.asked)
+                pinned = self._pinned[key] = location, kept, PinnedFiles(fetcher, kept)
             return pinned[-1]
 
 
-def _pinned_files(location: Location, kept: KeptFiles | None) -> PinnedFiles:
-    from petastore.storage.ranges.open_fetcher import open_fetcher  # all that fetches, which local files do without
-    from petastore.storage.ranges.pinned_files import PinnedFiles
-
-    return PinnedFiles(open_fetcher(location, counter=None if kept is None else kept.asked), kept)
-
-
-_Place: TypeAlias = tuple[int, str]
-
-
-def _place(location: Location, file: DataFile) -> _Place:
-    """Tells files of several datasets apart: names and footers may be the same. A `_File` keeps its location alive."""
-    return id(location), file.path
-
-
-@dataclasses.dataclass(eq=False, slots=True)
-class _File:
-    """A file that is read again and again: what is known of it without looking at it."""
-
-    location: Location
-    footer: Footer
-    path: str
-    is_local: bool
-    kept: KeptFiles | None
-    idle: list[OpenedFile] = dataclasses.field(default_factory=list)
-    """What is open of it and read by nobody, the one read last at the end; changed under the lock of all files."""
-
-    def given_up(self) -> list[OpenedFile]:
-        """What was open of it; it is nobody's any more, and to be closed."""
-        idle, self.idle = self.idle, []
-        return idle
-
-
 class Reading:
-    """One row group of a file that is being read: by whom it was found right, and whether somebody writes to it."""
+    """Read of row groups of one file; detects whether the file is written during the read.
+
+    Args:
+        files: Pool of local files.
+        location: Location of the dataset.
+        footer: Footer of the file.
+        ordinals: Numbers of the row groups; a single one if ranges are fetched.
+        asked: Columns to read from each.
+        fetched: Fetched ranges of the row group; None for a local file.
+        whole: Whether most of each column chunk will be read.
+        request_bytes: Bytes of a column chunk that are fetched at a time; None fetches whole chunks.
+    """
 
     def __init__(
-        self, files: OpenFiles, verified: Verified, file: _File, ordinal: int, asked: Asked, *, whole: bool
+        self,
+        files: OpenFiles,
+        location: Location,
+        footer: Footer,
+        ordinals: Sequence[int],
+        asked: Asked,
+        fetched: FetchedRowGroup | None = None,
+        *,
+        whole: bool = True,
+        request_bytes: int | None = None,
     ) -> None:
-        self._files, self._verified, self._file, self._whole = files, verified, file, whole
-        self._ordinal, self._asked = ordinal, asked
-        # Nothing tells whether a file elsewhere was written to: it is opened anew each time, and verified.
-        self._version = telling_version_of(file.path) if file.is_local else None
+        self._files, self._location, self._footer = files, location, footer
+        self._ordinals, self._asked, self._fetched = ordinals, asked, fetched
+        self._local = files.lent(location, footer) if fetched is None else None
         self._is_settled = False
-        self._fetched: FetchedRowGroup | None = None
-        self.decoded: dict[str, pa.Array] = {}
-        """Columns that a cache had decoded."""
-        self.opened = self._open()
+        self.opened = self._opened() if fetched is None else fetched.open(whole=whole, request_bytes=request_bytes)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: object, *__: object) -> None:
         if isinstance(error, Exception):
-            if self.opened is not None:
-                self.opened.source.close()
+            self.opened.source.close()
             if self._fetched is not None:
                 self._fetched.discard()
-        if self.opened is not None and not self.opened.source.closed:
-            self._files.keep(self._file, self.opened)
+        if self._local is not None and not self._local.source.closed:
+            self._files.keep(self._location, self._local)
 
-    def _open(self, *, believe: bool = True) -> OpenedFile | None:
-        """The file, opened; None where all that is asked for is there already."""
-        version, file = self._version, self._file
-        if version is not None:
-            if not self._verified.is_known(file.path, version):
-                check_footer(file.location, file.footer, version)
-                self._verified.see(file.path, version)
-            believe = believe and self._verified.is_believed(file.path, version, self._ordinal, self._asked)
-            self._is_settled = not believe and self._verified.is_settled(version)
-        settings = Settings(version is None or not believe, self._whole)
-        opened = self._files.found(file, version, settings) if file.idle else None
-        if opened is not None:
-            return opened
-        self._fetched = self._fetched_row_group()
-        if self._fetched is None:
-            source = open_local(file.location, file.path, file.footer.file)
-            return OpenedFile(source, file.footer, settings, version=version)
-        opened, self.decoded = self._fetched.open(settings)
+    def _opened(self, *, may_trust: bool = True) -> OpenedFile:
+        local = self._local
+        assert local is not None  # noqa: S101 - only called for local files
+        self._is_settled = time.time_ns() - local.version.changed_ns > SETTLED_NS
+        has, asked = self._files.verified.has, self._asked
+        verify = not (may_trust and all(has(local.path, local.version, ordinal, asked) for ordinal in self._ordinals))
+        opened = local.opened.get(verify)
+        if opened is None:
+            opened = local.opened[verify] = OpenedFile(local.source, self._footer, verify=verify)
         return opened
-
-    def _fetched_row_group(self) -> FetchedRowGroup | None:
-        file = self._file
-        pinned = self._files.pinned(file.location, file.kept)
-        if pinned is None:
-            return None
-        from petastore.storage.row_groups.fetched_row_group import FetchedRowGroup  # local files do without
-
-        return FetchedRowGroup(
-            pinned, self._files.ahead, file.location, file.footer, self._ordinal, self._asked, file.kept
-        )
 
     @property
     def reader(self) -> Any:
-        """A `pyarrow.parquet.ParquetReader` of what is not decoded yet; None where there is nothing such."""
-        return None if self.opened is None else self.opened.reader
+        """A `pyarrow.parquet.ParquetReader`."""
+        return self.opened.reader
 
     def dictionaries(self, paths: Sequence[str]) -> Any:
-        """A `ParquetReader` of the same that gives some leaves, by their paths, as Arrow's dictionaries, and verifies.
-
-        They are none of the columns that a cache had decoded.
-        """
-        opened = self.opened
-        assert opened is not None  # noqa: S101 - some columns are not decoded
-        return opened.reader_of(self._file.footer, paths)
+        """Return a `ParquetReader` that reads some leaves, by path, as dictionaries, and verifies checksums."""
+        return self.opened.reader_of(self._footer, paths)
 
     def nanoseconds(self) -> Any:
-        """A `ParquetReader` of the same that gives INT96 timestamps in nanoseconds, which may wrap around."""
-        opened = self.opened
-        assert opened is not None  # noqa: S101 - no cache keeps them decoded
-        return opened.reader_of(self._file.footer, int96_unit="ns")
-
-    def long_lists(self, name: str) -> LongLists | None:
-        """A column of one leaf, where it is read page by page; None where it is not, or bytes are far away."""
-        opened, footer = self.opened, self._file.footer
-        kind = footer.columns.arrow_schema.field(name).type
-        if opened is None or not opened.is_near or kind.id not in _MAY_BE_LISTS:
-            return None
-        from petastore.storage.row_groups.long_lists import LongLists  # few datasets have any
-
-        leaf = footer.leaves[name][0]
-        footer.check_chunks([self._ordinal], [leaf])
-        return LongLists.of(opened.source, footer.metadata, self._ordinal, leaf, kind, verify=opened.settings.verify)
+        """Return a `ParquetReader` that reads INT96 timestamps in nanoseconds, which may wrap around."""
+        return self.opened.reader_of(self._footer, int96_unit="ns")
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether somebody has written to the file since it was looked at before; looks at it again.
+        """Return whether the file was written since its footer was read.
 
-        Right checksums do not help: pages that were written meanwhile have them as well.
+        Checksums do not detect this, because newly written pages also have valid checksums.
         """
-        return self._version is not None and version_of(self._file.path) != self._version
+        local = self._local
+        return local is not None and version_fields(os.fstat(local.source.fileno())) != local.version
 
     def verify(self) -> None:
-        """Opens the file anew, to verify what is read from now on.
+        """Reopen the file, and verify checksums in all following reads.
 
         Raises:
-            DatasetChangedError: The file is not the one that the footer is of any more.
-            StorageError: It is gone, or cannot be opened.
+            DatasetChangedError: The file no longer has this footer.
+            StorageError: The file is missing, or cannot be opened.
         """
-        if self.opened is not None:
-            self.opened.source.close()
-        self._version = telling_version_of(self._file.path)
-        self.opened = self._open(believe=False)
+        self.opened.source.close()
+        self._local = LocalFile.open_with(self._location, self._footer, is_new=True)
+        self.opened = self._opened(may_trust=False)
 
-    def check_pages_before(self, leaves: Sequence[int]) -> None:
-        """Checks page headers before Arrow takes memory for what they say: of files that are streamed and verified.
+    def check_pages(self, leaves: Sequence[int]) -> None:
+        """Check page headers before Arrow reads the pages and allocates memory.
 
         Raises:
-            DecodeError: One contradicts the footer, or itself.
+            DecodeError: A page header contradicts the footer or another header.
         """
-        if self.opened is None or not (self.opened.is_streamed and self.opened.settings.verify):
+        opened = self.opened
+        if not (opened.is_near and opened.verify):
             return
         try:
-            self._file.footer.check_chunks([self._ordinal], leaves)
-            self._check_pages(leaves)
+            for ordinal in self._ordinals:
+                refuse_damaged_pages(opened.source.read_at, self._footer, ordinal, leaves, unchecked=opened.is_large)
         except DecodeError:
-            if not self.is_in_doubt:  # else the headers are of another version, and are read again
+            if not self.is_in_doubt:  # if in doubt, the headers may be of another version, and are read again
                 raise
 
-    def check_pages_after(self, leaves: Sequence[int]) -> None:
-        """Checks page headers of what was read and verified, where they were not checked before and take no requests.
+    def note_verified(self) -> None:
+        """Record that the row groups were read and verified in this version of the file."""
+        if self._local is not None and self._is_settled and self.opened.verify:
+            for ordinal in self._ordinals:
+                self._files.verified.add(self._local.path, self._local.version, ordinal, self._asked)
 
-        Raises:
-            DecodeError: One contradicts the footer, or itself.
-        """
-        if self.opened is not None and not self.opened.is_streamed:
-            self._check_pages(leaves)
 
-    def _check_pages(self, leaves: Iterable[int]) -> None:
-        opened = self.opened
-        if opened is None or not opened.is_near or not opened.settings.verify:
-            return
-        footer, ordinal = self._file.footer, self._ordinal
-        decoded = {footer.leaves[name][0] for name in self.decoded}
-        refuse_damaged_pages(
-            opened.source.read_at,
-            footer.metadata,
-            [leaf for leaf in leaves if leaf not in decoded],
-            file=footer.file,
-            ordinal=ordinal,
-            unchecked=opened.is_streamed,
+def explained(
+    problem: Exception, location: Location, file: DataFile, ordinal: int, columns: Sequence[str], footer: Footer
+) -> Exception:
+    """Return the error for a failed read: a storage error, a rewritten file, or a damaged page."""
+    is_ours = isinstance(problem, PetastoreError)
+    if is_ours and not (location.is_local and isinstance(problem, DecodeError)):
+        return problem
+    if _is_of_storage(problem):
+        return failure(problem, location, "read", file.path)
+    check_unchanged(read_footer(location, file.path).file, footer.file)
+    if is_ours:
+        return problem
+    if isinstance(problem, pa.ArrowNotImplementedError):
+        # The row group is not read again to find the damaged column, because this takes as long as the first read.
+        # Columns that are not stacked are read one at a time anyway.
+        return DecodeError(
+            f"Apache Arrow cannot read the column: {problem}. Leave the column out with schema_fields",
+            column=columns[0] if len(columns) == 1 else None,
+            file=file.path,
+            row_group=ordinal,
         )
+    column = _first_damaged(location, ordinal, columns, footer)
+    if column is None and not location.is_local:
+        # The second read succeeded, so the file is intact.
+        return failure(problem, location, "read", file.path)
+    return DecodeError(
+        f"the data is damaged: {problem}. Restore the file from a copy, or leave the column out with schema_fields",
+        column=column,
+        file=file.path,
+        row_group=ordinal,
+    )
 
-    def found_right(self) -> None:
-        """Says that all that was asked for was read; if it was verified in a version that tells, that is noted."""
-        version, file = self._version, self._file
-        if not self._is_settled or version is None or version_of(file.path) != version:
-            return
-        if tells_of_writes(file.path, version):
-            groups = file.footer.metadata.num_row_groups
-            self._verified.note(file.path, version, self._ordinal, groups, self._asked)
+
+def _is_of_storage(problem: Exception) -> bool:
+    """Return whether an exception comes from the storage and not from a decoder."""
+    return isinstance(problem, OSError) and kind_of(problem) != ("other", None)
+
+
+def _first_damaged(location: Location, ordinal: int, columns: Sequence[str], footer: Footer) -> str | None:
+    with (
+        contextlib.closing(OpenFiles(most_idle=0)) as files,
+        files.reading(location, footer, ordinal, (tuple(columns),)) as reading,
+    ):
+        for name in columns:
+            leaves = list(footer.leaves[name])
+            try:
+                # Arrow allocates the size that a header declares before it detects missing bytes: headers are checked
+                # first.
+                reading.check_pages(leaves)
+                reading.reader.read_row_group(ordinal, column_indices=leaves, use_threads=False)
+            except (pa.ArrowException, OSError, DecodeError) as problem:
+                if _is_of_storage(problem):
+                    raise_alone(failure(problem, location, "read", footer.file.path))
+                return name
+    return None

@@ -11,7 +11,7 @@ from petastore.adapters.horovod import ElasticDataLoader
 from petastore.errors import InvalidArgumentError
 
 
-def test_a_loader_for_elastic_training_without_horovod_says_what_is_missing(
+def test_elastic_loader_without_horovod_names_the_missing_package(
     tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "horovod", None)

@@ -41,7 +41,7 @@ def flat(batches: Any) -> list[int]:
     return [i for batch in batches for i in batch]
 
 
-def test_each_epoch_is_a_pass_in_an_order_of_its_own(url: str) -> None:
+def test_py_dataset_shuffles_each_epoch_differently(url: str) -> None:
     from petastore.adapters.keras import PyDataset
 
     with petastore.make_reader(url, ["id"], shuffle_rows=True, seed=1) as reader:
@@ -54,7 +54,7 @@ def test_each_epoch_is_a_pass_in_an_order_of_its_own(url: str) -> None:
 
 @pytest.mark.parametrize("taken", [1, 2])
 @pytest.mark.parametrize("in_epoch", [True, False])
-def test_batches_that_were_taken_to_build_a_model_come_again(url: str, taken: int, in_epoch: bool) -> None:
+def test_py_dataset_repeats_batches_that_keras_read_to_build_the_model(url: str, taken: int, in_epoch: bool) -> None:
     from petastore.adapters.keras import PyDataset
 
     with petastore.make_reader(url, ["id"], shuffle_rows=True, seed=1) as reader:
@@ -66,7 +66,7 @@ def test_batches_that_were_taken_to_build_a_model_come_again(url: str, taken: in
     assert sorted(flat(batches)) == list(range(ROWS))
 
 
-def test_after_a_state_an_epoch_has_what_was_left_and_the_next_one_is_whole(url: str) -> None:
+def test_py_dataset_epoch_has_remaining_batches_after_load_state(url: str) -> None:
     from petastore.adapters.keras import PyDataset
 
     asked: Any = {"shuffle_rows": True, "seed": 1, "num_epochs": 2}
@@ -88,7 +88,25 @@ def test_after_a_state_an_epoch_has_what_was_left_and_the_next_one_is_whole(url:
     assert sorted(flat(then)) == sorted(list(range(ROWS)) * 2)
 
 
-def test_an_endless_reader_goes_on_and_on(url: str) -> None:
+def test_py_dataset_starts_next_epoch_after_a_state_at_the_end_of_an_epoch(url: str) -> None:
+    from petastore.adapters.keras import PyDataset
+
+    asked: Any = {"shuffle_rows": True, "seed": 1}
+    with petastore.make_reader(url, ["id"], **asked) as reader:
+        dataset = PyDataset(reader, 10)
+        list(epoch(dataset))
+        state = reader.state_dict()
+        following = [list(epoch(dataset)) for _ in range(2)]
+    for is_built_first in (False, True):
+        with petastore.make_reader(url, ["id"], **asked) as reader:
+            dataset = PyDataset(reader, 10)
+            if is_built_first:
+                assert len(dataset[0]["id"]) == 10
+            reader.load_state_dict(state)
+            assert [list(epoch(dataset)) for _ in range(2)] == following
+
+
+def test_py_dataset_is_endless_when_the_reader_is(url: str) -> None:
     from petastore.adapters.keras import PyDataset
 
     with petastore.make_reader(url, ["id"], num_epochs=None, shuffle_row_groups=False) as reader:
@@ -97,19 +115,21 @@ def test_an_endless_reader_goes_on_and_on(url: str) -> None:
         assert flat(dataset[index]["id"].tolist() for index in range(10)) == list(range(ROWS)) * 2
 
 
-def test_shuffled_numbers_are_refused_with_what_to_write(url: str) -> None:
+def test_py_dataset_raises_when_fit_shuffles_batches(url: str) -> None:
     from petastore.adapters.keras import PyDataset
 
     with petastore.make_reader(url, ["id"]) as reader:
         dataset = PyDataset(reader, 10)
         dataset[0]
-        with pytest.raises(InvalidArgumentError, match=r"batch 3 was asked for where batch 1 follows.*shuffle=False"):
+        with pytest.raises(
+            InvalidArgumentError, match=r"fit must request batches in order, got batch 3 instead of 1.*shuffle=False"
+        ):
             dataset[3]
         with pytest.raises(InvalidArgumentError, match="batch_size"):
             PyDataset(reader, 0)
 
 
-def test_columns_come_as_arrays_and_the_function_makes_of_them_what_keras_takes(url: str) -> None:
+def test_py_dataset_passes_arrays_to_map_func(url: str) -> None:
     from petastore.adapters.keras import PyDataset
 
     with petastore.make_reader(url, shuffle_row_groups=False, last_batch="pad") as reader:
@@ -121,7 +141,7 @@ def test_columns_come_as_arrays_and_the_function_makes_of_them_what_keras_takes(
     assert (x.dtype, y.dtype) == (np.int64, np.bool_)
 
 
-def test_the_devices_of_one_process_need_equal_parts(url: str) -> None:
+def test_py_dataset_raises_when_batches_do_not_divide_among_devices(url: str) -> None:
     import keras
 
     from petastore.adapters.keras import refuse_other_shards
@@ -132,12 +152,14 @@ def test_the_devices_of_one_process_need_equal_parts(url: str) -> None:
             refuse_other_shards(dropped, 8)
             with pytest.raises(InvalidArgumentError, match="multiple of 4"):
                 refuse_other_shards(dropped, 10)
-            with pytest.raises(InvalidArgumentError, match=r"last_batch='drop'.*last_batch='pad'.*last_batch='wrap'"):
+            with pytest.raises(
+                InvalidArgumentError, match=r"got 'even'.*Pass make_reader last_batch='drop' .*'pad' .*'wrap' "
+            ):
                 refuse_other_shards(even, 8)
         refuse_other_shards(even, 10)
 
 
-def test_without_keras_the_import_says_what_to_install() -> None:
+def test_import_without_keras_names_the_package_to_install() -> None:
     import subprocess
     import sys
 

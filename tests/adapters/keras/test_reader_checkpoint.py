@@ -29,8 +29,10 @@ class InterruptedFitError(Exception):
     """Training was interrupted."""
 
 
-def fit(url: str, backup: Path, *, after: int | None = None, of_tf: bool = True, **asked: Any) -> list[list[int]]:
-    """The batches that a model was trained on in two epochs, in a backup of which every fifth is kept."""
+def fit(
+    url: str, backup: Path, *, after: int | None = None, of_tf: bool = True, freq: Any = 5, **asked: Any
+) -> list[list[int]]:
+    """The batches that a model was trained on in two epochs, with a backup every five batches by default."""
     import keras
     import tensorflow as tf
 
@@ -65,7 +67,7 @@ def fit(url: str, backup: Path, *, after: int | None = None, of_tf: bool = True,
         model = Model()
         model.compile(keras.optimizers.SGD(1e-4), "mse")
         model(tf.zeros((1, 1)))
-        saves: list[Any] = [keras.callbacks.BackupAndRestore(str(backup), save_freq=5), ReaderCheckpoint(reader)]
+        saves: list[Any] = [keras.callbacks.BackupAndRestore(str(backup), save_freq=freq), ReaderCheckpoint(reader)]
         model.fit(dataset, epochs=2, shuffle=False, verbose=0, callbacks=[*saves, Stops()], **asked)
     return trained
 
@@ -73,7 +75,9 @@ def fit(url: str, backup: Path, *, after: int | None = None, of_tf: bool = True,
 @pytest.mark.parametrize("of_tf", [True, False])
 @pytest.mark.parametrize("after", [7, 13, 20])
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
-def test_training_goes_on_with_the_batch_after_the_weights(url: str, tmp_path: Path, after: int, of_tf: bool) -> None:
+def test_fit_resumes_with_the_batch_after_the_restored_weights(
+    url: str, tmp_path: Path, after: int, of_tf: bool
+) -> None:
     with pytest.raises(InterruptedFitError):
         fit(url, tmp_path, after=after, of_tf=of_tf)
     after_it = fit(url, tmp_path, of_tf=of_tf)
@@ -83,7 +87,17 @@ def test_training_goes_on_with_the_batch_after_the_weights(url: str, tmp_path: P
     assert after_it == whole[after // 5 * 5 :]
 
 
-def test_weights_without_a_place_move_nothing(url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("of_tf", [True, False])
+def test_fit_resumes_with_next_epoch_after_a_backup_at_the_end_of_an_epoch(
+    url: str, tmp_path: Path, of_tf: bool
+) -> None:
+    with pytest.raises(InterruptedFitError):
+        fit(url, tmp_path, after=13, of_tf=of_tf, freq="epoch")
+    after_it = fit(url, tmp_path, of_tf=of_tf, freq="epoch")
+    assert after_it == fit(url, tmp_path / "other", of_tf=of_tf)[11:]
+
+
+def test_weights_without_reader_state_do_not_move_the_reader(url: str, tmp_path: Path) -> None:
     import keras
 
     from petastore.adapters.keras import ReaderCheckpoint
@@ -105,7 +119,7 @@ def test_weights_without_a_place_move_nothing(url: str, tmp_path: Path) -> None:
         assert reader.state_dict()["position"] == 10
 
 
-def test_a_reader_that_fit_does_not_train_on_is_refused(url: str, tmp_path: Path) -> None:
+def test_reader_checkpoint_raises_for_a_reader_that_fit_does_not_use(url: str, tmp_path: Path) -> None:
     import keras
     import numpy as np
 
@@ -113,5 +127,8 @@ def test_a_reader_that_fit_does_not_train_on_is_refused(url: str, tmp_path: Path
 
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
-    with petastore.make_reader(url) as reader, pytest.raises(InvalidArgumentError, match="trains on something else"):
+    with (
+        petastore.make_reader(url) as reader,
+        pytest.raises(InvalidArgumentError, match="fit must train on the reader of ReaderCheckpoint"),
+    ):
         model.fit(np.zeros((4, 1)), np.zeros((4, 1)), verbose=0, callbacks=[ReaderCheckpoint(reader)])

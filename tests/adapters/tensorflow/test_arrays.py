@@ -15,34 +15,36 @@ pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("name", ["bool", "int8", "uint16", "int64", "float16", "float64", "complex64"])
-def test_numbers_have_the_dtype_that_they_are_declared_with(name: str) -> None:
+def test_tensors_have_the_declared_dtype(name: str) -> None:
     import tensorflow as tf
 
-    from petastore.adapters.tensorflow.arrays import tf_dtype
+    from petastore.adapters.tensorflow.crossing import tf_dtype
 
     assert tf_dtype(UnischemaField("x", name)) is tf.as_dtype(name)
 
 
 @pytest.mark.parametrize("kind", [str, bytes, Decimal])
-def test_text_bytes_and_decimals_are_strings_and_times_whole_numbers(kind: Any) -> None:
+def test_text_is_tf_string_and_times_are_int64(kind: Any) -> None:
     import tensorflow as tf
 
-    from petastore.adapters.tensorflow.arrays import tf_dtype
+    from petastore.adapters.tensorflow.crossing import tf_dtype
 
     assert tf_dtype(UnischemaField("x", kind)) is tf.string
     assert tf_dtype(UnischemaField("x", "datetime64[D]")) is tf.int64
 
 
 @pytest.mark.parametrize("name", ["float128", "complex256"])
-def test_a_type_that_tensorflow_lacks_is_refused_with_its_column(name: str) -> None:
-    from petastore.adapters.tensorflow.arrays import tf_dtype
+def test_unsupported_dtype_raises_and_names_the_column(name: str) -> None:
+    from petastore.adapters.tensorflow.crossing import tf_dtype
 
-    with pytest.raises(InvalidArgumentError, match=f"column 'x' is {name}, and TensorFlow has no such type"):
+    with pytest.raises(
+        InvalidArgumentError, match=f"column 'x' must have a dtype that TensorFlow supports, got {name}"
+    ):
         tf_dtype(UnischemaField("x", name))
 
 
-def test_values_are_in_native_order_times_in_nanoseconds_and_decimals_in_their_shortest_words() -> None:
-    from petastore.adapters.tensorflow.arrays import plain
+def test_arrays_are_converted_for_tensorflow() -> None:
+    from petastore.adapters.tensorflow.crossing import plain
 
     swapped = np.array([1, 2], ">i4")
     assert plain("x", swapped).dtype.isnative
@@ -52,16 +54,16 @@ def test_values_are_in_native_order_times_in_nanoseconds_and_decimals_in_their_s
     assert plain("x", prices).tolist() == ["1.5", "2E+1"]
 
 
-def test_what_tensorflow_can_take_as_it_is_stays_where_it_is() -> None:
-    from petastore.adapters.tensorflow.arrays import plain
+def test_supported_arrays_are_zero_copy() -> None:
+    from petastore.adapters.tensorflow.crossing import plain
 
     for values in (np.arange(3), np.array(["a", "b"], dtype=object)):
         assert np.shares_memory(plain("x", values), values)
 
 
 @pytest.mark.parametrize("size", [1, 64, 65])
-def test_arrays_begin_where_tensorflow_need_not_copy(size: int) -> None:
-    from petastore.adapters.tensorflow.arrays import aligned
+def test_arrays_are_aligned_for_zero_copy(size: int) -> None:
+    from petastore.adapters.tensorflow.crossing import aligned
 
     array = aligned(size, np.dtype("float64"))
     assert array.shape == (size,)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from petastore.adapters.runs import Run
+from petastore.adapters.column_plans import ColumnPlan, Run
 from petastore.decoding.decode import Decoded
 from petastore.readers.batch import Columns
 from petastore.schema.field import UnischemaField
@@ -29,7 +29,7 @@ def elements(runs: list[Run], stacks: list[tuple[str, ...]]) -> list[dict[str, A
     columns = [
         column
         for name in NAMES
-        for column in columns_of_field(UnischemaField(name, "int32", (2,)), form=None, null=None, rows=False)
+        for column in columns_of_field(ColumnPlan(UnischemaField(name, "int32", (2,))), rows=False)
     ]
     dataset = Crossing(columns, stacks).dataset(lambda: iter(runs), cut_run)
     return [{name: column.numpy().tolist() for name, column in batch.items()} for batch in dataset]
@@ -56,7 +56,7 @@ def runs_of_sizes(sizes: list[tuple[int, ...]], with_stacks: list[bool], *, befo
     ),
     st.integers(0, 3),
 )
-def test_runs_with_and_without_a_stack_give_what_their_columns_have(
+def test_batches_passed_as_stacked_arrays_equal_their_columns(
     drawn: list[tuple[tuple[int, ...], bool]], before: int
 ) -> None:
     runs = list(runs_of_sizes([sizes for sizes, _ in drawn], [stacked for _, stacked in drawn], before=before))

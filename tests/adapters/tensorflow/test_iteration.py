@@ -36,7 +36,7 @@ def first_of(batch: Any) -> int:
     return z
 
 
-def test_columns_are_named_and_ordered_as_the_spec_says(dataset_of: Any, url: str) -> None:
+def test_columns_have_the_names_and_order_of_the_element_spec(dataset_of: Any, url: str) -> None:
     with petastore.make_reader(url, shuffle_row_groups=False) as reader:
         dataset = dataset_of(reader)
         assert list(dataset.element_spec) == ["z", "b", "a"]
@@ -46,7 +46,7 @@ def test_columns_are_named_and_ordered_as_the_spec_says(dataset_of: Any, url: st
     assert [len(batch["z"]) for batch in batches] == [8, 8, 8, 8, 8, 8, 2]
 
 
-def test_python_and_a_compiled_function_take_turns_at_one_iterator(dataset_of: Any, url: str) -> None:
+def test_iterator_is_shared_by_python_and_tf_function(dataset_of: Any, url: str) -> None:
     import tensorflow as tf
 
     step = tf.function(lambda batches: next(batches)["z"][0])
@@ -63,7 +63,7 @@ def test_python_and_a_compiled_function_take_turns_at_one_iterator(dataset_of: A
             step(batches)
 
 
-def test_a_compiled_loop_over_the_dataset_sees_every_row(dataset_of: Any, url: str) -> None:
+def test_tf_function_loop_reads_every_row(dataset_of: Any, url: str) -> None:
     import tensorflow as tf
 
     with petastore.make_reader(url, shuffle_rows=True, seed=3) as reader:

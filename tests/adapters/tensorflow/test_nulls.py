@@ -49,7 +49,7 @@ def plain(column: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("open_reader", [petastore.make_reader, petastore.make_batch_reader])
-def test_masks_say_which_values_are_there(make_tf_dataset: Any, url: str, open_reader: Any) -> None:
+def test_nulls_mask_marks_present_values(make_tf_dataset: Any, url: str, open_reader: Any) -> None:
     with open_reader(url, shuffle_row_groups=False) as reader:
         dataset = make_tf_dataset(reader, batch_size=5, nulls="mask")
         assert list(dataset.element_spec)[:3] == ["id", "age", "age_valid"]
@@ -62,7 +62,7 @@ def test_masks_say_which_values_are_there(make_tf_dataset: Any, url: str, open_r
         assert valid == [not nullable.is_missing(name, number) for number in range(nullable.ROWS)], name
 
 
-def test_single_rows_are_masked_too(make_tf_dataset: Any, url: str) -> None:
+def test_nulls_mask_works_for_single_rows(make_tf_dataset: Any, url: str) -> None:
     with petastore.make_reader(url, shuffle_row_groups=False) as reader:
         rows = list(make_tf_dataset(reader, nulls="mask"))
     assert len(rows) == nullable.ROWS
@@ -73,7 +73,7 @@ def test_single_rows_are_masked_too(make_tf_dataset: Any, url: str) -> None:
             assert bool(row[f"{name}_valid"]) != nullable.is_missing(name, number)
 
 
-def test_values_stand_where_something_is_missing(make_tf_dataset: Any, url: str) -> None:
+def test_fill_value_replaces_missing_values(make_tf_dataset: Any, url: str) -> None:
     nulls = {"age": -1, "name": Fill("nobody"), "price": Decimal("1.50"), "track": np.ones((1, 2), np.int16)}
     stands = {"age": -1, "name": b"nobody", "price": b"1.5", "track": [[1, 1]]}
     with petastore.make_reader(url, list(nulls), shuffle_row_groups=False) as reader:
@@ -87,7 +87,7 @@ def test_values_stand_where_something_is_missing(make_tf_dataset: Any, url: str)
         assert plain(batch[name]) == wanted
 
 
-def test_padded_columns_take_masks_too(make_tf_dataset: Any, url: str) -> None:
+def test_nulls_mask_works_with_padded_columns(make_tf_dataset: Any, url: str) -> None:
     with petastore.make_reader(url, ["track"], shuffle_row_groups=False) as reader:
         (batch,) = make_tf_dataset(reader, batch_size=23, ragged="padded", nulls="mask")
     lengths = [0 if nullable.is_missing("track", number) else number % 3 for number in range(nullable.ROWS)]
@@ -95,7 +95,7 @@ def test_padded_columns_take_masks_too(make_tf_dataset: Any, url: str) -> None:
     assert plain(batch["track_lengths"]) == lengths
 
 
-def test_rows_of_windows_are_masked_for_themselves(make_tf_dataset: Any, url: str) -> None:
+def test_nulls_mask_has_one_entry_per_row_of_a_window(make_tf_dataset: Any, url: str) -> None:
     windows = NGram({0: ["age", "name", "id"], 1: ["age", "name", "id"]}, 10, "id")
     with petastore.make_reader(url, windows, shuffle_row_groups=False) as reader:
         dataset = make_tf_dataset(reader, batch_size=8, nulls="mask")
@@ -109,9 +109,7 @@ def test_rows_of_windows_are_masked_for_themselves(make_tf_dataset: Any, url: st
 
 @pytest.mark.parametrize("name", ["age", "name", "track", "price", "at"])
 @pytest.mark.parametrize("windows", [False, True])
-def test_by_default_missing_values_are_an_error_that_says_what_to_do(
-    make_tf_dataset: Any, url: str, name: str, windows: bool
-) -> None:
+def test_nulls_raise_by_default(make_tf_dataset: Any, url: str, name: str, windows: bool) -> None:
     import tensorflow as tf
 
     if windows and name == "track":
@@ -124,9 +122,9 @@ def test_by_default_missing_values_are_an_error_that_says_what_to_do(
         list(make_tf_dataset(reader, batch_size=5))
 
 
-def test_what_a_column_cannot_hold_is_refused_at_the_call(make_tf_dataset: Any, url: str) -> None:
+def test_fill_value_that_the_column_cannot_hold_raises_at_the_call(make_tf_dataset: Any, url: str) -> None:
     with (
         petastore.make_reader(url, ["age"]) as reader,
-        pytest.raises(InvalidArgumentError, match="'age', which is no int64"),
+        pytest.raises(InvalidArgumentError, match=r"value that 'age' \(int64\) can hold, got 'unknown'"),
     ):
         make_tf_dataset(reader, batch_size=5, nulls="unknown")

@@ -9,7 +9,7 @@ from petastore.errors import InvalidArgumentError
 pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
 
-def test_dicts_become_named_tuples_whose_columns_have_their_own_names_too() -> None:
+def test_dicts_become_named_tuples_with_items_by_column_name() -> None:
     import tensorflow as tf
 
     from petastore.adapters.tensorflow.petastorm import as_named_tuples
@@ -20,7 +20,7 @@ def test_dicts_become_named_tuples_whose_columns_have_their_own_names_too() -> N
     assert type(rows[0]).__name__ == "row"
 
 
-def test_unsigned_integers_are_signed_at_any_depth_and_others_stay() -> None:
+def test_unsigned_integers_become_signed_in_nested_elements() -> None:
     import tensorflow as tf
 
     from petastore.adapters.tensorflow.petastorm import with_signed_integers
@@ -34,7 +34,7 @@ def test_unsigned_integers_are_signed_at_any_depth_and_others_stay() -> None:
     assert with_signed_integers(plain) is plain
 
 
-def test_the_tensors_of_a_graph_are_the_next_element_each_time_that_a_session_runs_them() -> None:
+def test_session_run_returns_the_next_element() -> None:
     import tensorflow as tf
 
     from petastore.adapters.tensorflow.petastorm import tensors_of_next
@@ -45,5 +45,7 @@ def test_the_tensors_of_a_graph_are_the_next_element_each_time_that_a_session_ru
             assert [int(session.run(number)) for _ in range(2)] == [0, 1]
             with pytest.raises(tf.errors.OutOfRangeError):
                 session.run(number)
-    with pytest.raises(InvalidArgumentError, match="TensorFlow runs eagerly here"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"need a graph and a session, but TensorFlow runs eagerly\. Iterate over"
+    ):
         tensors_of_next(tf.data.Dataset.range(2))

@@ -55,9 +55,7 @@ def printed(interpreter: WarmInterpreter, folder: Path, die_after: int) -> list[
 
 
 @pytest.mark.usefixtures("url")
-def test_a_process_that_died_goes_on_after_its_last_checkpoint(
-    tmp_path: Path, warm_tensorflow: WarmInterpreter
-) -> None:
+def test_killed_process_resumes_after_its_last_checkpoint(tmp_path: Path, warm_tensorflow: WarmInterpreter) -> None:
     first = printed(warm_tensorflow, tmp_path, 5)
     second = printed(warm_tensorflow, tmp_path, 11)
     *third, total = printed(warm_tensorflow, tmp_path, 0)
@@ -69,7 +67,7 @@ def test_a_process_that_died_goes_on_after_its_last_checkpoint(
     assert total == f"total {2 * sum(range(ROWS))}"
 
 
-def test_a_state_of_other_data_is_refused(url: str, tmp_path: Path) -> None:
+def test_restoring_the_state_of_another_dataset_raises(url: str, tmp_path: Path) -> None:
     import tensorflow as tf
 
     from petastore.adapters.tensorflow import ReaderState, make_tf_dataset
@@ -82,9 +80,9 @@ def test_a_state_of_other_data_is_refused(url: str, tmp_path: Path) -> None:
             place.batches += 1
         path = tf.train.Checkpoint(place=place).write(str(tmp_path / "checkpoint"))
         place.batches = 50
-        with pytest.raises(InvalidArgumentError, match="50 batches"):
+        with pytest.raises(InvalidArgumentError, match="must be from 1 to 3, the batches of this iteration, got 50"):
             tf.train.Checkpoint(place=place).write(str(tmp_path / "checkpoint"))
     with petastore.make_reader(str(tmp_path / "other"), seed=1) as reader:
         checkpoint: Any = tf.train.Checkpoint(place=ReaderState(reader))
-        with pytest.raises(InvalidArgumentError, match="the state was taken over"):
+        with pytest.raises(InvalidArgumentError, match="the state must belong to the data that is read"):
             checkpoint.read(path)

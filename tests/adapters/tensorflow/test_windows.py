@@ -47,7 +47,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "data")
 
 
-def test_stacked_arrays_become_tensors(url: str) -> None:
+def test_windows_of_fixed_shape_become_tensors(url: str) -> None:
     from petastore.adapters.tensorflow import make_tf_dataset
 
     asked = NGram({0: ["time", "pose"], 1: ["name"], 2: ["time", "pose"]}, 1, "time")
@@ -60,7 +60,7 @@ def test_stacked_arrays_become_tensors(url: str) -> None:
     assert batches[0]["pose"][3].tolist() == [[3.0, 3.0], [5.0, 5.0]]
 
 
-def test_single_windows_become_elements(url: str) -> None:
+def test_windows_become_elements_without_batch_size(url: str) -> None:
     from petastore.adapters.tensorflow import make_tf_dataset
 
     with petastore.make_reader(url, NGram({0: ["time"], 1: ["time"]}, 1, "time"), shuffle_row_groups=False) as reader:
@@ -68,7 +68,7 @@ def test_single_windows_become_elements(url: str) -> None:
     assert windows == [[n, n + 1] for n in range(19)]
 
 
-def test_columns_of_free_shape_are_ragged_in_windows(url: str) -> None:
+def test_columns_of_variable_shape_are_ragged_in_windows(url: str) -> None:
     import tensorflow as tf
 
     from petastore.adapters.tensorflow import make_tf_dataset
@@ -88,13 +88,13 @@ def test_columns_of_free_shape_are_ragged_in_windows(url: str) -> None:
     assert [window["free"].to_list() for window in single] == windows[:5]
 
 
-def test_forms_of_free_shapes_are_refused_for_windows_at_the_call(url: str) -> None:
+def test_ragged_option_raises_for_windows(url: str) -> None:
     from petastore.adapters.tensorflow import make_tf_dataset
 
     asked = NGram({0: ["time"], 1: ["free"]}, 1, "time")
     with (
         petastore.make_reader(url, asked) as reader,
-        pytest.raises(InvalidArgumentError, match="'free' has a free shape"),
+        pytest.raises(InvalidArgumentError, match=r"ragged must be 'ragged' for windows, .* for column 'free'"),
     ):
         make_tf_dataset(reader, batch_size=8, ragged="padded")
 
@@ -119,7 +119,7 @@ def test_missing_arrays_are_masked_in_windows(url: str) -> None:
     assert batches[0]["words"].to_list()[3:5] == [[[], []], [[], [b"w", b"w"]]]
 
 
-def test_petastorms_function_gives_free_shapes_by_offset(url: str) -> None:
+def test_petastorm_dataset_has_ragged_window_fields_by_offset(url: str) -> None:
     from petastore.interop.petastorm_calls import make_petastorm_dataset
 
     asked = NGram({0: ["free", "pair"], 1: ["page"]}, 1, "time")
@@ -133,7 +133,7 @@ def test_petastorms_function_gives_free_shapes_by_offset(url: str) -> None:
     assert windows[3][0].pair.numpy().tolist() == [b"3", b"and"]
 
 
-def test_petastorms_function_gives_named_tuples_by_offset(url: str) -> None:
+def test_petastorm_dataset_has_named_tuples_by_window_offset(url: str) -> None:
     from petastore.interop.petastorm_calls import make_petastorm_dataset
 
     asked = NGram({-1: ["time", "name"], 1: ["pose"]}, 1, "time")

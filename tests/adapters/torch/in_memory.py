@@ -1,4 +1,4 @@
-"""A reader in memory: what loaders ask of one, over arrays of any dtype and layout."""
+"""Reader in memory: the attributes and methods that loaders use, over arrays of any dtype and layout."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from petastore.adapters.torch import DataLoader
 from petastore.decoding.decode import Decoded
 from petastore.inventory import Inventory
+from petastore.monitoring.waits import WaitMeter
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard
@@ -32,6 +33,7 @@ class InMemory:
         self.cursor = Cursor()
         self.resets = 0
         self.calls: list[int] = []
+        self.meter = WaitMeter()
 
     def steps_per_epoch(self, batch_size: int) -> int:
         return self.plan.steps_per_epoch(batch_size)
@@ -44,11 +46,12 @@ class InMemory:
                 columns = Columns({name: decoded(column) for name, column in part.items()})
                 yield Batch(columns, 0, len(next(iter(part.values()))), Cursor(epoch, first))
 
-    def reset(self) -> None:
+    def replan(self, plan: Plan, begin: Cursor) -> None:
+        self.plan, self.cursor = plan, begin
         self.resets += 1
 
 
-ReaderInMemory: Any = InMemory  # it does what loaders ask of a reader, and is none
+ReaderInMemory: Any = InMemory  # it has the methods of a reader that loaders use
 
 
 def decoded(column: NDArray[Any]) -> Decoded:

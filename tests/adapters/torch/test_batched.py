@@ -51,7 +51,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 NAMES = ["id", "xy", "word", "free"]
 
 
-def test_each_tensor_goes_through_the_function_and_lists_do_not(url: str) -> None:
+def test_transform_fn_is_applied_to_tensors_and_not_to_lists(url: str) -> None:
     with petastore.make_reader(url, NAMES, shuffle_row_groups=False) as reader:
         loader = BatchedDataLoader(reader, batch_size=20, transform_fn=lambda array: torch.as_tensor(array * 2))
         batches = list(loader)
@@ -64,14 +64,14 @@ def test_each_tensor_goes_through_the_function_and_lists_do_not(url: str) -> Non
 
 
 @pytest.mark.parametrize("function", [None, torch.as_tensor])
-def test_a_function_that_changes_nothing_is_not_called(url: str, function: None) -> None:
+def test_transform_fn_as_tensor_is_not_called(url: str, function: None) -> None:
     with petastore.make_batch_reader(url, ["id"], shuffle_row_groups=False) as reader:
         loader = BatchedDataLoader(reader, 20, function)
         assert loader.transform_fn is None
         assert [batch["id"].tolist()[0] for batch in loader] == [0, 20, 40]
 
 
-def test_all_rows_are_kept_and_come_in_each_epoch(url: str) -> None:
+def test_in_memory_loader_yields_all_rows_in_each_epoch(url: str) -> None:
     with petastore.make_reader(url, NAMES) as reader:
         loader = InMemBatchedDataLoader(reader, batch_size=8, num_epochs=3, shuffle=True)
         assert reader.stopped
@@ -86,7 +86,7 @@ def test_all_rows_are_kept_and_come_in_each_epoch(url: str) -> None:
         assert [len(value) for value in batch["free"]] == [number % 3 for number in batch["id"].tolist()]
 
 
-def test_lists_of_one_length_are_one_tensor_and_others_lists_of_tensors(tmp_path: Path) -> None:
+def test_in_memory_loader_stacks_lists_of_equal_length(tmp_path: Path) -> None:
     even, uneven = [[float(i), 0.0, 1.0] for i in range(10)], [[i] * (1 + i // 4) for i in range(10)]
     pq.write_table(pa.table({"even": even, "uneven": uneven}), tmp_path / "part-0.parquet")
     with petastore.make_batch_reader(tmp_path, shuffle_row_groups=False) as reader:
@@ -95,7 +95,7 @@ def test_lists_of_one_length_are_one_tensor_and_others_lists_of_tensors(tmp_path
     assert [value.tolist() for batch in batches for value in batch["uneven"]] == uneven
 
 
-def test_equal_seeds_give_equal_orders_and_another_for_goes_on(url: str) -> None:
+def test_in_memory_loader_order_is_deterministic_by_seed(url: str) -> None:
     def ids(seed: int, passes: int) -> list[list[int]]:
         with petastore.make_reader(url, ["id"], shuffle_row_groups=False) as reader:
             loader = InMemBatchedDataLoader(reader, batch_size=ROWS, seed=seed, shuffle=True)
@@ -109,7 +109,7 @@ def test_equal_seeds_give_equal_orders_and_another_for_goes_on(url: str) -> None
     assert ids(1, 1) != [second]
 
 
-def test_ranks_take_equally_many_steps_and_share_the_rows(url: str) -> None:
+def test_in_memory_loaders_of_ranks_have_equal_steps_and_disjoint_rows(url: str) -> None:
     loaders = []
     for rank in range(3):
         with petastore.make_reader(url, ["id"], cur_shard=rank, shard_count=3) as reader:
@@ -119,15 +119,15 @@ def test_ranks_take_equally_many_steps_and_share_the_rows(url: str) -> None:
     assert sorted(found) == list(range(ROWS))
 
 
-def test_rows_are_not_left_out(url: str) -> None:
-    said = r"an epoch has 50 rows on this rank, and rows_capacity=20 would leave out 30 of them"
+def test_in_memory_loader_raises_above_rows_capacity(url: str) -> None:
+    said = r"rows_capacity must be at least 50, the rows of an epoch on this rank, got 20\. Leave"
     with petastore.make_reader(url, ["id"]) as reader, pytest.raises(InvalidArgumentError, match=said):
         InMemBatchedDataLoader(reader, batch_size=8, rows_capacity=20)
     with petastore.make_reader(url, ["id"]) as reader:
         assert len(InMemBatchedDataLoader(reader, batch_size=8, rows_capacity=50)) == 7
 
 
-def test_the_order_of_an_epoch_is_a_permutation_that_is_written_down(url: str) -> None:
+def test_in_memory_loader_order_is_the_documented_permutation(url: str) -> None:
     with petastore.make_reader(url, ["id"], shuffle_row_groups=False) as reader:
         loader = InMemBatchedDataLoader(reader, batch_size=ROWS, num_epochs=3, seed=-4, shuffle=True)
     for epoch, batch in enumerate(loader):
@@ -135,7 +135,7 @@ def test_the_order_of_an_epoch_is_a_permutation_that_is_written_down(url: str) -
 
 
 @pytest.mark.parametrize("given", [0, 1, 6, 7, 9, 14])
-def test_a_state_goes_on_with_the_batch_after_it_and_ends_where_that_loop_ended(url: str, given: int) -> None:
+def test_in_memory_loader_resumes_from_a_state(url: str, given: int) -> None:
     def loader() -> InMemBatchedDataLoader:
         with petastore.make_reader(url, ["id"], seed=1) as reader:
             return InMemBatchedDataLoader(reader, batch_size=8, num_epochs=2, shuffle=True)
@@ -152,19 +152,19 @@ def test_a_state_goes_on_with_the_batch_after_it_and_ends_where_that_loop_ended(
     assert [batch["id"].tolist() for batch in continued] == all_batches[14:]
 
 
-def test_a_state_of_other_rows_or_another_order_is_refused(url: str) -> None:
+def test_in_memory_loader_rejects_states_of_other_rows_or_order(url: str) -> None:
     def loader(reader_seed: int, seed: int) -> InMemBatchedDataLoader:
         with petastore.make_reader(url, ["id"], seed=reader_seed) as reader:
             return InMemBatchedDataLoader(reader, batch_size=8, seed=seed, shuffle=True)
 
     state = loader(1, 1).state_dict()
-    with pytest.raises(InvalidArgumentError, match="seed=1, but this one has seed=2"):
+    with pytest.raises(InvalidArgumentError, match="the state must be of a loader with seed=2, got seed=1"):
         loader(1, 2).load_state_dict(state)
     with pytest.raises(InvalidArgumentError, match="a loader with reader="):
         loader(2, 1).load_state_dict(state)
 
 
-def test_an_endless_loader_has_no_length(url: str) -> None:
+def test_in_memory_loader_has_no_length_when_endless(url: str) -> None:
     with petastore.make_reader(url, ["id"], num_epochs=None) as reader:
         loader = InMemBatchedDataLoader(reader, batch_size=25, num_epochs=None)
     with pytest.raises(TypeError, match="endless"):
@@ -173,12 +173,12 @@ def test_an_endless_loader_has_no_length(url: str) -> None:
         assert [len(batch["id"]) for batch, _ in zip(loader, range(5), strict=False)] == [25] * 5
 
 
-def test_missing_numbers_are_refused_by_name(url: str) -> None:
+def test_in_memory_loader_raises_for_missing_numbers(url: str) -> None:
     with petastore.make_reader(url, ["maybe"]) as reader, pytest.raises(DecodeError, match="maybe"):
         InMemBatchedDataLoader(reader, batch_size=8)
 
 
-def test_missing_numbers_may_have_something_in_their_place(url: str) -> None:
+def test_in_memory_loader_fills_missing_numbers(url: str) -> None:
     with petastore.make_reader(url, ["id", "maybe"], shuffle_row_groups=False) as reader:
         loader = InMemBatchedDataLoader(reader, batch_size=8, nulls="mask")
     batches = list(loader)
@@ -191,7 +191,7 @@ def test_missing_numbers_may_have_something_in_their_place(url: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [DataLoader, BatchedDataLoader, InMemBatchedDataLoader])
-def test_a_block_over_a_loader_stops_its_reader(kind: Any, url: str) -> None:
+def test_with_block_over_a_loader_stops_its_reader(kind: Any, url: str) -> None:
     with kind(petastore.make_reader(url, ["id"]), batch_size=20) as loader:
         assert sum(len(batch["id"]) for batch in loader) == ROWS
         reader = getattr(loader, "reader", None)

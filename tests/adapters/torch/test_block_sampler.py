@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 import petastore
 from petastore.adapters.torch import BlockSampler, MapDataset
 from petastore.errors import InvalidArgumentError, NoDataAvailableError
-from petastore.plan.request import TailWord
+from petastore.plan.request import LastBatchWord
 from tests.adapters.counted import counted
 
 # More workers than CPUs are slow and right all the same.
@@ -45,7 +45,7 @@ def ids(batches: Any) -> list[int]:
     return [int(i) for batch in batches for i in batch["id"]]
 
 
-def test_single_rows_come_once_and_in_the_same_order_for_the_same_seed(rows: MapDataset) -> None:
+def test_block_sampler_yields_each_row_once_in_the_order_of_its_seed(rows: MapDataset) -> None:
     numbers = list(BlockSampler(rows))
     assert sorted(numbers) == list(range(ROWS)) != numbers
     assert list(BlockSampler(rows)) == numbers
@@ -54,7 +54,7 @@ def test_single_rows_come_once_and_in_the_same_order_for_the_same_seed(rows: Map
 
 
 @pytest.mark.parametrize("num_workers", [0, 2, 3])
-def test_a_row_group_is_read_about_once_an_epoch(url: str, tmp_path: Path, num_workers: int) -> None:
+def test_block_sampler_reads_row_groups_about_once_per_epoch(url: str, tmp_path: Path, num_workers: int) -> None:
     dataset = counted(petastore.open_dataset(url), tmp_path / "reads")
     rows = MapDataset(dataset, cache_bytes=120_000)
     sampler = BlockSampler(rows, batch_size=32, num_workers=num_workers)
@@ -62,7 +62,7 @@ def test_a_row_group_is_read_about_once_an_epoch(url: str, tmp_path: Path, num_w
     assert dataset.reads().total() <= 1.2 * GROUPS
 
 
-def test_single_rows_read_row_groups_about_once_too(url: str, tmp_path: Path) -> None:
+def test_block_sampler_of_single_rows_reads_row_groups_about_once(url: str, tmp_path: Path) -> None:
     dataset = counted(petastore.open_dataset(url), tmp_path / "reads")
     rows = MapDataset(dataset, cache_bytes=120_000)
     ids(DataLoader(rows, batch_size=32, sampler=BlockSampler(rows)))
@@ -72,14 +72,14 @@ def test_single_rows_read_row_groups_about_once_too(url: str, tmp_path: Path) ->
     assert dataset.reads().total() - before > 5 * GROUPS  # what it is there to avoid
 
 
-def test_rows_are_mixed_from_many_row_groups(rows: MapDataset) -> None:
+def test_block_sampler_mixes_rows_of_many_row_groups(rows: MapDataset) -> None:
     batches = list(BlockSampler(rows, batch_size=32))
     assert np.median([len({number // PER_ROW_GROUP for number in batch}) for batch in batches]) >= 4
 
 
 @pytest.mark.parametrize("last_batch", ["even", "drop", "wrap"])
 @pytest.mark.parametrize(("ranks", "num_workers", "batch_size"), [(1, 4, 7), (2, 0, 7), (3, 2, 64), (7, 3, 1)])
-def test_ranks_share_the_rows_and_make_equally_many_batches(
+def test_block_sampler_ranks_have_equal_numbers_of_batches(
     rows: MapDataset, last_batch: str, ranks: int, num_workers: int, batch_size: int
 ) -> None:
     asked: dict[str, Any] = {
@@ -102,18 +102,19 @@ def test_ranks_share_the_rows_and_make_equally_many_batches(
         assert seen.total() < ROWS + ranks * batch_size
 
 
-def test_single_rows_of_ranks_are_shared_equally_or_refused(rows: MapDataset) -> None:
+def test_block_sampler_raises_when_single_rows_do_not_divide_among_ranks(rows: MapDataset) -> None:
     with pytest.raises(
-        InvalidArgumentError, match=r"3,001 rows cannot be shared equally, row by row, by 2 ranks.*batch_size"
+        InvalidArgumentError,
+        match="batch_size must be given where 3,001 rows do not divide equally among 2 ranks: a rank with one",
     ):
         BlockSampler(rows, num_replicas=2, rank=0)
-    tails: list[tuple[TailWord, int]] = [("drop", 1500), ("wrap", 1501)]
+    tails: list[tuple[LastBatchWord, int]] = [("drop", 1500), ("wrap", 1501)]
     for last_batch, each in tails:
         shares = [list(BlockSampler(rows, num_replicas=2, rank=rank, last_batch=last_batch)) for rank in range(2)]
         assert [len(share) for share in shares] == [each, each]
 
 
-def test_each_pass_is_another_epoch_and_set_epoch_says_which(rows: MapDataset) -> None:
+def test_block_sampler_starts_a_new_epoch_per_iteration(rows: MapDataset) -> None:
     sampler = BlockSampler(rows, batch_size=100)
     first, second = list(sampler), list(sampler)
     assert first != second
@@ -129,7 +130,7 @@ def test_each_pass_is_another_epoch_and_set_epoch_says_which(rows: MapDataset) -
 
 
 @pytest.mark.parametrize("num_workers", [0, 3])
-def test_it_goes_on_from_the_state_after_every_batch(rows: MapDataset, num_workers: int) -> None:
+def test_block_sampler_resumes_from_the_state_after_every_batch(rows: MapDataset, num_workers: int) -> None:
     def fresh() -> BlockSampler:
         return BlockSampler(rows, batch_size=200, num_workers=num_workers)
 
@@ -160,7 +161,30 @@ def test_it_goes_on_from_the_state_after_every_batch(rows: MapDataset, num_worke
         assert list(again) == batches[step:]
 
 
-def test_after_a_round_of_workers_other_ranks_and_workers_go_on(rows: MapDataset) -> None:
+@pytest.mark.parametrize("num_workers", [0, 1, pytest.param(3, marks=pytest.mark.slow)])
+def test_dataloader_resumes_from_block_sampler_state(rows: MapDataset, num_workers: int) -> None:
+    def fresh() -> BlockSampler:
+        return BlockSampler(rows, batch_size=200, num_workers=num_workers)
+
+    def loaded_by(sampler: BlockSampler) -> list[list[int]]:
+        return [batch["id"].tolist() for batch in DataLoader(rows, batch_sampler=sampler, num_workers=num_workers)]
+
+    whole, next_epoch = loaded_by(once := fresh()), loaded_by(once)
+    for step in (1, 4, len(whole)):
+        sampler = fresh()
+        loader = iter(DataLoader(rows, batch_sampler=sampler, num_workers=num_workers))
+        for _ in range(step):
+            next(loader)
+        state = sampler.state_after(step)
+        again = fresh()
+        again.load_state_dict(state)
+        assert len(again) == len(whole) - step
+        assert loaded_by(again) == whole[step:]
+        if step < len(whole):
+            assert loaded_by(again) == next_epoch
+
+
+def test_block_sampler_resumes_with_other_ranks_and_workers(rows: MapDataset) -> None:
     sampler = BlockSampler(rows, batch_size=10, num_workers=4)
     taken = list(sampler)[:24]
     rest = []
@@ -169,11 +193,11 @@ def test_after_a_round_of_workers_other_ranks_and_workers_go_on(rows: MapDataset
         other.load_state_dict(sampler.state_after(24))
         rest += list(other)
     assert sorted(number for batch in (*taken, *rest) for number in batch) == list(range(ROWS))
-    with pytest.raises(InvalidArgumentError, match="middle of a round of workers with workers=4, but here it is 3"):
+    with pytest.raises(InvalidArgumentError, match=r"workers must be 4 to resume from this state, got 3"):
         BlockSampler(rows, batch_size=10, num_workers=3).load_state_dict(sampler.state_after(25))
 
 
-def test_without_a_filter_a_reader_goes_on_from_its_state(url: str, rows: MapDataset) -> None:
+def test_reader_resumes_from_block_sampler_state(url: str, rows: MapDataset) -> None:
     sampler = BlockSampler(rows, batch_size=100)
     taken = [number for _, batch in zip(range(7), sampler, strict=False) for number in batch]
     with petastore.make_reader(url, ["id"], shuffle_rows=True, seed=0) as reader:
@@ -182,7 +206,7 @@ def test_without_a_filter_a_reader_goes_on_from_its_state(url: str, rows: MapDat
     assert sorted(taken + rest) == list(range(ROWS))
 
 
-def test_a_selection_is_sampled_by_its_own_numbers(url: str) -> None:
+def test_block_sampler_indexes_selected_rows(url: str) -> None:
     dataset = petastore.open_dataset(url)
     selection = petastore.select_rows(dataset, filters=[("id", "<", 333)], filter_cache=False)
     rows = MapDataset(dataset, ["id"], selection=selection)
@@ -190,11 +214,14 @@ def test_a_selection_is_sampled_by_its_own_numbers(url: str) -> None:
     assert sorted(ids(DataLoader(rows, batch_sampler=sampler))) == list(range(333))
 
 
-def test_ranks_are_those_of_torch_distributed(
+def test_block_sampler_takes_rank_from_torch_distributed(
     rows: MapDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(InvalidArgumentError, match=r"WORLD_SIZE is 2, but torch\.distributed is not initialised"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"torch\.distributed must be initialized, because WORLD_SIZE is 2, and the rank is unknown\. Call",
+    ):
         BlockSampler(rows, batch_size=10)
     assert len(BlockSampler(rows, batch_size=10, num_replicas=1, rank=0)) == 301
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/ranks", rank=0, world_size=1)
@@ -207,20 +234,31 @@ def test_ranks_are_those_of_torch_distributed(
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"num_workers": 2}, "num_workers needs a batch_size"),
-        ({"last_batch": "pad"}, "last_batch='pad' marks repeats in a column"),
-        ({"last_batch": "best"}, "last_batch='best' is not known"),
-        ({"rank": 1}, "num_replicas=None and rank=1: give both"),
-        ({"num_replicas": 2, "rank": 2}, "shards are numbered from 0 to 1"),
-        ({"batch_size": 0}, "batch_size=0"),
-        ({"seed": "x"}, "seed='x'"),
+        (
+            {"num_workers": 2},
+            r"num_workers must be 0 without batch_size, because torch assigns whole batches to its workers\.",
+        ),
+        (
+            {"last_batch": "pad"},
+            "last_batch must be 'even', 'drop' or 'wrap' for a sampler, got 'pad', which needs a column to",
+        ),
+        ({"last_batch": "best"}, "last_batch must be one of 'even', 'drop', 'pad', 'wrap', got 'best'"),
+        (
+            {"rank": 1},
+            r"num_replicas and rank must be given together, got num_replicas=None and rank=1\. Give both, or",
+        ),
+        ({"num_replicas": 2, "rank": 2}, "cur_shard must be from 0 to 1 with shard_count=2, got 2"),
+        ({"batch_size": 0}, "batch_size must be an int of at least 1, got 0"),
+        ({"seed": "x"}, "seed must be an int, or None for a random one, got 'x'"),
     ],
 )
-def test_what_cannot_be_is_refused_at_the_call(rows: MapDataset, asked: dict[str, Any], message: str) -> None:
+def test_block_sampler_invalid_arguments_raise_at_the_call(
+    rows: MapDataset, asked: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         BlockSampler(rows, **asked)
 
 
-def test_fewer_rows_than_ranks_are_refused_on_every_rank(rows: MapDataset) -> None:
+def test_fewer_rows_than_ranks_raise_on_every_rank(rows: MapDataset) -> None:
     with pytest.raises(NoDataAvailableError):
         BlockSampler(rows, batch_size=1, num_replicas=ROWS + 1, rank=0)

@@ -17,7 +17,7 @@ import petastore
 from petastore.adapters.torch import DataLoader
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.errors import DecodeError, InvalidArgumentError
-from petastore.plan.request import TailWord
+from petastore.plan.request import LastBatchWord
 from tests.warm_interpreters import WarmInterpreter, run_together
 
 ROW_GROUPS = [7, 1, 30, 12, 5, 40, 6]
@@ -67,7 +67,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("make_reader", [petastore.make_reader, petastore.make_batch_reader])
-def test_every_kind_of_field_becomes_a_tensor_or_a_list(url: str, make_reader: Any) -> None:
+def test_dataloader_converts_every_dtype(url: str, make_reader: Any) -> None:
     wanted = [field.name for field in FIELDS if field.name != "age"]
     with make_reader(url, wanted, shuffle_row_groups=False) as reader:
         batches = list(DataLoader(reader, batch_size=40))
@@ -86,7 +86,7 @@ def test_every_kind_of_field_becomes_a_tensor_or_a_list(url: str, make_reader: A
     assert [tuple(value.shape) for value in batch["free"][:3]] == [(1, 2), (2, 2), (0, 2)]
 
 
-def test_tensors_share_the_memory_of_the_readers_batch(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dataloader_tensors_are_zero_copy(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with petastore.make_reader(url, ["id", "image", "matrix"], shuffle_row_groups=False) as reader:
         addresses: list[set[int]] = []
         batches = reader.iter_batches
@@ -102,10 +102,10 @@ def test_tensors_share_the_memory_of_the_readers_batch(url: str, monkeypatch: py
     assert len(addresses) == 11
 
 
-def test_missing_values_are_refused_and_a_transform_may_fill_them(url: str) -> None:
+def test_dataloader_raises_for_nulls_unless_a_transform_fills_them(url: str) -> None:
     with (
         petastore.make_reader(url, ["id", "age"], shuffle_row_groups=False) as reader,
-        pytest.raises(DecodeError, match=r"column 'age', row group 0 in .*: .* values are missing"),
+        pytest.raises(DecodeError, match=r"column 'age', row group 0 in .*: nulls= must be set .* values missing\."),
     ):
         list(DataLoader(reader, batch_size=20))
 
@@ -118,7 +118,7 @@ def test_missing_values_are_refused_and_a_transform_may_fill_them(url: str) -> N
     assert Counter(ages.tolist())[-1] == 10
 
 
-def test_rows_for_a_collate_function_hold_none_where_a_value_is_missing(url: str) -> None:
+def test_collate_fn_receives_none_for_missing_values(url: str) -> None:
     with petastore.make_reader(url, ["id", "age"], shuffle_row_groups=False) as reader:
         (rows,) = DataLoader(reader, batch_size=101, collate_fn=list)
     assert [value["age"] for value in rows] == [row(i)["age"] for i in range(101)]
@@ -126,7 +126,7 @@ def test_rows_for_a_collate_function_hold_none_where_a_value_is_missing(url: str
 
 @pytest.mark.parametrize("last_batch", ["even", "drop", "pad", "wrap"])
 @pytest.mark.parametrize("batch_size", [1, 8, 64])
-def test_length_and_rows_are_known_before_the_first_read(url: str, last_batch: TailWord, batch_size: int) -> None:
+def test_dataloader_len_is_known_before_the_first_read(url: str, last_batch: LastBatchWord, batch_size: int) -> None:
     with petastore.make_reader(
         url, ["id"], cur_shard=1, shard_count=2, last_batch=last_batch, num_epochs=3, seed=5, shuffle_rows=True
     ) as reader:
@@ -140,13 +140,13 @@ def test_length_and_rows_are_known_before_the_first_read(url: str, last_batch: T
         assert all(("valid" in batch) is (last_batch == "pad") for batch in batches)
 
 
-def test_dropping_the_last_batch_may_be_asked_for_where_the_reader_does_it(url: str) -> None:
+def test_drop_last_is_accepted_with_last_batch_drop(url: str) -> None:
     with petastore.make_reader(url, ["id"], last_batch="drop") as reader:
         loader = DataLoader(reader, batch_size=40, drop_last=True)
         assert [len(batch["id"]) for batch in loader] == [40, 40]
 
 
-def test_leaving_early_and_beginning_again_leaves_nothing_running(url: str) -> None:
+def test_dataloader_stops_its_workers_after_a_break(url: str) -> None:
     with petastore.make_reader(url, ["id"], shuffle_row_groups=False, num_epochs=None) as reader:
         loader = DataLoader(reader, batch_size=4)
         for _ in range(5):
@@ -156,7 +156,7 @@ def test_leaving_early_and_beginning_again_leaves_nothing_running(url: str) -> N
                     break
 
 
-def test_a_loader_goes_on_from_the_state_after_every_step(url: str) -> None:
+def test_dataloader_resumes_from_the_state_after_every_step(url: str) -> None:
     def loader_over(reader: petastore.Reader) -> DataLoader:
         return DataLoader(reader, batch_size=16)
 
@@ -174,7 +174,7 @@ def test_a_loader_goes_on_from_the_state_after_every_step(url: str) -> None:
             assert [batch["id"].tolist() for batch in loader] == batches[step:]
 
 
-def test_every_loop_has_an_order_of_its_own(url: str) -> None:
+def test_dataloader_shuffles_each_loop_differently(url: str) -> None:
     with petastore.make_reader(url, ["id"], seed=7, shuffle_rows=True) as reader:
         loader = DataLoader(reader, batch_size=16)
         loops = [[row for batch in loader for row in batch["id"].tolist()] for _ in range(3)]
@@ -186,7 +186,7 @@ def test_every_loop_has_an_order_of_its_own(url: str) -> None:
         )
 
 
-def test_a_state_may_be_loaded_between_two_loops(url: str) -> None:
+def test_dataloader_loads_a_state_between_two_loops(url: str) -> None:
     with petastore.make_reader(url, ["id"], shuffle_row_groups=False) as reader:
         loader = DataLoader(reader, batch_size=10)
         batches = iter(loader)
@@ -199,7 +199,7 @@ def test_a_state_may_be_loaded_between_two_loops(url: str) -> None:
         assert next(iter(loader))["id"].tolist() == list(range(10))
 
 
-def test_a_loader_goes_on_after_its_reader_was_given_another_number_of_ranks(url: str) -> None:
+def test_dataloader_resumes_after_reshard(url: str) -> None:
     asked: dict[str, Any] = {"schema_fields": ["id"], "seed": 7, "shuffle_rows": True}
     with petastore.make_reader(url, **asked, cur_shard=0, shard_count=2) as first:
         loader = DataLoader(first, batch_size=10)
@@ -242,7 +242,9 @@ print(json.dumps(seen))
 """
 
 
-def test_two_ranks_make_equal_steps_and_see_every_row(url: str, tmp_path: Path, warm_torch: WarmInterpreter) -> None:
+def test_dataloaders_of_two_ranks_have_equal_steps_and_every_row(
+    url: str, tmp_path: Path, warm_torch: WarmInterpreter
+) -> None:
     ranks = [warm_torch.start(RANK, url, rank, tmp_path / "store") for rank in range(2)]
     first, second = (json.loads(printed) for printed, _ in run_together(ranks))
     assert len(first) == 16
@@ -265,10 +267,11 @@ def test_two_ranks_make_equal_steps_and_see_every_row(url: str, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_a_reader_in_torchs_own_loader_says_what_to_write(url: str, num_workers: int) -> None:
+def test_torch_dataloader_over_a_reader_raises(url: str, num_workers: int) -> None:
     with petastore.make_reader(url, ["id"]) as reader:
         loader: Any = torch.utils.data.DataLoader(reader, batch_size=4, num_workers=num_workers)  # type: ignore[arg-type]
         with pytest.raises(
-            InvalidArgumentError, match=r"none by number. For torch write petastore.adapters.torch.DataLoader"
+            InvalidArgumentError,
+            match=r"a reader cannot be indexed.*For torch write petastore\.adapters\.torch\.DataLoader",
         ):
             next(iter(loader))

@@ -40,8 +40,17 @@ def expected(name: str, number: int) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
+def test_missing_values_that_the_footers_count_raise_when_the_loader_is_made(tmp_path: Path) -> None:
+    values = [None if number == 990 else float(number) for number in range(1000)]
+    pq.write_table(pa.table({"x": values}), tmp_path / "a.parquet", row_group_size=100)
+    with petastore.make_batch_reader(tmp_path, shuffle_row_groups=False) as reader:
+        with pytest.raises(DecodeError, match=r"column 'x'"):
+            DataLoader(reader, batch_size=10)
+        assert len(list(DataLoader(reader, batch_size=10, nulls=0))) == 100
+
+
 @pytest.mark.parametrize("open_reader", [petastore.make_reader, petastore.make_batch_reader])
-def test_masks_say_which_values_are_there(url: str, open_reader: Any) -> None:
+def test_nulls_mask_marks_present_values(url: str, open_reader: Any) -> None:
     with open_reader(url, shuffle_row_groups=False) as reader:
         batches = list(DataLoader(reader, batch_size=5, nulls="mask"))
     assert list(batches[0])[:5] == ["id", "age", "age_valid", "height", "height_valid"]
@@ -53,7 +62,7 @@ def test_masks_say_which_values_are_there(url: str, open_reader: Any) -> None:
         assert valid.tolist() == [not nullable.is_missing(name, number) for number in range(nullable.ROWS)], name
 
 
-def test_values_stand_where_something_is_missing(url: str) -> None:
+def test_fill_value_replaces_missing_values(url: str) -> None:
     nulls = {"age": -1, "height": float("nan"), "name": Fill("nobody"), "pose": [1, 2]}
     with petastore.make_reader(url, ["id", *nulls], shuffle_row_groups=False) as reader:
         batches = list(DataLoader(reader, batch_size=5, nulls=nulls))
@@ -65,15 +74,15 @@ def test_values_stand_where_something_is_missing(url: str) -> None:
             np.testing.assert_array_equal(one, wanted)
 
 
-def test_columns_that_are_not_named_are_refused_as_ever(url: str) -> None:
+def test_nulls_dict_leaves_other_columns_raising(url: str) -> None:
     with (
         petastore.make_reader(url, ["id", "age", "height"], shuffle_row_groups=False) as reader,
-        pytest.raises(DecodeError, match=r"column 'height', .* nulls= of DataLoader"),
+        pytest.raises(DecodeError, match=r"column 'height', .* Pass nulls=.* to DataLoader"),
     ):
         DataLoader(reader, batch_size=5, nulls={"age": 0})
 
 
-def test_padded_and_nested_tensors_take_masks_too(url: str) -> None:
+def test_nulls_mask_works_with_padded_and_nested_tensors(url: str) -> None:
     for form in ("padded", "nested"):
         with petastore.make_reader(url, ["track"], shuffle_row_groups=False) as reader:
             batch = next(iter(DataLoader(reader, batch_size=23, nulls="mask", ragged=form)))
@@ -85,7 +94,7 @@ def test_padded_and_nested_tensors_take_masks_too(url: str) -> None:
             assert [len(cell) for cell in batch["track"]] == lengths
 
 
-def test_rows_of_windows_are_masked_for_themselves(url: str) -> None:
+def test_nulls_mask_has_one_entry_per_row_of_a_window(url: str) -> None:
     windows = NGram({0: ["age", "name", "id"], 1: ["age", "name", "id"]}, 10, "id")
     with petastore.make_reader(url, windows, shuffle_row_groups=False) as reader:
         batch = next(iter(DataLoader(reader, batch_size=8, nulls="mask")))
@@ -96,7 +105,7 @@ def test_rows_of_windows_are_masked_for_themselves(url: str) -> None:
         assert plain(batch[name]) == [[expected(name, number) for number in pair] for pair in pairs]
 
 
-def test_masks_and_values_arrive_on_the_device_too(url: str) -> None:
+def test_nulls_masks_are_copied_to_the_device(url: str) -> None:
     with petastore.make_reader(url, ["age", "name"], shuffle_row_groups=False) as reader:
         loader = DataLoader(reader, batch_size=23, device="cpu", nulls={"age": "mask", "name": Fill("nobody")})
         (batch,) = loader
@@ -104,24 +113,30 @@ def test_masks_and_values_arrive_on_the_device_too(url: str) -> None:
     assert batch["name"].count("nobody") == sum(nullable.is_missing("name", number) for number in range(nullable.ROWS))
 
 
-def test_under_torchs_own_workers_it_is_the_same(url: str) -> None:
+def test_nulls_work_in_reader_dataset_workers(url: str) -> None:
     dataset = ReaderDataset(url, ["age"], batch_size=23, shuffle_row_groups=False, nulls="mask")
     (batch,) = torch.utils.data.DataLoader(dataset, batch_size=None)
     assert batch["age"].tolist() == [expected("age", number) for number in range(nullable.ROWS)]
     assert not batch["age_valid"].all()
-    with pytest.raises(InvalidArgumentError, match="nulls= is about batches"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"nulls must be left out, got 'mask' for column 'age': this argument .*\. Set batch_size",
+    ):
         ReaderDataset(url, ["age"], nulls="mask")
 
 
-def test_rows_for_a_collate_fn_are_not_masked(url: str) -> None:
+def test_collate_fn_rows_have_no_masks(url: str) -> None:
     with (
         petastore.make_reader(url, ["age"]) as reader,
-        pytest.raises(InvalidArgumentError, match="a collate_fn gets rows"),
+        pytest.raises(
+            InvalidArgumentError,
+            match=r"nulls must be left out, got 'mask' for column 'age': .* collate_fn receives single rows\.",
+        ),
     ):
         DataLoader(reader, batch_size=5, nulls="mask", collate_fn=list)
 
 
-def test_a_transform_may_make_what_is_missing(url: str) -> None:
+def test_transform_may_fill_missing_values(url: str) -> None:
     spec = petastore.TransformSpec(
         lambda columns: {"at": np.ma.masked_less(columns["id"], 3).astype("M8[s]").astype("M8[us]")},
         [("at", np.dtype("M8[us]"), (), True)],
@@ -154,7 +169,7 @@ def test_mask_leaves_none_in_structs_and_maps(tmp_path: Path) -> None:
     assert batch["point"][1] == {"x": 0, "y": 0}
 
 
-def test_a_typo_of_a_word_is_rejected(tmp_path: Path) -> None:
+def test_nulls_raises_for_a_typo(tmp_path: Path) -> None:
     pq.write_table(pa.table({"word": ["a", None]}), tmp_path / "words.parquet")
     with make_reader(str(tmp_path), shuffle_row_groups=False) as reader:
         with pytest.raises(

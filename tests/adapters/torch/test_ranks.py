@@ -32,7 +32,7 @@ with petastore.make_reader(url) as all_rows, petastore.make_reader(url, cur_shar
     assert ranks_known() == 2
     for warned in (early, early_dataset):
         (message,) = said(warned)
-        assert "has 2 ranks, which it had not when this loader was made" in message, message
+        assert "was initialized with 2 ranks after this loader was made" in message, message
     assert said(sharded) == []
     assert said(DataLoader(all_rows, 4)) == []  # of what is opened now, make_reader speaks
 dist.destroy_process_group()
@@ -49,7 +49,7 @@ def test_loader_made_before_init_process_group_warns_of_unsharded_ranks(
     run_together([warm_torch.start(RANK, url, tmp_path / "store", rank) for rank in range(2)])
 
 
-def test_a_launcher_is_known_before_torch_is_initialised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launcher_rank_is_detected_before_init_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.setenv("WORLD_SIZE", "4")
     assert ranks_known() == 1  # ranks that Lightning starts have no more than that, and their readers do not warn

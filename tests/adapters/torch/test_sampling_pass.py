@@ -5,33 +5,37 @@ from __future__ import annotations
 import pytest
 import torch
 
-from petastore.adapters.told_epochs import ToldEpochs
-from petastore.adapters.torch.sampling_pass import Pass, refuse_unequal_rows, shard_of_this_process, told
+from petastore.adapters.epoch_tracker import EpochNumbers
+from petastore.adapters.torch.ranks import refuse_unequal_rows, shard_of_this_process
+from petastore.adapters.torch.shared_state import SamplingPass, pass_in_epoch
 from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan
-from petastore.plan.request import Order, ReadRequest, Shard, Tail
+from petastore.plan.request import LastBatch, Order, ReadRequest, Shard
 
 
 @pytest.mark.parametrize("epoch", [2, 4])
-def test_a_loaded_pass_is_gone_on_with_in_its_first_epoch_and_in_the_one_that_it_stands_in(epoch: int) -> None:
-    loaded = Pass(Cursor(4, 17, 2), 5, is_loaded=True)
-    assert told(ToldEpochs(), loaded, epoch) == (epoch, Pass(Cursor(4, 17, epoch), 5, is_loaded=True))
+def test_loaded_state_resumes_in_its_first_or_current_epoch(epoch: int) -> None:
+    loaded = SamplingPass(Cursor(4, 17, 2), 5, is_loaded=True)
+    assert pass_in_epoch(EpochNumbers(), loaded, epoch) == (
+        epoch,
+        SamplingPass(Cursor(4, 17, epoch), 5, is_loaded=True),
+    )
 
 
-@pytest.mark.parametrize("this_pass", [None, Pass(Cursor(4, 17, 2), 5)])
-def test_new_pass_begins_when_no_state_was_loaded(this_pass: Pass | None) -> None:
-    assert told(ToldEpochs(), this_pass, 4) == (4, None)
+@pytest.mark.parametrize("this_pass", [None, SamplingPass(Cursor(4, 17, 2), 5)])
+def test_sampler_starts_a_new_epoch_without_a_loaded_state(this_pass: SamplingPass | None) -> None:
+    assert pass_in_epoch(EpochNumbers(), this_pass, 4) == (4, None)
 
 
 @pytest.mark.parametrize("epoch", [-1, 1.5, True])
-def test_what_is_no_epoch_is_refused(epoch: int) -> None:
-    with pytest.raises(InvalidArgumentError, match="epoch="):
-        told(ToldEpochs(), None, epoch)
+def test_set_epoch_raises_for_an_invalid_epoch(epoch: int) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"epoch must be an int of at least 0, got {epoch}"):
+        pass_in_epoch(EpochNumbers(), None, epoch)
 
 
-def test_the_rank_is_what_is_given_or_that_of_torch_distributed_or_the_only_one(
+def test_rank_defaults_to_torch_distributed_or_0(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
@@ -45,25 +49,36 @@ def test_the_rank_is_what_is_given_or_that_of_torch_distributed_or_the_only_one(
 
 
 @pytest.mark.parametrize(("num_replicas", "rank"), [(2, None), (None, 0)])
-def test_half_a_rank_is_refused(num_replicas: int | None, rank: int | None) -> None:
-    with pytest.raises(InvalidArgumentError, match="give both, or neither"):
+def test_rank_without_num_replicas_raises(num_replicas: int | None, rank: int | None) -> None:
+    with pytest.raises(
+        InvalidArgumentError,
+        match=rf"together, got num_replicas={num_replicas} and rank={rank}\. Give both, or neither",
+    ):
         shard_of_this_process(num_replicas, rank)
 
 
-def test_ranks_that_do_not_know_which_they_are_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_above_num_replicas_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(InvalidArgumentError, match=r"WORLD_SIZE is 2, but torch.distributed is not initialised"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"torch\.distributed must be initialized, because WORLD_SIZE is 2, and the rank is unknown\. Call",
+    ):
         shard_of_this_process(None, None)
     assert shard_of_this_process(2, 1) == Shard(1, 2)
 
 
-@pytest.mark.parametrize(("rows", "ranks", "last_batch"), [(10, 2, Tail.EVEN), (11, 1, Tail.EVEN), (11, 2, Tail.WRAP)])
-def test_rows_that_ranks_share_equally_are_given_one_by_one(rows: int, ranks: int, last_batch: Tail) -> None:
+@pytest.mark.parametrize(
+    ("rows", "ranks", "last_batch"), [(10, 2, LastBatch.EVEN), (11, 1, LastBatch.EVEN), (11, 2, LastBatch.WRAP)]
+)
+def test_single_rows_are_allowed_when_they_divide_among_ranks(rows: int, ranks: int, last_batch: LastBatch) -> None:
     order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=ranks, block_rows=1)
     refuse_unequal_rows(Plan(Inventory.of_rows([rows]), ReadRequest(("id",), order, Shard(0, ranks), 1, last_batch)))
 
 
-def test_rows_of_which_one_rank_would_have_more_are_refused() -> None:
+def test_single_rows_raise_when_they_do_not_divide_among_ranks() -> None:
     order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=2, block_rows=1)
-    with pytest.raises(InvalidArgumentError, match="11 rows cannot be shared equally, row by row, by 2 ranks"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match="batch_size must be given where 11 rows do not divide equally among 2 ranks: a rank with one",
+    ):
         refuse_unequal_rows(Plan(Inventory.of_rows([11]), ReadRequest(("id",), order, Shard(0, 2))))

@@ -19,7 +19,7 @@ pytestmark = [
     # More workers than CPUs are slow and right all the same.
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
     # Loops without set_epoch repeat the order of the last one, which they say.
-    pytest.mark.filterwarnings("ignore:this for gives the rows in the same order"),
+    pytest.mark.filterwarnings("ignore:this loop has the same order"),
 ]
 
 ROWS, BATCH = 400, 10
@@ -69,7 +69,7 @@ class Shuffled:
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_loader_continues_after_a_state_and_later_epochs_are_whole(url: str, workers: dict[str, Any]) -> None:
+def test_stateful_dataloader_resumes_and_later_epochs_are_whole(url: str, workers: dict[str, Any]) -> None:
     shuffled = Shuffled(url, workers)
     dataset, loader, num_workers = shuffled.dataset, shuffled.loader, shuffled.num_workers
     assert len(loader) == 40
@@ -90,7 +90,7 @@ def test_loader_continues_after_a_state_and_later_epochs_are_whole(url: str, wor
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_state_loaded_after_iter_is_taken_or_refused(url: str, workers: dict[str, Any]) -> None:
+def test_state_loaded_after_iter_is_used_or_raises(url: str, workers: dict[str, Any]) -> None:
     shuffled = Shuffled(url, workers)
     dataset, loader, state = shuffled.dataset, shuffled.loader, shuffled.state_after(14)
     whole = ids(loader)
@@ -108,7 +108,7 @@ def test_state_loaded_after_iter_is_taken_or_refused(url: str, workers: dict[str
 
 
 @pytest.mark.parametrize("workers", [WORKERS[0], WORKERS[2]])
-def test_epochs_that_are_set_count_on_after_a_state(url: str, workers: dict[str, Any]) -> None:
+def test_set_epoch_continues_after_a_loaded_state(url: str, workers: dict[str, Any]) -> None:
     shuffled = Shuffled(url, workers)
     dataset, loader = shuffled.dataset, shuffled.loader
     orders = []
@@ -131,7 +131,7 @@ def test_epochs_that_are_set_count_on_after_a_state(url: str, workers: dict[str,
     assert ids(loader) == orders[1]
 
 
-def test_two_filtered_epochs_in_a_loop_end_where_they_would_have_ended(url: str) -> None:
+def test_resumed_loop_of_two_epochs_ends_at_the_same_row(url: str) -> None:
     for workers in ({"num_workers": 0}, {"num_workers": 2}):
         shuffled = Shuffled(url, workers, num_epochs=2, filters=[("id", "<", 200)], filter_cache=False)
         whole = ids(shuffled.loader)
@@ -145,7 +145,7 @@ def test_two_filtered_epochs_in_a_loop_end_where_they_would_have_ended(url: str)
             other.load_state_dict(shuffled.state_after(26))
 
 
-def test_loops_whose_workers_have_equal_seeds_are_told_apart(url: str) -> None:
+def test_loops_with_equal_worker_seeds_are_distinguished(url: str) -> None:
     shuffled = Shuffled(url, {"num_workers": 2})
     rows = []
     shuffled.dataset.load_state_dict(shuffled.state_after(14))
@@ -169,7 +169,7 @@ def open_loader(url: str) -> Iterator[Callable[..., DataLoader]]:
         reader.join()
 
 
-def test_length_of_a_loader_counts_the_batches_that_are_left(open_loader: Callable[..., DataLoader]) -> None:
+def test_len_of_a_resumed_loader_is_the_remaining_batches(open_loader: Callable[..., DataLoader]) -> None:
     whole = open_loader()
     assert len(whole) == 40
     batches = iter(whole)
@@ -200,7 +200,7 @@ def test_length_of_a_loader_counts_the_batches_that_are_left(open_loader: Callab
     assert ids(loader) == []
 
 
-def test_length_of_two_epochs_counts_the_batches_that_are_left(open_loader: Callable[..., DataLoader]) -> None:
+def test_len_of_two_resumed_epochs_is_the_remaining_batches(open_loader: Callable[..., DataLoader]) -> None:
     whole = open_loader(num_epochs=2)
     assert len(whole) == 80
     batches = iter(whole)
@@ -211,7 +211,7 @@ def test_length_of_two_epochs_counts_the_batches_that_are_left(open_loader: Call
     assert len(list(loader)) == 30
 
 
-def test_loop_over_a_loader_raises_when_a_state_is_loaded_in_it(open_loader: Callable[..., DataLoader]) -> None:
+def test_load_state_dict_during_a_loop_raises(open_loader: Callable[..., DataLoader]) -> None:
     loader = open_loader()
     batches = iter(loader)
     ids(itertools.islice(batches, 14))
@@ -222,7 +222,7 @@ def test_loop_over_a_loader_raises_when_a_state_is_loaded_in_it(open_loader: Cal
     assert len(ids(loader)) == ROWS - 140
 
 
-def test_state_loaded_after_iter_of_a_loader_is_taken(open_loader: Callable[..., DataLoader]) -> None:
+def test_dataloader_uses_a_state_loaded_after_iter(open_loader: Callable[..., DataLoader]) -> None:
     loader = open_loader()
     ids(itertools.islice(iter(loader), 14))
     late = open_loader()
@@ -231,7 +231,7 @@ def test_state_loaded_after_iter_of_a_loader_is_taken(open_loader: Callable[...,
     assert len(ids(batches)) == ROWS - 140
 
 
-def test_block_sampler_takes_or_refuses_a_late_state(url: str) -> None:
+def test_block_sampler_state_loaded_after_iter_is_used_or_raises(url: str) -> None:
     dataset = MapDataset(url, ["id"])
 
     def sampler() -> BlockSampler:
@@ -254,7 +254,7 @@ def test_block_sampler_takes_or_refuses_a_late_state(url: str) -> None:
     assert list(late) == whole[14:]
 
 
-def test_loader_in_memory_takes_or_refuses_a_late_state(url: str) -> None:
+def test_in_memory_loader_state_loaded_after_iter_is_used_or_raises(url: str) -> None:
     with petastore.make_reader(url, ["id"], shuffle_row_groups=False) as reader:
         loader = InMemBatchedDataLoader(reader, BATCH, shuffle=True)
     batches = iter(loader)

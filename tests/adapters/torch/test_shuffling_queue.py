@@ -22,7 +22,7 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("make", [DataLoader, BatchedDataLoader])
-def test_a_shuffling_queue_is_shuffled_rows(make: Any, numbers: str) -> None:
+def test_shuffling_queue_capacity_equals_shuffle_rows(make: Any, numbers: str) -> None:
     def read(**asked: Any) -> list[list[int]]:
         capacity = asked.pop("capacity", 0)
         with petastore.make_reader(numbers, seed=3, **asked) as reader:
@@ -36,7 +36,7 @@ def test_a_shuffling_queue_is_shuffled_rows(make: Any, numbers: str) -> None:
     assert [sorted(epoch) for epoch in queued] == [list(range(100))] * 2
 
 
-def test_ranks_share_what_a_shuffling_queue_shuffles_and_states_go_on_in_it(numbers: str) -> None:
+def test_shuffling_queue_capacity_works_with_ranks_and_states(numbers: str) -> None:
     def loader_of(rank: int) -> DataLoader:
         reader = petastore.make_reader(numbers, cur_shard=rank, shard_count=2)
         return DataLoader(reader, 8, shuffling_queue_capacity=50)
@@ -51,16 +51,17 @@ def test_ranks_share_what_a_shuffling_queue_shuffles_and_states_go_on_in_it(numb
         assert [batch["id"].tolist() for batch in gone_on] == [batch["id"].tolist() for batch in batches]
 
 
-def test_a_shuffling_queue_of_what_was_begun_is_refused_and_of_a_mixture_warned_of(numbers: str) -> None:
+def test_shuffling_queue_capacity_raises_for_a_started_reader(numbers: str) -> None:
     with petastore.make_reader(numbers) as reader:
         next(reader)
         with pytest.raises(
-            InvalidArgumentError, match="shuffling_queue_capacity=5 of a reader that has given rows already"
+            InvalidArgumentError,
+            match="shuffling_queue_capacity must be 0 for a reader that has already returned rows, got 5",
         ):
             DataLoader(reader, 8, shuffling_queue_capacity=5)
-        with pytest.raises(InvalidArgumentError, match="shuffling_queue_capacity=-1"):
+        with pytest.raises(InvalidArgumentError, match="shuffling_queue_capacity must be an int of at least 0, got -1"):
             DataLoader(reader, 8, shuffling_queue_capacity=-1)
     with petastore.make_mixed_reader([numbers, numbers], [0.5, 0.5], num_epochs=None) as mixture:
-        with pytest.warns(UserWarning, match="the readers of a mixture shuffle for themselves") as caught:
+        with pytest.warns(UserWarning, match="the readers of a mixture shuffle separately") as caught:
             DataLoader(mixture, 8, shuffling_queue_capacity=5)
         assert [warning.filename for warning in caught] == [__file__]

@@ -23,7 +23,7 @@ ONE = ["--itself", "--workloads", "rows", "--figures", "cpu"]
 TINY = ["--workloads", "rows", "--scale", "0.01", "--seconds", "0", "--rounds", "2", "--settle", "0"]
 
 
-def test_this_tree_against_itself_is_measured_from_end_to_end(
+def test_comparison_of_a_tree_with_itself_runs_end_to_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(imports, "TRIES", 1)
@@ -55,7 +55,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize(("times", "status"), [(1.0, 0), (1.02, 0), (1.04, 1)])
-def test_it_exits_with_1_where_this_tree_is_worse_by_more_than_the_bound(
+def test_comparison_exits_with_1_for_a_regression_beyond_the_bound(
     times: float, status: int, ran: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran(
@@ -71,7 +71,7 @@ def test_it_exits_with_1_where_this_tree_is_worse_by_more_than_the_bound(
     assert main([*asked, "--bound", "5"]) == 0
 
 
-def test_a_tree_that_cannot_read_the_files_is_not_kept(
+def test_comparison_discards_a_tree_that_cannot_read_the_files(
     ran: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran([{"round": 0, "tree": OURS, "error": "no moon"}, {"round": 0, "tree": THEIRS, "cpu_a_row": 1.0}])
@@ -80,7 +80,7 @@ def test_a_tree_that_cannot_read_the_files_is_not_kept(
 
 
 @pytest.mark.usefixtures("ran")
-def test_files_that_could_not_be_written_are_not_kept(
+def test_comparison_discards_files_that_were_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*_: Any) -> list[dict[str, Any]]:
@@ -103,7 +103,7 @@ def test_files_that_could_not_be_written_are_not_kept(
         (["--itself", "--bound", "nan"], "a percentage of at least 0, not nan"),
     ],
 )
-def test_what_cannot_be_measured_is_refused_before_anything_runs(
+def test_invalid_benchmark_arguments_raise_before_anything_runs(
     asked: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as left:
@@ -112,7 +112,7 @@ def test_what_cannot_be_measured_is_refused_before_anything_runs(
     assert said in capsys.readouterr().err
 
 
-def test_every_workload_of_the_bench_is_read_in_one_way_unless_others_are_named() -> None:
+def test_comparison_covers_all_workloads_by_default() -> None:
     assert all(len(ways(workload, [], {})) == 1 for workload in WORKLOADS)
     assert [way.name for way in ways("images", ["petastore", "petastore, unshuffled"], {})] == [
         *("petastore", "petastore, unshuffled"),
@@ -120,6 +120,6 @@ def test_every_workload_of_the_bench_is_read_in_one_way_unless_others_are_named(
     assert ways("rows", ["petastore, unshuffled"], {}) == []
 
 
-def test_a_pool_that_was_asked_for_goes_to_the_reader_beside_what_a_way_has_itself() -> None:
+def test_requested_pool_is_passed_to_the_reader_with_the_other_options() -> None:
     (way,) = ways("images", ["petastore, unshuffled"], {"reader_pool_type": "process"})
     assert way.options == {"shuffled": False, "reader_pool_type": "process"}

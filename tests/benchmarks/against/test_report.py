@@ -20,11 +20,11 @@ def verdict(name: str, ours: float, theirs: float) -> Verdict:
     return judged(runs, quantity, 0.03)
 
 
-def test_examples_hold() -> None:
+def test_report_doctests_pass() -> None:
     assert doctest.testmod(report) == doctest.TestResults(0, 1)
 
 
-def test_a_table_has_units_thousands_ratios_and_verdicts() -> None:
+def test_report_table_has_units_ratios_and_verdicts() -> None:
     verdicts = [verdict("rate", 9_700_000.0, 10_000_000.0), verdict("cpu", 2.1e-6, 2.0e-6), verdict("memory", 6e8, 6e8)]
     header, rate, cpu, memory = table_of(verdicts, "this tree", "a7806d7").splitlines()
     assert header.split() == ["this", "tree", "a7806d7", "ratio", "least", "–", "most", "same", "twice", "bound"]
@@ -37,14 +37,14 @@ def test_a_table_has_units_thousands_ratios_and_verdicts() -> None:
     assert memory.endswith(" KEPT")
 
 
-def test_what_was_not_measured_is_a_dash() -> None:
+def test_report_shows_a_dash_for_a_missing_measurement() -> None:
     nothing = judged([{"round": 0, "tree": OURS, "error": "no"}], QUANTITIES["cpu"], 0.03)
     assert table_of([nothing], "this tree", "a7806d7").splitlines()[1].split() == [
         *("CPU", "a", "row", "–", "–", "µs", "–", "–", "–", "≤", "1.03", "NOT", "KEPT"),
     ]
 
 
-def test_the_closing_line_counts_what_is_kept_and_names_what_is_not() -> None:
+def test_report_summary_names_failed_bounds() -> None:
     good, bad = verdict("cpu", 1.0, 1.0), verdict("rate", 90.0, 100.0)
     assert closing_line({"images, petastore": [good, good]}, "a7806d7", 0.03) == (
         "KEPT: all 2 figures are not worse than a7806d7 by more than 3 %"
@@ -55,7 +55,7 @@ def test_the_closing_line_counts_what_is_kept_and_names_what_is_not() -> None:
     )
 
 
-def test_failures_say_which_tree_and_why() -> None:
+def test_report_failures_name_the_tree_and_the_cause() -> None:
     runs: list[dict[str, Any]] = [
         {"tree": OURS, "rate": 1.0},
         {"tree": OURS, "error": "first"},

@@ -27,9 +27,7 @@ def comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Comparison:
     return Comparison(HERE, THERE, Data(tmp_path), 2, Pace(0.0, 1.0), settle_s=0.0, say=lambda _: None)
 
 
-def test_trees_take_turns_and_either_begins_every_other_round(
-    comparison: Comparison, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trees_alternate_and_start_every_other_round(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Path] = []
 
     def run(*_: Any, root: Path) -> dict[str, Any]:
@@ -46,9 +44,7 @@ def test_trees_take_turns_and_either_begins_every_other_round(
     assert [run["round"] for run in found] == [0] * 4 + [1] * 4
 
 
-def test_a_tree_that_fails_is_recorded_and_the_other_goes_on(
-    comparison: Comparison, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failure_of_one_tree_does_not_stop_the_other(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
     def import_seconds(root: Path) -> float:
         if root == HERE.root:
             raise TaskFailedError("no moon tonight")
@@ -60,7 +56,7 @@ def test_a_tree_that_fails_is_recorded_and_the_other_goes_on(
     assert [run["import_seconds"] for run in found if run["tree"] == THEIRS] == [0.5] * 4
 
 
-def test_files_that_were_just_written_are_waited_for(
+def test_measurement_waits_until_written_files_are_flushed(
     comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[float] = []

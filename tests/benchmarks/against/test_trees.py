@@ -43,7 +43,7 @@ def version(root: Path) -> str:
     return (root / "petastore" / "__init__.py").read_text(encoding="utf-8").strip()
 
 
-def test_a_commit_is_exported_beside_the_benchmarks_of_the_checkout(checkout: Path, tmp_path: Path) -> None:
+def test_commit_is_exported_next_to_the_benchmarks_of_the_checkout(checkout: Path, tmp_path: Path) -> None:
     tree = exported(checkout, "HEAD~1", tmp_path / "that")
     assert version(tree.root) == "version = 1"
     assert tree.name == git(checkout, "rev-parse", "--short=7", "HEAD~1")
@@ -51,19 +51,19 @@ def test_a_commit_is_exported_beside_the_benchmarks_of_the_checkout(checkout: Pa
     assert version(exported(checkout, "trunk", tmp_path / "trunk").root) == "version = 2"
 
 
-def test_a_checkout_is_taken_with_what_is_not_committed(checkout: Path, tmp_path: Path) -> None:
+def test_checkout_includes_uncommitted_changes(checkout: Path, tmp_path: Path) -> None:
     tree = checked_out(checkout, tmp_path / "this")
     assert version(tree.root) == "version = 3"
     assert (tree.root / "petastore" / "new.py").exists()
     assert not (tree.root / "petastore" / "__pycache__" / "stale.pyc").exists()
 
 
-def test_both_are_compiled_before_anything_is_measured(checkout: Path, tmp_path: Path) -> None:
+def test_trees_are_compiled_before_measuring(checkout: Path, tmp_path: Path) -> None:
     for tree in (checked_out(checkout, tmp_path / "this"), exported(checkout, "trunk", tmp_path / "that")):
         assert Path(importlib.util.cache_from_source(tree.root / "petastore" / "__init__.py")).exists()
 
 
-def test_the_same_source_has_the_same_digest_wherever_it_comes_from(checkout: Path, tmp_path: Path) -> None:
+def test_equal_sources_have_equal_digests(checkout: Path, tmp_path: Path) -> None:
     first = exported(checkout, "trunk", tmp_path / "1").digest
     assert exported(checkout, "HEAD", tmp_path / "2").digest == first
     assert exported(checkout, "HEAD~1", tmp_path / "3").digest != first
@@ -73,6 +73,6 @@ def test_the_same_source_has_the_same_digest_wherever_it_comes_from(checkout: Pa
 
 
 @pytest.mark.parametrize("commit", ["no-such-branch", "HEAD~9", "--all", "HEAD:petastore"])
-def test_what_is_no_commit_is_refused_in_the_words_of_git(commit: str, checkout: Path, tmp_path: Path) -> None:
+def test_invalid_commit_raises_with_the_message_of_git(commit: str, checkout: Path, tmp_path: Path) -> None:
     with pytest.raises(NoSuchCommitError, match="fatal:"):
         exported(checkout, commit, tmp_path / "that")

@@ -28,14 +28,12 @@ def runs_of(ours: list[float], theirs: list[float], key: str = "cpu_a_row") -> l
     ]
 
 
-def test_examples_hold() -> None:
+def test_verdict_doctests_pass() -> None:
     assert doctest.testmod(verdicts) == doctest.TestResults(0, 5)
 
 
 @given(st.lists(st.tuples(costs, costs), min_size=1, max_size=9), st.data())
-def test_a_round_in_which_the_machine_is_slow_has_the_ratio_that_it_has_anyway(
-    pairs: list[tuple[float, float]], data: st.DataObject
-) -> None:
+def test_round_on_a_slow_machine_keeps_its_ratio(pairs: list[tuple[float, float]], data: st.DataObject) -> None:
     slower = data.draw(st.lists(st.floats(1.0, 50.0), min_size=len(pairs), max_size=len(pairs)))
     ours, theirs = [one for one, _ in pairs], [other for _, other in pairs]
     quiet = judged(runs_of(ours, theirs), CPU, 0.03).ratio
@@ -53,9 +51,7 @@ def test_a_round_in_which_the_machine_is_slow_has_the_ratio_that_it_has_anyway(
 
 
 @given(st.floats(0.1, 10.0), st.floats(0.0, 1.0), odd_rounds)
-def test_a_drift_at_an_even_pace_makes_no_difference_between_trees_that_are_alike(
-    cost: float, drift: float, rounds: int
-) -> None:
+def test_linear_drift_does_not_favor_a_tree(cost: float, drift: float, rounds: int) -> None:
     order = [(number, tree) for number in range(rounds) for tree in turns(number)]
     runs = [
         {"round": number, "tree": tree, "cpu_a_row": cost + drift * place} for place, (number, tree) in enumerate(order)
@@ -66,7 +62,7 @@ def test_a_drift_at_an_even_pace_makes_no_difference_between_trees_that_are_alik
 
 
 @given(st.integers(1, 9).flatmap(lambda n: st.lists(st.tuples(costs, costs), min_size=2 * n - 1, max_size=2 * n - 1)))
-def test_the_other_way_round_the_ratio_is_upside_down(pairs: list[tuple[float, float]]) -> None:
+def test_swapping_the_trees_inverts_the_ratio(pairs: list[tuple[float, float]]) -> None:
     ours, theirs = [one for one, _ in pairs], [other for _, other in pairs]
     there, back = judged(runs_of(ours, theirs), CPU, 0.03), judged(runs_of(theirs, ours), CPU, 0.03)
     assert there.ratio is not None
@@ -75,7 +71,9 @@ def test_the_other_way_round_the_ratio_is_upside_down(pairs: list[tuple[float, f
 
 
 @given(st.floats(0.5, 2.0), st.floats(0.0, 0.5), st.floats(0.0, 0.5), st.sampled_from([CPU, RATE]))
-def test_a_wider_bound_keeps_all_that_a_narrow_one_does(ratio: float, bound: float, more: float, quantity: Any) -> None:
+def test_wider_bound_accepts_all_results_of_a_narrow_one(
+    ratio: float, bound: float, more: float, quantity: Any
+) -> None:
     runs = runs_of([ratio], [1.0], quantity.key)
     assert judged(runs, quantity, bound + more).is_kept >= judged(runs, quantity, bound).is_kept
 
@@ -87,11 +85,11 @@ def test_a_wider_bound_keeps_all_that_a_narrow_one_does(ratio: float, bound: flo
         *[(RATE, 0.971, True), (RATE, 0.969, False), (RATE, 2.0, True)],
     ],
 )
-def test_more_is_worse_of_a_cost_and_better_of_a_rate(quantity: Any, ratio: float, kept: bool) -> None:
+def test_verdict_direction_depends_on_cost_or_rate(quantity: Any, ratio: float, kept: bool) -> None:
     assert judged(runs_of([ratio] * 3, [1.0] * 3, quantity.key), quantity, 0.03).is_kept is kept
 
 
-def test_a_figure_is_the_median_over_rounds_of_the_mean_of_two_runs() -> None:
+def test_figure_is_the_median_of_round_means() -> None:
     values = {0: (1.0, 3.0), 1: (8.0, 8.0), 2: (4.0, 6.0)}
     runs = [
         {"round": number, "tree": tree, "cpu_a_row": value / 1e6}
@@ -105,11 +103,11 @@ def test_a_figure_is_the_median_over_rounds_of_the_mean_of_two_runs() -> None:
     assert verdict.noise == pytest.approx(0.5)  # 3 for 1, 1 for 1, 6 for 4
 
 
-def test_one_slow_round_of_five_does_not_decide() -> None:
+def test_one_slow_round_does_not_decide_the_verdict() -> None:
     assert judged(runs_of([1.0, 1.0, 9.0, 1.0, 1.0], [1.0] * 5), CPU, 0.03).is_kept
 
 
-def test_a_round_in_which_a_run_failed_does_not_count() -> None:
+def test_round_with_a_failed_run_is_ignored() -> None:
     runs = runs_of([2.0, 1.0], [1.0, 1.0])
     del runs[0]["cpu_a_row"]
     runs[0]["error"] = "no such column"
@@ -118,14 +116,14 @@ def test_a_round_in_which_a_run_failed_does_not_count() -> None:
     assert (verdict.ratio.median, verdict.ratio.runs) == (1.0, 1)
 
 
-def test_what_was_never_measured_is_not_kept() -> None:
+def test_bound_without_a_measurement_fails() -> None:
     verdict = judged([{"round": 0, "tree": THEIRS, "error": "no such column"}], CPU, 9.0)
     assert (verdict.ours, verdict.theirs, verdict.ratio, verdict.noise) == (None, None, None, None)
     assert not verdict.is_kept
 
 
 @given(odd_rounds)
-def test_both_trees_have_equally_many_turns_at_the_same_mean_time(rounds: int) -> None:
+def test_trees_have_equal_numbers_of_runs_at_equal_mean_times(rounds: int) -> None:
     for number in range(rounds):
         places = {tree: [place for place, turn in enumerate(turns(number)) if turn == tree] for tree in (OURS, THEIRS)}
         assert sum(places[OURS]) == sum(places[THEIRS]) == 3

@@ -7,14 +7,14 @@ import dataclasses
 from benchmarks.storage.figures import Figure, line_of
 
 
-def test_the_median_is_held_against_the_bounds() -> None:
+def test_median_is_compared_with_the_bounds() -> None:
     assert Figure("ratio", [0.7, 0.9, 0.8], least=0.8).is_kept
     assert Figure("ratio", [0.7, 0.9, 0.8], most=0.8).is_kept
     assert Figure("ratio", [0.7, 0.9, 0.79], least=0.8).is_kept is False
     assert Figure("rate", [3.0]).is_kept is None
 
 
-def test_a_line_shows_the_spread_and_the_bound() -> None:
+def test_figure_line_shows_spread_and_bound() -> None:
     assert line_of(Figure("epoch", [2.0, 1.0, 4.0], "s", most=1.5)) == (
         *("epoch", "2.00 s", "1.00 – 4.00", "≤ 1.5 s", "not kept"),
     )
@@ -22,6 +22,6 @@ def test_a_line_shows_the_spread_and_the_bound() -> None:
     assert line_of(Figure("rate", [123_456.7], "rows/s")) == ("rate", "123,000 rows/s", "", "", "")
 
 
-def test_a_figure_survives_its_file() -> None:
+def test_figure_is_equal_after_saving_and_loading() -> None:
     figure = Figure("epoch", [2.0], "s", most=1.5)
     assert Figure.parse(dataclasses.asdict(figure)) == figure

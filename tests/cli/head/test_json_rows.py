@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from petastore import UnischemaField
-from petastore.cli.head.json_rows import rows_as_json
-from petastore.cli.head.saved_images import SavedImages
+from petastore.cli.head import rows_as_json
+from petastore.cli.pictures import SavedImages
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 
 IMAGE = UnischemaField("image", np.uint8, (None, None), CompressedImageCodec("png"), nullable=True)
@@ -21,19 +21,19 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def test_images_are_told_and_what_is_missing_is_null() -> None:
+def test_json_rows_summarize_images_and_have_null_for_missing() -> None:
     first, second = rows_as_json(FIELDS, ROWS, None, images=True)
     assert first == {"id": 1, "image": {"dtype": "uint8", "shape": [2, 3]}, "pose": [0.5, 2.0]}
     assert (second["id"], second["image"]) == (2, None)
     json.dumps([first, second])
 
 
-def test_images_are_arrays_where_nobody_wants_to_look_at_them() -> None:
+def test_json_rows_have_image_arrays_on_request() -> None:
     (first, _) = rows_as_json(FIELDS, ROWS, None, images=False)
     assert first["image"] == [[0, 0, 0], [0, 0, 0]]
 
 
-def test_the_file_of_an_image_that_was_saved_is_named(tmp_path: Path) -> None:
+def test_json_rows_name_saved_image_files(tmp_path: Path) -> None:
     saved = SavedImages(tmp_path, FIELDS, rows=2)
     saved.files[0, "image"] = tmp_path / "0.png"
     first, second = rows_as_json(FIELDS, ROWS, saved, images=True)
@@ -41,5 +41,5 @@ def test_the_file_of_an_image_that_was_saved_is_named(tmp_path: Path) -> None:
     assert second["image"] is None
 
 
-def test_no_rows_are_no_lines() -> None:
+def test_json_rows_are_empty_without_rows() -> None:
     assert list(rows_as_json(FIELDS, [], None, images=True)) == []

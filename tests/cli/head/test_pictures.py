@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.text import Text
 
 from petastore import UnischemaField
-from petastore.cli.head.pictures import holds_images, pixels_of, png, thumbnail
+from petastore.cli.pictures import thumbnail
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
+from petastore.decoding.display import holds_images, pixels_of, png_bytes
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 Half = tuple[int, int, int] | None
@@ -37,25 +38,25 @@ def half(color: Color | None) -> Half:
     return None if color is None else color.get_truecolor()
 
 
-def test_two_by_two_pixels_are_two_half_blocks() -> None:
+def test_half_blocks_show_two_pixels_each() -> None:
     image = np.array([[RED, GREEN], [BLUE, WHITE]], "uint8")
     assert blocks(thumbnail(image, 32)) == [[("▀", RED, BLUE), ("▀", GREEN, WHITE)]]
 
 
-def test_a_last_line_of_pixels_has_nothing_below() -> None:
+def test_half_blocks_of_an_odd_height_end_empty() -> None:
     assert blocks(thumbnail(np.array([[0], [10], [20]], "uint8"), 32)) == [
         [("▀", (0, 0, 0), (10, 10, 10))],
         [("▀", (20, 20, 20), None)],
     ]
 
 
-def test_a_large_image_becomes_the_means_of_its_parts() -> None:
+def test_thumbnail_averages_pixels() -> None:
     image = np.array([[0, 10, 20, 20], [0, 10, 20, 20], [40, 40, 90, 91], [40, 40, 90, 91]], "uint8")
     assert blocks(thumbnail(image, 2)) == [[("▀", (5,) * 3, (40,) * 3), ("▀", (20,) * 3, (90,) * 3)]]
 
 
 @pytest.mark.parametrize("shape", [(33, 65), (65, 33, 3), (1, 1000), (1000, 1, 3), (32, 32), (31, 7, 4)])
-def test_a_thumbnail_fits_and_an_even_image_stays_even(shape: tuple[int, ...]) -> None:
+def test_thumbnail_fits_and_keeps_uniform_images(shape: tuple[int, ...]) -> None:
     found = blocks(thumbnail(np.full(shape, 255, "uint8"), 32))
     assert len(found) <= 16
     assert 1 <= len(found[0]) <= 32
@@ -67,12 +68,12 @@ def test_a_thumbnail_fits_and_an_even_image_stays_even(shape: tuple[int, ...]) -
     assert {color for line in found for _, *halves in line for color in halves} <= {WHITE, None}
 
 
-def test_what_is_not_opaque_stands_before_black() -> None:
+def test_thumbnail_draws_transparent_pixels_on_black() -> None:
     image = np.array([[(255, 0, 100, 0), (255, 0, 100, 51)]], "uint8")
     assert blocks(thumbnail(image, 32)) == [[("▀", (0, 0, 0), None), ("▀", (51, 0, 20), None)]]
 
 
-def test_sixteen_bits_are_stretched_to_the_brightest() -> None:
+def test_thumbnail_scales_16_bit_pixels() -> None:
     assert blocks(thumbnail(np.array([[0, 500], [250, 1000]], "uint16"), 32)) == [
         [("▀", (0,) * 3, (64,) * 3), ("▀", (128,) * 3, (255,) * 3)]
     ]
@@ -83,9 +84,9 @@ def test_sixteen_bits_are_stretched_to_the_brightest() -> None:
     ("dtype", "shape"),
     [("uint8", (5, 4)), ("uint8", (5, 4, 3)), ("uint8", (5, 4, 4)), ("uint16", (5, 4)), ("uint16", (5, 4, 3))],
 )
-def test_a_png_has_the_same_pixels(dtype: str, shape: tuple[int, ...]) -> None:
+def test_saved_png_has_the_same_pixels(dtype: str, shape: tuple[int, ...]) -> None:
     image = np.random.default_rng(0).integers(0, np.iinfo(dtype).max, shape, dtype, endpoint=True)
-    assert_decodes_to(png(image), image)
+    assert_decodes_to(png_bytes(image), image)
 
 
 def assert_decodes_to(content: bytes, image: NDArray[Any]) -> None:
@@ -100,7 +101,7 @@ def assert_decodes_to(content: bytes, image: NDArray[Any]) -> None:
     np.testing.assert_array_equal(decoded, image)
 
 
-def test_a_third_dimension_of_one_is_gray_and_what_is_no_image_has_no_pixels() -> None:
+def test_single_channel_arrays_are_gray_images() -> None:
     found = pixels_of(np.arange(6, dtype="uint8").reshape(2, 3, 1))
     assert found is not None
     assert found.tolist() == [[0, 1, 2], [3, 4, 5]]
@@ -124,5 +125,5 @@ def test_a_third_dimension_of_one_is_gray_and_what_is_no_image_has_no_pixels() -
         ("str", (), None, False),
     ],
 )
-def test_what_holds_images_is_told_by_codec_or_shape(dtype: str, shape: Any, codec: Any, is_image: bool) -> None:
+def test_image_columns_are_recognized_by_codec_or_shape(dtype: str, shape: Any, codec: Any, is_image: bool) -> None:
     assert holds_images(UnischemaField("x", dtype, shape, codec)) == is_image

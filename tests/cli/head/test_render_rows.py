@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from petastore import UnischemaField
-from petastore.cli.head.render_rows import render_rows, shows_pictures
+from petastore.cli.head import render_rows, shows_pictures
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 
 FIELDS = (
@@ -35,7 +35,7 @@ def screen(
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
-def test_the_whole_table() -> None:
+def test_rows_render_as_a_table() -> None:
     assert screen(ROWS, FIELDS, width=75) == [
         "row    id  [name]                            pose",
         "───────────────────────────────────────────────────────────────────────────",
@@ -45,7 +45,7 @@ def test_the_whole_table() -> None:
     ]
 
 
-def test_a_row_is_a_block_where_columns_would_be_too_narrow() -> None:
+def test_rows_render_as_blocks_on_narrow_terminals() -> None:
     assert screen(ROWS, FIELDS, width=50) == [
         "row 0",
         "id      7",
@@ -66,20 +66,20 @@ def test_a_row_is_a_block_where_columns_would_be_too_narrow() -> None:
 
 
 @pytest.mark.parametrize("width", range(20, 130, 7))
-def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+def test_rendered_lines_fit_the_terminal(width: int) -> None:
     wide = {"id": np.int64(1), "[name]": "深い" * 60, "pose": np.zeros(3, "float32")}
     lines = screen([*ROWS, wide], FIELDS, width=width)
     assert max(len(line) + line.count("深") + line.count("い") for line in lines) <= width
 
 
-def test_no_rows_are_said_by_nothing() -> None:
+def test_rendering_without_rows_is_empty() -> None:
     assert screen([], FIELDS, width=75) == []
 
 
 IMAGE = UnischemaField("photo", "uint8", (None, None, 3), CompressedImageCodec("png"), nullable=True)
 
 
-def test_images_are_told_by_dtype_and_shape_without_colours() -> None:
+def test_images_render_as_dtype_and_shape_without_colors() -> None:
     row = {"photo": np.zeros((1200, 800, 3), "uint8")}
     assert screen([row, {"photo": None}], [IMAGE], width=60)[2:] == ["  0  uint8 1,200×800×3", "  1  missing"]
     as_array = screen([row], [IMAGE], width=60, images=False)[-1]
@@ -87,7 +87,7 @@ def test_images_are_told_by_dtype_and_shape_without_colours() -> None:
 
 
 @pytest.mark.parametrize("columns", [0, 9])
-def test_images_are_drawn_where_asked(columns: int) -> None:
+def test_images_render_as_half_blocks_on_request(columns: int) -> None:
     more = [UnischemaField(f"x{number}", "str") for number in range(columns)]
     out = io.StringIO()
     console = Console(file=out, width=60, force_terminal=True, color_system="truecolor", _environ={})
@@ -98,7 +98,7 @@ def test_images_are_drawn_where_asked(columns: int) -> None:
     assert "uint8 60×90×3" in out.getvalue()
 
 
-def test_pictures_need_colours_and_half_blocks() -> None:
+def test_image_rendering_needs_colors_and_unicode() -> None:
     def console(encoding: str = "utf-8", environment: dict[str, str] | None = None, **settings: Any) -> Console:
         file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
         return Console(file=file, _environ=environment or {}, **settings)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from petastore.cli.head.values import as_json, in_words
+from petastore.cli.head import as_json
+from petastore.decoding.display import in_words
 
 NAMES = np.array(["a b", None, "c\x1b[1m"], object)
 
@@ -34,7 +35,7 @@ NAMES = np.array(["a b", None, "c\x1b[1m"], object)
         (np.array(["2026-01-31", "NaT"], "datetime64[D]"), "datetime64[D]", "datetime64[D] 2 [2026-01-31 NaT]"),
     ],
 )
-def test_a_value_is_told_in_a_line(value: Any, dtype_name: str, words: str) -> None:
+def test_value_renders_in_one_line(value: Any, dtype_name: str, words: str) -> None:
     assert in_words(value, dtype_name) == words
 
 
@@ -59,7 +60,7 @@ def test_a_value_is_told_in_a_line(value: Any, dtype_name: str, words: str) -> N
         ([("key", Decimal(1))], [["key", "1"]]),
     ],
 )
-def test_a_value_is_json(value: Any, same: Any) -> None:
+def test_value_renders_as_json(value: Any, same: Any) -> None:
     found = as_json(value)
     assert found == same
     assert json.loads(json.dumps(found, allow_nan=False)) == same

@@ -40,7 +40,7 @@ def instants(counts: list[int | None], stored: pa.DataType) -> Any:
 
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("unit", UNITS)
-def test_time_stamps_beyond_pythons_years_and_zones_come_as_numpys_own_in_utc(unit: str, zone: str | None) -> None:
+def test_nested_timestamps_are_numpy_datetime64_in_utc(unit: str, zone: str | None) -> None:
     counts = [0, None, 2**62, -(2**62), 1]
     column = instants(counts, pa.timestamp(unit, zone))
     expected = [None if count is None else at(count, unit) for count in counts]
@@ -59,7 +59,7 @@ def test_time_stamps_beyond_pythons_years_and_zones_come_as_numpys_own_in_utc(un
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_durations_of_any_length_come_as_numpys_own(unit: str) -> None:
+def test_nested_durations_are_numpy_timedelta64(unit: str) -> None:
     structs = pa.StructArray.from_arrays([instants([2**62, None, -5], pa.duration(unit))], ["d"])
     assert decoded(structs) == [
         {"d": lasting(2**62, unit)},
@@ -68,7 +68,7 @@ def test_durations_of_any_length_come_as_numpys_own(unit: str) -> None:
     ]
 
 
-def test_dates_and_times_of_day_in_structs_are_those_of_columns() -> None:
+def test_nested_dates_and_times_equal_those_of_columns() -> None:
     days = pa.array([0, 2**31 - 1], pa.int32()).cast(pa.date32())
     clock = pa.array([1, 86_399_999_999_999], pa.int64()).cast(pa.time64("ns"))
     assert decoded(pa.StructArray.from_arrays([days, clock], ["day", "clock"])) == [
@@ -77,7 +77,7 @@ def test_dates_and_times_of_day_in_structs_are_those_of_columns() -> None:
     ]
 
 
-def test_tensors_in_structs_are_arrays_with_logical_axes() -> None:
+def test_nested_tensors_have_logical_axes() -> None:
     kind = pa.fixed_shape_tensor(pa.int16(), (2, 3), permutation=[1, 0])
     storage = pa.array([list(range(6)), None, list(range(6, 12))], pa.list_(pa.int16(), 6))
     structs = pa.StructArray.from_arrays([pa.ExtensionArray.from_storage(kind, storage)], ["t"])
@@ -87,7 +87,7 @@ def test_tensors_in_structs_are_arrays_with_logical_axes() -> None:
     np.testing.assert_array_equal(third["t"], np.arange(6, 12, dtype="int16").reshape(2, 3).T, strict=True)
 
 
-def test_text_that_is_no_utf_8_names_its_row() -> None:
+def test_text_that_is_not_utf_8_names_its_row() -> None:
     text = pa.Array.from_buffers(pa.string(), 3, pa.array([b"a", b"\xff", b"\xff"]).buffers())
     with pytest.raises(DecodeError, match="utf-8") as caught:
         decoded(pa.StructArray.from_arrays([text], ["word"]))
@@ -95,7 +95,7 @@ def test_text_that_is_no_utf_8_names_its_row() -> None:
 
 
 @pytest.mark.parametrize("inner", [pa.array([1]), instants([1], pa.timestamp("us"))], ids=["numbers", "times"])
-def test_a_struct_with_two_members_of_one_name_is_refused(inner: Any) -> None:
+def test_struct_with_two_members_of_one_name_raises(inner: Any) -> None:
     with pytest.raises(DecodeError, match=r"'a', 'a'|duplicate field names"):
         decoded(pa.StructArray.from_arrays([inner, inner], ["a", "a"]))
 
@@ -152,7 +152,7 @@ def as_expected(value: Any, stored: pa.DataType) -> Any:
 
 
 @given(st.data())
-def test_any_part_of_any_nested_column_equals_arrows_own_objects(data: st.DataObject) -> None:
+def test_nested_column_slices_equal_arrows_objects(data: st.DataObject) -> None:
     stored, values = data.draw(nested())
     rows = data.draw(st.lists(values, max_size=5))
     cells = pa.array(rows, stored)

@@ -23,9 +23,7 @@ FIELD = UnischemaField("x", "int64")
 
 
 @given(st.data(), st.sampled_from(DTYPES), st.sampled_from(DTYPES))
-def test_numbers_of_any_dtype_are_put_as_each_would_be_or_the_first_bad_one_is_named(
-    data: st.DataObject, source: str, target: str
-) -> None:
+def test_number_conversion_is_exact_or_names_the_first_bad_row(data: st.DataObject, source: str, target: str) -> None:
     numbers = data.draw(hnp.arrays(source, st.integers(0, 6)))
     expected: list[Any] = []
     bad = None
@@ -40,18 +38,18 @@ def test_numbers_of_any_dtype_are_put_as_each_would_be_or_the_first_bad_one_is_n
         put_numbers(numbers, FIELD, out)
         assert np.array_equal(out, np.array(expected, target), equal_nan=target.startswith("float"))
     else:
-        with pytest.raises(DecodeError, match="without losing something") as caught:
+        with pytest.raises(DecodeError, match="without loss") as caught:
             put_numbers(numbers, FIELD, out)
         assert caught.value.row == bad
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64"])
-def test_the_first_float_above_an_integer_dtype_is_refused_and_the_last_one_below_is_not(dtype: str) -> None:
+def test_float_to_integer_conversion_raises_out_of_range(dtype: str) -> None:
     above = float(np.iinfo(dtype).max + 1)
     out = np.zeros(1, dtype)
     put_numbers(np.trunc(np.nextafter([above], 0)), FIELD, out)
     assert 0 < int(out[0]) < above
-    with pytest.raises(DecodeError, match="without losing something"):
+    with pytest.raises(DecodeError, match="without loss"):
         put_numbers(np.array([above]), FIELD, out)
 
 
@@ -62,15 +60,18 @@ def decoded(cells: pa.Array, dtype: Any = "int64") -> NDArray[Any]:
     return out
 
 
-def test_the_first_null_is_named() -> None:
+def test_null_error_names_the_first_null() -> None:
     refuse_nulls(pa.array([1, 2]), FIELD)
-    for inside, said in ((False, "nulls have no value"), (True, "a value inside the cell is null")):
+    for inside, said in (
+        (False, "the cell must not be null, because a codec decodes only values that exist"),
+        (True, "a value inside the cell is null"),
+    ):
         with pytest.raises(DecodeError, match=said) as caught:
             refuse_nulls(pa.array([1, None, None]), FIELD, inside=inside)
         assert (caught.value.row, caught.value.column) == (1, "x")
 
 
-def test_an_extension_around_run_ends_is_laid_plain_and_a_dictionary_stays() -> None:
+def test_run_end_encoding_in_an_extension_type_is_decoded() -> None:
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([7, 8]))
     assert plain_layout(runs).equals(pa.array([7, 7, 8]))
     uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16], pa.binary(16)))
@@ -80,14 +81,14 @@ def test_an_extension_around_run_ends_is_laid_plain_and_a_dictionary_stays() -> 
 
 @pytest.mark.parametrize("cut", [slice(0, 9), slice(3, 7), slice(5, 5)])
 @pytest.mark.parametrize("stored", [pa.int16(), pa.bool_(), pa.float32(), pa.decimal128(9, 0), pa.decimal256(50, 0)])
-def test_a_slice_of_a_column_is_its_rows(stored: pa.DataType, cut: slice) -> None:
+def test_column_slice_converts_only_its_rows(stored: pa.DataType, cut: slice) -> None:
     bits = [0, 1, 1, 0, 1, 1, 0, 0, 1]
     kind: Any = {pa.bool_(): bool, pa.int16(): int, pa.float32(): float}.get(stored, Decimal)
     whole = pa.array(map(kind, bits), stored)
     assert decoded(whole[cut]).tolist() == bits[cut]
 
 
-def test_a_bad_value_of_a_dictionary_matters_where_a_row_has_it() -> None:
+def test_bad_dictionary_value_raises_only_if_a_row_uses_it() -> None:
     words = pa.DictionaryArray.from_arrays(pa.array([0, 0, 1]), pa.array([5, 300]))
     assert decoded(words[:2], "uint8").tolist() == [5, 5]
     with pytest.raises(DecodeError) as caught:
@@ -105,8 +106,8 @@ def test_a_bad_value_of_a_dictionary_matters_where_a_row_has_it() -> None:
         (pa.array([1]).cast(pa.decimal128(20, 0)), "bool"),
     ],
 )
-def test_a_column_of_another_kind_is_refused(cells: pa.Array, dtype: Any) -> None:
-    with pytest.raises(DecodeError, match=r"which cannot be read as .*declare a dtype that fits"):
+def test_column_of_another_kind_raises(cells: pa.Array, dtype: Any) -> None:
+    with pytest.raises(DecodeError, match=r"which cannot be read as .*Declare a dtype that fits"):
         decoded(cells, dtype)
 
 
@@ -121,7 +122,7 @@ def test_a_column_of_another_kind_is_refused(cells: pa.Array, dtype: Any) -> Non
         (pa.duration("s"), "timedelta64[s]"),
     ],
 )
-def test_times_have_the_unit_that_is_stored(stored: pa.DataType, dtype: str) -> None:
+def test_times_keep_the_stored_unit(stored: pa.DataType, dtype: str) -> None:
     day = 86_400_000
     cells = pa.array([0, day], pa.int64() if stored.bit_width == 64 else pa.int32()).view(stored)
     assert times_of(cells).dtype == dtype

@@ -27,9 +27,7 @@ def column(stored: pa.DataType, values: list[int]) -> pa.Array:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @given(data=st.data())
-def test_a_viewer_that_has_seen_other_columns_shows_what_is_decoded_of_the_next(
-    dtype: str, data: st.DataObject
-) -> None:
+def test_viewer_can_be_reused_for_other_columns(dtype: str, data: st.DataObject) -> None:
     field = UnischemaField("x", dtype)
     view = scalars_viewer(field)
     for stored in data.draw(st.lists(st.sampled_from(TYPES), max_size=6)):
@@ -46,7 +44,7 @@ def test_a_viewer_that_has_seen_other_columns_shows_what_is_decoded_of_the_next(
         assert (shown is None) == (scalars_viewer(field)(part) is None)
 
 
-def test_a_view_is_the_memory_of_the_column() -> None:
+def test_column_view_is_zero_copy() -> None:
     cells = pa.array([1, 2, 3], pa.int32())
     shown = scalars_viewer(UnischemaField("x", "int32"))(cells)
     assert shown is not None
@@ -66,7 +64,7 @@ def test_a_view_is_the_memory_of_the_column() -> None:
         (pa.array([[1.0, 2.0, 3.0], [3.0, 4.0, 5.0]], pa.list_(pa.float32(), 3)), False),
     ],
 )
-def test_lists_are_shown_where_all_have_the_declared_size_and_values(cells: Any, is_shown: bool) -> None:
+def test_list_view_needs_declared_sizes_and_values(cells: Any, is_shown: bool) -> None:
     shown = lists_viewer(UnischemaField("x", "float32", (2,)))(cells)
     assert (shown is not None) == is_shown
     if shown is not None:

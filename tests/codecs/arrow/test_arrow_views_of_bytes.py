@@ -32,7 +32,7 @@ def in_layout(cells: pa.Array, layout: str) -> pa.Array:
 
 @pytest.mark.parametrize("layout", ["binary", "large", "view", "fixed", "dictionary", "run ends", "extension"])
 @given(data=st.data())
-def test_each_cell_is_its_bytes_in_every_layout(layout: str, data: st.DataObject) -> None:
+def test_byte_cells_equal_the_bytes_for_every_binary_type(layout: str, data: st.DataObject) -> None:
     size = st.just(3) if layout == "fixed" else st.integers(0, 20)
     values = [b"ab" * 10 for _ in range(data.draw(st.integers(1 if layout == "run ends" else 0, 6)))]
     values = [value[: data.draw(size)] for value in values]
@@ -53,7 +53,7 @@ def test_each_cell_is_its_bytes_in_every_layout(layout: str, data: st.DataObject
     st.integers(0, 9),
     st.integers(0, 9),
 )
-def test_lengths_and_offsets_are_those_of_the_array_slices_included(
+def test_byte_lengths_and_offsets_are_correct_for_slices(
     values: list[str | None], stored: pa.DataType, first: int, count: int
 ) -> None:
     part = pa.array(values, pa.string()).cast(stored).slice(min(first, len(values)), count)
@@ -72,7 +72,7 @@ def test_lengths_and_offsets_are_those_of_the_array_slices_included(
 
 @pytest.mark.parametrize("make", [pa.list_, pa.large_list])
 @given(st.lists(st.lists(st.integers(0, 9), max_size=3)), st.integers(0, 9), st.integers(0, 9))
-def test_offsets_of_lists_are_those_of_the_array_slices_included(
+def test_list_offsets_are_correct_for_slices(
     make: Callable[[pa.DataType], pa.DataType], values: list[list[int]], first: int, count: int
 ) -> None:
     part = pa.array(values, make(pa.int8())).slice(min(first, len(values)), count)
@@ -81,13 +81,13 @@ def test_offsets_of_lists_are_those_of_the_array_slices_included(
 
 
 @pytest.mark.parametrize("cells", [pa.array([b"a", None]), pa.array([1, 2]), pa.array([[b"a"]])])
-def test_what_holds_no_bytes_is_refused_by_the_name_of_the_column(cells: pa.Array) -> None:
+def test_column_without_bytes_raises_with_its_name(cells: pa.Array) -> None:
     with pytest.raises(DecodeError) as refused:
         byte_cells(cells, FIELD)
     assert refused.value.column == "x"
 
 
-def test_rows_of_bytes_become_cells_over_their_memory() -> None:
+def test_byte_rows_become_zero_copy_cells() -> None:
     data = np.arange(6, dtype=np.uint8).reshape(2, 3)
     cells = equal_cells_array(data, FIELD)
     assert cells.to_pylist() == [b"\x00\x01\x02", b"\x03\x04\x05"]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from petastore.codecs import NdarrayCodec, ScalarCodec
-from petastore.codecs.arrow.decoded_to_arrow import decoded_to_arrow
+from petastore.codecs.arrow.numpy_to_arrow import decoded_to_arrow
 from petastore.schema import UnischemaField
 
 
@@ -27,7 +27,7 @@ def test_arrays_become_nested_lists() -> None:
     assert decoded_to_arrow(np.array([[1, 2]], "m8[s]"), took).type.value_type == pa.duration("s")
 
 
-def test_text_bytes_and_decimals_have_their_types() -> None:
+def test_text_bytes_and_decimals_have_matching_arrow_types() -> None:
     values = np.array([Decimal("1.50"), None], object)
     field = UnischemaField("d", Decimal, (), ScalarCodec("decimal(5,2)"), nullable=True)
     assert decoded_to_arrow(values, field).equals(pa.array([Decimal("1.50"), None], pa.decimal128(5, 2)))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petastore import UnischemaField
-from petastore.codecs.arrow.lists_to_arrow import encode_lists
+from petastore.codecs.arrow.numpy_to_arrow import encode_lists
 from petastore.errors import EncodeError
 
 FLAT = UnischemaField("x", "int32", (None,))
@@ -36,7 +36,7 @@ shapes = st.lists(st.integers(0, 3), min_size=1, max_size=3)
 
 
 @given(st.lists(shapes, max_size=5), st.integers(1, 3), st.data())
-def test_items_are_those_of_the_values(drawn: list[list[int]], depth: int, data: st.DataObject) -> None:
+def test_list_items_equal_the_values(drawn: list[list[int]], depth: int, data: st.DataObject) -> None:
     field = UnischemaField("x", "int32", (None,) * depth)
     values: list[Any] = []
     for sizes in drawn:
@@ -47,32 +47,38 @@ def test_items_are_those_of_the_values(drawn: list[list[int]], depth: int, data:
     assert encoded(values, field).to_pylist() == expected
 
 
-def test_one_array_of_all_rows_is_its_rows() -> None:
+def test_stacked_array_encodes_like_its_rows() -> None:
     array = np.arange(12, dtype=np.int32).reshape(3, 2, 2)
     assert encoded(array, MATRIX).to_pylist() == array.tolist()
     assert encoded(array[:0], MATRIX).to_pylist() == []
     assert encoded(np.zeros((2, 0), np.int32), FLAT).to_pylist() == [[], []]
 
 
-def test_an_empty_list_has_the_declared_sizes_below_it() -> None:
+def test_empty_list_keeps_declared_inner_sizes() -> None:
     assert encoded([[], [[1, 2]]], MATRIX).to_pylist() == [[], [[1, 2]]]
 
 
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        ([[1, 2, 3]], r"a value of shape \(1, 3\) came, but \(None, 2\) is declared"),
-        ([[1, 2], [3]], "different lengths"),
-        ([1, 2], "2 levels of lists were declared"),
+        ([[1, 2, 3]], r"column 'x', row 3: the value must have shape \(None, 2\), got \(1, 3\)"),
+        ([[1, 2], [3]], "the lists of one level must have equal lengths, got 1 to 2"),
+        (
+            [1, 2],
+            r"column 'x', row 3: list \[1, 2\] cannot be written with shape \(None, 2\): the value must be lists",
+        ),
         ([[1, None]], "only whole values may be missing"),
-        ([[1, 2.5]], "no whole number"),
-        ([[1, 2**40]], "int32 holds"),
-        (np.zeros((1, 2)), "an array of float64 came"),
-        (np.zeros((1, 3), np.int32), r"an array of shape \(1, 3\) came"),
+        (
+            [[1, 2.5]],
+            r"column 'x', row 3: float 2\.5 cannot be written as int32 stored as int32: the value must be an integer",
+        ),
+        ([[1, 2**40]], "the range of int32"),
+        (np.zeros((1, 2)), "as the field declares, got dtype float64"),
+        (np.zeros((1, 3), np.int32), r"as the field declares, got shape \(1, 3\)"),
     ],
     ids=str,
 )
-def test_what_is_wrong_names_its_row(bad: Any, said: str) -> None:
+def test_invalid_value_is_reported_with_its_row(bad: Any, said: str) -> None:
     good = np.zeros((2, 2), np.int32)
     with pytest.raises(EncodeError, match=said) as caught:
         encoded([good, None, good, bad, good], MATRIX)

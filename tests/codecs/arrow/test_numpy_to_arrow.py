@@ -41,7 +41,7 @@ def one_by_one(values: Any, field: UnischemaField, stored: pa.DataType) -> pa.Ar
 
 
 @given(st.sampled_from(KINDS), st.data(), st.booleans())
-def test_a_column_is_what_its_values_are_one_by_one(kind: Any, data: st.DataObject, with_nulls: bool) -> None:
+def test_column_equals_its_values_encoded_singly(kind: Any, data: st.DataObject, with_nulls: bool) -> None:
     dtype, stored, values = kind
     field = UnischemaField("x", dtype)
     drawn = data.draw(st.lists(values | st.none() if with_nulls else values, max_size=6))
@@ -57,7 +57,7 @@ def test_a_column_is_what_its_values_are_one_by_one(kind: Any, data: st.DataObje
         assert found == expected if isinstance(expected, int) else found.equals(expected)
 
 
-def test_what_is_masked_becomes_null() -> None:
+def test_masked_values_become_null() -> None:
     masked = np.ma.masked_array(np.array([1, 2, 300]), [False, True, False])
     assert encode_scalars(masked, UnischemaField("x", "int64"), pa.int64()).to_pylist() == [1, None, 300]
     with pytest.raises(EncodeError) as caught:
@@ -66,19 +66,19 @@ def test_what_is_masked_becomes_null() -> None:
 
 
 @pytest.mark.parametrize("values", [[], [None, None], np.empty(0, np.int64)], ids=["none", "nulls", "array"])
-def test_no_values_are_a_column_of_its_type(values: Any) -> None:
+def test_encoding_no_values_returns_an_empty_typed_column(values: Any) -> None:
     found = encode_scalars(values, UnischemaField("x", "int64"), pa.int32())
     assert (found.type, len(found), found.null_count) == (pa.int32(), len(values), len(values))
 
 
-def test_dates_that_python_cannot_hold_are_refused_by_row() -> None:
+def test_dates_that_python_cannot_hold_raise_by_row() -> None:
     days = np.array(["2026-01-01", "10000-01-01"], "datetime64[D]")
     with pytest.raises(EncodeError, match="years 1 to 9999") as caught:
         encode_scalars(days, UnischemaField("x", "datetime64[D]"), pa.date32())
     assert caught.value.row == 1
 
 
-def test_cells_that_arrow_does_not_take_are_refused() -> None:
+def test_cells_that_arrow_rejects_raise() -> None:
     field = UnischemaField("x", np.bytes_)
     assert cells_array([b"a", None], pa.binary(), field).to_pylist() == [b"a", None]
     with pytest.raises(EncodeError, match="cannot be stored as int8"):

@@ -30,7 +30,7 @@ DTYPES = ["int8", "uint8", "int32", "uint32", "int64", "uint64", "bool", "float3
 
 
 @given(NUMBERS, st.sampled_from(DTYPES))
-def test_a_number_is_equal_to_what_is_made_of_it_or_refused(number: Any, dtype: str) -> None:
+def test_number_round_trips_exactly_or_raises(number: Any, dtype: str) -> None:
     try:
         found = exact_number(number, np.dtype(dtype))
     except InexactError:
@@ -47,22 +47,22 @@ def test_a_number_is_equal_to_what_is_made_of_it_or_refused(number: Any, dtype: 
 @pytest.mark.parametrize(
     ("number", "dtype", "said"),
     [
-        (300, "uint8", "uint8 holds 0 to 255"),
-        (3.7, "int32", "no whole number"),
-        (math.nan, "int32", "not finite"),
+        (300, "uint8", "the value must be from 0 to 255, the range of uint8"),
+        (3.7, "int32", "the value must be an integer"),
+        (math.nan, "int32", "the value must be finite"),
         (Decimal("1e999999"), "int64", "too large"),
         (2, "bool", "True, False, 1 or 0"),
         (1.0, "bool", "True, False, 1 or 0"),
         (2**53 + 1, "float64", "cannot hold this integer exactly"),
         (1e39, "float32", "too large for float32"),
         (10**400, "float64", "too large"),
-        (Decimal("sNaN"), "int32", "not finite"),
+        (Decimal("sNaN"), "int32", "the value must be finite"),
         (Decimal("sNaN"), "float64", "signaling NaN"),
-        ("3", "int32", "no number"),
-        (None, "int32", "no number"),
+        ("3", "int32", "the value must be a number"),
+        (None, "int32", "the value must be a number"),
     ],
 )
-def test_a_number_that_has_no_equal_is_refused_with_the_reason(number: Any, dtype: str, said: str) -> None:
+def test_inexact_number_raises_with_the_reason(number: Any, dtype: str, said: str) -> None:
     with pytest.raises(InexactError, match=said):
         exact_number(number, np.dtype(dtype))
 
@@ -71,20 +71,20 @@ def test_a_number_that_has_no_equal_is_refused_with_the_reason(number: Any, dtyp
     ("time", "dtype", "said"),
     [
         (np.datetime64("NaT", "s"), "datetime64[s]", "NaT"),
-        (np.timedelta64(3), "timedelta64[s]", "no unit"),
-        (np.datetime64(1, "ns"), "datetime64[us]", "cannot hold it exactly"),
-        (np.datetime64("2500-01-01", "s"), "datetime64[ns]", "cannot hold it exactly"),
-        (dt.timedelta(1), "datetime64[s]", "no date or time"),
-        (dt.date(2026, 1, 1), "timedelta64[s]", "no duration"),
-        (7, "datetime64[s]", "no date or time"),
+        (np.timedelta64(3), "timedelta64[s]", "the time must have a unit"),
+        (np.datetime64(1, "ns"), "datetime64[us]", "cannot hold this time exactly"),
+        (np.datetime64("2500-01-01", "s"), "datetime64[ns]", "cannot hold this time exactly"),
+        (dt.timedelta(1), "datetime64[s]", "the value must be a date or time"),
+        (dt.date(2026, 1, 1), "timedelta64[s]", "the value must be a duration"),
+        (7, "datetime64[s]", "the value must be a date or time"),
     ],
 )
-def test_a_time_that_has_no_equal_is_refused_with_the_reason(time: Any, dtype: str, said: str) -> None:
+def test_inexact_time_raises_with_the_reason(time: Any, dtype: str, said: str) -> None:
     with pytest.raises(InexactError, match=said):
         exact_time(time, np.dtype(dtype))
 
 
-def test_times_with_a_zone_are_taken_in_utc() -> None:
+def test_times_with_a_zone_are_converted_to_utc() -> None:
     noon = dt.datetime(2026, 1, 1, 12, tzinfo=dt.timezone(dt.timedelta(hours=2)))
     assert exact_time(noon, np.dtype("datetime64[h]")) == np.datetime64("2026-01-01T10")
 
@@ -112,7 +112,7 @@ def test_times_with_a_zone_are_taken_in_utc() -> None:
         ("int32", np.array(7), pa.int32(), 7),
     ],
 )
-def test_a_value_becomes_its_cell_and_comes_back(dtype: Any, value: Any, stored: pa.DataType, cell: Any) -> None:
+def test_scalar_round_trips_through_its_cell(dtype: Any, value: Any, stored: pa.DataType, cell: Any) -> None:
     field = UnischemaField("x", dtype)
     found = encode_scalar(field, value, stored)
     assert (found, type(found)) == (cell, type(cell))
@@ -122,20 +122,55 @@ def test_a_value_becomes_its_cell_and_comes_back(dtype: Any, value: Any, stored:
 @pytest.mark.parametrize(
     ("dtype", "value", "stored", "said"),
     [
-        ("int32", None, pa.int32(), "None was given"),
-        ("int32", "3", pa.int32(), "str '3' cannot be written as int32 stored as int32: it is no number"),
-        (np.str_, 3, pa.string(), "text was declared"),
-        (np.bytes_, b"\xff", pa.string(), "not UTF-8"),
+        (
+            "int32",
+            None,
+            pa.int32(),
+            "column 'x': the value must not be None, because a codec encodes only values that exist. For a missing",
+        ),
+        (
+            "int32",
+            "3",
+            pa.int32(),
+            "column 'x': str '3' cannot be written as int32 stored as int32: the value must be a number",
+        ),
+        (
+            np.str_,
+            3,
+            pa.string(),
+            "column 'x': int 3 cannot be written as str stored as string: the value must be text",
+        ),
+        (np.bytes_, b"\xff", pa.string(), "the bytes must be valid UTF-8"),
         (np.str_, "\ud800", pa.string(), "lone surrogate"),
-        (Decimal, 3.7, pa.decimal128(9, 1), r"give Decimal\(str\(value\)\)"),
+        (
+            Decimal,
+            3.7,
+            pa.decimal128(9, 1),
+            r"column 'x': float 3\.7 cannot be written as decimal stored as decimal128\(9, 1\): the value must be a",
+        ),
         (Decimal, Decimal("NaN"), pa.decimal128(9, 1), "must be finite"),
-        (Decimal, Decimal("0.25"), pa.decimal128(9, 1), "keeps 1 digits after the point"),
-        (Decimal, Decimal(10**8), pa.decimal128(9, 1), "keeps 8 digits before the point"),
+        (
+            Decimal,
+            Decimal("0.25"),
+            pa.decimal128(9, 1),
+            r"column 'x': Decimal Decimal\('0\.25'\) cannot be written as decimal stored as decimal128\(9, 1\):",
+        ),
+        (
+            Decimal,
+            Decimal(10**8),
+            pa.decimal128(9, 1),
+            r"column 'x': Decimal Decimal\('100000000'\) cannot be written as decimal stored as decimal128\(9,",
+        ),
         ("datetime64[s]", np.datetime64("-0005-01-01", "s"), pa.timestamp("us"), "years 1 to 9999"),
-        (np.object_, {}, pa.string(), "give the field a codec"),
+        (
+            np.object_,
+            {},
+            pa.string(),
+            r"column 'x': dict \{\} cannot be written as object stored as string: Arrow has no type for object",
+        ),
     ],
 )
-def test_what_would_lose_something_is_not_written(dtype: Any, value: Any, stored: pa.DataType, said: str) -> None:
+def test_scalar_that_loses_precision_raises(dtype: Any, value: Any, stored: pa.DataType, said: str) -> None:
     with pytest.raises(EncodeError, match=said) as caught:
         encode_scalar(UnischemaField("x", dtype), value, stored)
     assert caught.value.column == "x"
@@ -144,19 +179,19 @@ def test_what_would_lose_something_is_not_written(dtype: Any, value: Any, stored
 @pytest.mark.parametrize(
     ("dtype", "cell", "said"),
     [
-        ("uint8", 300, "the cell int 300 cannot be read as uint8: uint8 holds 0 to 255"),
-        (np.str_, b"\xff", "not UTF-8"),
-        (Decimal, "three", "no decimal number"),
+        ("uint8", 300, "the cell int 300 cannot be read as uint8: the value must be from 0 to 255, the range of uint8"),
+        (np.str_, b"\xff", "the bytes must be valid UTF-8"),
+        (Decimal, "three", "the text must be a decimal number"),
         (Decimal, "Infinity", "must be finite"),
-        ("timedelta64[s]", True, "no duration"),
+        ("timedelta64[s]", True, "the value must be a duration"),
     ],
 )
-def test_a_cell_that_is_no_value_is_not_read(dtype: Any, cell: Any, said: str) -> None:
+def test_cell_of_the_wrong_type_raises(dtype: Any, cell: Any, said: str) -> None:
     with pytest.raises(DecodeError, match=said):
         decode_scalar(UnischemaField("x", dtype), cell)
 
 
-def test_what_came_is_described_in_few_words() -> None:
+def test_invalid_value_is_described_briefly() -> None:
     assert describe(np.zeros((2, 3), np.int8)) == "an array of int8 with shape (2, 3)"
     assert describe(7) == "int 7"
     assert describe("x" * 999).endswith("x...")
@@ -164,12 +199,12 @@ def test_what_came_is_described_in_few_words() -> None:
 
 
 @given(st.lists(st.lists(st.integers(), min_size=3, max_size=3), max_size=4))
-def test_lists_inside_lists_are_their_leaves_and_shape(rows: list[list[int]]) -> None:
+def test_nested_lists_flatten_to_leaves_and_shape(rows: list[list[int]]) -> None:
     assert nested_values(rows, 2) == ([each for row in rows for each in row], (len(rows), 3 if rows else 0))
     assert nested_values(rows, 1) == (rows, (len(rows),))
 
 
 @pytest.mark.parametrize(("value", "depth"), [([[1], [2, 3]], 2), ([1, [2]], 2), (7, 1), ("ab", 1), ([[1]], 3)])
-def test_lists_that_are_no_rectangle_are_refused(value: Any, depth: int) -> None:
+def test_ragged_nested_lists_raise(value: Any, depth: int) -> None:
     with pytest.raises(InexactError, match="lists"):
         nested_values(value, depth)

@@ -1,4 +1,4 @@
-"""Write the golden cells that are not there yet. Run it by hand for a new case, look at the file, and commit it.
+"""Write the missing golden cells. Run it by hand for a new case, check the file, and commit it.
 
     python tests/codecs/golden/write_golden.py
 

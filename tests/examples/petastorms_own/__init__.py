@@ -1,1 +1,1 @@
-"""Programs that call Petastorm's own examples, each with a folder of its own; they run through the switch."""
+"""Programs that call Petastorm's own examples, each in its own folder, with petastore imported as petastorm."""

@@ -1,4 +1,4 @@
-"""Petastorm's converter examples: a Spark DataFrame of vectors, learned here and in one of Spark's workers."""
+"""Petastorm's converter examples: train on a Spark DataFrame of vectors, in this process and in a Spark worker."""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""Petastorm's first examples: written with Spark, read by Python, PyTorch, TensorFlow with sessions, and Spark."""
+"""Petastorm's hello-world examples: write with Spark; read with Python, PyTorch, TensorFlow sessions and Spark."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Petastorm's MNIST, with scikit-learn's digits: written with Spark, learned with PyTorch and graphs of TensorFlow."""
+"""Petastorm's MNIST example with scikit-learn's digits: write with Spark, train with PyTorch and TensorFlow graphs."""
 
 import sys
 

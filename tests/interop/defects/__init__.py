@@ -1,1 +1,1 @@
-"""Each defect of Petastorm's as a check that runs against either library: it passes where things go right."""
+"""Defects of Petastorm, each as a check that runs against Petastorm and petastore, and passes without the defect."""

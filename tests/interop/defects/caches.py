@@ -1,4 +1,4 @@
-"""What a cache on disk must never do, whatever it keeps."""
+"""Checks of disk caches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All checks by name; as a program, runs each in a process of its own and prints how it ends.
+"""All checks by name. As a program, it runs each check in its own process and prints the result.
 
 python -m tests.interop.defects.checks          # where Petastorm is installed: what goes wrong there
 """

@@ -1,4 +1,4 @@
-"""Small datasets for checks that run against Petastorm and against petastore alike: pyarrow and nothing else."""
+"""Small datasets for checks of Petastorm and petastore; uses only pyarrow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the metadata of a dataset may make a reader do."""
+"""Checks that metadata of a dataset cannot harm a reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows come, how often and in what order."""
+"""Checks of which rows are read, how often, and in which order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows predicates and filters let through, and what they do to the values."""
+"""Checks of the rows that predicates and filters select, and of the values that they receive."""
 
 from __future__ import annotations
 

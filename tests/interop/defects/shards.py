@@ -1,4 +1,4 @@
-"""Which rank gets which rows."""
+"""Checks of the rows of each rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the values are that come out."""
+"""Checks of the values that are read."""
 
 from __future__ import annotations
 

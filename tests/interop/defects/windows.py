@@ -1,4 +1,4 @@
-"""Windows of consecutive rows, which Petastorm calls n-grams."""
+"""Checks of windows of consecutive rows, which Petastorm calls n-grams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens when workers are processes."""
+"""Checks of worker processes."""
 
 from __future__ import annotations
 

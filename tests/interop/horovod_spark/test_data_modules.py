@@ -15,6 +15,7 @@ import petastore
 from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedImageCodec
 from petastore.errors import InvalidArgumentError, ReaderClosedError
+from petastore.interop.horovod_spark import data_module
 from petastore.interop.horovod_spark.torch import PetastoreDataModule
 
 ROWS = 23
@@ -49,7 +50,7 @@ def told(url: str, rank: int = 0, **other: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("in_memory", [False, True])
-def test_an_epoch_gives_each_rank_other_rows_and_full_batches(url: str, in_memory: bool) -> None:
+def test_data_module_epoch_has_disjoint_rows_and_full_batches(url: str, in_memory: bool) -> None:
     epochs: list[list[int]] = [[], [], []]
     for rank in range(2):
         with PetastoreDataModule(**told(url, rank, inmemory_cache_all=in_memory)) as module:
@@ -68,7 +69,7 @@ def test_an_epoch_gives_each_rank_other_rows_and_full_batches(url: str, in_memor
 
 @pytest.mark.parametrize("in_memory", [False, True])
 @pytest.mark.parametrize("batch_size", [2, 3, 11, 12, 23])
-def test_each_validation_row_comes_once_an_epoch(url: str, batch_size: int, in_memory: bool) -> None:
+def test_data_module_reads_each_validation_row_once(url: str, batch_size: int, in_memory: bool) -> None:
     """In as many steps as Horovod takes, also where one row is left over for two ranks, as with 11."""
     steps = -(-ROWS // batch_size // 2)
     asked = {"val_batch_size": batch_size, "steps_per_epoch_val": steps, "inmemory_cache_all": in_memory}
@@ -83,7 +84,7 @@ def test_each_validation_row_comes_once_an_epoch(url: str, batch_size: int, in_m
     assert [sorted(epoch) for epoch in epochs] == [list(range(ROWS))] * 2
 
 
-def test_validation_of_one_row_a_batch_gives_one_twice_in_the_last_step(url: str) -> None:
+def test_data_module_repeats_a_row_for_validation_batches_of_one(url: str) -> None:
     seen: list[int] = []
     for rank in range(2):
         with PetastoreDataModule(**told(url, rank, val_batch_size=1, steps_per_epoch_val=12)) as module:
@@ -93,7 +94,7 @@ def test_validation_of_one_row_a_batch_gives_one_twice_in_the_last_step(url: str
     assert len(seen) == ROWS + 1
 
 
-def test_rows_go_through_the_transformation(url: str) -> None:
+def test_data_module_applies_the_transformation(url: str) -> None:
     def brighter(row: dict[str, Any]) -> dict[str, Any]:
         return {**row, "image": row["image"].astype(np.float32) / 2}
 
@@ -103,12 +104,12 @@ def test_rows_go_through_the_transformation(url: str) -> None:
     assert (batch["image"][:, 0, 0, 0] == batch["id"] / 2).all()
 
 
-def test_without_validation_there_is_none(url: str) -> None:
+def test_data_module_has_no_validation_batches_without_data(url: str) -> None:
     with PetastoreDataModule(**told(url, has_val=False, val_dir=None)) as module:
         assert list(module.val_data()) == []
 
 
-def test_lists_of_plain_parquet_are_tensors(tmp_path: Any) -> None:
+def test_data_module_converts_lists_of_plain_parquet(tmp_path: Any) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -118,27 +119,36 @@ def test_lists_of_plain_parquet_are_tensors(tmp_path: Any) -> None:
         assert next(iter(module.train_data()))["features"].shape == (4, 3)
 
 
-def test_options_travel_and_count_before_what_the_estimator_says(url: str) -> None:
+def test_data_module_options_are_picklable_and_override(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[petastore.Reader] = []
+
+    def make_reader(*args: Any, **options: Any) -> petastore.Reader:
+        opened.append(petastore.make_reader(*args, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(data_module, "make_reader", make_reader)
     asked = PetastoreDataModule.with_options(
         shuffle=False, seed=5, validation={"last_batch": "wrap"}, loader={"device": "cpu"}, schema_fields=["id"]
     )
     arrived = pickle.loads(pickle.dumps(asked))  # noqa: S301 - our own bytes
     with arrived(**told(url, shard_count=1)) as module:
         assert next(iter(module.train_data()))["id"].tolist() == [0, 1, 2, 3]
-        assert module._train.plan.request.order.seed == 5
-        assert module._val.plan.request.last_batch.value == "wrap"
         assert set(next(iter(module.val_data()))) == {"id"}
+    train, val = (reader.plan.request for reader in opened)
+    assert (train.order.seed, train.last_batch.value, val.last_batch.value) == (5, "drop", "wrap")
 
 
-def test_a_module_is_read_inside_of_its_block(url: str) -> None:
+def test_data_module_raises_outside_of_its_block(url: str) -> None:
     with PetastoreDataModule(**told(url)) as module:
         pass
-    with pytest.raises(ReaderClosedError, match="inside of its with block"):
+    with pytest.raises(
+        ReaderClosedError, match=r"the data module must be open, got a closed one\. Train inside its with block"
+    ):
         module.train_data()
 
 
-def test_validation_needs_a_place(url: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="says no val_dir"):
+def test_data_module_validation_requires_a_path(url: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="val_dir must be given for val data, got None"):
         PetastoreDataModule(**told(url, val_dir=None)).__enter__()
 
 
@@ -159,7 +169,9 @@ class TestKeras:
         return dataset.repeat(10**9).batch(batch_size).map(lambda row: (row.image, row.id))
 
     @pytest.mark.parametrize("transform", [None, lambda row: row])
-    def test_a_rank_repeats_its_rows_without_end(self, url: str, transform: Callable[[Any], Any] | None) -> None:
+    def test_data_module_repeats_training_rows_endlessly(
+        self, url: str, transform: Callable[[Any], Any] | None
+    ) -> None:
         from petastore.interop import petastorm
         from petastore.interop.horovod_spark.keras import PetastoreDataModule as KerasModule
 
@@ -182,9 +194,9 @@ class TestKeras:
             ids[: len(ids) - len(own)] for ids, own in zip(seen, first, strict=True)
         ]
 
-    def test_options_of_loaders_are_refused(self, url: str) -> None:
+    def test_data_module_rejects_loader_options(self, url: str) -> None:
         from petastore.interop.horovod_spark.keras import PetastoreDataModule as KerasModule
 
         asked = KerasModule.with_options(shuffle=False, loader={"device": "cpu"})
-        with pytest.raises(InvalidArgumentError, match="makes its dataset itself, not a loader"):
+        with pytest.raises(InvalidArgumentError, match="the estimator makes its own dataset"):
             asked(**told(url))

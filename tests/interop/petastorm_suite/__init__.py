@@ -1,4 +1,4 @@
-"""Petastorm's own tests against petastore: copied from a checkout, run with the switch on, compared with a page.
+"""Run Petastorm's own tests against petastore, and compare the failures with a documentation page.
 
 Nothing of Petastorm's is kept in this repository. `python -m tests.interop.petastorm_suite.run /path/to/petastorm`
 """

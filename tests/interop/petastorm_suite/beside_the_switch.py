@@ -1,4 +1,4 @@
-"""`import petastorm` gives petastore, and `petastorm.tests` what was copied; also in processes that tests start.
+"""Import hook: `petastorm` imports petastore, but `petastorm.tests` the copied tests; also in child processes.
 
 The folder of the copies is on Python's path, and its `petastorm/__init__.py` calls `give`.
 """
@@ -35,7 +35,7 @@ class _TheirPackages:
             return importlib.machinery.PathFinder.find_spec(fullname, [str(parent)], target)
         if fullname.startswith("petastorm.test_util."):
             return importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        # Modules of tests are left to pytest, which rewrites their asserts.
+        # pytest imports test modules itself, because it rewrites their asserts.
         return None
 
 
@@ -44,5 +44,5 @@ def give(folder: Path) -> None:
     del sys.modules["petastorm"]
     switch.install()
     sys.meta_path.insert(0, _TheirPackages(folder))
-    # Whoever imports `petastorm` is given what is in `sys.modules` at the end.
+    # `import petastorm` returns the module that is in `sys.modules` at the end.
     importlib.import_module("petastorm")

@@ -1,4 +1,4 @@
-"""Petastorm's tests, copied from a checkout to a folder and made to run with what is installed here."""
+"""Copy Petastorm's tests from a checkout, and adapt them to the installed packages."""
 
 from __future__ import annotations
 

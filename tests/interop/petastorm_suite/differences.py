@@ -1,4 +1,4 @@
-"""Which of Petastorm's tests fail, and why: the tables of a page, read from it."""
+"""Read the tables of the page that lists the failing tests of Petastorm, with reasons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from petastore.errors import InvalidArgumentError
 
 __all__ = ["PAGE", "Differences", "read"]
 
-PAGE: Final = Path("docs", "explanation", "petastorms-own-tests.md")
+PAGE: Final = Path("tests", "interop", "petastorm_suite", "differences.md")
 """From the root of the repository."""
 
 _KINDS: Final = {

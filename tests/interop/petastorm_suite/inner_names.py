@@ -1,4 +1,4 @@
-"""What stands for a name of Petastorm's that petastore does not have: tests that use it fail, others run."""
+"""Placeholders for names of Petastorm that petastore does not have: only tests that use them fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the tests of one module ended, beside what is listed of them."""
+"""Compare the results of one test module with the listed failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One test module of Petastorm's, run by pytest in a process of its own."""
+"""Run one test module of Petastorm with pytest in its own process."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def run(module: str, folder: Path, environment: Mapping[str, str], *, only: str 
     stem = Path(module).stem
     report = folder / f"{stem}.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=short", f"--rootdir={folder}", "-c", os.devnull]
-    # Their conftest keeps what Spark wrote for one module for those that follow, as it does where Petastorm is tested.
+    # Petastorm's conftest reuses the data that Spark wrote for one module in later modules, as in Petastorm's own runs.
     command += ["--cache-synthetic-dataset", f"--override-ini=cache_dir={folder / 'kept'}"]
     command += [f"--basetemp={folder / 'of' / stem}"]
     command += [f"--timeout={_TEST_PATIENCE_S}", "--timeout-method=signal", f"--junitxml={report}"]

@@ -1,4 +1,4 @@
-"""Run Petastorm's own tests through the switch, and say where petastore differs from what a page lists.
+"""Run Petastorm's own tests with petastore, and print differences from the failures that the page lists.
 
 python -m tests.interop.petastorm_suite.run /path/to/petastorm [--only test_unischema test_ngram]
 """

@@ -1,4 +1,4 @@
-"""What is changed in Petastorm's tests before they run: what NumPy, pandas, pyarrow, Python and pytest no longer have.
+"""Text replacements in Petastorm's tests, for features that current NumPy, pandas, pyarrow, Python and pytest lack.
 
 Each entry is used: a run fails where its text is no longer found.
 """
@@ -104,7 +104,7 @@ SUBSTITUTIONS: Final = (
     Substitution(
         r"^@mock\.patch\('petastorm\.unischema\._UNISCHEMA_FIELD_ORDER', 'alphabetical'\)$",
         "#",
-        "a private name: fields are always in the order in which they are given",
+        "a private name: fields always keep the order in which they are passed",
     ),
     Substitution(
         r"^    from torchvision import transforms$",

@@ -15,14 +15,14 @@ from tests.laws.plan_laws import inventories, orders
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9), st.integers(0, 9)), max_size=12))
-def test_the_most_is_what_is_held_at_the_fullest_place(held: list[tuple[int, int, int]]) -> None:
+def test_peak_memory_equals_the_fullest_position(held: list[tuple[int, int, int]]) -> None:
     first, length, weight = np.array(held, dtype=np.int64).reshape(-1, 3).T
     by_place = [sum(each for begin, more, each in held if begin <= place <= begin + more) for place in range(30)]
     assert most_at_a_time(first, first + length, weight) == max(by_place)
 
 
 @given(inventories(), orders(), st.integers(0, 3))
-def test_each_row_stands_where_its_row_group_is_needed(inventory: Inventory, order: Order, epoch: int) -> None:
+def test_row_groups_are_in_memory_when_their_rows_are_needed(inventory: Inventory, order: Order, epoch: int) -> None:
     found = EpochOrder(inventory.rows, order, epoch)
     groups, first, last = needed_from_to(found.pieces())
     assert groups.tolist() == np.flatnonzero(inventory.rows).tolist()
@@ -33,7 +33,7 @@ def test_each_row_stands_where_its_row_group_is_needed(inventory: Inventory, ord
 
 
 @given(inventories(), orders(), st.integers(0, 50))
-def test_lanes_keep_what_is_needed_at_each_of_their_positions(inventory: Inventory, order: Order, early: int) -> None:
+def test_residency_has_the_row_groups_of_each_lane_and_position(inventory: Inventory, order: Order, early: int) -> None:
     found = EpochOrder(inventory.rows, order, 0)
     group_bytes = 1 + np.arange(inventory.num_row_groups) % 5
     lanes = range(found.lanes // 2, found.lanes)
@@ -50,7 +50,7 @@ def test_lanes_keep_what_is_needed_at_each_of_their_positions(inventory: Invento
     assert at_hand_bytes(found, lanes, group_bytes, early) == max(by_position)
 
 
-def test_in_the_order_of_the_file_one_row_group_is_at_hand_and_who_fetches_it_all_early_has_all() -> None:
+def test_unshuffled_order_holds_one_row_group_in_memory() -> None:
     order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
     found = EpochOrder(np.array([10, 0, 10, 10]), order, 0)
     group_bytes = np.array([3, 100, 7, 5])
@@ -60,7 +60,7 @@ def test_in_the_order_of_the_file_one_row_group_is_at_hand_and_who_fetches_it_al
 
 
 @given(st.integers(1, 60), st.integers(1, 30), st.sampled_from([1, 2, 6, 12]), st.integers(1, 200), st.integers(0, 9))
-def test_where_row_groups_are_of_one_size_there_is_room_for_what_is_at_hand(
+def test_equal_row_groups_in_memory_stay_within_the_estimate(
     groups: int, size: int, lanes: int, block_rows: int, seed: int
 ) -> None:
     rows = np.full(groups, size)
@@ -71,11 +71,11 @@ def test_where_row_groups_are_of_one_size_there_is_room_for_what_is_at_hand(
 
 
 @pytest.mark.parametrize("rows", [[], [0, 0]])
-def test_nothing_needs_no_room(rows: list[int]) -> None:
+def test_empty_plan_needs_no_memory(rows: list[int]) -> None:
     assert room_rows(np.array(rows, dtype=np.int64), 0, lanes=4, block_rows=100) == 0
 
 
-def test_blocks_of_the_few_rows_that_a_filter_keeps_reach_over_more_row_groups() -> None:
+def test_blocks_of_filtered_rows_span_more_row_groups() -> None:
     rows = np.full(100, 100)
     assert room_rows(rows, 10_000, lanes=2, block_rows=100) == 2 * 2 * (100 + 100)
     assert room_rows(rows, 1_000, lanes=2, block_rows=100) == 2 * 2 * (1000 + 100)

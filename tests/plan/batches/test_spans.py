@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import collections
+import gc
+import itertools
+import tracemalloc
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from petastore.inventory import Inventory
-from petastore.plan import Mixture, Order, Plan, ReadRequest, Selection, Shard, Tail
+from petastore.plan import LastBatch, Mixture, Order, Plan, ReadRequest, Selection, Shard
+from petastore.plan.cursor import Cursor
 from petastore.plan.order.grouped_rows import GroupedRows
+from petastore.plan.plan import Span
 from petastore.plan.sharing.workers import WorkerPlan
 from tests.laws import mixture_laws
 from tests.laws.plan_laws import inventories, orders
 
 
-@given(inventories(), orders(), st.sampled_from([1, 2, 3, 5]), st.sampled_from(list(Tail)), st.integers(1, 9))
-def test_every_row_is_announced_once(
-    inventory: Inventory, order: Order, ranks: int, last_batch: Tail, batch: int
+@given(inventories(), orders(), st.sampled_from([1, 2, 3, 5]), st.sampled_from(list(LastBatch)), st.integers(1, 9))
+def test_spans_announce_each_row_once(
+    inventory: Inventory, order: Order, ranks: int, last_batch: LastBatch, batch: int
 ) -> None:
-    assume(last_batch is not Tail.EVEN or inventory.num_rows >= ranks)
+    assume(last_batch is not LastBatch.EVEN or inventory.num_rows >= ranks)
     fetched: set[int] = set()
     for rank in range(ranks):
         plan = Plan(inventory, ReadRequest(("id",), order, Shard(rank, ranks), 1, last_batch))
@@ -29,12 +37,12 @@ def test_every_row_is_announced_once(
                 assert (read_order is None) == (not order.shuffle_rows)
                 if read_order is not None:
                     assert sorted(read_order.tolist()) == list(range(inventory.rows[group]))
-    if last_batch is not Tail.DROP:
+    if last_batch is not LastBatch.DROP:
         assert fetched == set(np.flatnonzero(inventory.rows).tolist())
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=20), st.integers(0, 99), st.booleans())
-def test_rows_come_as_announced(rows: list[int], seed: int, shuffle: bool) -> None:
+def test_spans_yield_rows_as_announced(rows: list[int], seed: int, shuffle: bool) -> None:
     """One rank on its own takes the rows of a row group that is in one lane just in the announced order."""
     order = Order(seed=seed, shuffle_row_groups=True, shuffle_rows=shuffle, lanes=1, block_rows=40)
     plan = Plan(Inventory.of_rows(rows), ReadRequest(("id",), order))
@@ -49,7 +57,7 @@ def test_rows_come_as_announced(rows: list[int], seed: int, shuffle: bool) -> No
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=20), st.integers(0, 99), st.booleans())
-def test_rows_that_a_filter_leaves_out_are_not_announced(rows: list[int], seed: int, shuffle: bool) -> None:
+def test_spans_announce_only_selected_rows(rows: list[int], seed: int, shuffle: bool) -> None:
     bitmaps = {group: np.arange(count) % 3 == 0 for group, count in enumerate(rows) if group % 2 and count > 1}
     counts = [int(bitmaps[group].sum()) if group in bitmaps else count for group, count in enumerate(rows)]
     order = Order(seed=seed, shuffle_row_groups=True, shuffle_rows=shuffle, lanes=3, block_rows=40)
@@ -66,7 +74,7 @@ def test_rows_that_a_filter_leaves_out_are_not_announced(rows: list[int], seed: 
 
 
 @given(mixture_laws.mixtures(), st.integers(1, 9))
-def test_mixtures_announce_the_rows_of_their_sources(mixture: Mixture, batch: int) -> None:
+def test_mixture_spans_announce_the_rows_of_their_sources(mixture: Mixture, batch: int) -> None:
     spans = list(mixture.spans(batch, rows_per_span=16))
     assert sum(len(span.rows) for span in spans) == 2 * mixture.num_rows
     for span in spans:
@@ -87,11 +95,11 @@ def assert_in_read_order(picked: GroupedRows, announced: dict[int, np.ndarray]) 
 
 
 @given(inventories(), orders(), st.sampled_from([1, 2, 3, 5]), st.integers(1, 9), st.sampled_from([16, 4096]))
-def test_runs_are_rows_that_follow_each_other_in_read_order(
+def test_runs_are_consecutive_rows_in_read_order(
     inventory: Inventory, order: Order, ranks: int, batch: int, rows_per_span: int
 ) -> None:
     for rank in range(ranks):
-        plan = Plan(inventory, ReadRequest(("id",), order, Shard(rank, ranks), 2, Tail.DROP))
+        plan = Plan(inventory, ReadRequest(("id",), order, Shard(rank, ranks), 2, LastBatch.DROP))
         announced: dict[int, np.ndarray] = {}
         for span in plan.spans(batch, rows_per_span=rows_per_span):
             for group, read_order in zip(span.fetch, span.read_orders, strict=True):
@@ -100,7 +108,7 @@ def test_runs_are_rows_that_follow_each_other_in_read_order(
                 assert_in_read_order(span.picked, announced)
 
 
-def test_orders_of_whole_row_groups_are_known_as_runs() -> None:
+def test_orders_of_whole_row_groups_are_runs() -> None:
     for shuffle_rows in (False, True):
         order = Order(seed=1, shuffle_row_groups=True, shuffle_rows=shuffle_rows, lanes=4, block_rows=1)
         plan = Plan(Inventory.of_rows([50] * 9), ReadRequest(("id",), order))
@@ -110,7 +118,7 @@ def test_orders_of_whole_row_groups_are_known_as_runs() -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_runs_of_workers_follow_the_read_order_that_they_announce(workers: int, ranks: int) -> None:
+def test_worker_runs_follow_their_read_order(workers: int, ranks: int) -> None:
     order = Order(seed=3, shuffle_row_groups=True, shuffle_rows=True, lanes=12, block_rows=1)
     inventory = Inventory.of_rows([700, 900, 1100, 650, 800])
     request = ReadRequest(("id",), order, Shard(ranks - 1, ranks), 2)
@@ -126,3 +134,28 @@ def test_runs_of_workers_follow_the_read_order_that_they_announce(workers: int, 
                 assert_in_read_order(span.picked, announced)
                 seen += 1
     assert seen > 0
+
+
+@pytest.mark.parametrize(("lanes", "most"), [(1, 13), (48, 18)])
+def test_order_memory_is_small_and_freed_after_the_epoch(lanes: int, most: int) -> None:
+    """20 MB of a million row groups."""
+    groups = 100_000
+    order = Order(seed=1, shuffle_row_groups=True, shuffle_rows=lanes > 1, lanes=lanes, block_rows=100)
+    plan = Plan(Inventory.of_rows([100] * groups), ReadRequest(("id",), order, epochs=2))
+    rows = plan.num_rows
+
+    def read_into_the_second_epoch() -> Iterator[Span]:
+        spans = plan.spans(1000, rows_per_span=1000, after=Cursor(0, rows - 20_000))
+        collections.deque(itertools.islice(spans, 30), maxlen=0)
+        return spans
+
+    read_into_the_second_epoch()  # fills what all plans of a process share
+    tracemalloc.start()
+    try:
+        spans = read_into_the_second_epoch()
+        gc.collect()
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < most * groups + 500_000
+    assert next(spans).epoch == 1

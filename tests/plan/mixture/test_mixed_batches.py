@@ -9,17 +9,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from petastore.plan.batches.epoch_batches import EpochBatches
 from petastore.plan.batches.spans import Batches, Source, Walk
-from petastore.plan.batches.tail import EpochBatches
 from petastore.plan.mixture.mixed_batches import SourceBatches
-from petastore.plan.request import Order, Shard, Tail
+from petastore.plan.request import LastBatch, Order, Shard
 
 FILE_ORDER = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
 WHOLE = Shard(0, 1)
 
 
 def epoch_of(
-    rows: list[int], weights: list[int], *, last_batch: Tail = Tail.EVEN, starts: list[int] | None = None
+    rows: list[int], weights: list[int], *, last_batch: LastBatch = LastBatch.EVEN, starts: list[int] | None = None
 ) -> SourceBatches:
     """An epoch over sources of so many rows, in batches of four."""
     parts = [
@@ -43,23 +43,23 @@ def rows_of(rows: list[int], batches: Batches) -> list[list[int]]:
 sizes = st.lists(st.integers(1, 60), min_size=1, max_size=4)
 
 
-@given(sizes, st.data(), st.sampled_from([Tail.EVEN, Tail.DROP]))
-def test_each_source_gives_its_own_batches_in_their_order(
-    rows: list[int], data: st.DataObject, last_batch: Tail
+@given(sizes, st.data(), st.sampled_from([LastBatch.EVEN, LastBatch.DROP]))
+def test_mixture_keeps_the_batch_order_of_each_source(
+    rows: list[int], data: st.DataObject, last_batch: LastBatch
 ) -> None:
     weights = data.draw(st.lists(st.integers(1, 5), min_size=len(rows), max_size=len(rows)))
     epoch = epoch_of(rows, weights, last_batch=last_batch)
     assume(epoch.steps)
     found = rows_of(rows, epoch.take(epoch.steps))
     for source, count in enumerate(rows):
-        kept = count if last_batch is Tail.EVEN else count - count % 4
+        kept = count if last_batch is LastBatch.EVEN else count - count % 4
         own = [batch for batch in found if batch[0] // 1000 == source]
         assert [row - 1000 * source for batch in own for row in batch] == list(range(kept))
         assert {len(batch) for batch in own[:-1]} <= {4}
 
 
 @given(sizes, st.lists(st.integers(1, 5), min_size=1, max_size=30))
-def test_how_many_are_taken_at_once_changes_nothing(rows: list[int], takes: list[int]) -> None:
+def test_mixed_batches_do_not_depend_on_span_size(rows: list[int], takes: list[int]) -> None:
     whole, bit_by_bit = (epoch_of(rows, [1] * len(rows)) for _ in range(2))
     wanted = whole.take(whole.steps)
     found: list[list[int]] = []
@@ -83,7 +83,7 @@ def tail_of(batches: Batches) -> list[list[int]]:
     return after.tolist()
 
 
-def test_turns_are_in_proportion_all_along() -> None:
+def test_mixture_keeps_proportions_at_every_step() -> None:
     epoch = epoch_of([4000, 8000, 1000], [4, 8, 1])
     after = np.array(tail_of(epoch.take(epoch.steps)))
     wanted = after.sum(axis=1)[:, None] * np.array([4, 8, 1]) / 13

@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.plan.batches.tail import lanes_of
+from petastore.plan.batches.epoch_batches import lanes_of
+from petastore.plan.mixture.mixed_batches import LanesOfSources, SourceRuns
 from petastore.plan.mixture.mixed_line import SourceTurns, mixed_line
-from petastore.plan.mixture.mixed_runs import LanesOfSources, SourceRuns
 from petastore.plan.order.visits import LaneRuns
 from petastore.plan.request import Shard
 
@@ -28,7 +28,7 @@ batches = st.lists(st.integers(1, 900), min_size=1, max_size=4)
 
 
 @given(shapes.flatmap(with_ranks), st.integers(0, 20_000), batches, st.integers(0, 2))
-def test_runs_are_what_looking_up_each_position_finds(
+def test_mixed_runs_equal_single_lookups(
     drawn: tuple[list[tuple[int, int]], int], first: int, sizes: list[int], rank: int
 ) -> None:
     """Of each row of some batches: its source, which of its lanes it is on, and the turns of that lane before."""
@@ -57,9 +57,7 @@ def test_runs_are_what_looking_up_each_position_finds(
 
 
 @given(shapes, st.sampled_from([1, 2, 3]), st.integers(0, 20_000), batches)
-def test_the_order_along_one_lane_is_known_both_ways(
-    shape: list[tuple[int, int]], lanes: int, first: int, sizes: list[int]
-) -> None:
+def test_mixed_lane_order_is_invertible(shape: list[tuple[int, int]], lanes: int, first: int, sizes: list[int]) -> None:
     line = mixed_line(tuple(weight for weight, _ in shape), lanes, 3)
     found = LanesOfSources(line, [lanes] * len(shape))
     borders = first + np.cumsum([0, *sizes])
@@ -80,7 +78,7 @@ def test_rank_has_no_own_lanes_when_ranks_do_not_divide_lanes() -> None:
         assert is_known == (not any(count % ranks for count in lanes)), (ranks, lanes)
 
 
-def test_an_order_is_said_of_no_more_than_one_lane() -> None:
+def test_mixed_order_is_defined_for_single_lanes() -> None:
     found = LanesOfSources(mixed_line((1, 1), 2, 3), [2, 2])
     runs, _ = LaneRuns.between(np.array([0, 10]), lanes=2, own=range(2))
     assert found.permutation(runs) is None

@@ -16,19 +16,19 @@ from hypothesis import strategies as st
 
 from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from petastore.inventory import Inventory
-from petastore.plan import Cursor, Order, Plan, ReadRequest, Selection, Shard, Tail
+from petastore.plan import Cursor, LastBatch, Order, Plan, ReadRequest, Selection, Shard
 from petastore.plan.cursor import MixedCursor
 from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.state import dump_state, resume
 from tests.laws import mixture_laws as laws
 from tests.laws.plan_laws import check_going_on_after_every_batch, check_row_groups_at_hand
-from tests.tier import examples, sized
+from tests.tier import sized
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "mixtures.json"
 ORDER = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=6, block_rows=20)
 
-few = settings(max_examples=examples(40), deadline=None)
+few = settings(max_examples=sized(full=20, quick=5), deadline=None)
 
 
 def source(*rows: int, order: Order = ORDER, **kwargs: Any) -> Plan:
@@ -56,28 +56,28 @@ def shared(
 
 @few
 @given(laws.mixtures(stops=("first_exhausted", "all_exhausted", "cycle")))
-def test_proportions_are_exact_after_every_period(mixture: Mixture) -> None:
+def test_mixture_proportions_are_exact_after_every_period(mixture: Mixture) -> None:
     laws.check_exact_proportions(mixture)
 
 
 @few
 @given(shared(laws.mixtures(), [1, 2, 3, 5]), st.integers(1, 9))
-def test_each_source_gives_each_row_once_before_any_again(drawn: tuple[Mixture, int], batch_size: int) -> None:
+def test_mixture_repeats_a_source_only_after_all_its_rows(drawn: tuple[Mixture, int], batch_size: int) -> None:
     mixture, ranks = drawn
     laws.check_every_source_row_once(mixture, ranks, batch_size)
 
 
 @few
-@given(shared(laws.mixtures(tails=tuple(Tail)), [1, 2, 3, 5, 8]), st.integers(1, 9))
-def test_ranks_step_together_with_equal_shares(drawn: tuple[Mixture, int], batch_size: int) -> None:
+@given(shared(laws.mixtures(tails=tuple(LastBatch)), [1, 2, 3, 5, 8]), st.integers(1, 9))
+def test_mixture_ranks_have_equal_steps_and_shares(drawn: tuple[Mixture, int], batch_size: int) -> None:
     mixture, ranks = drawn
     laws.check_steps_and_shares(mixture, ranks, batch_size)
 
 
 @few
-@given(laws.mixtures(tails=(Tail.EVEN, Tail.DROP, Tail.PAD)), st.sampled_from([24, 48]))
-def test_global_batches_do_not_depend_on_the_number_of_ranks(mixture: Mixture, global_batch: int) -> None:
-    even = mixture.request.last_batch is Tail.EVEN
+@given(laws.mixtures(tails=(LastBatch.EVEN, LastBatch.DROP, LastBatch.PAD)), st.sampled_from([24, 48]))
+def test_mixture_global_batches_do_not_depend_on_ranks(mixture: Mixture, global_batch: int) -> None:
+    even = mixture.request.last_batch is LastBatch.EVEN
     rows = mixture.rows_per_source if mixture.batching == "per_source" else [mixture.num_rows]
     # Fewer rows than ranks join the batch before, which is a matter of how many ranks there are.
     left = [count % global_batch or global_batch for count in rows]
@@ -85,9 +85,9 @@ def test_global_batches_do_not_depend_on_the_number_of_ranks(mixture: Mixture, g
     laws.check_same_batches_for_any_ranks(mixture, global_batch=global_batch, ranks=ranks)
 
 
-@settings(max_examples=sized(full=12, quick=3), deadline=None)
-@given(shared(laws.mixtures(tails=tuple(Tail)), [1, 3]), st.integers(3, 9))
-def test_resume_after_any_step_gives_the_same_batches(drawn: tuple[Mixture, int], batch_size: int) -> None:
+@settings(max_examples=sized(full=8, quick=2), deadline=None)
+@given(shared(laws.mixtures(tails=tuple(LastBatch)), [1, 3]), st.integers(3, 9))
+def test_mixture_resumes_after_any_step(drawn: tuple[Mixture, int], batch_size: int) -> None:
     mixture, ranks = drawn
     check_going_on_after_every_batch(mixture, ranks, batch_size)
 
@@ -98,7 +98,7 @@ def test_resume_after_any_step_gives_the_same_batches(drawn: tuple[Mixture, int]
     st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.integers(1, 9), st.integers(1, 4)), min_size=1, max_size=5),
     st.sampled_from([1, 2, 4]),
 )
-def test_ranks_and_batch_sizes_may_change_at_any_step(
+def test_mixture_ranks_and_batch_size_may_change_at_any_step(
     mixture: Mixture, log: list[tuple[int, int, int]], last_ranks: int
 ) -> None:
     """A log of (ranks, batch size, steps), and then the rest of two epochs by other ranks."""
@@ -113,8 +113,8 @@ def test_ranks_and_batch_sizes_may_change_at_any_step(
 
 
 @few
-@given(shared(laws.mixtures(tails=tuple(Tail)), [1, 2, 3, 8]), st.integers(1, 20))
-def test_row_groups_are_at_hand_when_a_span_needs_them(drawn: tuple[Mixture, int], batch_size: int) -> None:
+@given(shared(laws.mixtures(tails=tuple(LastBatch)), [1, 2, 3, 8]), st.integers(1, 20))
+def test_mixture_row_groups_are_in_memory_when_needed(drawn: tuple[Mixture, int], batch_size: int) -> None:
     mixture, ranks = drawn
     for rank in range(ranks):
         check_row_groups_at_hand(mixture.for_shard(Shard(rank, ranks)), batch_size)
@@ -122,9 +122,7 @@ def test_row_groups_are_at_hand_when_a_span_needs_them(drawn: tuple[Mixture, int
 
 @few
 @given(laws.mixtures(), st.integers(1, 9), st.integers(1, 200))
-def test_how_many_batches_a_span_holds_does_not_change_them(
-    mixture: Mixture, batch_size: int, rows_per_span: int
-) -> None:
+def test_mixture_batches_do_not_depend_on_span_size(mixture: Mixture, batch_size: int, rows_per_span: int) -> None:
     one_by_one, many = (
         [
             list(zip(span.groups[first:stop].tolist(), span.rows[first:stop].tolist(), strict=True))
@@ -139,14 +137,14 @@ def test_how_many_batches_a_span_holds_does_not_change_them(
 @few
 @given(
     shared(
-        laws.mixtures(tails=tuple(Tail)) | laws.uneven_mixtures(max_sources=4, max_groups=20),
+        laws.mixtures(tails=tuple(LastBatch)) | laws.uneven_mixtures(max_sources=4, max_groups=20),
         [1, 2, 3, 8],
         is_row_of_each_source_needed=True,
     ),
     st.integers(1, 40),
     st.sampled_from([16, 4096]),
 )
-def test_runs_are_rows_that_follow_each_other_in_the_turns_of_their_row_group(
+def test_mixture_runs_are_consecutive_rows_of_a_row_group(
     drawn: tuple[Mixture, int], batch_size: int, rows_per_span: int
 ) -> None:
     mixture, ranks = drawn
@@ -171,7 +169,7 @@ def check_runs(picked: GroupedRows, announced: dict[int, Any]) -> int:
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_most_rows_of_a_mixture_are_known_as_runs(shuffle: bool) -> None:
+def test_most_rows_of_a_mixture_are_in_runs(shuffle: bool) -> None:
     order = dataclasses.replace(ORDER, lanes=4 if shuffle else 1, shuffle_rows=shuffle, block_rows=1)
     mixture = mixture_of(*[source(*[500] * 12, order=order) for _ in range(3)], weights=[2, 1, 1], epochs=2)
     announced: dict[int, Any] = {}
@@ -182,7 +180,7 @@ def test_most_rows_of_a_mixture_are_known_as_runs(shuffle: bool) -> None:
     assert rows > mixture.num_rows
 
 
-def test_each_row_group_is_read_about_once_an_epoch_over_all_ranks() -> None:
+def test_mixture_reads_row_groups_about_once_per_epoch() -> None:
     order = dataclasses.replace(ORDER, lanes=48, block_rows=400)
     mixture = mixture_of(*[source(*[100] * 96, order=order) for _ in range(4)], weights=[1, 2, 3, 1])
     for ranks in (1, 2, 4, 8, 16):
@@ -193,9 +191,9 @@ def test_each_row_group_is_read_about_once_an_epoch_over_all_ranks() -> None:
         assert reads <= 1.05 * len(touched) + 4 * ranks
 
 
-def test_a_row_group_that_the_last_batch_repeats_is_fetched_again_in_its_turns() -> None:
+def test_mixture_fetches_a_repeated_row_group_again() -> None:
     order = dataclasses.replace(ORDER, lanes=1)
-    mixture = mixture_of(*[source(*[20] * 10, order=order, last_batch=Tail.WRAP) for _ in range(2)])
+    mixture = mixture_of(*[source(*[20] * 10, order=order, last_batch=LastBatch.WRAP) for _ in range(2)])
     turns: dict[int, list[list[int]]] = {}
     for span in mixture.spans(64, rows_per_span=64):
         for group, of_group in zip(span.fetch, span.read_orders, strict=True):
@@ -206,7 +204,7 @@ def test_a_row_group_that_the_last_batch_repeats_is_fetched_again_in_its_turns()
     check_row_groups_at_hand(mixture, 64)
 
 
-def test_ranks_have_each_source_in_proportion() -> None:
+def test_mixture_ranks_have_sources_in_proportion() -> None:
     mixture = mixture_of(*[source(*[500] * 20) for _ in range(3)], weights=[5, 2, 1])
     for rank in range(3):
         plan = mixture.for_shard(Shard(rank, 3))
@@ -215,25 +213,25 @@ def test_ranks_have_each_source_in_proportion() -> None:
         assert np.abs(shares - np.array([5, 2, 1]) / 8).max() < 0.002
 
 
-def test_an_epoch_ends_when_the_first_source_is_exhausted() -> None:
+def test_stop_first_exhausted_ends_with_the_first_source() -> None:
     mixture = mixture_of(source(30), source(1000), weights=[1, 3])
     assert mixture.rows_per_source[0] == 30
     assert mixture.num_rows == pytest.approx(120, abs=3)
 
 
-def test_an_epoch_ends_when_all_sources_are_exhausted() -> None:
+def test_stop_all_exhausted_ends_with_the_last_source() -> None:
     mixture = mixture_of(source(30), source(90), weights=[1, 1], stop="all_exhausted", epochs=2)
     assert mixture.rows_per_source[1] == 90
     assert mixture.rows_per_source[0] in (89, 90, 91)
 
 
-def test_a_source_with_epochs_is_exhausted_after_them() -> None:
+def test_source_with_several_epochs_is_exhausted_after_them() -> None:
     mixture = mixture_of(source(30, epochs=3), source(1000, epochs=None))
     assert mixture.rows_per_source[0] == 90
     assert mixture.rows_per_source[1] in (89, 90, 91)
 
 
-def test_a_cycle_goes_on_without_end_and_without_a_short_batch() -> None:
+def test_stop_cycle_is_endless_with_full_batches() -> None:
     mixture = mixture_of(source(13), source(40), stop="cycle", epochs=None)
     for batching in ("mixed", "per_source"):
         endless = dataclasses.replace(mixture, batching=batching)
@@ -244,27 +242,27 @@ def test_a_cycle_goes_on_without_end_and_without_a_short_batch() -> None:
     assert mixture.rows_per_source[1] == 40
 
 
-def test_a_new_pass_of_a_cycle_has_another_order() -> None:
+def test_stop_cycle_restarts_in_another_order() -> None:
     mixture = mixture_of(source(40), source(40), stop="cycle", epochs=None)
     passes = [laws.steps_of(mixture, 1, 8, after=Cursor(epoch, 0, epoch), most=10) for epoch in (0, 1, 2)]
     assert len({json.dumps([step.rows for step in steps]) for steps in passes}) == 3
 
 
-def test_every_source_has_another_order_in_each_of_its_epochs() -> None:
+def test_mixture_sources_are_reshuffled_in_each_epoch() -> None:
     mixture = mixture_of(source(40), source(80), stop="all_exhausted")
     rows = [row for step in laws.steps_of(mixture, 1, 1) for number, row in step.rows if number == 0]
     assert sorted(rows[:40]) == sorted(rows[40:80]) == list(range(40))
     assert rows[:40] != rows[40:80]
 
 
-def test_a_mixture_of_one_source_has_its_rows() -> None:
+def test_mixture_of_one_source_has_its_rows() -> None:
     mixture = mixture_of(source(30, 0, 17), epochs=2)
     steps = laws.steps_of(mixture, 2, 4)
     for epoch in range(2):
         assert sorted(row for step in steps if step.epoch == epoch for _, row in step.rows) == list(range(47))
 
 
-def test_selected_rows_are_mixed_and_no_others() -> None:
+def test_mixture_contains_only_selected_rows() -> None:
     chosen = np.arange(60) % 3 == 0
     plan = dataclasses.replace(source(60), selection=Selection(np.array([20]), {0: chosen}))
     mixture = mixture_of(plan, source(500), weights=[1, 2])
@@ -273,13 +271,13 @@ def test_selected_rows_are_mixed_and_no_others() -> None:
 
 
 @pytest.mark.parametrize("batching", ["mixed", "per_source"])
-def test_many_sources_are_mixed_as_few_are(batching: str) -> None:
+def test_mixture_of_many_sources_keeps_proportions(batching: str) -> None:
     mixture = mixture_of(*[source(10 + n, order=ORDER) for n in range(40)], batching=batching, stop="all_exhausted")
     laws.check_every_source_row_once(mixture, 2, 8)
     laws.check_exact_proportions(mixture, periods=3)
 
 
-def test_each_batch_is_of_one_source_on_all_ranks() -> None:
+def test_batching_per_source_has_one_source_per_step_on_all_ranks() -> None:
     mixture = mixture_of(source(200), source(300), weights=[2, 3], batching="per_source")
     steps = laws.steps_of(mixture, 3, 8)
     assert sum(len(step.rows) for step in steps) == mixture.num_rows
@@ -287,14 +285,14 @@ def test_each_batch_is_of_one_source_on_all_ranks() -> None:
         assert len({number for number, _ in step.rows}) == 1
 
 
-def test_sources_do_not_take_turns_with_a_beat() -> None:
+def test_batching_per_source_has_no_periodic_pattern() -> None:
     mixture = mixture_of(*[source(5000) for _ in range(2)])
     sources = [step.rows[0][0] for step in laws.steps_of(mixture, 1, 1, most=500)]
     for beat in range(1, 50):
         assert sources[:400] != sources[beat : 400 + beat]
 
 
-def test_seeds_change_turns_and_nothing_else() -> None:
+def test_mixture_seed_changes_only_the_alternation() -> None:
     first, other = (mixture_of(source(300), source(500), weights=[2, 1], seed=seed) for seed in (1, 2))
     batches = [[step.rows for step in laws.steps_of(mixture, 1, 9)] for mixture in (first, other)]
     assert batches[0] != batches[1]
@@ -303,21 +301,21 @@ def test_seeds_change_turns_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("golden", json.loads(GOLDEN.read_text()), ids=lambda golden: golden["name"])
-def test_a_mixture_is_what_it_always_was(golden: dict[str, Any]) -> None:
+def test_mixture_order_is_unchanged_between_versions(golden: dict[str, Any]) -> None:
     """Users resume trainings of older releases: these batches may never change."""
     sources = [source(*rows, order=dataclasses.replace(ORDER, seed=seed)) for seed, rows in golden["sources"]]
     mixture = Mixture(sources, golden["weights"], stop=golden["stop"], batching=golden["batching"], seed=11)
     assert [[list(row) for row in step.rows] for step in laws.steps_of(mixture, 1, 8, most=5)] == golden["batches"]
 
 
-def test_a_state_is_small() -> None:
+def test_mixture_state_is_small() -> None:
     order = dataclasses.replace(ORDER, seed=2**63 - 1, lanes=48, block_rows=65_536)
     mixture = mixture_of(*[source(10**9, order=order) for _ in range(4)], batching="per_source", seed=2**63 - 1)
     cursor = MixedCursor(3, 10**9, 0, (250_000_000,) * 4)
     assert len(json.dumps(dump_state(mixture, cursor))) < 640
 
 
-def test_a_state_brings_what_nobody_asked_for() -> None:
+def test_mixture_state_sets_default_parameters() -> None:
     chosen = frozenset({"seed", "lanes"})
     mixture = mixture_of(source(90, chosen=chosen), source(90), seed=5, chosen=frozenset({"seed"}))
     drawn = dataclasses.replace(ORDER, seed=99, lanes=3)
@@ -339,17 +337,21 @@ def test_a_state_brings_what_nobody_asked_for() -> None:
     ],
     ids=str,
 )
-def test_a_state_of_another_mixture_is_refused_with_the_difference_named(change: dict[str, Any], message: str) -> None:
+def test_mixture_state_of_another_mixture_raises(change: dict[str, Any], message: str) -> None:
     mixture = mixture_of(source(90), source(90))
     with pytest.raises(InvalidArgumentError, match=message):
         resume(dataclasses.replace(mixture, **change), dump_state(mixture, Cursor(0, 8)))
 
 
-def test_states_of_mixtures_and_of_datasets_are_told_apart() -> None:
+def test_states_of_mixtures_and_of_datasets_are_distinguished() -> None:
     mixture, plan = mixture_of(source(90), source(90)), source(90)
-    with pytest.raises(InvalidArgumentError, match="of a single dataset, but a mixture"):
+    with pytest.raises(
+        InvalidArgumentError, match="the state must be of a mixture, which is read now, got a state of a single dataset"
+    ):
         resume(mixture, dump_state(plan, Cursor()))
-    with pytest.raises(InvalidArgumentError, match="of a mixture, but a single dataset"):
+    with pytest.raises(
+        InvalidArgumentError, match="the state must be of a single dataset, which is read now, got a state of a mixture"
+    ):
         resume(plan, dump_state(mixture, Cursor()))
 
 
@@ -367,7 +369,7 @@ def test_states_of_mixtures_and_of_datasets_are_told_apart() -> None:
     ],
     ids=str,
 )
-def test_a_damaged_state_is_refused(damage: dict[str, Any]) -> None:
+def test_damaged_mixture_state_raises(damage: dict[str, Any]) -> None:
     mixture = mixture_of(source(90), source(90), batching="per_source")
     cursor = laws.steps_of(mixture, 1, 8, most=1)[0].cursor
     with pytest.raises(InvalidArgumentError):
@@ -377,19 +379,28 @@ def test_a_damaged_state_is_refused(damage: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"weights": [1]}, "2 sources were given, but 1 weights"),
-        ({"weights": [1, 0]}, "source 1 is 0"),
-        ({"weights": [1, float("nan")]}, "source 1 is nan"),
+        ({"weights": [1]}, r"weights must be one number per source \(2\), got 1"),
+        (
+            {"weights": [1, 0]},
+            r"weights must be finite numbers above 0, got 0 for source 1\. Leave out sources that are not to",
+        ),
+        (
+            {"weights": [1, float("nan")]},
+            r"weights must be finite numbers above 0, got nan for source 1\. Leave out sources that are not",
+        ),
         ({"stop": "never"}, "'first_exhausted', 'all_exhausted', 'cycle'"),
         ({"batching": "both"}, "'mixed', 'per_source'"),
         ({"seed": 1.5}, "seed"),
         ({"epochs": 0}, "num_epochs"),
-        ({"stop": "cycle"}, "num_epochs=None"),
-        ({"weights": [1000, 1]}, "source 1 would not give a row"),
+        ({"stop": "cycle"}, "num_epochs must be None with stop='cycle', which never ends, got 1"),
+        (
+            {"weights": [1000, 1]},
+            r"weights must give each source at least one row per epoch, got .* for source 1, which gives none of 20",
+        ),
     ],
     ids=str,
 )
-def test_mixtures_that_cannot_be_are_refused(arguments: dict[str, Any], message: str) -> None:
+def test_invalid_mixtures_raise(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         mixture_of(source(20), source(20), **arguments)
 
@@ -398,35 +409,40 @@ def test_mixtures_that_cannot_be_are_refused(arguments: dict[str, Any], message:
     ("second", "message"),
     [
         (source(9, shard=Shard(0, 2)), "shard"),
-        (source(9, last_batch=Tail.PAD), "last_batch"),
+        (source(9, last_batch=LastBatch.PAD), "last_batch"),
     ],
 )
-def test_sources_that_do_not_go_together_are_refused(second: Plan, message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"source 1 was planned with {message}"):
+def test_incompatible_mixture_sources_raise(second: Plan, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"sources must be planned with the same {message}, got "):
         mixture_of(source(9), second)
 
 
-def test_sources_without_end_need_a_fitting_stop() -> None:
+def test_endless_sources_need_a_matching_stop() -> None:
     endless = source(9, epochs=None)
-    with pytest.raises(InvalidArgumentError, match="say stop='cycle'"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"stop must be 'cycle' if all sources are endless .*, got 'first_exhausted'"
+    ):
         mixture_of(endless, endless)
-    with pytest.raises(InvalidArgumentError, match="source 1 is endless"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"stop must not be 'all_exhausted' if a source is endless .*, got source 1, which is endless",
+    ):
         mixture_of(source(9), endless, stop="all_exhausted")
 
 
-def test_a_source_without_rows_is_refused() -> None:
-    with pytest.raises(NoDataAvailableError, match="source 1 has no rows"):
+def test_mixture_source_without_rows_raises() -> None:
+    with pytest.raises(NoDataAvailableError, match="each source must have at least one row, got source 1 without rows"):
         mixture_of(source(9), source(0, 0))
 
 
-def test_fewer_rows_than_ranks_are_refused_on_every_rank_alike() -> None:
+def test_mixture_with_fewer_rows_than_ranks_raises_on_every_rank() -> None:
     mixture = mixture_of(source(3), source(3))
     for rank in range(7):
         with pytest.raises(NoDataAvailableError, match="7 ranks"):
             mixture.for_shard(Shard(rank, 7)).steps_per_epoch(2)
 
 
-def test_units_are_found_through_all_sources() -> None:
+def test_mixture_units_are_numbered_across_sources() -> None:
     mixture = mixture_of(source(5, 6), source(7, 8, 9))
     assert [mixture.unit(group).rows[1] for group in range(5)] == [5, 6, 7, 8, 9]
     assert [mixture.unit(group).row_group for group in range(5)] == [0, 1, 0, 1, 2]
@@ -434,7 +450,7 @@ def test_units_are_found_through_all_sources() -> None:
     assert mixture.inventory.num_row_groups == 5
 
 
-def test_ranks_with_other_weights_do_not_agree() -> None:
+def test_assert_agreed_raises_for_different_weights() -> None:
     mixtures = [
         mixture_of(source(50, shard=Shard(rank, 2)), source(50, shard=Shard(rank, 2)), weights=[1, rank + 1])
         for rank in range(2)

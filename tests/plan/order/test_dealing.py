@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from petastore.inventory import Inventory
 from petastore.plan.order.dealing import dealt_line, owners
-from petastore.plan.order.order import line_of_groups
+from petastore.plan.order.line import line_of_groups
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard
 from tests.laws import dealing_laws as dealing
@@ -33,7 +33,7 @@ def _groups_of(plan: Plan) -> set[int]:
 
 @pytest.mark.parametrize("shuffle_rows", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_from_four_ranks_to_three_and_back_little_more_moves_than_must(shuffle_rows: bool, seed: int) -> None:
+def test_dealing_moves_few_row_groups_when_ranks_change(shuffle_rows: bool, seed: int) -> None:
     plan = _plan([100] * 64, _order(shuffle_rows=shuffle_rows, lanes=48, seed=seed))
     for before, after in [(4, 3), (3, 4)]:
         must = dealing.fewest_moved(plan, before=before, after=after)
@@ -44,7 +44,7 @@ def test_from_four_ranks_to_three_and_back_little_more_moves_than_must(shuffle_r
         assert fetched <= 1.3 * 16  # row groups, those included that two ranks share
 
 
-def test_shares_stay_equal_and_every_row_comes_once() -> None:
+def test_dealing_keeps_equal_shares() -> None:
     for shuffle_rows in (False, True):
         plan = _plan(_UNEVEN, _order(shuffle_rows=shuffle_rows, lanes=12), epochs=2)
         for ranks in (1, 2, 3, 5):
@@ -59,7 +59,7 @@ def test_shares_stay_equal_and_every_row_comes_once() -> None:
     shuffle_rows=st.booleans(),
     seed=st.integers(0, 2**64),
 )
-def test_ranks_keep_their_rows_and_few_change_hands(
+def test_dealing_keeps_most_rows_on_their_rank(
     inventory: Inventory, ranks: tuple[int, int], shuffle_rows: bool, seed: int
 ) -> None:
     before, after = ranks
@@ -72,34 +72,32 @@ def test_ranks_keep_their_rows_and_few_change_hands(
 
 
 @given(rows=st.lists(st.integers(0, 50), min_size=1, max_size=80), ranks=st.integers(1, 20), shift=st.integers(0, 99))
-def test_what_a_rank_has_among_more_ranks_it_has_among_fewer(rows: list[int], ranks: int, shift: int) -> None:
+def test_rank_among_more_ranks_keeps_a_subset_of_its_row_groups(rows: list[int], ranks: int, shift: int) -> None:
     fewer, more = (owners(np.array(rows), count, shift=shift) for count in (ranks, ranks + 1))
     stays = more < ranks
     assert (fewer[stays] == more[stays]).all()
 
 
 @given(rows=st.lists(st.integers(0, 50), min_size=1, max_size=80), ranks=st.integers(1, 9), strata=st.integers(1, 4))
-def test_the_line_has_every_row_group_with_rows_once_and_rank_after_rank(
-    rows: list[int], ranks: int, strata: int
-) -> None:
+def test_dealing_order_has_each_row_group_once(rows: list[int], ranks: int, strata: int) -> None:
     line = dealt_line(np.array(rows), ranks, hashed_for=(5,), strata=strata)
     assert sorted(line.tolist()) == np.flatnonzero(rows).tolist()
 
 
-def test_ranks_draw_from_all_parts_of_the_dataset() -> None:
+def test_dealing_gives_ranks_row_groups_from_all_parts() -> None:
     owner = owners(np.full(800, 10), 8)
     for rank in range(8):
         assert np.diff(np.flatnonzero(owner == rank)).max() <= 40
 
 
-def test_the_dealing_is_what_it_always_was() -> None:
+def test_dealing_is_unchanged_between_versions() -> None:
     line = dealt_line(np.array(_UNEVEN), 3, hashed_for=(0, 7, 0), strata=2)
     assert line.tolist() == [6, 0, 8, 11, 7, 2, 10, 1, 4, 9, 5]
     order = Order(-3, True, False, 3, 1, "static", 3)
     assert line_of_groups(np.array(_UNEVEN), order, epoch=5, lanes=3).tolist() == [1, 11, 6, 8, 9, 2, 5, 10, 7, 4, 0]
 
 
-def test_one_rank_has_the_order_that_is_not_dealt() -> None:
+def test_dealing_to_one_rank_changes_nothing() -> None:
     for shuffle_rows in (False, True):
         alone = Order(3, True, shuffle_rows, 4, 20, "static", 1)
         plain = Order(3, True, shuffle_rows, 4, 20, "static")

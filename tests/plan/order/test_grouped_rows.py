@@ -11,7 +11,7 @@ from petastore.plan.order.grouped_rows import GroupedRows, Permutation, Runs, in
 
 
 @given(st.lists(st.integers(0, 5), min_size=0, max_size=8), st.integers(0, 2**32 - 1), st.booleans())
-def test_parts_that_are_cut_off_are_the_rows_that_were_asked_for(sizes: list[int], seed: int, in_order: bool) -> None:
+def test_grouped_rows_slices_have_the_requested_rows(sizes: list[int], seed: int, in_order: bool) -> None:
     random, count = np.random.RandomState(seed), sum(sizes)
     groups = np.sort(random.randint(0, 4, count)).astype(np.int32)
     permutation = None if in_order else Permutation(random.permutation(count).astype(np.int64))
@@ -25,13 +25,17 @@ def test_parts_that_are_cut_off_are_the_rows_that_were_asked_for(sizes: list[int
 
 
 @given(st.permutations(range(9)))
-def test_an_inverse_undoes_a_permutation(numbers: list[int]) -> None:
+def test_inverse_undoes_a_permutation(numbers: list[int]) -> None:
     permutation = np.array(numbers)
     assert permutation[inverse(permutation)].tolist() == list(range(9))
 
 
-@given(st.lists(st.integers(0, 400), min_size=1, max_size=6), st.lists(st.integers(1, 60), min_size=1, max_size=9))
-def test_parts_of_runs_are_the_rows_that_were_asked_for(sizes: list[int], weights: list[int]) -> None:
+@given(
+    st.lists(st.integers(0, 400), min_size=1, max_size=6),
+    st.lists(st.integers(1, 60), min_size=1, max_size=9),
+    st.booleans(),
+)
+def test_run_slices_have_the_requested_rows(sizes: list[int], weights: list[int], in_order: bool) -> None:
     """Runs whose rows are asked for in their order; long parts of them are runs again."""
     count, random = sum(sizes), np.random.RandomState(1)
     run_of = np.sort(random.choice(len(weights), count, p=np.array(weights) / sum(weights)))
@@ -39,21 +43,21 @@ def test_parts_of_runs_are_the_rows_that_were_asked_for(sizes: list[int], weight
     asked_at = random.permutation(count)
     targets = np.concatenate([np.sort(asked_at[run_of == run]) for run in range(len(weights))]).astype(np.int64)
     groups = random.permutation(len(weights)).astype(np.int32)
-    whole = GroupedRows.of_runs(
-        Runs.of_file(groups, random.randint(0, 50, len(weights)), counts), Permutation(lambda: targets)
-    )
-    written_out = GroupedRows(whole.groups, whole.rows, Permutation(targets))
+    runs = Runs.of_file(groups, random.randint(0, 50, len(weights)), counts)
+    whole = GroupedRows.of_runs(runs, None if in_order else Permutation(lambda: targets))
+    written_out = GroupedRows(whole.groups, whole.rows, None if in_order else Permutation(targets))
     borders = np.cumsum([0, *sizes])
     for part, expected in zip(whole.cut(borders), written_out.cut(borders), strict=True):
         assert [array.tolist() for array in part.in_order()] == [array.tolist() for array in expected.in_order()]
         assert each_once(part).tolist() == sorted(set(expected.groups.tolist()))
+        assert part.runs is not None or not in_order
         if part.runs is not None:
             in_file = Runs.of_file(part.runs.groups, part.runs.firsts, part.runs.counts)
             assert in_file.rows().tolist() == part.rows.tolist()
 
 
 @given(st.integers(0, 40), st.integers(0, 99))
-def test_a_permutation_is_the_same_whichever_side_it_is_known_from(count: int, seed: int) -> None:
+def test_permutation_equals_the_inverse_of_its_inverse(count: int, seed: int) -> None:
     order = np.random.RandomState(seed).permutation(count).astype(np.int64)
     targets = np.argsort(order)
     for known in (
@@ -68,7 +72,7 @@ def test_a_permutation_is_the_same_whichever_side_it_is_known_from(count: int, s
         assert not known.targets.flags.writeable
 
 
-def test_long_parts_of_runs_are_runs_again() -> None:
+def test_long_run_slices_are_runs() -> None:
     whole = GroupedRows.of_runs(
         Runs.of_file(np.array([4, 2], np.int32), np.array([0, 7]), np.array([300, 300])),
         Permutation(np.concatenate([np.arange(0, 600, 2), np.arange(1, 600, 2)])),
@@ -85,7 +89,7 @@ def test_long_parts_of_runs_are_runs_again() -> None:
 
 
 @given(st.lists(st.integers(0, 10**6), max_size=300))
-def test_each_row_group_is_told_once(groups: list[int]) -> None:
+def test_grouped_rows_report_each_row_group_once(groups: list[int]) -> None:
     rows = GroupedRows(np.array(groups, np.int32), np.zeros(len(groups), np.int64), None)
     assert each_once(rows).tolist() == sorted(set(groups))
     assert each_once(rows).dtype == np.int32

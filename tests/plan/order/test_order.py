@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest
-from petastore.plan.order.order import EpochOrder, line_of_groups
+from petastore.plan.order.line import line_of_groups
+from petastore.plan.order.order import EpochOrder
 from petastore.plan.order.visits import visit_of_lane
 from tests.laws import plan_laws as laws
 
@@ -18,14 +19,12 @@ ORDER = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=24, bloc
 
 
 @given(laws.inventories(max_groups=200), laws.orders(), st.integers(0, 5), st.sampled_from([1, 2, 5, 24, 96]))
-def test_every_row_group_that_has_rows_lies_on_the_line_once(
-    inventory: Inventory, order: Order, epoch: int, lanes: int
-) -> None:
+def test_order_has_each_row_group_with_rows_once(inventory: Inventory, order: Order, epoch: int, lanes: int) -> None:
     line = line_of_groups(inventory.rows, order, epoch=epoch, lanes=lanes)
     assert sorted(line.tolist()) == np.flatnonzero(inventory.rows).tolist()
 
 
-def test_each_lane_has_one_part_of_the_dataset_and_another_one_in_the_next_epoch() -> None:
+def test_lanes_get_other_parts_in_the_next_epoch() -> None:
     parts = []
     for epoch in range(2):
         line = line_of_groups(np.full(240, 5), ORDER, epoch=epoch, lanes=24).reshape(24, 10)
@@ -36,27 +35,27 @@ def test_each_lane_has_one_part_of_the_dataset_and_another_one_in_the_next_epoch
     assert parts[0] != parts[1]
 
 
-def test_ranks_have_every_nth_part() -> None:
+def test_ranks_have_every_nth_lane() -> None:
     line = line_of_groups(np.full(240, 5), ORDER, epoch=0, lanes=24).reshape(24, 10)[:, 0] // 10
     for ranks in (2, 3, 4, 6, 8, 12):
         for of_rank in np.split(line, ranks):
             assert len({int(part) // ranks for part in of_rank}) == 24 // ranks
 
 
-def test_a_static_order_keeps_its_line() -> None:
+def test_static_order_keeps_the_row_group_order() -> None:
     static = dataclasses.replace(ORDER, reshuffle="static")
     lines = [line_of_groups(np.full(240, 5), static, epoch=epoch, lanes=24).tolist() for epoch in range(2)]
     assert lines[0] == lines[1]
 
 
-def test_the_row_groups_that_are_live_come_from_all_parts() -> None:
+def test_interleaved_row_groups_come_from_all_parts() -> None:
     order = EpochOrder(np.full(240, 50), ORDER, 0)
     for position in (0, 3000, 9000):
         groups, _ = order.rows_at(np.arange(position, position + 24))
         assert sorted((groups // 10).tolist()) == list(range(24))
 
 
-def test_label_sorted_data_mixes_better_than_a_buffer_of_as_many_rows() -> None:
+def test_order_mixes_sorted_data_better_than_a_shuffle_buffer() -> None:
     """1,000,000 rows in 1,000 row groups, batches of 256; a buffer of 96,000 rows gives .36, lots .40, uniform .25."""
     order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=96, block_rows=1)
     said = Plan(Inventory.of_rows([1000] * 1000), ReadRequest(("id",), order)).explain(256)

@@ -13,11 +13,11 @@ from petastore.errors import NoDataAvailableError
 from petastore.inventory import Inventory
 from petastore.plan.order.parts import Parts
 from petastore.plan.plan import Plan
-from petastore.plan.request import Order, ReadRequest, Shard, Tail
+from petastore.plan.request import LastBatch, Order, ReadRequest, Shard
 
 
 @given(st.data())
-def test_each_rank_takes_from_its_own_part_alone(data: st.DataObject) -> None:
+def test_ranks_read_only_their_own_part(data: st.DataObject) -> None:
     ranks = data.draw(st.integers(1, 13))
     parts = Parts.of(data.draw(st.integers(ranks, 400)), ranks=ranks)
     groups, owners = [], []
@@ -33,7 +33,7 @@ def test_each_rank_takes_from_its_own_part_alone(data: st.DataObject) -> None:
         lanes=parts.lanes,
         block_rows=data.draw(st.sampled_from([1, 7, 50, 1000])),
     )
-    last_batch = data.draw(st.sampled_from([Tail.EVEN, Tail.DROP]))
+    last_batch = data.draw(st.sampled_from([LastBatch.EVEN, LastBatch.DROP]))
     batch_size = data.draw(st.integers(1, 30))
     for rank in range(ranks):
         plan = Plan(Inventory.of_rows(groups), ReadRequest(("id",), order, Shard(rank, ranks), 2, last_batch))
@@ -44,13 +44,15 @@ def test_each_rank_takes_from_its_own_part_alone(data: st.DataObject) -> None:
 
 
 @given(st.integers(1, 200), st.integers(0, 5000))
-def test_parts_differ_by_one_row_at_most_and_are_everything(ranks: int, more: int) -> None:
+def test_parts_differ_by_at_most_one_row(ranks: int, more: int) -> None:
     parts = Parts.of(ranks + more, ranks=ranks)
     assert sum(parts.rows) == ranks + more
     assert np.ptp(parts.rows) <= 1
     assert parts.lanes % ranks == 0
 
 
-def test_fewer_rows_than_ranks_are_refused() -> None:
-    with pytest.raises(NoDataAvailableError, match="3 rows cannot be shared by 4 ranks"):
+def test_fewer_rows_than_ranks_raise() -> None:
+    with pytest.raises(
+        NoDataAvailableError, match=r"each rank must have at least one row, got 3 rows for 4 ranks\. Use fewer ranks"
+    ):
         Parts.of(3, ranks=4)

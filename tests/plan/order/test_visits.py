@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from petastore.inventory import Inventory
 from petastore.plan import Order, Shard
-from petastore.plan.batches.tail import lanes_of
+from petastore.plan.batches.epoch_batches import lanes_of
 from petastore.plan.mixture.mixed_line import SourceTurns, mixed_line
 from petastore.plan.order.order import EpochOrder
 from petastore.plan.order.visits import LaneRuns, lane_of_visit, spreads_evenly, visit_of_lane
@@ -19,26 +19,26 @@ from tests.laws.plan_laws import check_runs_are_their_positions, inventories, or
 
 
 @given(st.integers(1, 300))
-def test_each_lane_is_visited_once_a_round(lanes: int) -> None:
+def test_lane_order_visits_each_lane_once_per_round(lanes: int) -> None:
     order = lane_of_visit(lanes)
     assert sorted(order.tolist()) == list(range(lanes))
     assert order[visit_of_lane(lanes)].tolist() == list(range(lanes))
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96])
-def test_any_number_of_ranks_that_divides_the_lanes_has_lanes_of_its_own(lanes: int) -> None:
+def test_ranks_that_divide_the_lanes_have_their_own_lanes(lanes: int) -> None:
     for ranks in [ranks for ranks in range(1, lanes + 1) if lanes % ranks == 0]:
         assert spreads_evenly(lanes, ranks), f"{ranks} ranks"
         for run in (lane_of_visit(lanes).reshape(-1, ranks) * ranks // lanes).tolist():
             assert sorted(run) == list(range(ranks))
 
 
-def test_orders_of_visits_never_change() -> None:
+def test_lane_order_is_stable() -> None:
     assert lane_of_visit(12).tolist() == [1, 11, 5, 8, 7, 2, 10, 3, 6, 0, 4, 9]
     assert lane_of_visit(10).tolist() == [0, 5, 1, 6, 2, 7, 3, 8, 4, 9]
 
 
-def test_orders_are_read_only() -> None:
+def test_lane_orders_are_read_only() -> None:
     with pytest.raises(ValueError, match="read-only"):
         lane_of_visit(48)[0] = 1
     assert np.array_equal(lane_of_visit(48), lane_of_visit(48))
@@ -47,9 +47,7 @@ def test_orders_are_read_only() -> None:
 @given(
     st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(0, 99), st.integers(1, 24), st.integers(0, 2**31)
 )
-def test_runs_are_the_positions_of_their_lanes_sorted_by_lane_in_each_batch(
-    sizes: list[int], start: int, lanes: int, seed: int
-) -> None:
+def test_lane_runs_are_sorted_by_lane_in_each_batch(sizes: list[int], start: int, lanes: int, seed: int) -> None:
     first, stop = sorted(np.random.RandomState(seed).randint(0, lanes + 1, 2).tolist())
     own = range(first, max(stop, first + 1)) if first < lanes else range(lanes)
     borders = start + np.cumsum([0, *sizes])
@@ -69,7 +67,7 @@ datasets = inventories() | uneven_inventories(max_groups=300)
 
 
 @given(datasets, orders(), st.integers(0, 3), shares, st.lists(st.integers(1, 5000), max_size=5))
-def test_rows_of_runs_are_the_rows_at_their_positions(
+def test_rows_of_lane_runs_equal_rows_at_positions(
     inventory: Inventory, order: Order, epoch: int, share: tuple[int, int], cuts: list[int]
 ) -> None:
     """An epoch goes round its lanes: batches of any sizes, from anywhere in it, of all lanes or of those of a rank."""
@@ -82,7 +80,7 @@ def test_rows_of_runs_are_the_rows_at_their_positions(
 
 
 @given(datasets, orders(), st.lists(st.integers(1, 5), min_size=1, max_size=3), st.integers(0, 3), st.data())
-def test_rows_of_runs_of_a_source_are_the_rows_at_their_positions(
+def test_rows_of_source_lane_runs_equal_rows_at_positions(
     inventory: Inventory, order: Order, weights: list[int], epoch: int, data: st.DataObject
 ) -> None:
     """An epoch of a source of a mixture does not go round its lanes: they have their turns when the source has."""

@@ -10,7 +10,7 @@ import pytest
 from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Shard
-from petastore.plan.report.cost import Fetches, StorageAsk, cost_of
+from petastore.plan.report.explanation import Fetches, StorageAsk, cost_of
 
 
 def fetches(groups: int) -> Fetches:
@@ -19,7 +19,7 @@ def fetches(groups: int) -> Fetches:
 
 
 @pytest.mark.parametrize("groups", [64, 10_000])
-def test_room_for_half_hits_half(groups: int) -> None:
+def test_cost_with_a_cache_of_half_the_data_hits_half(groups: int) -> None:
     order = np.random.RandomState(0).permutation(groups)
     asked = StorageAsk(fetches(groups), cache_bytes=groups // 2 * 8192)
     first, second, third = cost_of([order] * 3, asked).epochs
@@ -29,12 +29,12 @@ def test_room_for_half_hits_half(groups: int) -> None:
         assert epoch.bytes == 100 * epoch.requests == 100 * (groups - epoch.hits // 2)
 
 
-def test_each_file_is_begun_once_also_where_a_later_epoch_begins_it() -> None:
+def test_cost_counts_opening_a_file_once() -> None:
     first, second = cost_of([np.array([0, 1]), np.array([1, 4])], StorageAsk(fetches(8))).epochs
     assert (first.requests, second.requests) == (2 + 1, 2 + 1)
 
 
-def test_an_explanation_says_what_it_costs_where_that_was_asked() -> None:
+def test_explanation_includes_the_cost_if_requested() -> None:
     order = Order(7, True, False, 2, 1, "static", 2)
     plan = Plan(Inventory.of_rows([10] * 8), ReadRequest(("id",), order, Shard(1, 2), epochs=None))
     asked = StorageAsk(fetches(8), cache_bytes=1 << 20, price_per_request=0.001, price_per_gb=0.09)
@@ -45,12 +45,12 @@ def test_an_explanation_says_what_it_costs_where_that_was_asked() -> None:
     assert [epoch["hits"] for epoch in facts] == [0, 8]
     assert facts[1] == {"requests": 0, "bytes": 0, "entries": 8, "hits": 8, "money": 0}
     lines = str(explained).splitlines()[-2:]
-    assert "row groups shuffled, each epoch dealt alike to 2 ranks, seed 7" in str(explained)
+    assert "row groups shuffled, each of 2 ranks has the same row groups in every epoch, seed 7" in str(explained)
     assert lines[0].startswith("asked       by rank 1; epoch 0: ")
     assert lines[1] == "            epoch 1: 0 requests, 0 B, 8 of 8 entries from the cache, 0 of money"
 
 
-def test_one_epoch_is_one_epoch() -> None:
+def test_cost_of_one_epoch() -> None:
     order = Order(7, True, False, 1, 1)
     plan = Plan(Inventory.of_rows([10] * 8), ReadRequest(("id",), order))
     cost = plan.explain(5, storage=StorageAsk(fetches(8), epochs=5)).cost
@@ -59,10 +59,11 @@ def test_one_epoch_is_one_epoch() -> None:
     assert cost.epochs[0].requests == 8 + 2
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_cost_invalid_arguments_raise() -> None:
     with pytest.raises(InvalidArgumentError, match="price_per_gb"):
         StorageAsk(fetches(4), price_per_gb=-1)
     with pytest.raises(InvalidArgumentError, match="epochs"):
         StorageAsk(fetches(4), epochs=0)
-    with pytest.raises(InvalidArgumentError, match="4 row groups"):
+    expected = "fetches must cover all row groups of the plan, got 4 row groups where the plan reads row group 4"
+    with pytest.raises(InvalidArgumentError, match=expected):
         cost_of([np.array([4])], StorageAsk(fetches(4)))

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
-from petastore.plan import Order, Plan, ReadRequest, Selection, Shard, Tail
+from petastore.plan import LastBatch, Order, Plan, ReadRequest, Selection, Shard
 from petastore.plan.report.explanation import Explanation
 from petastore.plan.selection import Pruned
 from tests.laws import plan_laws as laws
 
 
 @given(laws.inventories(), laws.orders(), st.sampled_from([1, 2, 3, 6]), st.integers(1, 20))
-def test_what_is_kept_at_hand_is_at_most_what_is_said(
+def test_row_groups_in_memory_stay_within_the_explained_peak(
     inventory: Inventory, order: Order, ranks: int, batch_size: int
 ) -> None:
     assume(inventory.num_rows >= ranks * batch_size)
-    for plan in laws.ranks_of(inventory, order, ranks=ranks, last_batch=Tail.DROP):
+    for plan in laws.ranks_of(inventory, order, ranks=ranks, last_batch=LastBatch.DROP):
         said = plan.explain(batch_size)
         at_hand: set[int] = set()
         for span in plan.spans(batch_size, rows_per_span=1):
@@ -34,16 +34,16 @@ def test_what_is_kept_at_hand_is_at_most_what_is_said(
             at_hand -= set(span.release)
 
 
-def test_reads_are_those_of_the_plan() -> None:
+def test_explain_counts_the_reads_of_the_plan() -> None:
     inventory = Inventory.of_rows([100] * 240)
     order = Order(seed=3, shuffle_row_groups=True, shuffle_rows=True, lanes=24, block_rows=100)
     for ranks in (1, 2, 3, 4, 6, 8, 12, 24):
-        plans = laws.ranks_of(inventory, order, ranks=ranks, last_batch=Tail.DROP)
+        plans = laws.ranks_of(inventory, order, ranks=ranks, last_batch=LastBatch.DROP)
         fetched = sum(len(span.fetch) for plan in plans for span in plan.spans(10, rows_per_span=10**6))
         assert plans[0].explain(10).reads_per_row_group == pytest.approx(fetched / 240, abs=0.01)
 
 
-def test_mixing_goes_from_none_to_nearly_uniform() -> None:
+def test_explain_mixing_ranges_from_none_to_uniform() -> None:
     inventory = Inventory.of_rows([1000] * 200)
 
     def mixing(*, shuffle_rows: bool, lanes: int, block_rows: int) -> float:
@@ -70,14 +70,14 @@ def drawn_like_lots(rows: int, batch: int, labels: int) -> float:
 @pytest.mark.parametrize(
     ("rows", "batch", "labels"), [(10_000, 1, 100), (10_000, 256, 100), (1000, 500, 100), (50, 7, 50)]
 )
-def test_a_uniform_shuffle_is_what_drawing_lots_gives(rows: int, batch: int, labels: int) -> None:
+def test_explain_mixing_uniform_equals_random_sampling(rows: int, batch: int, labels: int) -> None:
     order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
     said = Plan(Inventory.of_rows([rows]), ReadRequest(("id",), order)).explain(batch)
     assert said.mixing_uniform == pytest.approx(drawn_like_lots(rows, batch, labels), rel=0.03)
     assert said.mixing == pytest.approx(said.mixing_none, abs=0.02)
 
 
-def test_what_left_rows_out_is_told_and_adds_up() -> None:
+def test_explain_reports_skipped_rows_by_cause() -> None:
     inventory = Inventory.of_rows([10, 0, 10, 10, 10])
     chosen = np.arange(10) < 4
     pruned = (Pruned("partition values", 1, 10), Pruned("statistics", 1, 10), Pruned("filter", 0, 6))
@@ -99,7 +99,7 @@ def test_what_left_rows_out_is_told_and_adds_up() -> None:
     assert told.as_dict()["pruned"][0] == {"by": "partition values", "row_groups": 1, "rows": 10}
 
 
-def test_bytes_are_those_of_the_columns_where_they_are_known() -> None:
+def test_explain_counts_column_bytes_when_known() -> None:
     inventory = Inventory.of_rows([100] * 8, bytes_per_row=8)
     order = Order(seed=0, shuffle_row_groups=True, shuffle_rows=False, lanes=2, block_rows=1)
     plan = Plan(inventory, ReadRequest(("id",), order, Shard(1, 2)))
@@ -111,13 +111,15 @@ def test_bytes_are_those_of_the_columns_where_they_are_known() -> None:
 
 
 @pytest.mark.parametrize("column_bytes", [np.zeros(3, np.int64), np.zeros(2), np.zeros((2, 1), np.int64)])
-def test_bytes_of_other_row_groups_are_refused(column_bytes: Any) -> None:
+def test_explain_raises_for_column_bytes_of_other_row_groups(column_bytes: Any) -> None:
     order = Order(seed=0, shuffle_row_groups=True, shuffle_rows=False, lanes=2, block_rows=1)
-    with pytest.raises(InvalidArgumentError, match="column_bytes has shape"):
+    with pytest.raises(
+        InvalidArgumentError, match="column_bytes must be integers, one for each of 2 row groups, got shape"
+    ):
         Plan(Inventory.of_rows([1, 1]), ReadRequest(("id",), order)).explain(1, column_bytes=column_bytes)
 
 
-def test_it_is_json_for_programs_and_lines_for_people() -> None:
+def test_explain_renders_as_json_and_text() -> None:
     order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=2, block_rows=10)
     said = Plan(Inventory.of_rows([10, 0, 20]), ReadRequest(("id",), order, Shard(0, 2))).explain(4)
     assert json.loads(json.dumps(said.as_dict()))["rows_per_rank"] == [15, 15]
@@ -126,6 +128,6 @@ def test_it_is_json_for_programs_and_lines_for_people() -> None:
     assert "2 ranks × 4 batches of 4 rows" in str(said)
 
 
-def test_a_plan_without_rows_is_explained_too() -> None:
+def test_explain_works_without_rows() -> None:
     order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=2, block_rows=10)
     assert Plan(Inventory.of_rows([0]), ReadRequest(("id",), order)).explain(4).steps == 0

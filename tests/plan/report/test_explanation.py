@@ -32,7 +32,7 @@ THREE = (source(60, 20, seed=1), source(12, 10, seed=2), source(30, 20, seed=3, 
 
 @pytest.mark.parametrize("batching", ["mixed", "per_source"])
 @pytest.mark.parametrize("stop", ["first_exhausted", "all_exhausted"])
-def test_reads_and_residents_are_those_of_the_walk(batching: str, stop: str) -> None:
+def test_mixture_explain_counts_reads_and_memory(batching: str, stop: str) -> None:
     asked = mixture(THREE, batching=batching, stop=stop)
     fetched = np.zeros(102)
     for rank in (0, 1):
@@ -52,7 +52,7 @@ def test_reads_and_residents_are_those_of_the_walk(batching: str, stop: str) -> 
         assert of_source == pytest.approx(times, rel=0.1)
 
 
-def test_sources_give_what_they_give() -> None:
+def test_mixture_explain_reports_rows_per_source() -> None:
     asked = mixture(THREE, stop="all_exhausted")
     said = asked.explain(4)
     assert tuple(each.rows_given for each in said.sources) == asked.rows_per_source
@@ -64,7 +64,7 @@ def test_sources_give_what_they_give() -> None:
     assert said.bytes_to_fetch == sum(each.bytes_to_fetch for each in said.sources)
 
 
-def test_rows_that_a_source_gives_to_a_batch_are_mixed_as_far_as_its_lanes_go() -> None:
+def test_mixture_explain_reports_mixing_per_source() -> None:
     def explained(block_rows: int) -> SourceExplanation:
         order = Order(1, shuffle_row_groups=True, shuffle_rows=True, lanes=4, block_rows=block_rows)
         sources = [Plan(Inventory.of_rows([20] * groups), ReadRequest(("id",), order)) for groups in (200, 100)]
@@ -79,7 +79,7 @@ def test_rows_that_a_source_gives_to_a_batch_are_mixed_as_far_as_its_lanes_go() 
     assert much.mixing_uniform == alone.mixing_uniform
 
 
-def test_it_is_json_for_programs_and_lines_for_people() -> None:
+def test_mixture_explain_renders_as_json_and_text() -> None:
     chosen = Selection(np.array([10] * 6 + [0] * 6), {}, (Pruned("statistics", 6, 60),))
     filtered = Plan(THREE[1].inventory, THREE[1].request, chosen)
     said = mixture([THREE[0], filtered]).explain(4)
@@ -93,13 +93,13 @@ def test_it_is_json_for_programs_and_lines_for_people() -> None:
     assert text.count("of whole row groups, since sizes of columns are not known") == 1
 
 
-def test_an_endless_mixture_is_explained_by_what_it_takes_to_read_all_once() -> None:
+def test_endless_mixture_explain_covers_one_read_of_all_sources() -> None:
     said = mixture(THREE, stop="cycle", epochs=None).explain(4)
     assert [each.passes >= 1 for each in said.sources] == [True, True, True]
     assert "it never ends" in str(said)
 
 
-def test_bytes_are_those_of_the_columns_where_they_are_known() -> None:
+def test_mixture_explain_counts_column_bytes_when_known() -> None:
     asked = mixture(THREE[:2], stop="all_exhausted")
     sizes = np.array([10] * 60 + [1000] * 12)
     known = asked.explain(4, column_bytes=sizes)
@@ -113,7 +113,7 @@ def test_bytes_are_those_of_the_columns_where_they_are_known() -> None:
 
 @pytest.mark.usefixtures("fonts")
 @pytest.mark.parametrize("batching", ["mixed", "per_source"])
-def test_a_picture_shows_the_first_batches_of_all_sources(batching: str) -> None:
+def test_mixture_plot_shows_all_sources(batching: str) -> None:
     asked = mixture(THREE, batching=batching, stop="all_exhausted")
     feeds = asked.feeds(4)
     walked = set()

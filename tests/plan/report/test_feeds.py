@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from petastore.errors import NoDataAvailableError
 from petastore.inventory import Inventory
-from petastore.plan import Order, Plan, ReadRequest, Shard, Tail
+from petastore.plan import LastBatch, Order, Plan, ReadRequest, Shard
 from petastore.plan.report.feeds import MOST_BATCHES
 from tests.laws import plan_laws as laws
 
@@ -21,10 +21,10 @@ Entry = tuple[int, int, int]
     laws.orders(),
     st.integers(1, 4),
     st.integers(1, 9),
-    st.sampled_from(Tail),
+    st.sampled_from(LastBatch),
 )
-def test_row_groups_feed_the_batches_that_the_plan_walks(
-    inventory: Inventory, order: Order, ranks: int, batch_size: int, last_batch: Tail
+def test_feeds_equal_the_row_groups_of_batches(
+    inventory: Inventory, order: Order, ranks: int, batch_size: int, last_batch: LastBatch
 ) -> None:
     assume(inventory.num_rows >= ranks)
     plans = laws.ranks_of(inventory, order, ranks=ranks, last_batch=last_batch)
@@ -44,7 +44,7 @@ def two_epochs(plan: Plan) -> Plan:
     return Plan(plan.inventory, ReadRequest(request.columns, request.order, request.shard, 2, request.last_batch))
 
 
-def test_a_long_epoch_is_sampled_from_its_first_to_its_last_batch() -> None:
+def test_feeds_sample_a_long_epoch() -> None:
     order = Order(seed=3, shuffle_row_groups=True, shuffle_rows=True, lanes=6, block_rows=100)
     feeds = Plan(Inventory.of_rows([100] * 60), ReadRequest(("id",), order, Shard(1, 2))).feeds(3)
     assert feeds.num_batches == 1000
@@ -55,7 +55,7 @@ def test_a_long_epoch_is_sampled_from_its_first_to_its_last_batch() -> None:
     assert feeds.first_row_groups == (0, 60)
 
 
-def test_no_rows_feed_nothing_and_too_few_are_refused() -> None:
+def test_feeds_are_empty_without_rows() -> None:
     order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
     feeds = Plan(Inventory.of_rows([0]), ReadRequest(("id",), order)).feeds(4)
     assert (len(feeds.batches), feeds.num_batches) == (0, 0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
-from petastore.plan.request import Shard, Tail
+from petastore.plan.request import LastBatch, Shard
 from petastore.plan.sharing.numbers import numbered_batches, plan_of_numbers
 from tests.laws.plan_laws import inventories
 
@@ -23,7 +23,7 @@ from tests.laws.plan_laws import inventories
     given_out=st.integers(0, 10),
     memory=st.integers(0, 2000),
 )
-def test_numbers_come_once_over_all_ranks_and_from_any_batch_on(
+def test_sampler_indices_come_once_over_all_ranks(
     inventory: Inventory,
     keep: int,
     shuffle: bool,
@@ -44,7 +44,7 @@ def test_numbers_come_once_over_all_ranks_and_from_any_batch_on(
             shuffle=shuffle,
             seed=3,
             shard=Shard(rank, ranks),
-            last_batch=Tail.EVEN,
+            last_batch=LastBatch.EVEN,
             workers=workers,
             shuffle_buffer_bytes=memory,
         )
@@ -57,7 +57,7 @@ def test_numbers_come_once_over_all_ranks_and_from_any_batch_on(
     assert sorted(seen) == list(range(total))
 
 
-def test_without_shuffling_each_worker_has_a_part_of_its_own_in_file_order() -> None:
+def test_unshuffled_workers_have_contiguous_parts() -> None:
     inventory = Inventory.of_rows([10, 10, 10, 10])
     plan = plan_of_numbers(
         inventory,
@@ -65,7 +65,7 @@ def test_without_shuffling_each_worker_has_a_part_of_its_own_in_file_order() -> 
         shuffle=False,
         seed=0,
         shard=Shard(),
-        last_batch=Tail.EVEN,
+        last_batch=LastBatch.EVEN,
         workers=2,
         shuffle_buffer_bytes=0,
     )

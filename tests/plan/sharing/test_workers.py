@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan
-from petastore.plan.request import Order, ReadRequest, Shard, Tail
-from petastore.plan.sharing.workers import WorkerBatches, WorkerPlan, cursor_after, with_lanes_for_workers
+from petastore.plan.request import LastBatch, Order, ReadRequest, Shard
+from petastore.plan.sharing.workers import WorkerPlan, cursor_after, with_lanes_for_workers
 from tests.laws.plan_laws import Walked, check_row_groups_at_hand, inventories, orders, walk
 from tests.tier import examples
 
-TAILS = list(Tail)
+TAILS = list(LastBatch)
 ALL = frozenset({"seed", "lanes", "block_rows"})
 
 
-def plan_of(inventory: Inventory, order: Order, *, rank: Shard, last_batch: Tail, epochs: int = 1) -> Plan:
+def plan_of(inventory: Inventory, order: Order, *, rank: Shard, last_batch: LastBatch, epochs: int = 1) -> Plan:
     return Plan(inventory, ReadRequest(("id",), order, rank, epochs, last_batch))
 
 
@@ -58,10 +58,10 @@ def in_turns(plan: Plan, workers: int, batch_size: int, begin: Cursor | None = N
     batch_size=st.integers(1, 9),
     epochs=st.integers(1, 3),
 )
-def test_workers_keep_what_the_tail_promises_and_the_number_of_batches(
-    inventory: Inventory, order: Order, last_batch: Tail, ranks: int, workers: int, batch_size: int, epochs: int
+def test_dividing_among_workers_keeps_last_batch_and_batch_count(
+    inventory: Inventory, order: Order, last_batch: LastBatch, ranks: int, workers: int, batch_size: int, epochs: int
 ) -> None:
-    if last_batch is Tail.EVEN and 0 < inventory.num_rows < ranks:
+    if last_batch is LastBatch.EVEN and 0 < inventory.num_rows < ranks:
         return
     seen = [collections.Counter[int]() for _ in range(epochs)]
     for rank in range(ranks):
@@ -71,13 +71,13 @@ def test_workers_keep_what_the_tail_promises_and_the_number_of_batches(
         for number, batch in enumerate(batches):
             seen[number // steps].update(batch.rows[batch.valid].tolist())
             # Fewer rows than ranks that are left over join the batch before, and are dealt out with it.
-            assert 1 <= len(batch.rows) <= batch_size + (last_batch is Tail.EVEN)
-            if last_batch is not Tail.EVEN:
+            assert 1 <= len(batch.rows) <= batch_size + (last_batch is LastBatch.EVEN)
+            if last_batch is not LastBatch.EVEN:
                 assert len(batch.rows) == batch_size
     for counts in seen:
-        if last_batch in (Tail.EVEN, Tail.PAD):
+        if last_batch in (LastBatch.EVEN, LastBatch.PAD):
             assert counts == collections.Counter(range(inventory.num_rows))
-        elif last_batch is Tail.DROP:
+        elif last_batch is LastBatch.DROP:
             assert set(counts.values()) <= {1}
             assert inventory.num_rows - len(counts) < batch_size * ranks
         else:
@@ -91,10 +91,10 @@ def test_workers_keep_what_the_tail_promises_and_the_number_of_batches(
     last_batch=st.sampled_from(TAILS),
     ranks=st.integers(1, 3),
 )
-def test_one_worker_gives_the_batches_of_the_rank_in_full_rounds(
-    inventory: Inventory, order: Order, last_batch: Tail, ranks: int
+def test_single_worker_has_the_batches_of_the_rank(
+    inventory: Inventory, order: Order, last_batch: LastBatch, ranks: int
 ) -> None:
-    if last_batch is Tail.EVEN and 0 < inventory.num_rows < ranks:
+    if last_batch is LastBatch.EVEN and 0 < inventory.num_rows < ranks:
         return
     plan = plan_of(inventory, order, rank=Shard(ranks - 1, ranks), last_batch=last_batch, epochs=2)
     for ours, wanted in zip(in_turns(plan, 1, 4), walk(plan, 4), strict=True):
@@ -111,8 +111,8 @@ def test_one_worker_gives_the_batches_of_the_rank_in_full_rounds(
     batch_size=st.integers(1, 9),
     data=st.data(),
 )
-def test_a_worker_goes_on_from_each_of_its_batches(
-    inventory: Inventory, order: Order, last_batch: Tail, workers: int, batch_size: int, data: st.DataObject
+def test_worker_resumes_from_each_of_its_batches(
+    inventory: Inventory, order: Order, last_batch: LastBatch, workers: int, batch_size: int, data: st.DataObject
 ) -> None:
     plan = plan_of(inventory, order, rank=Shard(), last_batch=last_batch, epochs=2)
     mine = worker_plan(plan, data.draw(st.integers(0, workers - 1)), workers)
@@ -137,12 +137,12 @@ def test_a_worker_goes_on_from_each_of_its_batches(
     batch_size=st.integers(1, 6),
     data=st.data(),
 )
-def test_after_a_whole_round_any_other_workers_and_ranks_go_on(
+def test_other_workers_and_ranks_resume_after_a_round(
     inventory: Inventory, order: Order, ranks: int, workers: int, batch_size: int, data: st.DataObject
 ) -> None:
     if inventory.num_rows < 3:
         return
-    plans = [plan_of(inventory, order, rank=Shard(rank, ranks), last_batch=Tail.EVEN) for rank in range(ranks)]
+    plans = [plan_of(inventory, order, rank=Shard(rank, ranks), last_batch=LastBatch.EVEN) for rank in range(ranks)]
     steps = plans[0].steps_per_epoch(batch_size)
     given_out = data.draw(st.integers(0, steps))
     cursor = cursor_after(worker_plan(plans[0], 0, workers), given_out, batch_size)
@@ -169,59 +169,20 @@ def test_after_a_whole_round_any_other_workers_and_ranks_go_on(
     last_batch=st.sampled_from(TAILS),
     workers=st.integers(1, 4),
 )
-def test_row_groups_are_at_hand_and_nothing_is_kept(
-    inventory: Inventory, order: Order, last_batch: Tail, workers: int
+def test_worker_row_groups_are_in_memory_when_needed(
+    inventory: Inventory, order: Order, last_batch: LastBatch, workers: int
 ) -> None:
     plan = plan_of(inventory, order, rank=Shard(), last_batch=last_batch, epochs=2)
     for worker in range(workers):
         mine = worker_plan(plan, worker, workers)
         check_row_groups_at_hand(mine, 3)
         for span in mine.spans(3, rows_per_span=20):
-            assert (span.valid is not None) == (last_batch is Tail.PAD)
-
-
-@settings(max_examples=examples(40))
-@given(
-    inventory=inventories(max_groups=12, max_rows=30),
-    order=orders(),
-    last_batch=st.sampled_from(TAILS),
-    ranks=st.integers(1, 2),
-    workers=st.integers(1, 4),
-    batch_size=st.sampled_from([2, 6]),
-    data=st.data(),
-)
-def test_load_order_of_a_worker_names_its_row_groups(
-    inventory: Inventory, order: Order, last_batch: Tail, ranks: int, workers: int, batch_size: int, data: st.DataObject
-) -> None:
-    order = dataclasses.replace(order, lanes=ranks * workers * 2)  # no worker shares a lane, in any batch
-    plan = plan_of(
-        inventory, order, rank=Shard(data.draw(st.integers(0, ranks - 1)), ranks), last_batch=last_batch, epochs=2
-    )
-    assume(plan.num_rows >= order.lanes)
-    rounds = WorkerBatches(plan.num_rows, batch_size, ranks, order.lanes, last_batch, workers=workers).rounds
-    for worker in range(workers):
-        mine = dataclasses.replace(worker_plan(plan, worker, workers), batch_size=batch_size)
-        needed: list[set[int]] = [set(), set()]
-        counts = [0, 0]
-        for span in mine.spans(batch_size, rows_per_span=batch_size):
-            if counts[span.epoch] < rounds:
-                needed[span.epoch] |= set(span.groups.tolist())
-            counts[span.epoch] += span.num_batches
-        told = mine.load_order(Cursor())
-        for names, groups in zip((told.groups[: told.first], told.groups[told.first :]), needed, strict=True):
-            assert groups <= set(names.tolist())
-            assert len(names) <= len(groups) + 2  # of each lane, perhaps the one with which its rest begins
-        assert told.sure == len(told.groups)
-        if rounds > 1:
-            later = mine.load_order(mine.place_after(1, batch_size))
-            assert later.first <= told.first
-            last = mine.load_order(Cursor(1))
-            assert last.sure == last.first <= len(last.groups)  # the epoch after the last one may not be read
+            assert (span.valid is not None) == (last_batch is LastBatch.PAD)
 
 
 @pytest.mark.parametrize("shuffle_rows", [False, True])
 @pytest.mark.parametrize(("ranks", "workers"), [(1, 1), (1, 2), (1, 8), (2, 3), (3, 5), (4, 4)])
-def test_row_groups_are_read_by_one_worker_but_for_borders(shuffle_rows: bool, ranks: int, workers: int) -> None:
+def test_row_groups_are_read_by_one_worker_except_at_borders(shuffle_rows: bool, ranks: int, workers: int) -> None:
     inventory = Inventory.of_rows(np.random.default_rng(0).integers(80, 120, 1000), bytes_per_row=1000)
     order = Order(0, shuffle_row_groups=True, shuffle_rows=shuffle_rows, lanes=24, block_rows=200)
     reads = 0
@@ -234,7 +195,25 @@ def test_row_groups_are_read_by_one_worker_but_for_borders(shuffle_rows: bool, r
     assert reads / inventory.num_row_groups <= 1.1
 
 
-def test_lanes_that_were_asked_for_stay() -> None:
+@pytest.mark.parametrize(("ranks", "workers"), [(1, 4), (2, 3), (1, 1)])
+def test_next_uses_of_a_worker_are_the_row_groups_that_it_fetches(ranks: int, workers: int) -> None:
+    inventory = Inventory.of_rows([100] * 48)
+    order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=12, block_rows=100)
+    plan = Plan(inventory, ReadRequest(("id",), order, Shard(0, ranks), 3))
+    for number in range(workers):
+        mine = dataclasses.replace(worker_plan(plan, number, workers), batch_size=16)
+        for epoch in range(3):
+            uses = mine.next_uses(epoch * 4800, epoch * 4800)
+            announced = uses.groups[uses.times < uses.until].tolist()
+            fetched = [
+                group for span in mine.spans(16, rows_per_span=16) if span.epoch == epoch for group in span.fetch
+            ]
+            assert len(announced) == 48 // ranks // workers
+            assert set(announced) <= set(fetched)
+            assert len(fetched) <= len(announced) + 12  # the last batches take the end of lanes of others
+
+
+def test_explicit_lanes_are_kept_for_workers() -> None:
     order = Order(0, shuffle_row_groups=True, shuffle_rows=True, lanes=5, block_rows=7)
     plan = Plan(Inventory.of_rows([10] * 20), ReadRequest(("id",), order))
     assert with_lanes_for_workers(plan, 4, shuffle_buffer_bytes=10**6) is plan

@@ -150,7 +150,10 @@ def test_group_by_windows_of_several_readers_can_be_mixed(tmp_path: Path) -> Non
 def test_group_by_rejects_missing_and_unsorted_rows_by_name(tmp_path: Path) -> None:
     frame = recorded(["sensor", "time"])
     petastore.write_dataset(str(tmp_path / "missing"), frame.assign(sensor=frame["sensor"].replace(1, np.nan)))
-    with pytest.raises(InvalidArgumentError, match=r"row 40 of row group 0 in .*: the series 'sensor' is missing"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"row 40 of row group 0 in .*: the group_by column 'sensor' must not be null for windows",
+    ):
         make_reader(str(tmp_path / "missing"), ngram())
     frame.loc[[50, 51], "time"] = frame.loc[[51, 50], "time"].to_numpy()
     petastore.write_dataset(str(tmp_path / "unsorted"), frame)
@@ -166,7 +169,7 @@ def test_group_by_must_be_columns(group_by: Any) -> None:
         NGram({0: ["row"]}, 1, "time", group_by=group_by)
 
 
-def test_form_ngram_makes_windows_inside_each_series() -> None:
+def test_form_ngram_with_group_by_keeps_series_apart() -> None:
     schema = Unischema("s", [UnischemaField(name, np.int64) for name in ("sensor", "time", "row")])
     data = [{"sensor": row % 2, "time": row // 2, "row": row} for row in range(6)]
     windows = ngram(2).form_ngram(data, schema)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from petastore import UnischemaField
 from petastore.errors import InvalidArgumentError
-from petastore.plan.windows.timestamps import comparable, follow_closely, most_between
+from petastore.plan.windows.window_starts import comparable, follow_closely, most_between
 
 SIGNED, UNSIGNED = st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**64 - 1)
 UNITS = {"h": 3600 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -26,25 +26,25 @@ def edges(whole: st.SearchStrategy[int]) -> st.SearchStrategy[list[tuple[int, in
 
 
 @given(edges(SIGNED), UNSIGNED)
-def test_signed_numbers_are_compared_as_those_of_any_size(pairs: list[tuple[int, int]], most: int) -> None:
+def test_timestamps_of_signed_integers_are_exact(pairs: list[tuple[int, int]], most: int) -> None:
     before, after = (np.array(column, dtype=np.int64) for column in zip(*pairs, strict=True))
     assert follow_closely(before, after, np.uint64(most)).tolist() == [0 <= b - a <= most for a, b in pairs]
 
 
 @given(edges(st.integers(0, 2**63 - 1)), UNSIGNED)
-def test_unsigned_numbers_are_compared_as_those_of_any_size(pairs: list[tuple[int, int]], most: int) -> None:
+def test_timestamps_of_unsigned_integers_are_exact(pairs: list[tuple[int, int]], most: int) -> None:
     before, after = (np.array(column, dtype=np.uint64) for column in zip(*pairs, strict=True))
     assert follow_closely(before, after, np.uint64(most)).tolist() == [0 <= b - a <= most for a, b in pairs]
 
 
-def test_what_is_no_number_follows_nothing() -> None:
+def test_timestamp_nan_ends_a_sequence() -> None:
     nan, inf = float("nan"), float("inf")
     before, after = np.array([0.0, nan, 0.0, inf, -inf]), np.array([nan, 0.0, inf, inf, inf])
     assert follow_closely(before, after, 5.0).tolist() == [False] * 5
     assert follow_closely(before[2:3], after[2:3], inf).tolist() == [True]
 
 
-def test_no_copy_is_made_where_none_is_needed() -> None:
+def test_timestamps_are_zero_copy_when_possible() -> None:
     for dtype in ("int64", "uint64", "float64", "datetime64[ms]", "timedelta64[s]", "O"):
         times = np.zeros(3, dtype=dtype)
         assert np.shares_memory(comparable(times), times)
@@ -54,12 +54,12 @@ def test_no_copy_is_made_where_none_is_needed() -> None:
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("asked", UNITS)
 @given(count=st.integers(0, 10**6))
-def test_a_duration_is_the_most_whole_units_that_are_no_longer(unit: str, asked: str, count: int) -> None:
+def test_delta_threshold_is_rounded_down_to_the_unit(unit: str, asked: str, count: int) -> None:
     most = most_between(np.array(count, f"timedelta64[{asked}]")[()], UnischemaField("t", f"datetime64[{unit}]"))
     assert most == count * UNITS[asked] // UNITS[unit]
 
 
-def test_a_duration_without_end_is_the_largest_number() -> None:
+def test_delta_threshold_infinity_is_the_largest_number() -> None:
     assert most_between(dt.timedelta.max, UnischemaField("t", "datetime64[ns]")) == 2**64 - 1
 
 
@@ -75,10 +75,10 @@ def test_a_duration_without_end_is_the_largest_number() -> None:
         (1, UnischemaField("t", np.int64, (2,))),
     ],
 )
-def test_timestamps_that_do_not_go_with_the_threshold_are_refused(threshold: Any, field: UnischemaField) -> None:
+def test_delta_threshold_of_another_type_raises(threshold: Any, field: UnischemaField) -> None:
     with pytest.raises(InvalidArgumentError, match=r"delta_threshold|timestamp_field"):
         most_between(threshold, field)
 
 
-def test_thresholds_of_decimals_keep_their_digits() -> None:
+def test_delta_threshold_of_decimals_is_exact() -> None:
     assert most_between(0.3, UnischemaField("t", Decimal)) == Decimal("0.3")

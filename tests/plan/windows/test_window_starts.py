@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petastore import UnischemaField
-from petastore.plan.windows.timestamps import comparable, most_between
-from petastore.plan.windows.window_starts import first_unsorted, stretch_of, window_starts
+from petastore.plan.windows.series import SeriesLine, SeriesOfGroup, series_of_group
+from petastore.plan.windows.window_starts import comparable, most_between
 from tests.windows_by_hand import windows_by_hand
 
 SEQUENCES = st.lists(
@@ -25,16 +25,20 @@ SEQUENCES = st.lists(
 )
 
 
+def one_series(times: Any, most: Any) -> SeriesOfGroup:
+    return series_of_group(np.zeros(len(times), np.int32), [()], comparable(np.asarray(times)), most)
+
+
 def starts_of(parts: list[Any], most: Any, *, length: int, overlap: bool = True) -> list[tuple[int, int]]:
-    stretches = [stretch_of(comparable(np.asarray(part)), most) for part in parts]
-    found = list(window_starts(stretches, most, length=length, overlap=overlap))
-    assert [len(flags) for flags in found] == [len(part) for part in parts]
-    return [(group, row) for group, flags in enumerate(found) for row in np.flatnonzero(flags).tolist()]
+    kept = {group: one_series(part, most) for group, part in enumerate(parts)}
+    found = list(SeriesLine.of(len(parts), kept).window_starts(kept, most, length=length, overlap=overlap))
+    assert [(group, len(flags)) for group, flags in found] == [(group, len(part)) for group, part in enumerate(parts)]
+    return [(group, row) for group, flags in found for row in np.flatnonzero(flags).tolist()]
 
 
 @pytest.mark.parametrize("overlap", [True, False])
 @given(parts=SEQUENCES, length=st.integers(1, 5), most=st.integers(0, 3))
-def test_starts_are_those_of_a_double_loop(parts: list[list[int]], length: int, most: int, overlap: bool) -> None:
+def test_window_starts_equal_a_double_loop(parts: list[list[int]], length: int, most: int, overlap: bool) -> None:
     by_hand = windows_by_hand(parts, length=length, most=most, overlap=overlap)
     assert starts_of(parts, np.uint64(most), length=length, overlap=overlap) == [window[0] for window in by_hand]
 
@@ -45,7 +49,9 @@ def test_starts_are_those_of_a_double_loop(parts: list[list[int]], length: int, 
     length=st.integers(1, 5),
     cuts=st.sets(st.integers(1, 39)),
 )
-def test_borders_of_row_groups_change_nothing(steps: list[int], length: int, cuts: set[int], overlap: bool) -> None:
+def test_window_starts_do_not_depend_on_row_group_borders(
+    steps: list[int], length: int, cuts: set[int], overlap: bool
+) -> None:
     times = np.cumsum(steps)
     inside = sorted(cut for cut in cuts if cut < len(times))
     whole = starts_of([times], np.uint64(2), length=length, overlap=overlap)
@@ -55,20 +61,20 @@ def test_borders_of_row_groups_change_nothing(steps: list[int], length: int, cut
     assert cut == [row for _, row in whole]
 
 
-def test_a_row_group_that_begins_earlier_begins_a_new_sequence() -> None:
+def test_row_group_with_an_earlier_timestamp_starts_a_sequence() -> None:
     parts = [[5, 6, 7], [1, 2, 3]]
     assert starts_of(parts, np.uint64(10), length=2) == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
-def test_without_overlap_windows_share_no_timestamp_as_petastorm_has_it() -> None:
+def test_timestamp_overlap_false_windows_share_no_timestamp() -> None:
     assert starts_of([[0, 1, 1, 1, 2, 3]], np.uint64(1), length=2, overlap=False) == [(0, 0), (0, 4)]
 
 
-def test_without_overlap_a_gap_begins_anew() -> None:
+def test_timestamp_overlap_false_restarts_after_a_gap() -> None:
     assert starts_of([[0, 1, 2, 9, 10, 11, 12]], np.uint64(1), length=2, overlap=False) == [(0, 0), (0, 3), (0, 5)]
 
 
-def test_inside_a_row_group_windows_are_those_of_petastorm() -> None:
+def test_windows_inside_a_row_group_equal_petastorms() -> None:
     """What `petastorm.ngram.NGram.form_ngram` of 0.13.1 gave for timestamps with ties and gaps, written down."""
     cases = json.loads((Path(__file__).parents[1] / "golden" / "petastorm_windows.json").read_text(encoding="utf-8"))
     for case in cases:
@@ -79,8 +85,8 @@ def test_inside_a_row_group_windows_are_those_of_petastorm() -> None:
     assert sum(len(case["windows"]) > 0 for case in cases) > 40
 
 
-def test_nothing_has_no_windows() -> None:
-    assert list(window_starts([], np.uint64(1), length=2, overlap=True)) == []
+def test_empty_rows_have_no_windows() -> None:
+    assert starts_of([], np.uint64(1), length=2) == []
 
 
 @pytest.mark.parametrize(
@@ -95,15 +101,15 @@ def test_nothing_has_no_windows() -> None:
         (np.array([Decimal("0.1"), Decimal("0.4"), Decimal(1)], dtype=object), 0.3),
     ],
 )
-def test_every_kind_of_timestamp_is_compared_exactly(times: Any, threshold: Any) -> None:
+def test_window_starts_are_exact_for_every_timestamp_type(times: Any, threshold: Any) -> None:
     dtype = Decimal if times.dtype == np.dtype(object) else times.dtype
     most = most_between(threshold, UnischemaField("t", dtype))
     assert starts_of([times], most, length=2) == [(0, 0)]
-    assert first_unsorted(comparable(times)) is None
-    assert first_unsorted(comparable(times[::-1].copy())) == 1
+    assert one_series(times, most).unsorted is None
+    assert one_series(times[::-1].copy(), most).unsorted == (1, 0)
 
 
-def test_an_infinite_threshold_takes_any_gap() -> None:
+def test_infinite_threshold_accepts_any_gap() -> None:
     for dtype in ("int64", "uint64", "float64"):
         most = most_between(float("inf"), UnischemaField("t", dtype))
         assert starts_of([np.array([0, 2**62], dtype)], most, length=2) == [(0, 0)]

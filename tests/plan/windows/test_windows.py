@@ -21,7 +21,7 @@ def selection_of(kept: list[list[bool]]) -> Selection:
 
 
 @given(kept=selected_rows(), length=st.integers(1, 7), data=st.data())
-def test_each_window_covers_its_start_and_the_selected_rows_after_it(
+def test_windows_cover_their_start_and_following_selected_rows(
     kept: list[list[bool]], length: int, data: st.DataObject
 ) -> None:
     line = [(group, row) for group, flags in enumerate(kept) for row, flag in enumerate(flags) if flag]
@@ -45,7 +45,7 @@ def test_each_window_covers_its_start_and_the_selected_rows_after_it(
         assert all(rest.rows[-1] < windows.head(rest.group) for rest in windows.following(group))
 
 
-def test_all_rows_need_no_bitmaps() -> None:
+def test_windows_of_all_rows_have_no_bitmaps() -> None:
     windows = Windows(np.array([2, 2]), None, Selection(np.array([2, 0]), {}), 3)
     assert windows.covered(np.array([0, 0], np.int32), np.array([0, 1])).tolist() == [[0, 1, 2], [1, 2, 3]]
     assert [(rest.group, rest.rows.tolist()) for rest in windows.following(0)] == [(1, [0, 1])]

@@ -19,10 +19,9 @@ from petastore import Unischema, UnischemaField, open_dataset
 from petastore.dataset import Dataset
 from petastore.decoding.decode import Decoded
 from petastore.errors import DecodeError
-from petastore.plan import Shard, Tail
-from petastore.plan.cursor import Cursor
+from petastore.plan import LastBatch, Shard
 from petastore.plan.plan import Span
-from petastore.plan.request import OrderAsk
+from petastore.plan.request import OrderOptions
 from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler, of_spans
 from petastore.readers.execution.execution import Execution
 from petastore.readers.loaded.loading import Loads
@@ -36,16 +35,16 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return written(Path(tmp_path_factory.mktemp("assemble")) / "data")
 
 
-SHUFFLED = OrderAsk(seed=3, shuffle_rows=True)
+SHUFFLED = OrderOptions(seed=3, shuffle_rows=True)
 
 
 def spans_of(execution: Execution, batch: int = 4, rows: int = 8) -> Iterator[tuple[Span, dict[int, LoadedRowGroup]]]:
     """The spans of a pass, each with the row groups that it needs."""
-    plan, loading = execution.plan, execution.loading
-    loads = Loads(execution.source, plan, Cursor(), loading, None, InlinePool(), None)
+    plan, datasets = execution.plan, execution.source.datasets
+    loads = Loads(datasets, plan, execution.loaders, execution.files_of_pass(), None, InlinePool())
     held: dict[int, LoadedRowGroup] = {}
     for span in plan.spans(batch, rows_per_span=rows):
-        made = loads.submit(list(zip(span.fetch, span.read_orders, strict=True)), priority=0)
+        made = loads.submit(span, priority=0)
         held |= {group: future.result() for group, future in made.items()}
         yield span, {group: held[group] for group in span.needed.tolist()}
     loads.close()
@@ -61,8 +60,8 @@ def assembled(assembler: Assembler, span: Span, loaded: Any, order: list[int] | 
 
 
 def assembler_of(execution: Execution) -> Assembler:
-    assert isinstance(execution.assembly.assembler, Assembler)
-    return execution.assembly.assembler
+    assert isinstance(execution.assembler, Assembler)
+    return execution.assembler
 
 
 def same(found: Any, wanted: Any) -> bool:
@@ -70,7 +69,7 @@ def same(found: Any, wanted: Any) -> bool:
 
 
 @given(st.randoms(use_true_random=False))
-def test_batches_have_their_rows_whichever_task_runs_first(dataset: Dataset, random: Any) -> None:
+def test_assembled_batches_do_not_depend_on_task_order(dataset: Dataset, random: Any) -> None:
     execution = execution_of(dataset, order=SHUFFLED)
     assembler = assembler_of(execution)
     seen = []
@@ -95,7 +94,7 @@ def _is_missing(column: Any, row: int) -> bool:
     return isinstance(column, np.ma.MaskedArray) and bool(np.ma.getmaskarray(column)[row].all())
 
 
-def test_columns_of_one_dtype_lie_in_one_array_too(dataset: Dataset) -> None:
+def test_columns_of_one_dtype_are_stacked_in_one_array(dataset: Dataset) -> None:
     execution = execution_of(dataset, columns=["x", "maybe"], order=SHUFFLED)
     span, loaded = next(spans_of(execution))
     columns = assembled(assembler_of(execution), span, loaded).columns
@@ -104,8 +103,8 @@ def test_columns_of_one_dtype_lie_in_one_array_too(dataset: Dataset) -> None:
             assert np.shares_memory(of_stack, columns.by_name[name].values)
 
 
-def test_repeats_are_marked(dataset: Dataset) -> None:
-    execution = execution_of(dataset, columns=["id"], last_batch=Tail.PAD, shard=Shard(0, 1))
+def test_assembled_repeats_are_marked(dataset: Dataset) -> None:
+    execution = execution_of(dataset, columns=["id"], last_batch=LastBatch.PAD, shard=Shard(0, 1))
     marks = []
     for span, loaded in spans_of(execution, batch=10):
         made = assembled(assembler_of(execution), span, loaded)
@@ -114,7 +113,7 @@ def test_repeats_are_marked(dataset: Dataset) -> None:
     assert marks == [True] * ROWS + [False] * 7
 
 
-def test_a_span_without_rows_has_all_columns(dataset: Dataset) -> None:
+def test_assembled_span_without_rows_has_all_columns(dataset: Dataset) -> None:
     execution = execution_of(dataset)
     span = next(execution.plan.spans(4, rows_per_span=4)).part(0, 0)
     made = assembled(assembler_of(execution), span, {})
@@ -122,7 +121,7 @@ def test_a_span_without_rows_has_all_columns(dataset: Dataset) -> None:
 
 
 @pytest.mark.parametrize("later", [False, True])
-def test_a_transform_is_given_the_columns_and_where_batches_begin(dataset: Dataset, later: bool) -> None:
+def test_transform_receives_columns_and_batch_starts(dataset: Dataset, later: bool) -> None:
     given_offsets: list[Any] = []
 
     def transform(columns: dict[str, Decoded], offsets: Any) -> Any:
@@ -144,7 +143,7 @@ def test_a_transform_is_given_the_columns_and_where_batches_begin(dataset: Datas
     assert made.batch(0)["twice"].tolist() == [8, 10, 12, 14]
 
 
-def test_a_bad_cell_is_named_by_file_row_group_and_row(tmp_path: Path) -> None:
+def test_assembly_error_names_file_row_group_and_row(tmp_path: Path) -> None:
     ids = [1, 2, 3, 300, 5]
     pq.write_table(pa.table({"id": pa.array(ids, pa.int32())}), tmp_path / "part-7.parquet", row_group_size=2)
     declared = Unischema("s", [UnischemaField("id", np.uint8)])

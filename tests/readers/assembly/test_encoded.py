@@ -19,6 +19,7 @@ from petastore.decoding.decode import Decoded, empty_column
 from petastore.errors import DecodeError
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.readers.assembly.encoded import ColumnSource, EncodedCells, EncodedColumn
+from petastore.readers.loaded.arena import Place
 from petastore.readers.loaded.layout import Layout, Stack
 from petastore.readers.loaded.row_group import LoadedRowGroup
 
@@ -37,14 +38,16 @@ def cells_of(loaded: dict[int, LoadedRowGroup], *, most: int | None = None) -> E
 
 def with_cells(cells: pa.Array, **more: Any) -> LoadedRowGroup:
     given = {"sizes": {}, "files": {}, **more}
-    return LoadedRowGroup(len(cells), None, (), {}, {"x": cells}, **given)
+    return LoadedRowGroup(len(cells), Place(0, len(cells), (), None), {}, {"x": cells}, **given)
 
 
 def stacked(values: list[int], missing: list[int], read_order: list[int] | None = None) -> LoadedRowGroup:
     order = None if read_order is None else np.array(read_order)
     laid = np.array(values, np.int32) if order is None else np.array(values, np.int32)[order]
     masks = {"x": np.isin(np.arange(len(values)), missing)} if missing else {}
-    return LoadedRowGroup(len(values), order, (laid[None, :],), masks, {}, {}, {})
+    place = Place(0, len(values), (laid[None, :],), None if order is None else np.empty(len(order), np.int32))
+    place.write_order(order)
+    return LoadedRowGroup(len(values), place, masks, {}, {}, {})
 
 
 def rows_of(picked: list[tuple[int, int]]) -> GroupedRows:
@@ -72,7 +75,7 @@ WANTED: dict[int, list[Any]] = {3: [0, None, 2, 3], 5: [10, 11, None, 13], 6: [2
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(LOADED)), st.integers(0, 3)), min_size=1, max_size=12))
-def test_rows_are_those_of_their_row_groups_whichever_way_these_have_them(picked: list[tuple[int, int]]) -> None:
+def test_encoded_rows_equal_rows_of_every_row_group_form(picked: list[tuple[int, int]]) -> None:
     found = decoded(LOADED, picked)
     assert found.missing is not None
     gone = found.missing.tolist()
@@ -80,16 +83,16 @@ def test_rows_are_those_of_their_row_groups_whichever_way_these_have_them(picked
     assert values == [WANTED[group][row] for group, row in picked]
 
 
-def test_a_bad_cell_is_named_by_its_place_among_the_rows_that_are_wanted() -> None:
+def test_encoded_bad_cell_raises_with_its_row() -> None:
     loaded = LOADED | {9: with_cells(pa.array([40, 2**40], pa.int64()))}
     with pytest.raises(DecodeError) as caught:
         decoded(loaded, [(3, 0), (5, 1), (9, 0), (6, 0), (9, 1)])
     assert (caught.value.row, caught.value.column) == (4, "x")
 
 
-def test_values_of_partitions_are_those_of_the_row_groups_where_rows_lie() -> None:
+def test_partition_values_follow_the_row_groups_of_rows() -> None:
     column = EncodedColumn.of(NUMBER, pa.array([100, 101, 102, 103], pa.int32()))
-    loaded = {2: LoadedRowGroup(5, None, (), {}, {}, {}, {})}
+    loaded = {2: LoadedRowGroup(5, Place(0, 5, (), None), {}, {}, {}, {})}
     out = Decoded(np.zeros(3, np.int32), np.zeros(3, np.bool_))
 
     def in_the_next(groups: NDArray[Any], rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -99,7 +102,7 @@ def test_values_of_partitions_are_those_of_the_row_groups_where_rows_lie() -> No
     assert out.values.tolist() == [102, 103, 102]
 
 
-def test_each_dataset_decodes_its_row_groups_by_its_own_codec() -> None:
+def test_each_dataset_decodes_with_its_own_codec() -> None:
     array = UnischemaField("x", np.int32, (2,), NdarrayCodec(), nullable=True)
     plain = UnischemaField("x", np.int32, (2,), nullable=True)
     column = EncodedColumn((ColumnSource(array), ColumnSource(plain)), (0, 4))
@@ -124,7 +127,7 @@ def arrays_of(values: list[Any], *, are_viewed: bool = True) -> LoadedRowGroup:
 
 
 @given(data=st.data())
-def test_arrays_that_have_one_shape_come_as_those_that_are_decoded(data: st.DataObject) -> None:
+def test_viewed_arrays_of_one_shape_equal_decoded_ones(data: st.DataObject) -> None:
     like = data.draw(st.sampled_from([LONG, SHORT, SHORT[:0]]))
     kinds = [like, like, like.astype(">i2"), np.asfortranarray(like), np.concatenate([SHORT, like]), None]
     values: dict[int, list[Any]] = {}
@@ -153,7 +156,7 @@ def test_arrays_that_have_one_shape_come_as_those_that_are_decoded(data: st.Data
             np.testing.assert_array_equal(made, wanted)
 
 
-def test_memory_of_arrays_that_had_one_shape_is_used_again_when_nobody_sees_them() -> None:
+def test_viewed_array_memory_is_reused_when_unreferenced() -> None:
     loaded, buffers = {1: arrays_of([LONG, LONG + 1]), 4: arrays_of([LONG + 2])}, Buffers()
     rows = GroupedRows(np.array([4, 1, 1], np.int32), np.array([0, 1, 0]), None)
     out = Decoded(empty_column(FREE, 3), None)
@@ -166,7 +169,7 @@ def test_memory_of_arrays_that_had_one_shape_is_used_again_when_nobody_sees_them
     assert buffers.kept_bytes >= 3 * LONG.nbytes
 
 
-def test_files_are_decoded_where_they_lie() -> None:
+def test_image_files_are_decoded_without_copying_cells() -> None:
     codec = CompressedImageCodec("png")
     field = UnischemaField("x", np.uint8, (None, None), codec)
     images = [np.full((2, 2 + number), number, np.uint8) for number in range(4)]
@@ -178,7 +181,7 @@ def test_files_are_decoded_where_they_lie() -> None:
     assert all(np.array_equal(one, images[n]) for one, n in zip(found.values, (3, 0, 2), strict=True))
 
 
-def test_a_value_that_becomes_too_large_is_refused_where_it_is_wanted() -> None:
+def test_too_large_value_raises_only_when_its_row_is_read() -> None:
     field = UnischemaField("x", np.str_)
     loaded = {0: with_cells(pa.array(["a", "x" * 100]), sizes={"x": np.array([66, 264])})}
     assert decoded(loaded, [(0, 0), (0, 0)], EncodedColumn.of(field), most=100).values.tolist() == ["a", "a"]

@@ -16,7 +16,8 @@ from petastore import NGram, TransformSpec, make_batch_reader, make_mixed_reader
 from petastore.adapters.torch import ReaderDataset
 from petastore.adapters.torch.map_dataset import MapDataset
 from petastore.errors import InvalidArgumentError
-from petastore.readers.by_number.random_access import RandomAccess
+from petastore.readers.random_access import RandomAccess
+from tests.readers import transforms_to_send as sent
 
 ROWS = 90
 
@@ -31,21 +32,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
-def of_row(row: dict[str, Any], *, rng: np.random.Generator) -> dict[str, Any]:
-    return row | {"drawn": rng.integers(0, 2**62)}
-
-
-def of_columns(columns: dict[str, Any], rng: Any) -> dict[str, Any]:
-    return columns | {"drawn": np.array([of_one.integers(0, 2**62) for of_one in rng])}
-
-
-def of_frame(frame: Any, rng: Any) -> Any:
-    return frame.assign(drawn=[of_one.integers(0, 2**62) for of_one in rng])
-
-
-ROW = TransformSpec(of_row, rng="rng", takes="row")
-COLUMNS = TransformSpec(of_columns, rng="rng", takes="columns")
-FRAME = TransformSpec(of_frame, rng="rng", takes="dataframe")
+ROW = TransformSpec(sent.draws_of_row, rng="rng", takes="row")
+COLUMNS = TransformSpec(sent.draws_of_columns, rng="rng", takes="columns")
+FRAME = TransformSpec(sent.draws_of_frame, rng="rng", takes="dataframe")
 
 
 def drawn(batches: Iterator[Any]) -> Drawn:
@@ -94,7 +83,7 @@ def test_rng_is_independent_of_pool_workers_and_batch_size(
 
 def test_rng_is_independent_of_order_and_ranks(url: str) -> None:
     of_ranks = [
-        drawn_by(make_reader, url, 4, transform_spec=ROW, cur_shard=rank, shard_count=3, reshuffle="static")
+        drawn_by(make_reader, url, 4, transform_spec=ROW, cur_shard=rank, shard_count=3, reshuffle_each_epoch=False)
         for rank in range(3)
     ]
     assert {number: values for of_rank in of_ranks for number, values in of_rank.items()} == expected(url)
@@ -125,7 +114,7 @@ def test_rng_is_the_same_behind_a_filter(url: str) -> None:
 
 def test_rng_of_a_row_is_the_same_in_each_window(url: str) -> None:
     ngram = NGram({0: ["id", "drawn"], 1: ["id", "drawn"]}, 1, "id")
-    spec = TransformSpec(of_columns, [("drawn", np.int64, (), False)], takes="columns", rng="rng")
+    spec = TransformSpec(sent.draws_of_columns, [("drawn", np.int64, (), False)], takes="columns", rng="rng")
     with make_batch_reader(url, ngram, seed=5, transform_spec=spec) as reader:
         windows = [
             window for batch in reader.iter_batches(8) for window in zip(batch["id"], batch["drawn"], strict=True)
@@ -140,7 +129,7 @@ def test_rng_differs_when_a_source_of_a_mixture_starts_over(url: str, tmp_path: 
     petastore.write_dataset(str(tmp_path / "few"), {"id": np.arange(1000, 1007)})
 
     def values(batch_size: int, pool: Any = "thread", apart: bool = False) -> Drawn:
-        transforms: Any = [ROW, TransformSpec(of_row, rng="rng")] if apart else ROW
+        transforms: Any = [ROW, TransformSpec(sent.draws_of_row, rng="rng")] if apart else ROW
         with make_mixed_reader(
             [url, str(tmp_path / "few")],
             [1, 1],
@@ -173,7 +162,7 @@ def test_rng_is_the_same_in_torch_workers(url: str, workers: int) -> None:
     }
 
 
-def test_rng_bits_are_pinned(url: str) -> None:
+def test_rng_values_are_stable(url: str) -> None:
     def bits(row: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         return row | {"bits": np.uint64(rng.bit_generator.random_raw())}
 
@@ -196,7 +185,7 @@ def test_rng_is_rejected_where_rows_are_read_by_number(url: str, make: Any) -> N
 @pytest.mark.parametrize("rng", ["rgn", "not a name", 3])
 def test_rng_must_name_an_argument_of_the_function(rng: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"^rng must be the name of a keyword argument"):
-        TransformSpec(of_row, rng=rng)
+        TransformSpec(sent.draws_of_row, rng=rng)
 
 
 def test_rng_needs_a_function() -> None:

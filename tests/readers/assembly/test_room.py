@@ -60,8 +60,8 @@ def read(warm_python: WarmInterpreter, tmp_path: Path) -> Callable[..., tuple[in
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_many_cells_of_medium_size_are_read_within_the_budget(read: Any, shuffle: bool) -> None:
-    cells = [bombs.npz(4 * MB)] * sized(full=300, quick=100)
+def test_medium_cells_are_read_within_memory_budget(read: Any, shuffle: bool) -> None:
+    cells = [bombs.npz(4 * MB)] * sized(full=300, quick=60)
     options = {"memory_budget": 150 * MB, "shuffle_rows": shuffle, "seed": 1}
     taken, grown, rows, said = read(ARRAY, bombs.npz(10), cells, 4, **options)
     assert (rows, said) == (len(cells), "")
@@ -70,7 +70,7 @@ def test_many_cells_of_medium_size_are_read_within_the_budget(read: Any, shuffle
 
 
 @pytest.mark.slow
-def test_many_images_of_medium_size_are_read_within_the_budget(read: Any) -> None:
+def test_medium_images_are_read_within_memory_budget(read: Any) -> None:
     """By resident memory: what decoders of images take is counted nowhere else."""
     cells = [bombs.png(1000, 1000)] * 100
     _, grown, rows, said = read(SCAN, bombs.png(8, 8), cells, 4, memory_budget=140 * MB)
@@ -79,7 +79,7 @@ def test_many_images_of_medium_size_are_read_within_the_budget(read: Any) -> Non
 
 
 @pytest.mark.parametrize("kind", ["npz", "png"])
-def test_batch_above_the_budget_is_refused_before_it_takes_memory(read: Any, kind: str) -> None:
+def test_batch_above_memory_budget_raises_before_allocation(read: Any, kind: str) -> None:
     if kind == "npz":
         field, small, large = ARRAY, bombs.npz(10), bombs.npz(200_000_000)
     else:
@@ -124,7 +124,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", OPTIONS, ids=repr)
 @pytest.mark.parametrize("batch_size", [1, 7, 16])
-def test_a_budget_changes_no_batch_of_free_shapes(url: str, options: dict[str, Any], batch_size: int) -> None:
+def test_memory_budget_does_not_change_ragged_batches(url: str, options: dict[str, Any], batch_size: int) -> None:
     with make_reader(url, **{"workers_count": 2, **options}) as reader:
         expected = sizes(reader, batch_size)
     budget = 120 * MB
@@ -132,7 +132,7 @@ def test_a_budget_changes_no_batch_of_free_shapes(url: str, options: dict[str, A
         assert sizes(reader, batch_size) == expected
 
 
-def test_a_budget_changes_neither_windows_nor_mixtures_nor_transforms(url: str) -> None:
+def test_memory_budget_does_not_change_windows_and_mixtures(url: str) -> None:
     def doubled(row: dict[str, Any]) -> dict[str, Any]:
         return {**row, "a": np.concatenate([row["a"], row["a"]])}
 
@@ -148,10 +148,10 @@ def test_a_budget_changes_neither_windows_nor_mixtures_nor_transforms(url: str) 
     assert all_of(memory_budget=200 * MB) == all_of()
 
 
-def test_reading_goes_on_in_the_middle_of_a_span_that_comes_in_parts(url: str) -> None:
+def test_reader_resumes_inside_a_partially_assembled_span(url: str) -> None:
     with make_reader(url, workers_count=1, seed=0) as reader:
         expected = sizes(reader, 4)
-    for steps in range(0, 75, 6):
+    for steps in range(0, 75, sized(full=6, quick=15)):
         with make_reader(url, workers_count=1, seed=0, memory_budget=80 * MB) as reader:
             batches = reader.iter_batches(4)
             for _ in range(steps):
@@ -162,14 +162,14 @@ def test_reading_goes_on_in_the_middle_of_a_span_that_comes_in_parts(url: str) -
             assert sizes(reader, 4) == expected[steps:]
 
 
-def test_rows_are_read_within_a_budget_too(url: str) -> None:
+def test_single_rows_are_read_within_memory_budget(url: str) -> None:
     with make_reader(url, workers_count=2, seed=0, memory_budget=80 * MB) as reader:
         found = [len(row.a) for row in reader]
     with make_reader(url, workers_count=2, seed=0) as reader:
         assert [len(row.a) for row in reader] == found
 
 
-def test_who_stops_while_a_part_is_made_is_done(url: str) -> None:
+def test_stop_during_a_part_ends_the_wait(url: str) -> None:
     with make_reader(url, workers_count=2, memory_budget=64 * MB) as reader:
         batches = reader.iter_batches(4)
         next(batches)
@@ -177,7 +177,7 @@ def test_who_stops_while_a_part_is_made_is_done(url: str) -> None:
         assert reader.stopped
 
 
-def test_the_largest_cell_of_a_batch_without_room_is_named(tmp_path: Path) -> None:
+def test_memory_budget_error_names_the_largest_cell(tmp_path: Path) -> None:
     cells = [bombs.npz(size * MB) for size in (1, 1, 2, 1, 90, 1)]
     url = bombs.write_cells(tmp_path, ARRAY, cells, rows_per_row_group=2)
     options: dict[str, Any] = {"workers_count": 1, "memory_budget": 100 * MB, "shuffle_row_groups": False}
@@ -185,10 +185,10 @@ def test_the_largest_cell_of_a_batch_without_room_is_named(tmp_path: Path) -> No
         list(reader.iter_batches(3))
     error = refused.value
     assert (error.column, error.file, error.row_group, error.row) == ("a", "part-0.parquet", 2, 0)
-    assert "batch of 3 rows" in str(error)
+    assert "in 3 rows, of which this cell takes" in str(error)
     assert "memory_budget=100,000,000" in str(error)
     windows = NGram({0: ["a"], 1: ["a"]}, delta_threshold=1, timestamp_field="id")
     with make_reader(url, windows, **options) as reader, pytest.raises(DecodeError) as refused:
         list(reader)
-    assert "batch of 2 rows" in str(refused.value)
+    assert "in 2 rows, of which this cell takes" in str(refused.value)
     assert (refused.value.row_group, refused.value.row) == (2, 0)

@@ -9,18 +9,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from petastore import open_dataset
-from petastore.readers.execution.counts import counts_of
+from petastore.readers.execution.execution import counts_of
 from petastore.readers.reader import Reader
-from petastore.work.workers import Workers
+from petastore.work.pools import Workers
 from tests.readers.small import plan_of, written
 
 
-def test_of_local_files_nothing_is_counted(tmp_path: Path) -> None:
+def test_diagnostics_count_nothing_for_local_files(tmp_path: Path) -> None:
     assert counts_of([written(tmp_path)]) == {}
     assert counts_of([]) == {}
 
 
-def test_requests_of_files_elsewhere_are_summed_over_datasets_and_counted_once_where_they_are_shared(
+def test_diagnostics_sum_requests_over_datasets(
     tmp_path: Path,
 ) -> None:
     memory = fsspec.filesystem("memory")

@@ -19,7 +19,7 @@ from tests.servers.fixtures import Served
 
 @pytest.mark.server
 @pytest.mark.leaves_running("fsspec keeps its web session")
-def test_of_a_row_group_little_more_than_the_row_is_fetched(served: Served, proxy: FaultProxy) -> None:
+def test_first_row_inference_fetches_little_data(served: Served, proxy: FaultProxy) -> None:
     folder = served.root / uuid.uuid4().hex
     folder.mkdir()
     numbers = pa.table({"id": np.arange(3_000_000)})
@@ -32,7 +32,7 @@ def test_of_a_row_group_little_more_than_the_row_is_fetched(served: Served, prox
         assert proxy.counted.bytes < 6_000_000  # of 24 million; fsspec reads five ahead
 
 
-def test_a_dataset_for_torch_asks_once_for_all_of_its_passes(tmp_path: Any) -> None:
+def test_first_row_inference_runs_once_per_torch_dataset(tmp_path: Any) -> None:
     url, calls = str(tmp_path / "five"), []
     schema = petastore.Unischema("five", [petastore.UnischemaField("id", np.int64)])
     petastore.write_dataset(url, schema, [{"id": i} for i in range(5)])

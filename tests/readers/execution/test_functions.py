@@ -12,7 +12,7 @@ from petastore import TransformSpec
 from petastore.decoding.buffers import Buffers
 from petastore.decoding.decode import Decoded
 from petastore.readers.execution.functions import Functions
-from petastore.work.workers import Workers
+from petastore.work.pools import Workers
 from tests.readers.small import SCHEMA, written
 from tests.readers.transforms_to_send import unchanged
 
@@ -30,7 +30,7 @@ FIELDS_ONLY = TransformSpec(selected_fields=["word", "id"])
         ("dummy", [CALLED], True, False),
     ],
 )
-def test_only_functions_need_processes(kind: Any, specs: Any, are_called: bool, in_processes: bool) -> None:
+def test_only_functions_run_in_processes(kind: Any, specs: Any, are_called: bool, in_processes: bool) -> None:
     functions = Functions.of(specs, workers=Workers(kind, 2), batched=False)
     assert (functions.are_called, functions.processes is not None) == (are_called, in_processes)
     pool = functions.pool()
@@ -42,12 +42,12 @@ def test_only_functions_need_processes(kind: Any, specs: Any, are_called: bool, 
         functions.join()
 
 
-def test_without_a_transform_columns_stay_as_they_are(tmp_path: Path) -> None:
+def test_columns_are_unchanged_without_a_transform(tmp_path: Path) -> None:
     functions = Functions.of([None], workers=Workers("dummy"), batched=False)
     assert functions.transform(None, SCHEMA, written(tmp_path), Buffers()) == (SCHEMA, None)
 
 
-def test_a_transform_of_fields_alone_needs_no_call(tmp_path: Path) -> None:
+def test_transform_without_a_function_makes_no_call(tmp_path: Path) -> None:
     functions = Functions.of([FIELDS_ONLY], workers=Workers("dummy"), batched=False)
     schema, transform = functions.transform(FIELDS_ONLY, SCHEMA, written(tmp_path), Buffers())
     assert set(schema.fields) == {"word", "id"}

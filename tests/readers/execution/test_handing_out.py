@@ -7,36 +7,38 @@ import pytest
 
 from petastore import Unischema, UnischemaField
 from petastore.decoding.decode import Decoded
-from petastore.plan import Tail
-from petastore.readers.execution.handing_out import GivesBatches, GivesRows, most_rows
+from petastore.plan import LastBatch
+from petastore.readers.execution.handouts import most_rows, output_of
 from tests.readers.execution.test_handouts import span_of
 
 SCHEMA = Unischema("point", [UnischemaField("x", np.int64), UnischemaField("y", np.int64)])
 COLUMNS = {"x": Decoded(np.arange(5), None), "y": Decoded(np.arange(5) * 2, None)}
 
 
-def test_rows_come_one_by_one_whatever_the_batches() -> None:
-    giving = GivesRows(SCHEMA, Tail.EVEN)
-    rows = list(giving.handout(span_of([2, 0, 3], COLUMNS)))
-    assert giving.rows == 1
+def test_rows_do_not_depend_on_batches() -> None:
+    rows = list(output_of(SCHEMA, LastBatch.EVEN, batched=False)(span_of([2, 0, 3], COLUMNS)))
     assert [tuple(row) for row in rows] == [(n, 2 * n) for n in range(5)]
-    assert {type(row) for row in rows} == {giving.row_type}
+    assert {type(row) for row in rows} == {SCHEMA.row_type}
     assert type(rows[0]).__name__ == "point"
 
 
-def test_batches_come_as_they_were_cut() -> None:
-    batches = list(GivesBatches(SCHEMA, Tail.EVEN, rows=2).handout(span_of([2, 3], COLUMNS)))
+def test_batches_are_yielded_as_sliced() -> None:
+    batches = list(output_of(SCHEMA, LastBatch.EVEN, batched=True)(span_of([2, 3], COLUMNS)))
     assert [(batch.x.tolist(), batch.y.tolist()) for batch in batches] == [([0, 1], [0, 2]), ([2, 3, 4], [4, 6, 8])]
 
 
-@pytest.mark.parametrize("giving", [GivesRows, GivesBatches])
-def test_repeats_are_marked_where_there_may_be_some(giving: type[GivesRows | GivesBatches]) -> None:
-    assert giving(SCHEMA, Tail.PAD, rows=1).row_type._fields == ("x", "y", "valid")
-    assert giving(SCHEMA, Tail.EVEN, rows=1).row_type._fields == ("x", "y")
+@pytest.mark.parametrize("batched", [False, True])
+def test_valid_column_exists_only_with_pad(batched: bool) -> None:
+    columns = {**COLUMNS, "valid": Decoded(np.ones(5, np.bool_), None)}
+    for last_batch, names in ((LastBatch.PAD, ("x", "y", "valid")), (LastBatch.EVEN, ("x", "y"))):
+        span = span_of([5], {name: columns[name] for name in names})
+        assert next(iter(output_of(SCHEMA, last_batch, batched=batched)(span)))._fields == names
 
 
-def test_a_name_that_no_class_can_have_is_not_one() -> None:
-    assert GivesRows(Unischema("of two words", list(SCHEMA)), Tail.EVEN).row_type.__name__ == "Row"
+def test_row_type_name_is_an_identifier() -> None:
+    schema = Unischema("of two words", list(SCHEMA))
+    row = next(iter(output_of(schema, LastBatch.EVEN, batched=False)(span_of([5], COLUMNS))))
+    assert type(row).__name__ == "Row"
 
 
 def test_batches_have_the_rows_of_the_largest_row_group_within_bounds() -> None:

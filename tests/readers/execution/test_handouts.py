@@ -21,7 +21,7 @@ from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.readers.assembly.assemble import AssembledSpan
 from petastore.readers.batch import Columns
 from petastore.readers.execution.handouts import rows_of
-from petastore.schema.row import row_type
+from petastore.schema.unischema import row_type
 
 
 def span_of(sizes: list[int], columns: dict[str, Decoded]) -> AssembledSpan:
@@ -48,7 +48,7 @@ def same(left: Iterable[Any], right: Iterable[Any]) -> bool:
     return all(type(one) is type(other) and np.array_equal(one, other) for one, other in zip(left, right, strict=True))
 
 
-def test_a_row_has_the_values_and_types_of_its_columns() -> None:
+def test_row_has_the_values_and_types_of_its_columns() -> None:
     days = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], "datetime64[D]")
     of_words = np.empty(3, dtype=object)
     of_words[:] = ["a", None, b"c"]
@@ -71,7 +71,7 @@ def test_a_row_has_the_values_and_types_of_its_columns() -> None:
 
 
 @given(sizes=st.lists(st.integers(0, 3), min_size=1, max_size=8), has_missing=st.booleans(), data=st.data())
-def test_the_batch_of_the_last_row_that_was_taken_is_known(
+def test_row_iterator_cursor_is_after_the_batch_of_its_last_row(
     sizes: list[int], has_missing: bool, data: st.DataObject
 ) -> None:
     total = sum(sizes)
@@ -105,7 +105,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("last_batch", ["even", "drop", "pad", "wrap"])
 @pytest.mark.parametrize("shards", [1, 3])
-def test_the_state_after_any_row_goes_on_at_the_next_one(url: str, last_batch: str, shards: int) -> None:
+def test_state_after_any_row_resumes_at_the_next_one(url: str, last_batch: str, shards: int) -> None:
     options: dict[str, Any] = {
         "shuffle_rows": True,
         "seed": 1,
@@ -128,7 +128,7 @@ def test_the_state_after_any_row_goes_on_at_the_next_one(url: str, last_batch: s
             assert [int(row.id) for row in other] == taken[number:]
 
 
-def test_rows_and_batches_take_turns(url: str) -> None:
+def test_rows_and_batches_can_alternate(url: str) -> None:
     with petastore.make_reader(url, shuffle_row_groups=False) as reader:
         seen = [int(row.id) for row in itertools.islice(reader, 10)]
         seen += next(reader.iter_batches(9))["id"].tolist()
@@ -140,7 +140,7 @@ def test_rows_and_batches_take_turns(url: str) -> None:
     assert seen == list(range(61))
 
 
-def test_column_batches_and_batches_take_turns(url: str) -> None:
+def test_column_batches_and_batches_can_alternate(url: str) -> None:
     with petastore.make_batch_reader(url, shuffle_row_groups=False) as reader:
         seen = next(reader).id.tolist()
         seen += next(reader.iter_batches(9))["id"].tolist()
@@ -148,7 +148,7 @@ def test_column_batches_and_batches_take_turns(url: str) -> None:
     assert seen == list(range(61))
 
 
-def test_a_loop_goes_on_after_a_reset_inside_it(url: str) -> None:
+def test_loop_resumes_after_a_reset_inside_it(url: str) -> None:
     with petastore.make_reader(url, shuffle_row_groups=False, workers_count=1) as reader:
         seen = []
         for row in reader:
@@ -158,14 +158,14 @@ def test_a_loop_goes_on_after_a_reset_inside_it(url: str) -> None:
     assert seen == [*range(15), *range(61)]
 
 
-def test_rows_of_a_transform_are_its_fields(url: str) -> None:
+def test_transformed_rows_have_the_transforms_fields(url: str) -> None:
     spec = TransformSpec(lambda row: {"id": row["id"], "half": row["x"][0] / 2}, [("half", np.float32, (), False)],
                          selected_fields=["half", "id"])  # fmt: skip
     with petastore.make_reader(url, shuffle_row_groups=False, transform_spec=spec) as reader:
         assert [(int(row.id), row.half) for row in reader] == [(i, np.float32(i / 2)) for i in range(61)]
 
 
-def test_rows_without_fields_are_counted_all_the_same(url: str) -> None:
+def test_rows_without_fields_are_counted(url: str) -> None:
     spec = TransformSpec(None, removed_fields=list(SCHEMA.fields))
     with petastore.make_reader(url, transform_spec=spec) as reader:
         assert [tuple(row) for row in itertools.islice(reader, 5)] == [()] * 5

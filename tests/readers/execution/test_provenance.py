@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 import petastore
-from petastore import NGram, TransformSpec, col, make_batch_reader, make_reader
-from petastore.adapters.torch import DataLoader
+from petastore import NGram, TransformSpec, WeightedSamplingReader, col, make_batch_reader, make_reader
+from petastore.adapters.torch import DataLoader, MapDataset, ReaderDataset, decimal_friendly_collate
 from petastore.errors import InvalidArgumentError
+from tests.readers import transforms_to_send as sent
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def stored_at(url: Path) -> Callable[[str, int, int], int]:
     ],
     ids=["plain", "shuffled", "filtered", "sharded", "predicate", "transformed"],
 )
-def test_provenance_names_the_place_of_each_row(url: Path, options: dict[str, Any]) -> None:
+def test_provenance_has_the_origin_of_each_row(url: Path, options: dict[str, Any]) -> None:
     stored = stored_at(url)
     with make_reader(str(url), provenance=True, filter_cache=False, **options) as reader:
         assert list(reader.schema.fields)[-3:] == ["source_file", "source_row_group", "source_row"]
@@ -58,18 +60,14 @@ def test_provenance_names_the_place_of_each_row(url: Path, options: dict[str, An
     assert rows > 0
 
 
-def halved(row: dict[str, Any]) -> dict[str, Any]:
-    return {"id": row["id"]}
-
-
-def test_provenance_comes_with_rows_loaders_and_processes(url: Path) -> None:
+def test_provenance_works_with_rows_loaders_and_processes(url: Path) -> None:
     stored = stored_at(url)
     with make_reader(str(url), provenance=True) as reader:
         row = next(reader)
         assert stored(row.source_file, row.source_row_group, row.source_row) == row.id
-    spec = TransformSpec(halved, removed_fields=["half"])
+    spec = TransformSpec(sent.id_alone, removed_fields=["half"])
     with make_batch_reader(
-        str(url), provenance=True, transform_spec=TransformSpec(halved, removed_fields=["half"], takes="row"),
+        str(url), provenance=True, transform_spec=TransformSpec(sent.id_alone, removed_fields=["half"], takes="row"),
         reader_pool_type="process", workers_count=1,
     ) as reader:  # fmt: skip
         batch = next(reader)
@@ -80,7 +78,62 @@ def test_provenance_comes_with_rows_loaders_and_processes(url: Path) -> None:
     assert stored(*places) == tensors["id"][2]
 
 
-def test_provenance_leaves_order_and_state_alone(url: Path) -> None:
+def test_provenance_in_mixtures_has_the_url_of_the_dataset(url: Path, tmp_path: Path) -> None:
+    petastore.write_dataset(
+        tmp_path / "other", {"id": np.arange(500, 540), "half": np.zeros(40)}, rows_per_row_group=7, rows_per_file=30
+    )
+    urls = [str(url), str(tmp_path / "other")]
+    negated = TransformSpec(lambda row: {**row, "half": -row["half"]})
+
+    def check(reader: petastore.Reader) -> None:
+        seen = set()
+        for batch in reader.iter_batches(8):
+            places = zip(batch["source_file"], batch["source_row_group"], batch["source_row"], strict=True)
+            for (file, row_group, row), number in zip(places, batch["id"].tolist(), strict=True):
+                path = Path(file.removeprefix("file://"))
+                assert stored_at(path.parent)(path.name, row_group, row) == number
+                seen.add(path.parent.name)
+        assert seen == {"data", "other"}
+
+    asked: list[dict[str, Any]] = [
+        {},
+        {"source_column": "source", "transform_spec": negated},
+        {"filters": col("half") < 40},
+    ]
+    for options in asked:
+        with petastore.make_mixed_reader(urls, [2, 1], shuffle_rows=True, seed=3, provenance=True, **options) as mixed:
+            check(mixed)
+    readers = [make_reader(each, seed=3, provenance=True, transform_spec=negated) for each in urls]
+    with WeightedSamplingReader(readers, [0.5, 0.5]) as sampled:
+        check(sampled)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_provenance_works_in_torch_datasets(url: Path, num_workers: int) -> None:
+    stored = stored_at(url)
+    options: dict[str, Any] = {
+        "provenance": True,
+        "filters": col("id") > 20,
+        "transform_spec": TransformSpec(lambda row: {**row, "half": -row["half"]}),
+    }
+    rows = ReaderDataset(url, batch_size=9, shuffle_rows=True, seed=1, **options)
+    numbered = MapDataset(url, **options)
+    loaders: list[Any] = [
+        torch.utils.data.DataLoader(rows, batch_size=None, num_workers=num_workers),
+        torch.utils.data.DataLoader(
+            numbered, batch_size=9, num_workers=num_workers, shuffle=True, collate_fn=decimal_friendly_collate
+        ),
+    ]
+    for loader in loaders:
+        seen = []
+        for batch in loader:
+            places = zip(batch["source_file"], batch["source_row_group"], batch["source_row"], strict=True)
+            assert [stored(file, int(group), int(row)) for file, group, row in places] == batch["id"].tolist()
+            seen += batch["id"].tolist()
+        assert sorted(seen) == list(range(21, 105))
+
+
+def test_provenance_does_not_change_order_and_state(url: Path) -> None:
     with make_reader(str(url), shuffle_rows=True, seed=3) as plain:
         ids = [batch["id"].tolist() for batch in plain.iter_batches(10)]
     with make_reader(str(url), shuffle_rows=True, seed=3) as plain:
@@ -91,9 +144,11 @@ def test_provenance_leaves_order_and_state_alone(url: Path) -> None:
         assert [first, *(batch["id"].tolist() for batch in reader.iter_batches(10))] == ids
 
 
-def test_provenance_rejects_columns_of_its_names_and_windows(url: Path, tmp_path: Path) -> None:
+def test_provenance_raises_for_existing_columns_and_windows(url: Path, tmp_path: Path) -> None:
     petastore.write_dataset(tmp_path / "taken", {"source_row": [1]})
-    with pytest.raises(InvalidArgumentError, match="column 'source_row', which it would add"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"provenance must be False .* column 'source_row', which provenance=True adds"
+    ):
         make_reader(str(tmp_path / "taken"), provenance=True)
-    with pytest.raises(InvalidArgumentError, match="provenance must be False where an NGram is read"):
+    with pytest.raises(InvalidArgumentError, match="provenance must be False with an NGram"):
         make_reader(str(url), NGram({0: ["id"], 1: ["id"]}, 1, "id"), provenance=True)

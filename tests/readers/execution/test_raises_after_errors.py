@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import gc
+import io
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch.utils.data
+from fsspec.implementations.memory import MemoryFileSystem
 
 import petastore
 from petastore.adapters.torch import BatchedDataLoader, DataLoader, ReaderDataset
-from petastore.errors import ReaderClosedError, TransformError
+from petastore.errors import PetastoreError, ReaderClosedError, TransformError
+from tests.tier import sized
 
 ROWS, BROKEN = 200, 77
 
@@ -62,7 +69,7 @@ def test_loop_raises_again_after_an_error(
             next(items)
 
 
-def test_reader_continues_after_an_error_with_the_rows_that_follow(url: str) -> None:
+def test_reader_continues_after_an_error_with_the_next_rows(url: str) -> None:
     failures = [BROKEN]
 
     def once(row: dict[str, Any]) -> dict[str, Any]:
@@ -83,7 +90,7 @@ def test_reader_continues_after_an_error_with_the_rows_that_follow(url: str) -> 
     assert seen == list(range(before, ROWS))
 
 
-def test_batch_that_cannot_be_made_is_not_left_out(reader: petastore.Reader) -> None:
+def test_failed_batch_is_not_skipped(reader: petastore.Reader) -> None:
     def refuse(column: Any) -> Any:
         raise ValueError("no such column")
 
@@ -95,7 +102,7 @@ def test_batch_that_cannot_be_made_is_not_left_out(reader: petastore.Reader) -> 
 
 
 @pytest.mark.parametrize("batch_size", [10, None])
-def test_dataset_of_torch_raises_again_after_an_error(url: str, batch_size: int | None) -> None:
+def test_torch_dataset_raises_again_after_an_error(url: str, batch_size: int | None) -> None:
     dataset = ReaderDataset(url, batch_size=batch_size, transform_spec=SPEC, shuffle_row_groups=False)
     for items in (iter(dataset), iter(torch.utils.data.DataLoader(dataset, batch_size=None))):
         with pytest.raises(TransformError, match="a broken row"):
@@ -104,7 +111,7 @@ def test_dataset_of_torch_raises_again_after_an_error(url: str, batch_size: int 
             next(items)
 
 
-def test_workers_of_torch_raise_again_after_an_error(url: str) -> None:
+def test_torch_workers_raise_again_after_an_error(url: str) -> None:
     dataset = ReaderDataset(url, batch_size=10, transform_spec=SPEC, shuffle_row_groups=False)
     items = iter(torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=1))
     errors = []
@@ -120,3 +127,36 @@ def test_workers_of_torch_raise_again_after_an_error(url: str) -> None:
     assert errors == [TransformError, ReaderClosedError]
     del items
     gc.collect()  # torch leaves the error of a worker in a cycle, with the frame that knows the workers
+
+
+def test_reader_with_a_cache_logs_nothing_after_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Loads that are under way when a file is found rewritten end without tracebacks of their callbacks."""
+    store, failed = MemoryFileSystem(), 0
+
+    def write(version: float) -> None:
+        for number in range(8):
+            content = io.BytesIO()
+            columns = {"id": np.arange(400), "v": np.full(400, version), "x": np.random.default_rng(0).random(400)}
+            pq.write_table(pa.table(columns), content, row_group_size=20)
+            store.pipe_file(f"/rewritten/{number}.parquet", content.getvalue())
+
+    for attempt in range(sized(full=30, quick=5)):
+        write(attempt)
+        options: dict[str, Any] = {"seed": attempt, "shuffle_rows": bool(attempt % 2), "workers_count": 2}
+        cache: dict[str, Any] = {
+            "cache_type": "local-disk",
+            "cache_location": tmp_path / f"{attempt}",
+            "cache_size_limit": 300_000,
+        }
+        with petastore.make_batch_reader("memory://rewritten", **options, **cache) as reader:
+            for count, _ in enumerate(batches := reader.iter_batches(64)):
+                if count == attempt % 5:
+                    write(attempt + 0.5)
+                    break
+            try:
+                list(batches)
+            except PetastoreError:
+                failed += 1
+    store.rm("/rewritten", recursive=True)
+    assert failed
+    assert not [record for record in caplog.records if record.name == "concurrent.futures"]

@@ -16,7 +16,7 @@ from petastore import NGram, Unischema, UnischemaField, make_batch_reader, make_
 from petastore.codecs import NdarrayCodec
 from petastore.errors import ReaderClosedError
 from petastore.readers.execution.handouts import Shared
-from petastore.work.workers import PoolType
+from petastore.work.pools import PoolType
 from tests.pace import LONG
 from tests.readers import transforms_to_send
 
@@ -99,7 +99,7 @@ def test_each_batch_of_a_batch_reader_goes_to_one_thread(url: str, pool: PoolTyp
 
 @every_pool
 @pytest.mark.parametrize("threads", [2, 8])
-def test_threads_that_ask_one_iterator_of_batches_share_them(url: str, pool: PoolType, threads: int) -> None:
+def test_threads_share_one_iter_batches_iterator(url: str, pool: PoolType, threads: int) -> None:
     with make_reader(url, reader_pool_type=pool, shuffle_rows=True) as reader:
         batches = reader.iter_batches(16)
         taken = taken_by(threads, lambda mine: mine.extend(batches))
@@ -107,7 +107,7 @@ def test_threads_that_ask_one_iterator_of_batches_share_them(url: str, pool: Poo
 
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
-def test_rows_that_a_transform_made_are_shared_too(url: str, pool: PoolType) -> None:
+def test_threads_share_transformed_rows(url: str, pool: PoolType) -> None:
     spec = petastore.TransformSpec(transforms_to_send.unchanged)
     with make_reader(url, ["id"], reader_pool_type=pool, workers_count=2, transform_spec=spec) as reader:
         taken = taken_by(4, lambda mine: mine.extend(reader))
@@ -123,7 +123,7 @@ def test_each_window_goes_to_one_thread(url: str) -> None:
     assert all(window[1].id == window[0].id + 1 and window[0].text == f"row {window[0].id}" for window in found)
 
 
-def test_a_thread_that_comes_too_late_gets_nothing_and_then_shares_the_next_pass(url: str) -> None:
+def test_late_thread_gets_nothing_and_joins_the_next_iteration(url: str) -> None:
     all_are_there, go_on = threading.Barrier(2), threading.Event()
     late: list[int] = []
 
@@ -142,7 +142,7 @@ def test_a_thread_that_comes_too_late_gets_nothing_and_then_shares_the_next_pass
     assert late == [0, ROWS]
 
 
-def test_a_thread_for_each_pass_gets_all_rows_and_so_does_who_began_them(url: str) -> None:
+def test_threads_sharing_iterations_get_all_rows(url: str) -> None:
     with make_reader(url, ["id"]) as reader:
         for _ in range(2):
             (mine,) = taken_by(1, lambda mine: mine.extend(reader))
@@ -150,7 +150,7 @@ def test_a_thread_for_each_pass_gets_all_rows_and_so_does_who_began_them(url: st
         assert len(list(reader)) == ROWS
 
 
-def test_threads_go_through_several_passes_together(url: str) -> None:
+def test_threads_share_several_iterations(url: str) -> None:
     with make_reader(url, ["id"]) as reader:
 
         def consume(mine: list[Any]) -> None:
@@ -164,7 +164,7 @@ def test_threads_go_through_several_passes_together(url: str) -> None:
             iter(reader)
 
 
-def test_the_state_counts_the_rows_that_all_threads_took(url: str) -> None:
+def test_state_counts_the_rows_of_all_threads(url: str) -> None:
     with make_reader(url, ["id"], shuffle_rows=True, seed=5) as reader:
 
         def consume(mine: list[Any]) -> None:
@@ -178,7 +178,7 @@ def test_the_state_counts_the_rows_that_all_threads_took(url: str) -> None:
     assert sorted(first + rest) == list(range(ROWS))
 
 
-def test_stop_wakes_all_threads(url: str) -> None:
+def test_reader_stop_wakes_all_threads(url: str) -> None:
     with make_reader(url, num_epochs=None) as reader:
         some = threading.Event()
 

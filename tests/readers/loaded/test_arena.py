@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +16,8 @@ import petastore
 from petastore.codecs import NdarrayCodec
 from petastore.decoding.buffers import Buffers
 from petastore.plan.plan import Plan
-from petastore.readers.loaded import memory
-from petastore.readers.loaded.arena import Arena
+from petastore.readers.loaded import arena as module
+from petastore.readers.loaded.arena import Arena, Place
 from petastore.readers.loaded.layout import Layout
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
@@ -31,32 +30,37 @@ def shelf_of(rows: int, buffers: Buffers | None = None) -> Arena:
     return Arena(Layout.of(NUMBERS, rows=100), rows, buffers or Buffers())
 
 
+def turns_of(place: Place) -> set[int]:
+    assert place.places is not None
+    return set(place.places[place.first : place.first + place.rows].tolist())
+
+
 @given(st.lists(st.integers(0, 60) | st.none(), max_size=60))
-def test_places_never_overlap_and_come_back_when_the_last_array_is_gone(steps: list[int | None]) -> None:
+def test_arena_ranges_never_overlap_and_are_reused(steps: list[int | None]) -> None:
     arena = shelf_of(100)
-    held: list[tuple[int, Any, Any]] = []
+    held: list[tuple[int, Place]] = []
     for number, rows in enumerate(steps):
         if rows is None:
             del held[:1]
             continue
         place = arena.place(rows)
         if place is None:
-            taken = sum(len(ids) for _, ids, _ in held)
+            taken = sum(those.rows for _, those in held)
             assert rows == 0 or len(held) > 0 or rows > 100, f"{rows} rows had no room beside {taken}"
             continue
-        columns, turns = place.columns(1)[0], place.places()
-        assert (len(columns), len(turns)) == (rows, rows)
-        columns[:], turns[:] = number, number
-        held.append((number, columns, turns))
-        del place, columns, turns
-        assert all(set(ids.tolist()) == set(turns.tolist()) == {which} for which, ids, turns in held)
+        place.stack(1)[:] = number
+        assert place.places is not None
+        place.places[place.first : place.first + rows] = number
+        held.append((number, place))
+        del place
+        assert all(set(those.stack(1)[0].tolist()) == {which} == turns_of(those) for which, those in held)
     held.clear()
     everything = arena.place(100)
     assert everything is not None
     assert everything.first == 0
 
 
-def test_a_row_group_goes_to_the_lowest_place_that_is_wide_enough() -> None:
+def test_arena_allocates_the_first_fit() -> None:
     arena = shelf_of(100)
     places = [arena.place(20) for _ in range(5)]
     assert [place.first for place in places if place] == [0, 20, 40, 60, 80]
@@ -72,19 +76,7 @@ def test_a_row_group_goes_to_the_lowest_place_that_is_wide_enough() -> None:
     assert wide.first == 25
 
 
-def test_a_place_is_held_by_a_view_of_any_of_its_columns() -> None:
-    arena = shelf_of(50)
-    place = arena.place(50)
-    assert place is not None
-    view = place.columns(0)[:, 10:12].T
-    del place
-    gc.collect()
-    assert arena.place(1) is None
-    del view
-    assert arena.place(50) is not None
-
-
-def test_only_touched_memory_is_counted_and_no_longer_than_the_shelf_is_there() -> None:
+def test_arena_counts_only_touched_memory() -> None:
     buffers = Buffers()
     arena = shelf_of(1_000_000, buffers)
     assert buffers.given_bytes == 0
@@ -141,7 +133,7 @@ def epochs(url: str, batch_size: int, **asked: Any) -> list[dict[str, Any]]:
     filters=st.sampled_from([None, [("id", ">", 250)], [("age", "<", 300)]]),
     shard=st.sampled_from([{}, {"cur_shard": 1, "shard_count": 3}]),
 )
-def test_batches_are_the_same_however_much_room_there_is_on_the_shelf(
+def test_arena_size_does_not_change_batches(
     mixed_columns: str,
     monkeypatch: pytest.MonkeyPatch,
     seed: int,
@@ -151,7 +143,7 @@ def test_batches_are_the_same_however_much_room_there_is_on_the_shelf(
     filters: Any,
     shard: dict[str, int],
 ) -> None:
-    asked = {"seed": seed, "lanes": lanes, "filters": filters, "workers_count": 2, **shard}
+    asked = {"seed": seed, "interleave": lanes, "filters": filters, "workers_count": 2, **shard}
     with_enough = epochs(mixed_columns, batch_size, **asked)
     with monkeypatch.context() as patch:
         patch.setattr(Plan, "room_rows", room)
@@ -159,7 +151,7 @@ def test_batches_are_the_same_however_much_room_there_is_on_the_shelf(
     assert sum(len(batch["id"]) for batch in with_enough) > 0
 
 
-def test_rows_of_shuffled_batches_are_taken_from_an_arena(mixed_columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shuffled_batches_gather_rows_from_an_arena(mixed_columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Arena] = []
 
     class Noted(Arena):
@@ -167,7 +159,7 @@ def test_rows_of_shuffled_batches_are_taken_from_an_arena(mixed_columns: str, mo
             super().__init__(*arguments)
             made.append(self)
 
-    monkeypatch.setattr(memory, "Arena", Noted)
+    monkeypatch.setattr(module, "Arena", Noted)
     epochs(mixed_columns, 100)
     assert [arena.rows for arena in made] == [900], "one arena serves all epochs of a reader"
     with petastore.make_batch_reader(mixed_columns, shuffle_row_groups=False) as reader:

@@ -29,7 +29,7 @@ def layout_of(*fields: UnischemaField, rows: int = 100, apart: frozenset[str] = 
 
 
 @given(st.permutations(FIELDS), st.sets(st.sampled_from([field.name for field in FIELDS])), st.integers(1, 10**7))
-def test_each_column_has_one_place(fields: list[UnischemaField], apart: set[str], rows: int) -> None:
+def test_layout_assigns_each_column_once(fields: list[UnischemaField], apart: set[str], rows: int) -> None:
     layout = layout_of(*fields, rows=rows, apart=frozenset(apart))
     stacked = [name for stack in layout.stacks for name in stack.names]
     assert sorted([*stacked, *layout.encoded]) == sorted(field.name for field in fields)
@@ -40,21 +40,21 @@ def test_each_column_has_one_place(fields: list[UnischemaField], apart: set[str]
         assert len({(layout.stacks[number].dtype, layout.stacks[number].shape) for number in kind}) == 1
 
 
-def test_values_of_one_size_that_can_be_looked_at_are_stacked() -> None:
+def test_layout_stacks_fixed_size_viewable_columns() -> None:
     layout = layout_of(*FIELDS)
     assert sorted(layout.encoded) == ["f", "g", "h"]
     assert {stack.names for stack in layout.stacks} == {("a", "b"), ("c",), ("d",), ("e",), ("i",)}
 
 
 @pytest.mark.parametrize(("rows", "at_once"), [(1, 64), (2**15, 16), (2**19, 1), (2**25, 1)])
-def test_scalars_are_stacked_by_as_many_as_are_two_megabytes(rows: int, at_once: int) -> None:
+def test_layout_stacks_scalars_up_to_two_megabytes(rows: int, at_once: int) -> None:
     fields = [UnischemaField(f"x{number}", np.float32) for number in range(100)]
     sizes = [len(stack.names) for stack in layout_of(*fields, rows=rows).stacks]
     assert max(sizes) == at_once
     assert sum(sizes) == 100
 
 
-def test_short_rows_are_turned_into_read_order_and_long_ones_are_not() -> None:
+def test_layout_permutes_only_short_rows() -> None:
     short, long = UnischemaField("short", np.float32), UnischemaField("long", np.float32, (17,), NdarrayCodec())
     whole = UnischemaField("whole", np.uint8, (20_000,), NdarrayCodec())
     assert [stack.in_read_order for stack in layout_of(short, long).stacks] == [True, False]
@@ -63,11 +63,11 @@ def test_short_rows_are_turned_into_read_order_and_long_ones_are_not() -> None:
     assert not layout_of(short, whole).reorders_rows
 
 
-def test_long_rows_are_read_some_at_a_time() -> None:
+def test_layout_reads_long_rows_in_parts() -> None:
     assert Stack(("x",), np.dtype(np.float32), (16,)).rows_at_once is None
     assert Stack(("x",), np.dtype(np.float32), (17,)).rows_at_once == 2**21 // 68
     assert Stack(("x",), np.dtype(np.uint8), (2**30,)).rows_at_once == 1
 
 
-def test_no_fields_have_no_stacks() -> None:
+def test_layout_without_fields_has_no_stacks() -> None:
     assert layout_of() == Layout((), ())

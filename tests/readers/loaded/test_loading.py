@@ -16,13 +16,11 @@ import petastore
 from petastore import make_batch_reader, make_reader
 from petastore.errors import DatasetChangedError, DecodeError
 from petastore.readers.loaded.loading import runs
-from petastore.storage.row_groups.small import small_files
-from petastore.storage.row_groups.small.joined_files import joined_files
-from petastore.work.workers import PoolType
+from petastore.work.pools import PoolType
 
 
 @given(st.lists(st.integers(0, 10**6), max_size=200), st.integers(0, 10))
-def test_runs_are_all_groups_in_order_and_small(sizes: list[int], workers: int) -> None:
+def test_loads_cover_all_row_groups_in_order(sizes: list[int], workers: int) -> None:
     groups = list(range(len(sizes)))
     found = runs(groups, np.array(sizes, dtype=np.int64), workers)
     assert [group for run in found for group in groups[run]] == groups
@@ -75,47 +73,13 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("pool", ["dummy", "thread"])
 @pytest.mark.parametrize("shuffle", [{"shuffle_row_groups": False}, {"seed": 3}, {"seed": 3, "shuffle_rows": True}])
-def test_what_is_fetched_together_is_what_is_fetched_one_by_one(
+def test_row_groups_fetched_together_equal_those_fetched_singly(
     many: Path, pool: PoolType, shuffle: dict[str, Any]
 ) -> None:
     together = values(make_batch_reader(str(many), reader_pool_type=pool, **shuffle))
     one_by_one = values(make_batch_reader(str(many), reader_pool_type=pool, memory_budget=2**30, **shuffle))
     assert len(together) == len(one_by_one) > 10
     assert together == one_by_one
-
-
-@pytest.fixture(scope="module")
-def many_flat(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files that are alike, each with two row groups."""
-    directory = tmp_path_factory.mktemp("flat")
-    for number in range(120):
-        flat = table(number, 26 + number % 20).select(["id", "x", "maybe", "name", "raw", "flag", "when"])
-        pq.write_table(flat, directory / f"{number:03d}.parquet", row_group_size=24)
-    return directory
-
-
-@pytest.mark.parametrize("fields", [None, ["id"], ["name", "maybe"]])
-@pytest.mark.parametrize("shuffle", [{"shuffle_row_groups": False}, {"seed": 3}])
-def test_files_that_are_decoded_as_one_give_what_they_give_one_by_one(
-    many_flat: Path, shuffle: dict[str, Any], fields: list[str] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def read() -> Any:
-        return values(make_batch_reader(str(many_flat), reader_pool_type="dummy", schema_fields=fields, **shuffle))
-
-    joined: list[int] = []
-
-    def noted(files: Any, footers: Any, asked: Any) -> Any:
-        found = joined_files(files, footers, asked)
-        joined.append(0 if found is None else len(asked))
-        return found
-
-    with monkeypatch.context() as patched:
-        patched.setattr(small_files, "joined_files", noted)
-        patched.setattr(small_files, "FEWEST", 2)
-        together = read()
-    monkeypatch.setattr(small_files, "FEWEST", 10**9)
-    assert together == read()
-    assert sum(joined) > 100
 
 
 def test_files_with_other_types_are_fetched_one_by_one(tmp_path: Path) -> None:
@@ -129,7 +93,7 @@ def test_files_with_other_types_are_fetched_one_by_one(tmp_path: Path) -> None:
         assert [name for batch in reader for name in batch.name.tolist()] == ["a", "b"] * 300
 
 
-def test_the_file_that_is_damaged_is_named_and_rows_before_it_come_first(tmp_path: Path) -> None:
+def test_damaged_file_raises_after_the_rows_before_it(tmp_path: Path) -> None:
     for number in range(60):
         pq.write_table(
             pa.table({"id": np.random.default_rng(number).integers(0, 2**60, 100)}),
@@ -149,7 +113,7 @@ def test_the_file_that_is_damaged_is_named_and_rows_before_it_come_first(tmp_pat
     assert len(seen) <= 4100
 
 
-def test_a_small_file_that_was_rewritten_is_refused_in_each_epoch(tmp_path: Path) -> None:
+def test_rewritten_small_file_raises_in_each_epoch(tmp_path: Path) -> None:
     for number in range(40):
         pq.write_table(pa.table({"id": range(100)}), tmp_path / f"{number:02d}.parquet")
     with make_batch_reader(str(tmp_path), shuffle_row_groups=False, num_epochs=1) as reader:

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from petastore import Unischema, UnischemaField
-from petastore.readers.loaded import memory as module
+from petastore.readers.loaded import arena as module
+from petastore.readers.loaded.arena import Memory
 from petastore.readers.loaded.layout import Layout
-from petastore.readers.loaded.memory import Memory
 
 LAYOUT = Layout.of(Unischema("s", [UnischemaField("x", np.float32)]), rows=100)
 
 
-def test_an_arena_is_made_once_for_the_rows_that_there_are() -> None:
+def test_arena_is_allocated_once() -> None:
     memory = Memory()
     assert memory.arena(LAYOUT, 0) is None
     first = memory.arena(LAYOUT, 100)
@@ -27,7 +27,7 @@ def test_an_arena_is_made_once_for_the_rows_that_there_are() -> None:
     assert memory.arena(LAYOUT, 101) is memory.arena(LAYOUT, 100) is larger
 
 
-def test_where_there_are_no_addresses_row_groups_are_arrays_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_groups_are_separate_arrays_without_an_arena(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(12, "Cannot allocate memory")
 
@@ -35,7 +35,7 @@ def test_where_there_are_no_addresses_row_groups_are_arrays_of_their_own(monkeyp
     assert Memory().arena(LAYOUT, 100) is None
 
 
-def test_what_comes_back_after_the_end_is_not_kept() -> None:
+def test_buffer_returned_after_the_end_is_not_kept() -> None:
     memory = Memory()
     held = memory.buffers.empty((2**20,), np.dtype(np.float32))
     arena = memory.arena(LAYOUT, 100)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.readers.loaded.recent_row_groups import RecentRowGroups
+from petastore.readers.random_access import RecentRowGroups
 from tests.pace import LONG
 
 
@@ -22,7 +22,7 @@ def row_group(group: int, *, rows: int = 4) -> pa.Table:
 
 
 @given(asked=st.lists(st.integers(0, 9), max_size=60), max_bytes=st.integers(0, 400))
-def test_no_more_bytes_are_kept_than_allowed_or_than_the_last_row_group_has(asked: list[int], max_bytes: int) -> None:
+def test_row_group_cache_is_bounded_in_bytes(asked: list[int], max_bytes: int) -> None:
     recent = RecentRowGroups(lambda group: row_group(group, rows=group), max_bytes)
     for group in asked:
         assert recent.get(group).num_rows == group
@@ -32,7 +32,7 @@ def test_no_more_bytes_are_kept_than_allowed_or_than_the_last_row_group_has(aske
     assert recent.info().hits + recent.info().reads == len(asked)
 
 
-def test_the_least_recently_used_go_first() -> None:
+def test_row_group_cache_evicts_lru() -> None:
     recent = RecentRowGroups(row_group, max_bytes=3 * 32)
     for group in (0, 1, 2, 0, 3):  # 3 comes, 1 goes
         recent.get(group)
@@ -44,14 +44,14 @@ def test_the_least_recently_used_go_first() -> None:
     assert recent.info().reads == reads + 1
 
 
-def test_a_row_group_larger_than_the_bound_is_kept_until_another_is_read() -> None:
+def test_row_group_cache_keeps_a_too_large_last_row_group() -> None:
     recent = RecentRowGroups(row_group, max_bytes=0)
     for group in (5, 5, 5, 6, 5):
         recent.get(group)
     assert (recent.info().reads, recent.info().row_groups) == (3, 1)
 
 
-def test_threads_that_ask_for_one_row_group_at_once_share_one_read() -> None:
+def test_row_group_cache_threads_share_one_read() -> None:
     everyone_asks = threading.Event()
     asked = threading.Semaphore(0)
 
@@ -71,7 +71,7 @@ def test_threads_that_ask_for_one_row_group_at_once_share_one_read() -> None:
     assert recent.info().reads == 1
 
 
-def test_row_groups_are_read_side_by_side() -> None:
+def test_row_group_cache_reads_different_row_groups_concurrently() -> None:
     both_read = threading.Barrier(2)
 
     def read(group: int) -> pa.Table:
@@ -83,7 +83,7 @@ def test_row_groups_are_read_side_by_side() -> None:
         assert [table.num_rows for table in threads.map(recent.get, [1, 2])] == [4, 4]
 
 
-def test_a_failed_read_is_told_and_tried_again() -> None:
+def test_row_group_cache_retries_a_failed_read() -> None:
     failures = [OSError("gone"), OSError("gone again")]
 
     def read(group: int) -> pa.Table:
@@ -100,7 +100,7 @@ def test_a_failed_read_is_told_and_tried_again() -> None:
     assert recent.info().reads == 3
 
 
-def test_forked_child_reads_what_a_thread_of_the_parent_was_reading() -> None:
+def test_row_group_cache_works_in_a_child_forked_during_a_read() -> None:
     begun, goes_on = threading.Event(), threading.Event()
     parent = os.getpid()
 

@@ -1,70 +1,98 @@
-"""Columns become one array, whichever way they lie; and those of whose cells some are refused do not."""
+"""Columns are stacked in one array, however Arrow stores them; columns with cells that cannot be decoded are not."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 
 from petastore import UnischemaField
 from petastore.codecs import NdarrayCodec
-from petastore.codecs.registry import BoundCodec
 from petastore.decoding.buffers import Buffers
-from petastore.readers.loaded.layout import Stack
-from petastore.readers.loaded.stacking import Stacked, Stacking
+from petastore.readers.loaded.arena import Arena
+from petastore.readers.loaded.layout import Layout, Stack
+from petastore.readers.loaded.row_group import LoadedRowGroup
+from petastore.readers.loaded.row_group_reader import RowGroupReader
+from petastore.storage.row_groups.asked_columns import Part
 
 
-def stacking(*fields: UnischemaField) -> Stacking:
-    return Stacking({field.name: BoundCodec.of(field) for field in fields}, Buffers())
+def loaded(
+    stack: Stack,
+    fields: Sequence[UnischemaField],
+    table: pa.Table,
+    order: NDArray[np.int64] | None = None,
+    wide: int | None = None,
+    asked: list[Part] | None = None,
+) -> LoadedRowGroup:
+    """A row group of one stack, in an arena so many rows wide or in arrays of its own."""
+
+    def read(parts: Sequence[Part]) -> Iterator[pa.Table]:
+        for part in parts:
+            if asked is not None:
+                asked.append(part)
+            step = part.rows_at_once or table.num_rows
+            for first in range(0, table.num_rows, step):
+                yield table.select(list(part.columns)).slice(first, step).combine_chunks()
+
+    layout = Layout((stack,), ())
+    arena = None if wide is None else Arena(layout, wide, Buffers())
+    reader = RowGroupReader(layout, {field.name: field for field in fields}, Buffers())
+    return reader.load(table.num_rows, order, read, arena)
 
 
 @pytest.mark.parametrize("columns", [2, 6])  # looked at one by one, and as one array
 @pytest.mark.parametrize("read_order", [None, [3, 0, 2]])
 @pytest.mark.parametrize("wide", [None, 9])
-def test_columns_are_laid_in_read_order_in_the_room_that_they_are_given(
-    columns: int, read_order: list[int] | None, wide: int | None
-) -> None:
+def test_stacking_writes_columns_in_read_order(columns: int, read_order: list[int] | None, wide: int | None) -> None:
     names = tuple(f"c{number}" for number in range(columns))
-    stack, rows = Stack(names, np.dtype(np.int32), ()), np.arange(4)
+    stack, rows = Stack(names, np.dtype(np.int32), (), in_read_order=True), np.arange(4)
     table = pa.table({name: pa.array(100 * number + rows, pa.int32()) for number, name in enumerate(names)})
-    room = None if wide is None else np.full((columns, wide), -1, np.int32)
     order = None if read_order is None else np.array(read_order)
-    made = stacking(*(UnischemaField(name, "int32") for name in names)).stacked(stack, table, order, room)
+    made = loaded(stack, [UnischemaField(name, "int32") for name in names], table, order, wide)
     wanted = rows if order is None else order
-    assert made.values.tolist() == (100 * np.arange(columns)[:, None] + wanted).tolist()
-    assert (made.missing, made.not_stacked) == ({}, {})
-    if room is not None:
-        assert np.shares_memory(made.values, room)
-        assert (room[:, len(wanted) :] == -1).all()
+    assert made.place.stacks[0][:, : len(wanted)].tolist() == (100 * np.arange(columns)[:, None] + wanted).tolist()
+    assert (made.missing, made.cells) == ({}, {})
+    if wide is not None:
+        assert not made.place.stacks[0][:, len(wanted) :].any()
 
 
-def test_missing_values_are_zeros_and_refused_ones_leave_their_column_as_cells() -> None:
-    fields = [UnischemaField("a", "int32", (), None, True), UnischemaField("b", "int32"), UnischemaField("c", "int32")]
+def test_stacking_falls_back_to_cells_for_invalid_values() -> None:
+    fields = [UnischemaField("a", "int32", (), None, True), UnischemaField("b", "int32")]
     table = pa.table({"a": pa.array([7, None], pa.int32()), "b": pa.array([1, None], pa.int32())})
-    made = stacking(*fields[:2]).stacked(Stack(("a", "b", "c"), np.dtype(np.int32), ()), table, np.array([1, 0]), None)
-    assert made.values[0].tolist() == [0, 7]
+    stack = Stack(("a", "b", "c"), np.dtype(np.int32), (), in_read_order=True)
+    made = loaded(stack, fields, table, np.array([1, 0]))
+    assert made.place.stacks[0][0].tolist() == [0, 7]
     assert made.missing["a"].tolist() == [False, True]
-    assert {name: cells.to_pylist() for name, cells in made.not_stacked.items()} == {"b": [1, None]}
+    assert {name: cells.to_pylist() for name, cells in made.cells.items()} == {"b": [1, None]}
 
 
-def piece_by_piece(cells: list[bytes | None], *, nullable: bool = False) -> tuple[Stacked, list[Any]]:
-    """What becomes of cells that come two at a time, and which tables are left."""
+def piece_by_piece(cells: list[bytes | None], *, nullable: bool = False) -> tuple[LoadedRowGroup, list[Any]]:
+    """What becomes of cells of long rows, and how many rows at once were asked for."""
     field = UnischemaField("x", "float32", (3,), NdarrayCodec(), nullable)
-    pieces = iter([pa.table({"x": pa.array(cells[at : at + 2], pa.binary())}) for at in range(0, len(cells), 2)])
-    stack = Stack(("x",), np.dtype(np.float32), (3,))
-    made = stacking(field).stacked_piece_by_piece(stack, pieces, len(cells), None)
-    return made, list(pieces)
+    stack, asked = Stack(("x",), np.dtype(np.float32), (3,)), list[Part]()
+    vars(stack)["rows_at_once"] = 2
+    made = loaded(stack, [field], pa.table({"x": pa.array(cells, pa.binary())}), asked=asked)
+    return made, [part.rows_at_once for part in asked]
 
 
-def test_long_rows_come_piece_by_piece() -> None:
+def test_stacking_reads_long_rows_in_parts() -> None:
     field = UnischemaField("x", "float32", (3,), NdarrayCodec())
     cells = [NdarrayCodec().encode(field, np.full(3, row, np.float32)) for row in range(5)]
-    made, left = piece_by_piece(list(cells))
-    assert made.values[0, :, 1].tolist() == [0, 1, 2, 3, 4]
-    assert (made.missing, made.not_stacked, left) == ({}, {}, [])
-    made, left = piece_by_piece([cells[0], None, cells[2]], nullable=True)
-    assert (made.missing["x"].tolist(), made.not_stacked, left) == ([False, True, False], {}, [])
-    made, left = piece_by_piece([b"damaged", None, cells[2]], nullable=True)
-    assert (made.missing, made.not_stacked, left) == ({}, {"x": None}, [])
+    made, asked = piece_by_piece(list(cells))
+    assert made.place.stacks[0][0, :, 1].tolist() == [0, 1, 2, 3, 4]
+    assert (made.missing, made.cells, asked) == ({}, {}, [2])
+    made, asked = piece_by_piece([cells[0], None, cells[2]], nullable=True)
+    assert (made.missing["x"].tolist(), made.cells, asked) == ([False, True, False], {}, [2])
+
+
+def test_stacking_falls_back_to_cells_for_a_damaged_long_row() -> None:
+    field = UnischemaField("x", "float32", (3,), NdarrayCodec())
+    cell = NdarrayCodec().encode(field, np.zeros(3, np.float32))
+    made, asked = piece_by_piece([b"damaged", None, cell], nullable=True)
+    assert made.missing == {}
+    assert made.cells["x"].to_pylist() == [b"damaged", None, cell]
+    assert len(asked) == 2

@@ -74,7 +74,7 @@ def assert_is_row(row: Any) -> None:
 
 @pytest.mark.parametrize("shuffle_rows", [False, True])
 @pytest.mark.parametrize("batching", ["mixed", "per_source"])
-def test_rows_are_those_that_were_written(urls: list[str], batching: str, shuffle_rows: bool) -> None:
+def test_mixed_reader_returns_the_written_rows(urls: list[str], batching: str, shuffle_rows: bool) -> None:
     with mixed(urls, batching=batching, shuffle_rows=shuffle_rows, stop="all_exhausted") as reader:
         seen = []
         for batch in reader.iter_batches(16):
@@ -88,7 +88,7 @@ def test_rows_are_those_that_were_written(urls: list[str], batching: str, shuffl
         assert min(own) >= 1
 
 
-def test_rows_come_one_by_one_too(urls: list[str]) -> None:
+def test_mixed_reader_yields_single_rows(urls: list[str]) -> None:
     with mixed(urls, seed=1) as reader:
         rows = list(reader)
         assert len(rows) == len(reader) == reader.num_rows
@@ -97,7 +97,7 @@ def test_rows_come_one_by_one_too(urls: list[str]) -> None:
     assert {row.id // 1000 for row in rows} == {0, 1, 2}
 
 
-def test_missing_numbers_are_masked_in_any_source(tmp_path: Path) -> None:
+def test_mixed_reader_masks_missing_numbers(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": pa.array([1, None, 3], pa.int32())}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"x": pa.array([4, 5, 6], pa.int32())}), tmp_path / "b.parquet")
     urls = [str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")]
@@ -107,7 +107,7 @@ def test_missing_numbers_are_masked_in_any_source(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("batching", ["mixed", "per_source"])
-def test_each_batch_has_its_share_of_each_source(urls: list[str], batching: str) -> None:
+def test_mixed_batches_have_sources_in_proportion(urls: list[str], batching: str) -> None:
     with mixed(urls, [2, 1, 1], batching=batching, source_column="from", stop="all_exhausted") as reader:
         assert reader.schema["from"].dtype == np.dtype(np.int32)
         batches = list(reader.iter_batches(8))
@@ -121,7 +121,7 @@ def test_each_batch_has_its_share_of_each_source(urls: list[str], batching: str)
         assert all((share > 0).sum() == 1 for share in shares)
 
 
-def test_sources_may_be_datasets_and_have_filters_of_their_own(urls: list[str]) -> None:
+def test_mixed_sources_may_have_their_own_filters(urls: list[str]) -> None:
     sources = [
         petastore.open_dataset(urls[0]),
         {"dataset_url": urls[2], "filters": [("id", ">=", 2150)], "filter_cache": False},
@@ -133,7 +133,7 @@ def test_sources_may_be_datasets_and_have_filters_of_their_own(urls: list[str]) 
     assert len(seen) in (79, 80, 81)
 
 
-def test_each_source_has_its_own_row_group_selector(tmp_path: Path) -> None:
+def test_mixed_sources_may_have_their_own_selectors(tmp_path: Path) -> None:
     schema = Unischema("number", [UnischemaField("id", "int64")])
     for number in (0, 100):
         rows = [{"id": number + row} for row in range(12)]
@@ -148,7 +148,7 @@ def test_each_source_has_its_own_row_group_selector(tmp_path: Path) -> None:
         assert {int(row.id) for row in reader} == {0, 1, 2, 103, 104, 105}
 
 
-def test_partition_columns_are_mixed_with_stored_ones(tmp_path: Path) -> None:
+def test_mixed_reader_combines_partition_and_stored_columns(tmp_path: Path) -> None:
     for letter in "xy":
         (tmp_path / f"a/letter={letter}").mkdir(parents=True)
         pq.write_table(pa.table({"id": [1, 2]}), tmp_path / f"a/letter={letter}/part.parquet")
@@ -159,7 +159,7 @@ def test_partition_columns_are_mixed_with_stored_ones(tmp_path: Path) -> None:
             assert {row.letter for row in reader} == letters
 
 
-def test_one_transform_is_for_rows_of_all_sources(urls: list[str]) -> None:
+def test_mixed_reader_applies_one_transform_to_all_sources(urls: list[str]) -> None:
     def halved(row: dict[str, Any]) -> dict[str, Any]:
         return {"id": row["id"], "half": np.float32(row["pose"][0, 0] / 2 + row["from"])}
 
@@ -170,12 +170,12 @@ def test_one_transform_is_for_rows_of_all_sources(urls: list[str]) -> None:
             assert row.half == np.float32(row.id / 2 + row.id // 1000)
 
 
-def test_ranks_share_what_one_reader_would_read(urls: list[str]) -> None:
+def test_mixed_reader_ranks_read_the_rows_of_one_reader(urls: list[str]) -> None:
     for batching in ("mixed", "per_source"):
-        with mixed(urls, seed=5, batching=batching, shuffle_rows=True, lanes=6) as reader:
+        with mixed(urls, seed=5, batching=batching, shuffle_rows=True, interleave=6) as reader:
             whole = [sorted(batch["id"].tolist()) for batch in reader.iter_batches(24)]
         readers = [
-            mixed(urls, seed=5, batching=batching, shuffle_rows=True, lanes=6, cur_shard=rank, shard_count=3)
+            mixed(urls, seed=5, batching=batching, shuffle_rows=True, interleave=6, cur_shard=rank, shard_count=3)
             for rank in range(3)
         ]
         batches = [[batch["id"].tolist() for batch in reader.iter_batches(8)] for reader in readers]
@@ -186,14 +186,14 @@ def test_ranks_share_what_one_reader_would_read(urls: list[str]) -> None:
 
 
 @pytest.mark.parametrize("batching", ["mixed", "per_source"])
-def test_another_number_of_ranks_and_another_batch_size_go_on(urls: list[str], batching: str) -> None:
+def test_mixed_reader_resumes_with_other_ranks_and_batch_size(urls: list[str], batching: str) -> None:
     seen: list[int] = []
     state = None
     for ranks, batch_size, steps in [(2, 5, 3), (3, 4, 4), (1, 7, 10**6)]:
         states = []
         for rank in range(ranks):
             with mixed(
-                urls, seed=5, batching=batching, num_epochs=2, cur_shard=rank, shard_count=ranks, lanes=6
+                urls, seed=5, batching=batching, num_epochs=2, cur_shard=rank, shard_count=ranks, interleave=6
             ) as one:
                 if state is not None:
                     one.load_state_dict(json.loads(state))
@@ -202,11 +202,11 @@ def test_another_number_of_ranks_and_another_batch_size_go_on(urls: list[str], b
                 states.append(json.dumps(one.state_dict()))
         assert len(set(states)) == 1
         state = states[0]
-    with mixed(urls, seed=5, batching=batching, num_epochs=2, lanes=6) as reader:
+    with mixed(urls, seed=5, batching=batching, num_epochs=2, interleave=6) as reader:
         assert sorted(seen) == sorted(int(row.id) for row in reader)
 
 
-def test_torch_goes_on_in_a_fresh_reader_whose_seed_is_drawn_anew(urls: list[str]) -> None:
+def test_mixed_reader_state_sets_a_random_seed(urls: list[str]) -> None:
     def loader_of(reader: Reader) -> DataLoader:
         return DataLoader(reader, batch_size=10)
 
@@ -226,7 +226,7 @@ def test_torch_goes_on_in_a_fresh_reader_whose_seed_is_drawn_anew(urls: list[str
         assert [batch["id"].tolist() for batch in loader] == rest
 
 
-def test_a_cycle_goes_on_for_ever(urls: list[str]) -> None:
+def test_mixed_reader_cycle_is_endless(urls: list[str]) -> None:
     with mixed(urls, stop="cycle", num_epochs=None, schema_fields=["id"]) as reader:
         loader = DataLoader(reader, batch_size=32)
         seen = [batch["id"].tolist() for batch in itertools.islice(loader, 60)]
@@ -237,14 +237,14 @@ def test_a_cycle_goes_on_for_ever(urls: list[str]) -> None:
         assert {times[row] for row in range(60)} <= {11, 12, 13}
 
 
-def test_padding_marks_repeats(urls: list[str]) -> None:
+def test_mixed_reader_pad_marks_repeats(urls: list[str]) -> None:
     with mixed(urls, last_batch="pad", seed=3) as reader:
         batches = list(reader.iter_batches(16))
         assert all(batch.num_rows == 16 for batch in batches)
         assert sum(int(batch["valid"].sum()) for batch in batches) == reader.plan.num_rows
 
 
-def test_the_same_seed_is_the_same_order_and_sources_of_one_dataset_differ(urls: list[str]) -> None:
+def test_mixed_reader_is_deterministic_by_seed(urls: list[str]) -> None:
     def order(seed: int | None) -> list[int]:
         with mixed([urls[2], urls[2]], [1, 1], seed=seed, source_column="from", schema_fields=["id"]) as reader:
             return [int(row.id) + 10_000 * int(getattr(row, "from", row[1])) for row in reader]
@@ -261,12 +261,21 @@ def other_schema(field: UnischemaField) -> Unischema:
 @pytest.mark.parametrize(
     ("field", "message"),
     [
-        (UnischemaField("free", np.int32, (None,), NdarrayCodec()), r"'free' is int16\[None\] in .*d0, but int32"),
-        (UnischemaField("free", np.int16, (2,), NdarrayCodec()), r"'free' is int16\[None\] in .*d0, but int16\[2\]"),
-        (UnischemaField("other", np.int16, (None,), NdarrayCodec()), r"other has no field 'free', but .*d0 has"),
+        (
+            UnischemaField("free", np.int32, (None,), NdarrayCodec()),
+            r"field 'free', got int16\[None\] in .*d0 and int32.*other",
+        ),
+        (
+            UnischemaField("free", np.int16, (2,), NdarrayCodec()),
+            r"field 'free', got int16\[None\] in .*d0 and int16\[2\] in .*other",
+        ),
+        (
+            UnischemaField("other", np.int16, (None,), NdarrayCodec()),
+            r"same fields, got .*d0 with 'free' and .*other without it",
+        ),
     ],
 )
-def test_datasets_that_differ_are_refused_with_both_and_the_field_named(
+def test_mixed_datasets_with_different_fields_raise(
     urls: list[str], tmp_path: Path, field: UnischemaField, message: str
 ) -> None:
     rows = [{**row_of(n), field.name: np.zeros(2, field.dtype)} for n in range(3)]
@@ -278,7 +287,7 @@ def test_datasets_that_differ_are_refused_with_both_and_the_field_named(
         assert len(list(reader)) > 3
 
 
-def test_a_damaged_cell_is_named_with_its_dataset(urls: list[str], tmp_path: Path) -> None:
+def test_mixed_reader_names_the_dataset_of_a_damaged_cell(urls: list[str], tmp_path: Path) -> None:
     petastore.write_dataset(tmp_path / "bad", schema_of(NdarrayCodec()), [row_of(n) for n in range(5)])
     (part,) = (tmp_path / "bad").glob("*.parquet")
     table = pq.read_table(part)
@@ -298,43 +307,46 @@ def test_a_damaged_cell_is_named_with_its_dataset(urls: list[str], tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"weights": [1, 2]}, "3 sources were given, but 2 weights"),
-        ({"weights": [1, 2, 0]}, "source 2 is 0"),
-        ({"stop": "soon"}, "stop='soon'"),
-        ({"batching": "odd"}, "batching='odd'"),
-        ({"stop": "cycle"}, "num_epochs=None"),
+        ({"weights": [1, 2]}, r"weights must be one number per source \(3\), got 2"),
+        (
+            {"weights": [1, 2, 0]},
+            r"weights must be finite numbers above 0, got 0 for source 2\. Leave out sources that are not to",
+        ),
+        ({"stop": "soon"}, "stop must be one of 'first_exhausted', 'all_exhausted', 'cycle', got 'soon'"),
+        ({"batching": "odd"}, "batching must be one of 'mixed', 'per_source', got 'odd'"),
+        ({"stop": "cycle"}, "num_epochs must be None with stop='cycle', which never ends, got 1"),
         ({"num_epochs": 0}, "num_epochs"),
         ({"seed": 1.5}, "seed"),
         ({"shuffle_buffer_bytes": 0, "shuffle_rows": True}, "shuffle_buffer_bytes"),
         ({"cur_shard": 1}, "cur_shard"),
-        ({"source_column": "id"}, "source_column='id'"),
+        ({"source_column": "id"}, r"source_column must not be a field of the datasets, got 'id'\. Choose another name"),
         ({"schema_fields": ["nam"]}, "'nam'"),
         ({"last_batch": "pad", "source_column": "valid"}, "valid"),
     ],
     ids=str,
 )
-def test_what_cannot_be_is_refused_at_the_call(urls: list[str], arguments: dict[str, Any], message: str) -> None:
+def test_mixture_invalid_arguments_raise_at_the_call(urls: list[str], arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         mixed(urls, **arguments)
 
 
 @pytest.mark.parametrize("sources", ["/a", b"/a", {"dataset_url": "/a"}, [], 7, [{"url": "/a"}], [{}], [None]])
-def test_what_is_no_list_of_sources_is_refused(sources: Any) -> None:
+def test_mixed_reader_requires_a_list_of_sources(sources: Any) -> None:
     with pytest.raises(InvalidArgumentError):
         mixed(sources, [1])
 
 
-def test_a_dataset_that_is_not_there_is_refused(urls: list[str]) -> None:
+def test_mixed_reader_raises_for_a_missing_dataset(urls: list[str]) -> None:
     with pytest.raises(DatasetNotFoundError):
         mixed([urls[0], urls[0] + "-none"], [1, 1])
 
 
-def test_a_source_without_selected_rows_is_refused(urls: list[str]) -> None:
+def test_mixed_source_without_selected_rows_raises(urls: list[str]) -> None:
     with pytest.warns(UserWarning, match="none of the 25 rows"), pytest.raises(NoDataAvailableError, match="source 1"):
         mixed([urls[0], urls[1]], [1, 1], filters=[("id", "<", 50)], filter_cache=False)
 
 
-def test_files_with_the_same_name_and_footer_in_two_datasets_are_two_files(tmp_path: Path) -> None:
+def test_mixed_reader_distinguishes_files_of_equal_names(tmp_path: Path) -> None:
     """Too large to be read whole, so that they stay open; and without statistics footers say nothing of values."""
     for number in range(2):
         (tmp_path / f"{number}").mkdir()

@@ -11,8 +11,8 @@ import pytest
 from petastore import TransformSpec
 from petastore.dataset import Dataset
 from petastore.plan.mixture.mixture import Mixture
-from petastore.readers.mixed.mixed_reader import MixedReader
-from petastore.work.workers import Workers
+from petastore.readers.mixed.mixed_sources import MixedReader
+from petastore.work.pools import Workers
 from tests.readers.small import plan_of, written
 
 DUMMY = Workers("dummy")
@@ -28,7 +28,7 @@ def mixture_of(datasets: list[Dataset]) -> Mixture:
     return Mixture([plan_of(dataset) for dataset in datasets], [2, 1])
 
 
-def test_rows_come_in_proportion_and_say_which_source_they_are_of(datasets: list[Dataset]) -> None:
+def test_mixed_rows_have_the_proportions_of_weights(datasets: list[Dataset]) -> None:
     with MixedReader(datasets, mixture_of(datasets), workers=DUMMY, source_column="source") as reader:
         rows = [(int(row.source), int(row.id)) for row in reader]
     counts = Counter(source for source, _ in rows)
@@ -45,7 +45,7 @@ def plus(more: int) -> TransformSpec:
     return TransformSpec(add)
 
 
-def test_one_function_is_for_all_rows_and_a_list_has_one_for_each_source(datasets: list[Dataset]) -> None:
+def test_mixed_transforms_are_one_or_one_per_source(datasets: list[Dataset]) -> None:
     for transforms, least in (
         (plus(100), {0: 100, 1: 100}),
         ([plus(100), plus(200)], {0: 100, 1: 200}),
@@ -58,6 +58,6 @@ def test_one_function_is_for_all_rows_and_a_list_has_one_for_each_source(dataset
         assert found == least
 
 
-def test_batches_are_given_where_they_are_asked_for(datasets: list[Dataset]) -> None:
+def test_mixed_reader_yields_batches_on_request(datasets: list[Dataset]) -> None:
     with MixedReader(datasets, mixture_of(datasets), workers=DUMMY, batched=True) as reader:
         assert sum(len(batch.id) for batch in reader) == reader.num_rows

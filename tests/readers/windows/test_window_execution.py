@@ -11,14 +11,14 @@ import pytest
 from petastore import NGram, TransformSpec
 from petastore.dataset import Dataset
 from petastore.errors import InvalidArgumentError
-from petastore.plan import Tail
+from petastore.plan import LastBatch
 from petastore.plan.windows.windows import Windows
+from petastore.readers.execution.building import build_execution
 from petastore.readers.execution.execution import Execution
-from petastore.readers.execution.row_execution import execution_of_rows
 from petastore.readers.reader import Reader
-from petastore.readers.windows.window_execution import execution_of_windows
+from petastore.readers.windows.window_reader import execution_of_windows
 from petastore.readers.windows.window_starts import select_window_starts
-from petastore.work.workers import Workers
+from petastore.work.pools import Workers
 from tests.readers.small import ROWS, plan_of, written
 from tests.readers.transforms_to_send import unchanged
 
@@ -39,28 +39,28 @@ def executions(
     starts = select_window_starts(dataset, ngram, workers=DUMMY, filter_cache=False)
     plan = plan_of(dataset, columns=["id", "x", "maybe"], **asked)
     plan = dataset.planned(_ask(**asked), starts)
-    rows = execution_of_rows(dataset, plan, workers=DUMMY, transform=spec, batched=batched)
+    rows = build_execution(dataset, plan, workers=DUMMY, transform=spec, batched=batched)
     return rows, execution_of_windows(rows, ngram, Windows(dataset.inventory.rows, None, starts, ngram.length))
 
 
 def _ask(**asked: Any) -> Any:
-    from petastore.plan.request import OrderAsk, PlanAsk
+    from petastore.plan.request import OrderOptions, PlanOptions
 
-    return PlanAsk(columns=["id", "x", "maybe"], order=OrderAsk(shuffle_row_groups=False), **asked)
+    return PlanOptions(columns=["id", "x", "maybe"], order=OrderOptions(shuffle_row_groups=False), **asked)
 
 
-def test_each_field_has_an_axis_of_the_offsets_at_which_it_is_wanted(dataset: Dataset) -> None:
+def test_window_fields_have_an_axis_of_offsets(dataset: Dataset) -> None:
     rows, windows = executions(dataset)
-    schema = windows.assembly.schema
+    schema = windows.schema
     assert {field.name: field.shape for field in schema} == {"id": (2,), "x": (1,), "maybe": (1,)}
     assert windows.windows is not None
-    assert windows.windows.row_schema == rows.assembly.schema
+    assert windows.windows.row_schema == rows.schema
     assert (windows.plan, windows.source) == (rows.plan, rows.source)
-    assert windows.loading.extended is not None
-    assert not windows.assembly.gives_stacks
+    assert windows.extended is not None
+    assert not windows.gives_stacks
 
 
-def test_windows_are_dicts_from_offset_to_row_across_row_groups(dataset: Dataset) -> None:
+def test_windows_span_row_groups_as_dicts(dataset: Dataset) -> None:
     _, execution = executions(dataset)
     with Reader(dataset, execution.plan, workers=DUMMY, build=lambda *_, **__: execution) as reader:
         windows = list(reader)
@@ -70,23 +70,28 @@ def test_windows_are_dicts_from_offset_to_row_across_row_groups(dataset: Dataset
     assert [window[1].maybe for window in windows][:3] == [2.0, None, 4.0]
 
 
-def test_with_pad_windows_say_whether_they_are_repeats(dataset: Dataset) -> None:
-    _, execution = executions(dataset, last_batch=Tail.PAD)
+def test_padded_windows_mark_repeats(dataset: Dataset) -> None:
+    _, execution = executions(dataset, last_batch=LastBatch.PAD)
     with Reader(dataset, execution.plan, workers=DUMMY, build=lambda *_, **__: execution) as reader:
         assert [window["valid"] for window in reader] == [True] * (ROWS - 2)
 
 
-def test_batches_have_as_many_windows_as_it_takes_for_the_rows_of_a_row_group(dataset: Dataset) -> None:
+def test_window_batch_size_matches_the_largest_row_group(dataset: Dataset) -> None:
     _, execution = executions(dataset, batched=True)
-    assert execution.handing_out.rows == 5 // 3
-    assert executions(dataset)[1].handing_out.rows == 1
+    assert execution.rows_per_item == 5 // 3
+    assert executions(dataset)[1].rows_per_item == 1
 
 
-def test_windows_of_windows_and_of_fields_that_are_gone_are_refused(dataset: Dataset) -> None:
+def test_nested_windows_and_removed_fields_raise(dataset: Dataset) -> None:
     _, windows = executions(dataset)
     assert windows.windows is not None
-    with pytest.raises(InvalidArgumentError, match="these are windows already"):
+    with pytest.raises(
+        InvalidArgumentError, match="must form windows from rows, got a reader that already returns windows"
+    ):
         execution_of_windows(windows, windows.windows.ngram, windows.windows.windows)
     gone = TransformSpec(unchanged, removed_fields=["id", "x", "maybe"], edit_fields=[("new", np.int8, (), False)])
-    with pytest.raises(InvalidArgumentError, match="after the transform there is none of the fields"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"the transform must keep at least one field that NGram\(\{-1: \['id', 'x'\], 1: \['id', 'maybe'\]\},",
+    ):
         executions(dataset, spec=gone)

@@ -9,8 +9,8 @@ import pytest
 from petastore import NGram
 from petastore.dataset import Dataset
 from petastore.readers.loaded.footprint import Footprint
-from petastore.readers.windows.window_footprint import footprint_of_windows
-from petastore.work.workers import Workers
+from petastore.readers.windows.window_reader import footprint_of_windows
+from petastore.work.pools import Workers
 from tests.readers.small import execution_of, written
 
 
@@ -27,23 +27,23 @@ def of_windows(rows: Footprint, *offsets: int, workers: int = 1) -> Footprint:
     return footprint_of_windows(rows, ngram(*offsets), workers=Workers("thread", workers))
 
 
-def test_a_window_is_its_rows_twice(dataset: Dataset) -> None:
-    rows = execution_of(dataset).assembly.footprint
+def test_window_memory_is_twice_its_rows(dataset: Dataset) -> None:
+    rows = execution_of(dataset).footprint
     assert of_windows(rows, 0).row_bytes == 2 * rows.row_bytes
     assert of_windows(rows, 0, 1, 2).row_bytes == 6 * rows.row_bytes
     # Only rows of which something is asked come out, however far they are apart.
     assert of_windows(rows, 0, 9).row_bytes == 4 * rows.row_bytes
 
 
-def test_row_groups_are_kept_with_the_rows_of_the_next_that_their_windows_reach(dataset: Dataset) -> None:
-    rows = execution_of(dataset).assembly.footprint
+def test_window_memory_includes_rows_of_the_next_row_group(dataset: Dataset) -> None:
+    rows = execution_of(dataset).footprint
     assert of_windows(rows, 0).group_bytes.tolist() == rows.group_bytes.tolist()
     assert (of_windows(rows, 0, 3).group_bytes > rows.group_bytes).all()
     assert of_windows(rows, 0, 3).inventory.rows.tolist() == (rows.inventory.rows + 3).tolist()
 
 
-def test_workers_share_the_beginnings_of_row_groups_and_the_plan_of_a_window_is_of_its_rows(dataset: Dataset) -> None:
-    rows = execution_of(dataset).assembly.footprint
-    one, many = (of_windows(rows, 0, 3, workers=count).needs for count in (1, 4))
-    assert one.work_bytes > many.work_bytes > rows.needs.work_bytes
-    assert of_windows(rows, 0, 1, 2).needs.plan_row_bytes - of_windows(rows, 0, 1).needs.plan_row_bytes > 0
+def test_window_memory_is_shared_by_workers(dataset: Dataset) -> None:
+    rows = execution_of(dataset).footprint
+    one, many = (of_windows(rows, 0, 3, workers=count) for count in (1, 4))
+    assert one.work_bytes > many.work_bytes > rows.work_bytes
+    assert of_windows(rows, 0, 1, 2).plan_row_bytes > of_windows(rows, 0, 1).plan_row_bytes

@@ -12,11 +12,10 @@ from petastore import NGram, TransformSpec, UnischemaField
 from petastore.dataset import Dataset
 from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from petastore.plan import Shard
-from petastore.plan.request import OrderAsk, PlanAsk
-from petastore.readers.asked import RowsAsk, RunAsk
+from petastore.plan.request import OrderOptions, PlanOptions
+from petastore.readers.options import DatasetOptions, ReadOptions, RowOptions, RunOptions
 from petastore.readers.reader import Reader
 from petastore.readers.windows.window_reader import open_window_reader
-from petastore.work.workers import Workers
 from tests.readers.small import ROWS, written
 
 PAIRS = NGram({0: ["id", "word"], 1: ["id"]}, 1, "id")
@@ -33,25 +32,28 @@ def opened(
     return open_window_reader(
         dataset,
         ngram,
-        PlanAsk(order=OrderAsk(shuffle_row_groups=False), **asked),
-        RowsAsk(filters=rows, filter_cache=False),
-        RunAsk(Workers("dummy"), spec),
+        ReadOptions(
+            DatasetOptions(dataset),
+            RowOptions(filters=rows, filter_cache=False),
+            PlanOptions(order=OrderOptions(shuffle_row_groups=False), **asked),
+            RunOptions(reader_pool_type="dummy", transform_spec=spec),
+        ),
     )
 
 
-def test_windows_of_all_rows_are_counted_before_they_are_read(dataset: Dataset) -> None:
+def test_windows_are_counted_before_reading(dataset: Dataset) -> None:
     with opened(dataset) as reader:
         assert len(reader) == ROWS - 1
         assert [(window[0].id, window[1].id) for window in reader] == [(n, n + 1) for n in range(ROWS - 1)]
         assert set(reader.row_schema.fields) == {"id", "word"}
 
 
-def test_rows_that_a_filter_leaves_out_are_in_no_window(dataset: Dataset) -> None:
+def test_windows_exclude_filtered_rows(dataset: Dataset) -> None:
     with opened(dataset, rows=[("id", ">", 17)]) as reader:
         assert [window[0].id for window in reader] == [18, 19, 20, 21]
 
 
-def test_fields_that_only_a_transform_makes_may_be_asked_for(dataset: Dataset) -> None:
+def test_window_fields_may_come_from_a_transform(dataset: Dataset) -> None:
     def twice(row: dict[str, Any]) -> dict[str, Any]:
         return {**row, "twice": 2 * row["id"]}
 
@@ -60,11 +62,11 @@ def test_fields_that_only_a_transform_makes_may_be_asked_for(dataset: Dataset) -
         assert [window[1].twice for window in reader][:3] == [2, 4, 6]
 
 
-def test_fields_that_nobody_has_are_refused(dataset: Dataset) -> None:
+def test_unknown_window_fields_raise(dataset: Dataset) -> None:
     with pytest.raises(InvalidArgumentError, match="nowhere"):
         opened(dataset, NGram({0: ["nowhere"]}, 1, "id"))
 
 
-def test_fewer_windows_than_ranks_are_refused(dataset: Dataset) -> None:
+def test_fewer_windows_than_ranks_raise(dataset: Dataset) -> None:
     with pytest.raises(NoDataAvailableError, match="99 ranks"):
         opened(dataset, shard=Shard(0, 99))

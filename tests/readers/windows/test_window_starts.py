@@ -14,7 +14,7 @@ from petastore.dataset import Dataset
 from petastore.errors import InvalidArgumentError
 from petastore.plan import ReadUnit, Selection
 from petastore.readers.windows.window_starts import select_window_starts
-from petastore.work.workers import Workers
+from petastore.work.pools import Workers
 from tests.windows_by_hand import windows_by_hand
 
 TIMES = [0, 1, 2, 3, 9, 10, 11, 11, 12, 20]
@@ -42,7 +42,7 @@ def rows_of(starts: Selection, dataset: Dataset) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("overlap", [True, False])
 @pytest.mark.parametrize("kind", ["dummy", "thread"])
-def test_starts_are_those_of_a_double_loop(tmp_path: Path, overlap: bool, kind: Any) -> None:
+def test_selected_window_starts_equal_a_double_loop(tmp_path: Path, overlap: bool, kind: Any) -> None:
     dataset = written(tmp_path, TIMES)
     starts = select_window_starts(dataset, pairs(overlap), workers=Workers(kind, 2), filter_cache=False)
     by_hand = windows_by_hand([TIMES[:4], TIMES[4:8], TIMES[8:]], length=2, most=1, overlap=overlap)
@@ -50,7 +50,7 @@ def test_starts_are_those_of_a_double_loop(tmp_path: Path, overlap: bool, kind: 
     assert starts.length == 2
 
 
-def test_rows_that_are_not_selected_are_as_if_they_were_not_there(tmp_path: Path) -> None:
+def test_window_starts_ignore_unselected_rows(tmp_path: Path) -> None:
     dataset = written(tmp_path, TIMES)
     odd = Selection(np.array([2, 4, 2]), {0: np.array([True, False, True, False])})
     wide = NGram({0: ["time"], 1: ["time"]}, 2, "time")
@@ -60,9 +60,7 @@ def test_rows_that_are_not_selected_are_as_if_they_were_not_there(tmp_path: Path
     assert [(pruned.by, pruned.rows) for pruned in starts.pruned if pruned.by == "windows"] == [("windows", 3)]
 
 
-def test_what_was_found_once_is_remembered_and_not_for_another_window(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_window_starts_are_cached_for_one_window_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = written(tmp_path / "data", TIMES)
     read = Dataset.read
     asked: list[int] = []
@@ -84,20 +82,28 @@ def test_what_was_found_once_is_remembered_and_not_for_another_window(
 @pytest.mark.parametrize(
     ("times", "dtype", "said"),
     [
-        ([0, 1, 2, 3, 5, 4], np.int64, r"row 1 of row group 1 in .*: the timestamp 'time' is 4, after 5"),
-        ([0, 1, None, 3], np.int64, r"row 2 of row group 0 in .*: the timestamp 'time' is missing"),
-        ([0.0, 1.0, 2.0, 3.0, float("nan")], np.float64, r"row 0 of row group 1 in .* is missing"),
+        (
+            [0, 1, 2, 3, 5, 4],
+            np.int64,
+            r"row 1 of row group 1 in .*: rows must be sorted by the timestamp 'time' .*, got 4 after 5",
+        ),
+        ([0, 1, None, 3], np.int64, r"row 2 of row group 0 in .*: the timestamp 'time' must not be null for windows"),
+        (
+            [0.0, 1.0, 2.0, 3.0, float("nan")],
+            np.float64,
+            r"row 0 of row group 1 in .*: the timestamp 'time' must not be null .*, got a null",
+        ),
     ],
     ids=["unsorted", "missing", "no number"],
 )
-def test_rows_of_which_no_windows_can_be_made_are_named(
-    tmp_path: Path, times: list[Any], dtype: Any, said: str
-) -> None:
+def test_rows_without_windows_are_reported(tmp_path: Path, times: list[Any], dtype: Any, said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         select_window_starts(written(tmp_path, times, dtype), pairs(), workers=DUMMY, filter_cache=False)
 
 
-def test_a_threshold_of_another_kind_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+def test_threshold_of_another_type_raises_before_reading(tmp_path: Path) -> None:
     dataset = written(tmp_path, [np.datetime64(1, "s")], "datetime64[s]")
-    with pytest.raises(InvalidArgumentError, match="delta_threshold=1"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"delta_threshold must be datetime.* 'time' of datetime64.s., got 1$"
+    ):
         select_window_starts(dataset, pairs(), workers=DUMMY, filter_cache=False)

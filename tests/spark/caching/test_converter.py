@@ -7,6 +7,7 @@ import pickle
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ def mine(tmp_path: Path) -> Iterator[Path]:
     leases.give_back(parent, NAME)
 
 
-def test_the_files_of_others_are_taken_as_they_are(url: str) -> None:
+def test_converter_reads_existing_files_in_place(url: str) -> None:
     made = make_spark_converter(url)
     assert len(made) == made.dataset_size == ROWS
     assert made.cache_dir_url == f"file://{url}"
@@ -62,7 +63,7 @@ def test_the_files_of_others_are_taken_as_they_are(url: str) -> None:
         make_spark_converter(url + "-not-there")
 
 
-def test_one_file_is_taken_too(url: str) -> None:
+def test_converter_reads_a_single_file(url: str) -> None:
     (file,) = Path(url).glob("*.parquet")
     made = make_spark_converter(file)
     assert made.file_urls == [file.as_uri()]
@@ -70,7 +71,7 @@ def test_one_file_is_taken_too(url: str) -> None:
         assert sum(len(batch["id"]) for batch in loader) == ROWS
 
 
-def test_a_loader_gives_batches_of_tensors_without_end_unless_asked(url: str) -> None:
+def test_converter_torch_loader_is_endless_by_default(url: str) -> None:
     made = make_spark_converter(url)
     with made.make_torch_dataloader(batch_size=8) as endless:
         sizes = [len(batch["id"]) for batch in itertools.islice(endless, 9)]
@@ -79,14 +80,14 @@ def test_a_loader_gives_batches_of_tensors_without_end_unless_asked(url: str) ->
         assert [tuple(batch["xy"].shape) for batch in loader] == [(ROWS, 2)] * 2
 
 
-def test_two_loaders_of_one_converter_do_not_know_each_other(url: str) -> None:
+def test_converter_loaders_are_independent(url: str) -> None:
     made = make_spark_converter(url)
     with made.make_torch_dataloader(num_epochs=1) as one, made.make_torch_dataloader(num_epochs=1) as other:
         pairs = list(zip(one, other, strict=True))
     assert all(sorted(left["id"]) == sorted(right["id"]) == list(range(ROWS)) for left, right in pairs)
 
 
-def test_shards_divide_the_rows(url: str) -> None:
+def test_converter_shards_divide_the_rows(url: str) -> None:
     made = pickle.loads(pickle.dumps(make_spark_converter(url)))  # noqa: S301 - our own bytes
     seen: list[int] = []
     for shard in range(3):
@@ -95,7 +96,7 @@ def test_shards_divide_the_rows(url: str) -> None:
     assert sorted(seen) == list(range(ROWS))
 
 
-def test_a_shuffling_queue_is_shuffled_rows(url: str) -> None:
+def test_converter_shuffling_queue_capacity_shuffles_rows(url: str) -> None:
     made = make_spark_converter(url)
     rows = {}
     for capacity in (0, 10):
@@ -106,7 +107,7 @@ def test_a_shuffling_queue_is_shuffled_rows(url: str) -> None:
     assert rows[0] == list(range(ROWS)) == sorted(rows[10]) != rows[10]
 
 
-def test_a_loader_of_ones_own_is_given_the_reader(url: str) -> None:
+def test_converter_data_loader_fn_receives_the_reader(url: str) -> None:
     given: dict[str, Any] = {}
 
     def make(reader: Any, **arguments: Any) -> str:
@@ -122,7 +123,7 @@ def test_a_loader_of_ones_own_is_given_the_reader(url: str) -> None:
 
 
 @pytest.mark.tf
-def test_a_dataset_gives_named_tuples_of_tensors(url: str) -> None:
+def test_converter_tf_dataset_yields_named_tuples(url: str) -> None:
     made = make_spark_converter(url)
     with made.make_tf_dataset(num_epochs=1) as dataset:
         (batch,) = list(dataset)
@@ -134,7 +135,7 @@ def test_a_dataset_gives_named_tuples_of_tensors(url: str) -> None:
 
 
 @pytest.mark.tf
-def test_a_dataset_is_one_of_tensorflow_1_as_well(url: str) -> None:
+def test_converter_tf_dataset_has_tensorflow_1_methods(url: str) -> None:
     import tensorflow as tf
 
     with tf.Graph().as_default(), make_spark_converter(url).make_tf_dataset(batch_size=6, num_epochs=1) as dataset:
@@ -156,7 +157,7 @@ def incomplete(tmp_path: Path) -> SparkDatasetConverter:
     return make_spark_converter(tmp_path / "incomplete")
 
 
-def test_torch_loader_takes_nulls_ragged_and_decode(incomplete: SparkDatasetConverter) -> None:
+def test_converter_torch_loader_accepts_nulls_ragged_and_decode(incomplete: SparkDatasetConverter) -> None:
     with incomplete.make_torch_dataloader(
         batch_size=3,
         num_epochs=1,
@@ -172,7 +173,7 @@ def test_torch_loader_takes_nulls_ragged_and_decode(incomplete: SparkDatasetConv
 
 
 @pytest.mark.tf
-def test_tf_dataset_takes_nulls_ragged_and_decode(incomplete: SparkDatasetConverter) -> None:
+def test_converter_tf_dataset_accepts_nulls_ragged_and_decode(incomplete: SparkDatasetConverter) -> None:
     with incomplete.make_tf_dataset(
         batch_size=3,
         num_epochs=1,
@@ -187,7 +188,7 @@ def test_tf_dataset_takes_nulls_ragged_and_decode(incomplete: SparkDatasetConver
     assert batch.image.shape == (3, 4, 4, 3)
 
 
-def test_a_loader_of_ones_own_is_given_nulls_and_ragged_where_they_are_asked(
+def test_converter_data_loader_fn_receives_nulls_and_ragged(
     incomplete: SparkDatasetConverter,
 ) -> None:
     asked: list[dict[str, Any]] = []
@@ -201,7 +202,7 @@ def test_a_loader_of_ones_own_is_given_nulls_and_ragged_where_they_are_asked(
     ]
 
 
-def test_an_unknown_parameter_is_answered_with_those_of_the_method(incomplete: SparkDatasetConverter) -> None:
+def test_converter_unknown_parameter_raises_and_lists_parameters(incomplete: SparkDatasetConverter) -> None:
     unknown: dict[str, Any] = {"nulz": 0}
     odd: dict[str, Any] = {"qqq": 1}
     url: dict[str, Any] = {"dataset_url_or_urls": "x"}
@@ -227,7 +228,7 @@ def test_an_unknown_parameter_is_answered_with_those_of_the_method(incomplete: S
         ("batch_size", True),
     ],
 )
-def test_what_cannot_be_is_refused_at_the_call(url: str, name: str, value: Any) -> None:
+def test_converter_invalid_arguments_raise_at_the_call(url: str, name: str, value: Any) -> None:
     made = make_spark_converter(url)
     for make in (made.make_torch_dataloader, made.make_tf_dataset):
         with pytest.raises(InvalidArgumentError, match=name):
@@ -237,14 +238,12 @@ def test_what_cannot_be_is_refused_at_the_call(url: str, name: str, value: Any) 
 
 
 @pytest.mark.parametrize("given", [None, 7, ["a"], object()])
-def test_only_dataframes_and_urls_are_converted(given: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="a Spark DataFrame, or the URL"):
+def test_make_spark_converter_raises_for_other_objects(given: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"^df must be a Spark DataFrame, or a URL of files, got "):
         make_spark_converter(given)
 
 
-def test_a_shard_that_is_not_this_rank_is_warned_about_where_it_was_asked_for(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_converter_warns_when_the_shard_is_not_the_rank(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOROVOD_RANK", "1")
     monkeypatch.setenv("HOROVOD_SIZE", "4")
     made = make_spark_converter(url)
@@ -255,7 +254,7 @@ def test_a_shard_that_is_not_this_rank_is_warned_about_where_it_was_asked_for(
     assert {warning.filename for warning in [*of_torch, *of_tensorflow]} == {__file__}
 
 
-def test_the_files_of_others_are_never_deleted(url: str) -> None:
+def test_converter_never_deletes_existing_files(url: str) -> None:
     made = make_spark_converter(url)
     made.delete()
     assert petastore.open_dataset(url).inventory.num_rows == ROWS
@@ -263,14 +262,14 @@ def test_the_files_of_others_are_never_deleted(url: str) -> None:
         made.make_torch_dataloader()
 
 
-def test_another_process_may_delete_what_a_converter_stored(mine: Path) -> None:
+def test_converter_files_can_be_deleted_by_another_process(mine: Path) -> None:
     copy = SparkDatasetConverter(mine.as_uri(), [], ROWS)
     copy.delete()
     assert list(mine.parent.iterdir()) == []
     copy.delete()
 
 
-def test_a_directory_may_be_deleted_in_another_way(mine: Path) -> None:
+def test_converter_uses_the_registered_delete_handler(mine: Path) -> None:
     asked: list[str] = []
     register_delete_dir_handler(asked.append)
     try:
@@ -281,7 +280,7 @@ def test_a_directory_may_be_deleted_in_another_way(mine: Path) -> None:
     assert mine.exists()
 
 
-def test_files_that_are_seen_later_are_waited_for(url: str, tmp_path: Path) -> None:
+def test_converter_waits_for_files_to_become_visible(url: str, tmp_path: Path) -> None:
     made = make_spark_converter(url)
     hidden = tmp_path / "hidden"
     Path(url).rename(hidden)
@@ -292,10 +291,13 @@ def test_files_that_are_seen_later_are_waited_for(url: str, tmp_path: Path) -> N
     timer.join()
 
 
-def test_files_that_are_not_there_are_an_error_that_names_one(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(converter, "_PATIENCE_SECONDS", 0.0)
+def test_converter_missing_files_raise(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(0, 60)
+    monkeypatch.setattr(converter, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     made = make_spark_converter(url)
     (file,) = Path(url).glob("*.parquet")
     file.unlink()
-    with pytest.raises(StorageError, match=f"1 of 1 files of the converter are not there, {file.name}"):
+    with pytest.raises(
+        StorageError, match=f"1 of 1 files of the converter are missing after 30 s, such as {file.name}"
+    ):
         made.make_torch_dataloader().__enter__()

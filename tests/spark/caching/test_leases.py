@@ -42,9 +42,14 @@ def plant(parent: Location, lease: Lease) -> str:
     return name
 
 
-def test_a_directory_belongs_to_its_process_while_that_lives_and_is_abandoned_when_it_is_killed(
-    parent: Location, repository: Path
-) -> None:
+def lease_of(parent: Location, name: str) -> Lease:
+    """What the file of a lease says, which may be renewed just now."""
+    while (lease := Lease.from_json(Path(parent.root, f"_{name}.lease").read_bytes())) is None:
+        pass
+    return lease
+
+
+def test_lease_is_abandoned_when_its_process_is_killed(parent: Location, repository: Path) -> None:
     name = new_name()
     code = f"""if True:
         from petastore.spark.caching.leases import Leases
@@ -65,7 +70,7 @@ def test_a_directory_belongs_to_its_process_while_that_lives_and_is_abandoned_wh
     assert found(parent) == [name]
 
 
-def test_a_lease_is_there_until_it_is_given_back(parent: Location) -> None:
+def test_lease_exists_until_released(parent: Location) -> None:
     mine, name = Leases(), new_name()
     assert not has_lease(parent, name)
     mine.take(parent, name)
@@ -76,7 +81,7 @@ def test_a_lease_is_there_until_it_is_given_back(parent: Location) -> None:
     mine.give_back(parent, name)  # as another process may have removed it first
 
 
-def test_leases_lie_in_any_storage() -> None:
+def test_lease_works_in_any_storage() -> None:
     parent, mine, name, gone = open_location(f"memory://{uuid.uuid4()}/cache"), Leases(), new_name(), new_name()
     mine.take(parent, name)
     with parent.filesystem.open_output_stream(parent.join(f"_{gone}.lease")) as file:
@@ -88,7 +93,7 @@ def test_leases_lie_in_any_storage() -> None:
     assert found(parent) == []
 
 
-def test_leases_are_renewed_while_they_are_held(parent: Location) -> None:
+def test_lease_is_renewed_while_held(parent: Location) -> None:
     mine, names = Leases(renewed_every=0.01), [new_name(), new_name()]
     for name in names:
         mine.take(parent, name)
@@ -105,14 +110,14 @@ def test_leases_are_renewed_while_they_are_held(parent: Location) -> None:
             mine.give_back(parent, name)
 
 
-def test_another_process_of_the_same_number_is_another_process(parent: Location) -> None:
+def test_lease_distinguishes_processes_of_the_same_pid(parent: Location) -> None:
     mine = Lease.of_this_process()
     plant(parent, mine)
     earlier = plant(parent, dataclasses.replace(mine, start=mine.start - 1))
     assert found(parent) == [earlier]
 
 
-def test_a_process_of_another_host_is_gone_after_three_days_without_a_word(parent: Location) -> None:
+def test_lease_of_another_host_expires_after_three_days(parent: Location) -> None:
     mine = Lease.of_this_process()
     far = dataclasses.replace(mine, place="elsewhere/boot/pid:[1]", pid=1, start=-1)
     plant(parent, dataclasses.replace(far, renewed=mine.renewed - 71 * HOUR))
@@ -120,13 +125,13 @@ def test_a_process_of_another_host_is_gone_after_three_days_without_a_word(paren
     assert found(parent) == [late]
 
 
-def test_a_long_running_process_of_this_host_is_never_abandoned_though_it_did_not_renew(parent: Location) -> None:
+def test_lease_of_a_running_process_never_expires(parent: Location) -> None:
     mine = Lease.of_this_process()
     plant(parent, dataclasses.replace(mine, renewed=mine.renewed - 10_000 * HOUR))
     assert found(parent) == []
 
 
-def test_where_the_place_cannot_be_told_only_time_counts(parent: Location) -> None:
+def test_lease_expires_by_time_when_the_host_is_unknown(parent: Location) -> None:
     mine = dataclasses.replace(Lease.of_this_process(), place="", start=-1)
     plant(parent, mine)
     late = plant(parent, dataclasses.replace(mine, renewed=mine.renewed - 73 * HOUR))
@@ -147,14 +152,14 @@ def test_where_the_place_cannot_be_told_only_time_counts(parent: Location) -> No
         b"[" * 4096,
     ],
 )
-def test_a_lease_that_cannot_be_read_counts_as_used(parent: Location, content: bytes) -> None:
+def test_unreadable_lease_counts_as_used(parent: Location, content: bytes) -> None:
     name = plant(parent, Lease.of_this_process())
     Path(parent.root, f"_{name}.lease").write_bytes(content)
     usual = content.endswith(b" ")  # longer than a lease may be, but what is read of it is one
     assert found(parent) == ([name] if usual else [])
 
 
-def test_files_that_are_no_leases_are_nobodys_business(parent: Location) -> None:
+def test_lease_cleanup_ignores_other_files(parent: Location) -> None:
     Path(parent.root).mkdir()
     gone = dataclasses.replace(Lease.of_this_process(), start=-1).to_json()
     for name in ("_x.lease", "_..lease", "_../20260102030405.lease".replace("/", ""), new_name() + ".lease"):
@@ -164,16 +169,21 @@ def test_files_that_are_no_leases_are_nobodys_business(parent: Location) -> None
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_child_holds_no_leases_of_its_parent(parent: Location) -> None:
-    mine, name, of_child = Leases(), new_name(), new_name()
+def test_forked_child_holds_no_leases(parent: Location) -> None:
+    mine, name, of_child = Leases(renewed_every=0.01), new_name(), new_name()
     mine.take(parent, name)
     child = os.fork()
     if child == 0:
         code = 1
         try:
+            signal.alarm(60)  # a child whose leases are not renewed waits for that without end
             mine.take(parent, of_child)
+            first, renewed, holders = lease_of(parent, of_child), set[float](), set[int]()
+            while len(renewed) < 5:
+                holders.add(lease_of(parent, name).pid)
+                renewed.add(lease_of(parent, of_child).renewed)
             mine.give_back(parent, of_child)
-            code = 0 if has_lease(parent, name) and not mine._held else 2
+            code = 0 if has_lease(parent, name) and (holders, first.pid) == ({os.getppid()}, os.getpid()) else 2
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -181,17 +191,17 @@ def test_a_forked_child_holds_no_leases_of_its_parent(parent: Location) -> None:
 
 
 @given(st.text(max_size=60), st.integers(), st.integers(), st.floats(allow_nan=False))
-def test_a_lease_comes_back_from_its_file(place: str, pid: int, start: int, renewed: float) -> None:
+def test_lease_file_round_trips(place: str, pid: int, start: int, renewed: float) -> None:
     lease = Lease(place, pid, start, renewed)
     assert Lease.from_json(lease.to_json()) == lease
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_lease_or_none(data: bytes) -> None:
+def test_lease_from_any_bytes_is_valid_or_none(data: bytes) -> None:
     assert Lease.from_json(data) is None
 
 
-def test_a_directory_name_has_no_way_out_of_its_parent() -> None:
+def test_lease_directory_name_cannot_leave_its_parent() -> None:
     assert is_directory_name(new_name())
     for name in ("", "..", new_name() + "/..", "../" + new_name(), new_name().replace("local", "lo/cal")):
         assert not is_directory_name(name)

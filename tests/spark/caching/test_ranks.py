@@ -6,8 +6,8 @@ import warnings
 
 import pytest
 
+from petastore.distributed.current import warn_of_other_shard
 from petastore.plan.request import Shard
-from petastore.spark.caching.ranks import warn_of_other_shard
 from tests.distributed.launched import VARIABLES, environment_of
 
 
@@ -18,17 +18,17 @@ def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("launcher", ["horovod", "openmpi", "mpich", "torchrun", "slurm", "tensorflow"])
-def test_another_ranks_shard_is_warned_about(launcher: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shard_of_another_rank_warns(launcher: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment_of(launcher, 3, 8).items():
         monkeypatch.setenv(name, value)
-    with pytest.warns(UserWarning, match='rank 3 of 8 .*cur_shard=2 and shard_count=8.*give cur_shard="auto"'):
+    with pytest.warns(UserWarning, match='rank 3 of 8 .*cur_shard=2 and shard_count=8.*Pass cur_shard="auto"'):
         warn_of_other_shard(Shard(2, 8))
 
 
 @pytest.mark.parametrize(
     ("launched", "asked"), [((1, 2), (1, 2)), ((1, 2), (0, 1)), ((0, 1), (0, 1)), ((0, 1), (1, 2)), (None, (5, 7))]
 )
-def test_a_shard_that_agrees_and_all_rows_are_not_warned_about(
+def test_matching_shard_and_all_rows_give_no_warning(
     launched: tuple[int, int] | None, asked: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in environment_of("torchrun", *launched).items() if launched else ():

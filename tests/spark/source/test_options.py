@@ -18,7 +18,7 @@ SCHEMA = Unischema(
 )
 
 
-def test_what_is_asked_comes_back() -> None:
+def test_write_options_round_trip() -> None:
     options = write_options(
         SCHEMA,
         rows_per_row_group=10,
@@ -35,7 +35,7 @@ def test_what_is_asked_comes_back() -> None:
     assert write_options(SCHEMA, index_fields="id")["index_fields"] == "id"
 
 
-def test_what_is_not_asked_is_left_to_the_defaults() -> None:
+def test_write_options_have_defaults() -> None:
     ask = WriteAsk.parse({"path": "/frames"})
     assert (ask.schema, ask.layout.rows_per_row_group, ask.compression, ask.storage_options) == (
         None, None, "auto", None,
@@ -45,16 +45,22 @@ def test_what_is_not_asked_is_left_to_the_defaults() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"rows_per_row_group": 0}, "rows_per_row_group=0"),
-        ({"rows_per_row_group": 5, "row_group_size_mb": 1.5}, "both say"),
-        ({"compression": "rar"}, "compression='rar'"),
-        ({"storage_options": {"client": object()}}, "storage_options of a data source are JSON"),
-        ({"index_fields": ["id", "id"]}, "two of the indexers are named 'id'"),
-        ({"index_fields": ["images"]}, "looks at the field 'images', but the schema has 'id', 'image'"),
-        ({"index_fields": [SCHEMA]}, "index_name of SingleFieldIndexer is a name"),
+        ({"rows_per_row_group": 0}, "rows_per_row_group must be an int of at least 1, got 0"),
+        (
+            {"rows_per_row_group": 5, "row_group_size_mb": 1.5},
+            r"rows_per_row_group and row_group_size_mb must not both be given, got 5 and 1\.5\. Pass one of",
+        ),
+        ({"compression": "rar"}, "compression must be one of snappy, lz4, zstd, gzip, brotli, none, auto, got 'rar'"),
+        (
+            {"storage_options": {"client": object()}},
+            "storage_options must be JSON values for a data source: Object of type object is not JSON",
+        ),
+        ({"index_fields": ["id", "id"]}, "indexers must have distinct names, got 'id' twice"),
+        ({"index_fields": ["images"]}, r"indexers must use fields of the schema \('id', 'image'\), got 'images' in"),
+        ({"index_fields": [SCHEMA]}, r"index_name must be a non-empty str, got Unischema\('frames', \["),
     ],
 )
-def test_what_cannot_be_is_refused_at_the_call(arguments: dict[str, Any], message: str) -> None:
+def test_source_options_invalid_values_raise_at_the_call(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         write_options(SCHEMA, **arguments)
 
@@ -62,30 +68,38 @@ def test_what_cannot_be_is_refused_at_the_call(arguments: dict[str, Any], messag
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "needs a path"),
-        ({"path": "frames"}, "'frames' is no URL and no absolute path"),
-        ({"path": "/a", "rows": "7"}, r"has no option 'rows'; it has 'compression', 'index_fields', 'path'"),
-        ({"path": "/a", "rows_per_row_group": "many"}, "rows_per_row_group='many' is no number"),
-        ({"path": "/a", "storage_options": "[1]"}, "storage_options .* is a JSON object"),
+        ({}, r"path must be given to the data source petastore\. Write save\(url\) or load\(url\)"),
+        ({"path": "frames"}, "path must be a URL or an absolute path, because Spark's processes have other working"),
+        (
+            {"path": "/a", "rows": "7"},
+            r"options of the data source petastore must be among 'compression', 'index_fields', .*, got 'rows'",
+        ),
+        ({"path": "/a", "rows_per_row_group": "many"}, "rows_per_row_group must be a number, got 'many'"),
+        (
+            {"path": "/a", "storage_options": "[1]"},
+            "storage_options must be a JSON object for the data source petastore",
+        ),
     ],
 )
-def test_options_that_nobody_knows_are_refused(options: dict[str, str], message: str) -> None:
+def test_unknown_write_options_raise(options: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         WriteAsk.parse(options)
 
 
-def test_a_name_that_commas_would_part_is_no_field_to_index() -> None:
+def test_index_field_name_with_a_comma_raises() -> None:
     odd = Unischema("odd", [UnischemaField("a,b", "int64")])
-    with pytest.raises(InvalidArgumentError, match="separated by commas, and the name 'a,b' cannot be told so"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"index_fields must have names without commas, got 'a,b'\. Build its index with"
+    ):
         write_options(odd, index_fields=["a,b"])
 
 
-def test_a_schema_that_is_none_is_refused() -> None:
+def test_write_options_without_a_schema_raise() -> None:
     with pytest.raises(MetadataError, match="the option schema"):
         WriteAsk.parse({"path": "/a", "schema": "{}"})
 
 
-def test_secrets_are_not_shown() -> None:
+def test_write_options_do_not_show_secrets() -> None:
     ask = WriteAsk.parse({"path": "/a", "storage_options": '{"secret": "hidden-word"}'})
     assert "hidden-word" not in repr(ask)
     with pytest.raises(InvalidArgumentError) as caught:

@@ -9,12 +9,12 @@ import pytest
 
 from petastore.errors import InvalidArgumentError
 from petastore.spark.settings import batch_settings
-from petastore.spark.source.register import register_data_source
+from petastore.spark.source import register_data_source
 
 
 @pytest.mark.parametrize("spark", [None, "local[2]", SimpleNamespace(read=None)], ids=str)
-def test_what_is_no_session_or_an_old_one_is_refused(spark: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"takes a session of Spark 4 or newer, but .* was given"):
+def test_register_data_source_raises_for_other_objects(spark: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"spark must be a session of Spark 4 or newer, got "):
         register_data_source(spark)
 
 
@@ -33,7 +33,7 @@ def session_of(conf: Conf) -> tuple[Any, list[Any]]:
     return SimpleNamespace(dataSource=SimpleNamespace(register=known.append), conf=conf), known
 
 
-def test_a_session_knows_it_by_its_name_and_may_be_told_again() -> None:
+def test_register_data_source_can_be_repeated() -> None:
     session, known = session_of(Conf())
     for _ in range(2):
         register_data_source(session)
@@ -41,7 +41,7 @@ def test_a_session_knows_it_by_its_name_and_may_be_told_again() -> None:
     assert session.conf.getAll == batch_settings({})
 
 
-def test_what_was_set_in_a_session_stays_and_all_of_it_where_that_is_asked() -> None:
+def test_register_data_source_applies_session_settings_on_request() -> None:
     chosen = dict.fromkeys(batch_settings({}), "1000")
     session, _ = session_of(Conf(**chosen))
     register_data_source(session)

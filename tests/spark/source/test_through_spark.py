@@ -17,7 +17,7 @@ def facts(request: pytest.FixtureRequest, spark_programs: SparkPrograms) -> Any:
     return spark_programs.left(request.param, "source.through_spark").facts
 
 
-def test_raw_values_become_a_dataset_of_row_groups_as_asked(facts: Any) -> None:
+def test_data_source_writes_the_requested_row_groups(facts: Any) -> None:
     written = facts["written"]
     assert written["schema"]
     assert written["whole"]
@@ -27,7 +27,7 @@ def test_raw_values_become_a_dataset_of_row_groups_as_asked(facts: Any) -> None:
     assert written["left"] == []
 
 
-def test_a_dataset_is_read_decoded(facts: Any) -> None:
+def test_data_source_reads_decoded_columns(facts: Any) -> None:
     read = facts["read"]
     assert read["types"] == {
         "id": "bigint",
@@ -41,26 +41,26 @@ def test_a_dataset_is_read_decoded(facts: Any) -> None:
     assert read["partitions"] == 4 * PARTITIONS  # one for each row group
 
 
-def test_row_groups_have_the_bytes_that_were_asked(facts: Any) -> None:
+def test_data_source_writes_row_groups_of_the_requested_size(facts: Any) -> None:
     for of_file in facts["refused"]["cell bytes"]:
         assert len(of_file) > 2
         assert of_file[:-1] == pytest.approx([ROW_GROUP_BYTES] * len(of_file[:-1]), rel=0.05)
         assert of_file[-1] <= 1.05 * ROW_GROUP_BYTES
 
 
-def test_a_session_reads_and_hands_over_some_megabytes_at_a_time_unless_told_otherwise(facts: Any) -> None:
+def test_data_source_limits_batches_to_a_few_megabytes(facts: Any) -> None:
     assert facts["session"] == {"before": [None, None], "left alone": True, "bounds": ["1000", str(4 * 2**20)]}
 
 
-def test_rows_are_added_and_replaced(facts: Any) -> None:
+def test_data_source_appends_and_overwrites(facts: Any) -> None:
     assert facts["appended_and_overwritten"] == {"appended": True, "overwritten": list(range(10)), "left": []}
 
 
-def test_without_a_schema_columns_are_what_they_are(facts: Any) -> None:
+def test_data_source_without_a_schema_keeps_types(facts: Any) -> None:
     assert facts["inferred"] == {"id": ["int64", []], "track": ["float32", [None]], "name": ["str", []]}
 
 
-def test_rows_are_shuffled_once_by_the_writer_and_no_file_is_tiny(facts: Any) -> None:
+def test_data_source_shuffle_writes_no_tiny_files(facts: Any) -> None:
     prepared = facts["prepared"]
     assert prepared["moved"] > ROWS / 5  # a uniform permutation moves a row by a third of all, on average
     assert prepared["repeatable"]
@@ -69,16 +69,16 @@ def test_rows_are_shuffled_once_by_the_writer_and_no_file_is_tiny(facts: Any) ->
     assert prepared["seeds differ"]
     assert len(prepared["four"][0]) == 4
     assert prepared["four"][1] < ROWS / 10
-    assert prepared["few"] == prepared["mixed few"] == 1  # 64 partitions of some bytes
-    assert "files=0" in prepared["refused"]
+    assert prepared["few"] == prepared["mixed few"] == 1  # 16 partitions of some bytes
+    assert "files must be an int of at least 1, got 0" in prepared["refused"]
 
 
-def test_what_cannot_be_is_refused_and_leaves_nothing_that_is_seen(facts: Any) -> None:
+def test_data_source_invalid_write_leaves_no_files(facts: Any) -> None:
     refused = facts["refused"]
     assert "EncodeError" in refused["a value"]
     assert "column 'pose'" in refused["a value"]
-    assert "it lacks ['pose']" in refused["a column"]
-    assert "has no option 'rows'" in refused["an option"]
+    assert "['pose'] missing" in refused["a column"]
+    assert "got 'rows'" in refused["an option"]
     assert "DatasetNotFoundError" in refused["nothing there"]
     assert refused["seen"] == []
     assert refused["whole"]

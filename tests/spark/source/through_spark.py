@@ -134,7 +134,7 @@ class Steps:
 
     def appended_and_overwritten(self) -> dict[str, Any]:
         url = self.folder / "frames"
-        # Nothing is said of the schema: that of the dataset counts.
+        # Without a schema option, the schema of the dataset applies.
         self.raw.selectExpr("id + 3000 as id", "frame", "pose", "label").write.format("petastore").mode("append").save(
             str(url)
         )
@@ -152,7 +152,7 @@ class Steps:
         """The order of rows in files, and how many files there are."""
 
         def stored(name: str, frame: Any = None, **how: Any) -> Any:
-            frame = prepare_dataframe(self.spark.range(0, ROWS, 1, 64) if frame is None else frame, **how)
+            frame = prepare_dataframe(self.spark.range(0, ROWS, 1, 16) if frame is None else frame, **how)
             frame.write.format("petastore").mode("append").save(str(self.folder / name))
             inventory = petastore.open_dataset(self.folder / name).inventory
             with petastore.make_reader(self.folder / name, shuffle_row_groups=False) as reader:
@@ -163,7 +163,7 @@ class Steps:
         mixed, four = stored("mixed", shuffle=7, files=4)
         again, _ = stored("again", shuffle=7, files=4)
         # As after a lost executor, rows come in another order, from other partitions.
-        dealt, _ = stored("dealt", self.spark.range(0, ROWS, 1, 64).repartition(5).orderBy("id"), shuffle=7, files=4)
+        dealt, _ = stored("dealt", self.spark.range(0, ROWS, 1, 16).repartition(5).orderBy("id"), shuffle=7, files=4)
         other, _ = stored("other", shuffle=8, files=4)
         maps = self.spark.range(0, ROWS, 1, 8).selectExpr("map(id, id) as m")
         odd = self.spark.range(0, ROWS, 1, 8).selectExpr("id as `a.b`", "array(named_struct('x', map(id, id))) as m")

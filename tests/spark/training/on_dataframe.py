@@ -142,7 +142,7 @@ class Steps:
         """The executor of rank 1 is killed while it trains."""
         here, again = self.folder / "lost", self.folder / "again"
         problem = problem_of(lambda: run_on_dataframe(self.raw, dies(str(here)), schema=SCHEMA))
-        with pytest.warns(RuntimeWarning, match="It begins again"):
+        with pytest.warns(RuntimeWarning, match="Training restarts"):
             told = run_on_dataframe(self.raw, dies(str(again)), schema=SCHEMA, restarts=1)
         ids = sorted(number for one in told for number in one["ids"])
         return {
@@ -170,7 +170,7 @@ def fails(folder: str) -> Callable[[LocalRows], None]:
         note_begin(folder, rows.shard.index, rows.restarts)
         if rows.shard.index == 1:
             raise ArithmeticError("the loss is NaN")
-        signal.pause()  # until somebody ends it
+        signal.pause()  # until the process is killed
 
     return train
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.spark.training.messages import receive, send
+from petastore.spark.training.trainer import receive, send
 
 
 class Dripping(io.RawIOBase):
@@ -36,11 +36,11 @@ def received(stream: Any) -> list[bytes]:
 
 
 @given(st.lists(st.binary(max_size=40), max_size=5), st.integers(1, 9))
-def test_blocks_arrive_as_they_were_sent(messages: list[bytes], step: int) -> None:
+def test_message_blocks_round_trip(messages: list[bytes], step: int) -> None:
     assert received(Dripping(sent(messages), step)) == messages
 
 
 @given(st.lists(st.binary(max_size=20), min_size=1, max_size=4), st.integers(1, 28))
-def test_a_block_that_is_cut_is_none_and_those_before_it_arrive(messages: list[bytes], cut: int) -> None:
+def test_truncated_message_block_ends_the_stream(messages: list[bytes], cut: int) -> None:
     cut = min(cut, len(messages[-1]) + 8)
     assert received(io.BytesIO(sent(messages)[:-cut])) == messages[:-1]

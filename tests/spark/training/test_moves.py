@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from petastore.errors import InvalidArgumentError
 from petastore.plan.order.parts import Parts
-from petastore.spark.training.moves import moves
+from petastore.spark.training.exchange import moves
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=12))
-def test_everybody_has_its_part_afterwards_and_nobody_gives_and_takes(there: list[int]) -> None:
+def test_row_moves_balance_all_ranks(there: list[int]) -> None:
     there[0] += len(there)
     wanted = Parts.of(sum(there), ranks=len(there)).rows
     found = moves(there, wanted)
@@ -27,6 +27,6 @@ def test_everybody_has_its_part_afterwards_and_nobody_gives_and_takes(there: lis
     assert len({(move.giver, move.taker) for move in found}) == len(found)
 
 
-def test_other_sums_are_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="3 rows of 2 ranks cannot become 4 of 2"):
+def test_row_moves_raise_for_wrong_sums() -> None:
+    with pytest.raises(InvalidArgumentError, match="got 3 rows on 2 ranks before and 4 rows on 2 ranks after"):
         moves([1, 2], [2, 2])

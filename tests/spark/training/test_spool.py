@@ -18,14 +18,15 @@ from petastore import Unischema, UnischemaField
 from petastore.errors import InvalidArgumentError, WorkerError
 from petastore.plan.order.parts import Parts
 from petastore.plan.request import Shard
-from petastore.spark.columns import encode_batches
+from petastore.schema.arrow import storage_schema
+from petastore.spark.dataframe import encode_batches
 from petastore.spark.training import LocalRows
-from petastore.spark.training.exchange import Door, taken
-from petastore.spark.training.moves import Move, moves
+from petastore.spark.training.exchange import Door, Move, moves, taken
 from petastore.spark.training.spool import Spool
 from petastore.writers.layout import Layout
 
 SCHEMA = Unischema("points", [UnischemaField("id", "int64"), UnischemaField("xy", "float32", (2,))])
+STORED = storage_schema(SCHEMA)
 
 
 def cells(begin: int, stop: int) -> Iterator[pa.RecordBatch]:
@@ -52,7 +53,7 @@ def ids_of(batches: Iterator[pa.RecordBatch]) -> list[int]:
 
 @settings(max_examples=30)
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=4))
-def test_ranks_that_trade_have_a_dataset_together(tmp_path_factory: pytest.TempPathFactory, there: list[int]) -> None:
+def test_spooled_ranks_exchange_rows(tmp_path_factory: pytest.TempPathFactory, there: list[int]) -> None:
     there[-1] += len(there)
     folder, ranks = tmp_path_factory.mktemp("spools"), len(there)
     ends = np.cumsum(there).tolist()
@@ -79,7 +80,7 @@ def test_ranks_that_trade_have_a_dataset_together(tmp_path_factory: pytest.TempP
     assert len(steps) == 1
 
 
-def test_last_rows_come_in_order_and_are_gone(tmp_path: Path) -> None:
+def test_spool_pops_its_last_rows_in_order(tmp_path: Path) -> None:
     spool = spool_of(tmp_path / "a", 0, range(20))
     assert ids_of(spool.take_last(9)) == list(range(11, 20))
     assert spool.num_rows == 11
@@ -87,7 +88,7 @@ def test_last_rows_come_in_order_and_are_gone(tmp_path: Path) -> None:
     assert list((tmp_path / "a").rglob("*.parquet")) == []
 
 
-def test_a_state_goes_on_with_the_same_rows_and_is_refused_where_they_come_in_another_order(tmp_path: Path) -> None:
+def test_spooled_reader_resumes_only_with_the_same_rows(tmp_path: Path) -> None:
     schema = Unischema("ids", [UnischemaField("id", "int64")])
     footers = set()
 
@@ -108,11 +109,14 @@ def test_a_state_goes_on_with_the_same_rows_and_is_refused_where_they_come_in_an
         assert sorted(seen + [int(row.id) for row in reader]) == list(range(10))
     with rows_of("other", [*range(5, 10), *range(5)]).make_reader() as reader:
         assert len(footers) == 1
-        with pytest.raises(InvalidArgumentError, match="the state was taken over"):
+        with pytest.raises(
+            InvalidArgumentError,
+            match=r"the state must belong to the data that is read,.*files were rewritten, added or removed, or it is",
+        ):
             reader.load_state_dict(state)
 
 
-def test_rows_cross_between_processes_that_know_the_secret(tmp_path: Path) -> None:
+def test_row_exchange_requires_the_secret(tmp_path: Path) -> None:
     giver, taker = spool_of(tmp_path / "a", 0, range(20)), spool_of(tmp_path / "b", 1, range(0))
     move = Move(0, 1, 8)
     with Door("127.0.0.1", b"secret") as door:
@@ -120,34 +124,40 @@ def test_rows_cross_between_processes_that_know_the_secret(tmp_path: Path) -> No
         others = threading.Thread(target=door.hand_out, args=(giver, [move]))
         others.start()
         with pytest.raises(AuthenticationError, match="digest sent was rejected"):
-            list(taken(move, ("127.0.0.1", port), b"a guess", giver._stored))
-        taker.append(taken(move, ("127.0.0.1", port), b"secret", giver._stored))
+            list(taken(move, ("127.0.0.1", port), b"a guess", STORED))
+        taker.append(taken(move, ("127.0.0.1", port), b"secret", STORED))
         others.join()
     assert (giver.num_rows, taker.num_rows) == (12, 8)
     assert ids_of(taker.take_last(8)) == list(range(12, 20))
 
 
-def test_a_giver_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_row_exchange_names_a_missing_peer(tmp_path: Path) -> None:
     with Door("127.0.0.1", b"secret") as door:
         port = door.open(visitors=1)
-    with pytest.raises(WorkerError, match="rank 3 is gone, which was to give 8 rows"):
+    with pytest.raises(WorkerError, match=r"rank 3 failed before it sent 8 rows: \[Errno 111\] Connection refused"):
         list(taken(Move(3, 1, 8), ("127.0.0.1", port), b"secret", pa.schema([])))
 
 
-def test_a_host_that_cannot_be_listened_at_is_named() -> None:
-    with Door("192.0.2.1", b"secret") as door, pytest.raises(WorkerError, match=r"cannot listen at '192\.0\.2\.1'"):
+def test_row_exchange_names_an_unreachable_host() -> None:
+    with (
+        Door("192.0.2.1", b"secret") as door,
+        pytest.raises(WorkerError, match=r"must be able to listen at '192\.0\.2\.1'"),
+    ):
         door.open(visitors=1)
 
 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"last_batch": "pad"}, "repeats rows of other ranks"),
-        ({"shuffle_row_groups": True}, "row groups stay on the hosts"),
-        ({"cur_shard": 0}, "each rank has its rows already"),
+        (
+            {"last_batch": "pad"},
+            "last_batch must be 'even' or 'drop' .* got 'pad', which would need rows of other ranks",
+        ),
+        ({"shuffle_row_groups": True}, "shuffle_row_groups must be False .* row groups stay on their hosts"),
+        ({"cur_shard": 0}, "each rank already has its rows"),
         ({"filters": [("id", ">", 3)]}, "filter the DataFrame"),
     ],
 )
-def test_what_would_take_rows_of_others_is_refused(options: Any, why: str) -> None:
+def test_spool_raises_when_files_of_other_ranks_exist(options: Any, why: str) -> None:
     with pytest.raises(InvalidArgumentError, match=why):
         LocalRows("/nowhere", Shard(0, 2), 10, 6).make_reader(**options)

@@ -25,20 +25,20 @@ PROBLEM = "rank 1 of 2, on a: Traceback (most recent call last):\n  at x.y(Z.jav
 
 
 @given(st.text(), st.text(), st.integers(1, 2))
-def test_a_problem_comes_back_from_among_other_words(before: str, after: str, times: int) -> None:
+def test_rank_error_is_parsed_from_the_spark_error(before: str, after: str, times: int) -> None:
     said = before + f"WorkerError: {JOB.marked(PROBLEM)}{after}" * times
     assert JOB.problem_in(said) == PROBLEM
 
 
-def test_a_problem_whose_end_was_cut_off_comes_back_as_far_as_it_goes() -> None:
+def test_truncated_rank_error_is_parsed() -> None:
     assert JOB.problem_in(f"Job aborted: {JOB.marked(PROBLEM)[:60]}") == PROBLEM[:27]
 
 
-def test_the_problem_of_another_job_is_not_taken_for_its_own() -> None:
+def test_rank_error_of_another_job_is_ignored() -> None:
     other = dataclasses.replace(JOB, mark="another")
     assert JOB.problem_in(f"Job aborted: {other.marked(PROBLEM)}") is None
     assert JOB.problem_in("Job aborted: ExecutorLostFailure (executor 1 exited)") is None
 
 
-def test_its_secret_is_not_shown() -> None:
+def test_training_job_repr_hides_its_secret() -> None:
     assert "hidden-word" not in repr(JOB)

@@ -47,7 +47,7 @@ def leaves_a_child(_: LocalRows) -> int:
     return subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]).pid
 
 
-def test_a_function_gets_its_rows_and_gives_json(trainer: Trainer, tmp_path: Path) -> None:
+def test_train_fn_receives_rows_and_returns_json(trainer: Trainer, tmp_path: Path) -> None:
     folder = Path(trainer.folder())
     assert folder.parent == tmp_path
     assert trainer.train(ROWS, pickle.dumps(facts), {"SAID": "yes"}).value() == {"rank": 1, "said": "yes"}
@@ -56,20 +56,20 @@ def test_a_function_gets_its_rows_and_gives_json(trainer: Trainer, tmp_path: Pat
     assert not folder.exists()
 
 
-def test_what_it_raises_comes_back_as_text(trainer: Trainer) -> None:
+def test_train_fn_exception_is_returned_as_text(trainer: Trainer) -> None:
     trainer.folder()
     outcome = trainer.train(ROWS, pickle.dumps(ends_itself), {})
     assert outcome.problem is not None
     assert outcome.problem.strip().endswith("SystemExit: enough")
 
 
-def test_a_death_is_told_with_its_signal(trainer: Trainer) -> None:
+def test_killed_trainer_is_reported_with_its_signal(trainer: Trainer) -> None:
     trainer.folder()
-    with pytest.raises(WorkerError, match="the process that trains was killed by SIGKILL"):
+    with pytest.raises(WorkerError, match="the training process was killed by SIGKILL"):
         trainer.train(ROWS, pickle.dumps(is_killed), {})
 
 
-def test_what_a_function_started_ends_with_it(trainer: Trainer) -> None:
+def test_child_processes_of_train_fn_end_with_it(trainer: Trainer) -> None:
     trainer.folder()
     child = psutil.Process(trainer.train(ROWS, pickle.dumps(leaves_a_child), {}).value())
     trainer.close()
@@ -78,10 +78,12 @@ def test_what_a_function_started_ends_with_it(trainer: Trainer) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 1, "text", [1.5, {"a": None}], b"model"])
-def test_values_cross(value: Any) -> None:
+def test_train_fn_results_round_trip(value: Any) -> None:
     assert Outcome.of(value).value() == value
 
 
-def test_other_values_are_refused() -> None:
-    with pytest.raises(TypeError, match="gave a set, which cannot go back to the driver"):
+def test_train_fn_unsupported_results_raise() -> None:
+    with pytest.raises(
+        TypeError, match="train_fn must return None, bytes, or numbers, text, lists and dicts of these, got set"
+    ):
         Outcome.of({1})

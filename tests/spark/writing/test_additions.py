@@ -39,13 +39,13 @@ def names(inventory: Inventory) -> list[str]:
     return [file.path for file in inventory.files]
 
 
-def test_blocks_add_to_what_the_manifest_lists(tmp_path: Path) -> None:
+def test_materialize_blocks_extend_the_manifest(tmp_path: Path) -> None:
     assert names(block(tmp_path, "b.parquet")) == ["b.parquet"]
     assert names(block(tmp_path, "a.parquet")) == ["a.parquet", "b.parquet"]
     assert petastore.open_dataset(str(tmp_path)).inventory.num_rows == 8
 
 
-def test_what_an_overwrite_deleted_is_no_part_any_more(tmp_path: Path) -> None:
+def test_materialize_overwrite_removes_files_from_the_manifest(tmp_path: Path) -> None:
     block(tmp_path, "a.parquet")
     commit = BlockCommit(open_location(str(tmp_path)), SCHEMA, "a test", None)
     commit.begin()
@@ -54,38 +54,40 @@ def test_what_an_overwrite_deleted_is_no_part_any_more(tmp_path: Path) -> None:
     assert names(commit.finish()) == ["b.parquet"]
 
 
-def test_files_that_a_block_left_which_raised_stay_out_and_are_named(tmp_path: Path) -> None:
+def test_materialize_warns_about_files_of_a_failed_block(tmp_path: Path) -> None:
     block(tmp_path, "a.parquet")
     put(tmp_path / "left.parquet")
-    with pytest.warns(UserWarning, match=r"1 files lay there that no manifest lists \(left.parquet, …\)"):
+    with pytest.warns(UserWarning, match=r"1 existing files are not listed in a manifest \(left.parquet, …\)"):
         assert names(block(tmp_path, "b.parquet")) == ["a.parquet", "b.parquet"]
     manifest = read_manifest(open_location(str(tmp_path)))
     assert manifest is not None
     assert names(manifest.inventory) == ["a.parquet", "b.parquet"]
 
 
-def test_without_a_manifest_all_parquet_is_taken(tmp_path: Path) -> None:
+def test_materialize_without_a_manifest_commits_all_parquet(tmp_path: Path) -> None:
     put(tmp_path / "old.parquet")
     assert names(block(tmp_path, "new.parquet")) == ["new.parquet", "old.parquet"]
 
 
-def test_a_block_that_wrote_nothing_makes_nothing(tmp_path: Path) -> None:
+def test_materialize_block_that_wrote_nothing_raises(tmp_path: Path) -> None:
     with pytest.raises(DatasetNotFoundError):
         block(tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
 
 
-def test_another_schema_than_the_one_of_the_dataset_is_refused_and_nothing_is_committed(tmp_path: Path) -> None:
+def test_materialize_with_another_schema_raises(tmp_path: Path) -> None:
     block(tmp_path, "a.parquet")
     other = Unischema("numbers", [UnischemaField("id", "int32")])
-    with pytest.raises(SchemaError, match=r"another schema than the rows written to it: dtype of 'id' is 'int64'"):
+    with pytest.raises(
+        SchemaError, match=r"the rows must have the schema of .*, got a difference: dtype of 'id' is 'int64'"
+    ):
         block(tmp_path, "b.parquet", schema=other)
     manifest = read_manifest(open_location(str(tmp_path)))
     assert manifest is not None
     assert names(manifest.inventory) == ["a.parquet"]
 
 
-def test_row_groups_that_ended_early_are_told_of_once_and_only_those_of_the_block(tmp_path: Path) -> None:
+def test_materialize_warns_once_about_early_row_groups(tmp_path: Path) -> None:
     with warnings.catch_warnings(action="error"):
         block(tmp_path, "a.parquet", rows_per_row_group=2)
     with pytest.warns(UserWarning, match=r"row group 0 of b.parquet has 2 rows, but rows_per_row_group=3 was") as told:
@@ -93,7 +95,7 @@ def test_row_groups_that_ended_early_are_told_of_once_and_only_those_of_the_bloc
     assert len(told) == 1
 
 
-def test_a_block_that_is_committed_otherwise_may_have_added_nothing(tmp_path: Path) -> None:
+def test_materialize_block_may_add_nothing_after_writer_methods(tmp_path: Path) -> None:
     block(tmp_path, "a.parquet")
     put(tmp_path / "left.parquet")
     commit = BlockCommit(open_location(str(tmp_path)), SCHEMA, "a test", None)
@@ -101,5 +103,8 @@ def test_a_block_that_is_committed_otherwise_may_have_added_nothing(tmp_path: Pa
     petastore.write_dataset(tmp_path, SCHEMA, [{"id": 1}], mode="append")  # another writer's, who committed
     commit.refuse_files()
     put(tmp_path / "b.parquet")
-    with pytest.raises(InvalidArgumentError, match=r"Spark wrote 1 files beside them \(b.parquet, …\)"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match="a materialize_dataset block must write either with its writer's methods or with Spark, got 1 more files",
+    ):
         commit.refuse_files()

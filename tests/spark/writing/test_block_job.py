@@ -11,7 +11,7 @@ import pytest
 import petastore
 from petastore import Unischema, UnischemaField
 from petastore.errors import InvalidArgumentError
-from petastore.spark.writing.block_job import BlockJob
+from petastore.spark.writing.dataset_writer import BlockJob
 from petastore.spark.writing.write_job import Part, WriteJob
 from petastore.writers.encode import encode_chunks
 from petastore.writers.layout import Layout
@@ -39,7 +39,7 @@ def ids_at(folder: Path) -> list[int]:
         return [int(row.id) for row in reader]
 
 
-def test_writes_add_up_in_their_order(tmp_path: Path) -> None:
+def test_block_writes_are_combined_in_order(tmp_path: Path) -> None:
     block = block_at(tmp_path)
     block.write("error", parts([1, 2, 3], [4], []))
     block.write("error", parts([5], [6, 7]))
@@ -47,16 +47,18 @@ def test_writes_add_up_in_their_order(tmp_path: Path) -> None:
     assert ids_at(tmp_path) == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_another_mode_and_one_that_nobody_knows_are_refused(tmp_path: Path) -> None:
+def test_block_writes_with_another_mode_raise(tmp_path: Path) -> None:
     block = block_at(tmp_path)
     block.write("append", parts([1]))
-    with pytest.raises(InvalidArgumentError, match="began with mode='append', and mode='overwrite'"):
+    with pytest.raises(
+        InvalidArgumentError, match="mode must be 'append', as in the block's first write, got 'overwrite'"
+    ):
         block.write("overwrite", parts([2]))
-    with pytest.raises(InvalidArgumentError, match="mode='ignore' is not known"):
+    with pytest.raises(InvalidArgumentError, match="mode must be one of 'error', 'overwrite', 'append', got 'ignore'"):
         block.write("ignore", parts([2]))  # type: ignore[arg-type]
 
 
-def test_a_write_that_fails_is_no_reason_to_commit(tmp_path: Path) -> None:
+def test_failed_block_write_is_not_committed(tmp_path: Path) -> None:
     def fails(job: WriteJob, first: int) -> list[Part]:
         parts([7])(job, first)
         raise OSError("Spark is gone")
@@ -71,7 +73,7 @@ def test_a_write_that_fails_is_no_reason_to_commit(tmp_path: Path) -> None:
     assert ids_at(tmp_path) == [8]
 
 
-def test_a_block_that_is_given_up_leaves_no_file(tmp_path: Path) -> None:
+def test_aborted_block_leaves_no_files(tmp_path: Path) -> None:
     block = block_at(tmp_path / "frames")
     block.abort()
     block.write("error", parts([1], [2]))

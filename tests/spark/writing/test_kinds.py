@@ -11,9 +11,8 @@ from pyspark.sql import types
 from petastore.codecs import NdarrayCodec
 from petastore.errors import InvalidArgumentError
 from petastore.schema import Unischema, UnischemaField
-from petastore.spark.writing.block_job import BlockJob
-from petastore.spark.writing.dataset_writer import DatasetWriter
-from petastore.spark.writing.kinds import check_cells, holds_cells
+from petastore.spark.writing.dataset_writer import BlockJob, DatasetWriter
+from petastore.spark.writing.writable import check_cells, holds_cells
 from petastore.writers.layout import Layout
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ SCHEMA = Unischema(
         ("id bigint, raw binary", False),
     ],
 )
-def test_columns_are_what_only_they_can_be(columns: str, cells: bool) -> None:
+def test_columns_of_unambiguous_type_are_recognized(columns: str, cells: bool) -> None:
     assert holds_cells(spark_schema(columns), SCHEMA) is cells
 
 
@@ -73,8 +72,11 @@ CELLS = [types.StructField(name, kind, nullable) for name, kind, nullable in (
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        (CELLS[1:], r"it lacks \['id'\]"),
-        ([*CELLS, types.StructField("more", types.LongType())], r"does not know \['more'\]"),
+        (CELLS[1:], r"df must have exactly the fields of schema 'frames', got .*: \['id'\] missing"),
+        (
+            [*CELLS, types.StructField("more", types.LongType())],
+            r"df must have exactly the fields of schema 'frames', got .*\['more'\] unknown",
+        ),
         (
             [types.StructField("id", types.LongType(), False), *CELLS[1:]],
             "column 'id' of df must be int, .* got bigint",
@@ -82,9 +84,7 @@ CELLS = [types.StructField(name, kind, nullable) for name, kind, nullable in (
         ([types.StructField("id", types.IntegerType(), True), *CELLS[1:]], "no nullable columns .* got 'id'"),
     ],
 )
-def test_writer_rejects_cells_that_the_commit_would_before_spark_writes(
-    columns: list[types.StructField], said: str
-) -> None:
+def test_writer_rejects_invalid_cells_before_spark_writes(columns: list[types.StructField], said: str) -> None:
     check_cells(types.StructType(CELLS[::-1]), SCHEMA)
     job = BlockJob("memory://never", SCHEMA, LAYOUT, "auto", "a test")
     writer = DatasetWriter(cast("SparkSession", None), "memory://never", {}, job)
@@ -93,14 +93,14 @@ def test_writer_rejects_cells_that_the_commit_would_before_spark_writes(
         writer.write(cast("DataFrame", df))
 
 
-def test_both_kinds_in_one_frame_are_refused() -> None:
+def test_cells_and_raw_columns_in_one_dataframe_raise() -> None:
     with pytest.raises(
-        InvalidArgumentError, match="'pose' can only be raw values, and 'track', being bytes, could be cells"
+        InvalidArgumentError, match="got 'pose', which are raw, and 'track', which are bytes and could be both"
     ):
         holds_cells(spark_schema("id int, raw binary, pose array<float>, track binary"), SCHEMA)
 
 
-def test_where_cells_are_what_values_are_types_alone_do_not_matter() -> None:
+def test_column_types_are_ignored_when_cells_equal_values() -> None:
     plain = Unischema("plain", [UnischemaField("id", "int32"), UnischemaField("track", "float32", (None,))])
     assert holds_cells(spark_schema("id int, track array<float>"), plain)
     assert not holds_cells(spark_schema("id bigint, track array<double>"), plain)

@@ -15,7 +15,7 @@ from petastore.codecs import NdarrayCodec
 from petastore.errors import EncodeError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
-from petastore.spark.writing.made_rows import MadeRows
+from petastore.spark.writing.tasks import MadeRows
 from petastore.writers.encode import encode_rows
 
 SCHEMA = Unischema(
@@ -34,7 +34,7 @@ def rows_of(item: tuple[int, int]) -> Any:
 
 
 @given(st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 4)), max_size=6), st.data())
-def test_cells_are_those_of_all_rows_in_order(items: list[tuple[int, int]], data: st.DataObject) -> None:
+def test_created_rows_are_encoded_in_order(items: list[tuple[int, int]], data: st.DataObject) -> None:
     numbers = data.draw(st.lists(st.sampled_from(range(len(items))), max_size=8)) if items else []
     flat = [
         row
@@ -47,13 +47,13 @@ def test_cells_are_those_of_all_rows_in_order(items: list[tuple[int, int]], data
     )
 
 
-def test_a_row_that_does_not_fit_is_named_by_its_place_among_all_of_its_task() -> None:
+def test_invalid_created_row_is_named_by_its_number_in_the_task() -> None:
     made = MadeRows(lambda item: [{"id": 1}, {"id": item}], [2, "three"], SCHEMA)
     with pytest.raises(EncodeError, match="column 'id', row 3"):
         list(made([0, 1]))
 
 
 @pytest.mark.parametrize("given", ["text", 7, None])
-def test_what_is_no_row_is_refused(given: Any) -> None:
-    with pytest.raises(EncodeError, match=f"gave a {type(given).__name__} for the item 'a'"):
+def test_created_object_that_is_not_a_row_raises(given: Any) -> None:
+    with pytest.raises(EncodeError, match=f"got {type(given).__name__} for the item 'a'"):
         list(MadeRows(lambda _: given, ["a"], SCHEMA)([0]))

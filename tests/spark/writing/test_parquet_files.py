@@ -18,7 +18,7 @@ from petastore.codecs import NdarrayCodec
 from petastore.errors import DatasetNotFoundError, InvalidArgumentError, PetastoreError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
-from petastore.spark.columns import encode_batch
+from petastore.spark.dataframe import encode_batch
 from petastore.spark.writing.parquet_files import ParquetFiles
 
 SCHEMA = Unischema(
@@ -55,7 +55,7 @@ def put(path: Path, table: pa.Table, **how: Any) -> Path:
     st.sampled_from(["flat", "nested", "bytes"]),
     st.integers(1, 4),
 )
-def test_cells_are_those_of_the_columns(files: list[list[int]], kind: str, group: int) -> None:
+def test_write_files_encodes_the_columns(files: list[list[int]], kind: str, group: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         tables = [raw(ids, kind) for ids in files]
         for number, table in enumerate(tables):
@@ -67,9 +67,7 @@ def test_cells_are_those_of_the_columns(files: list[list[int]], kind: str, group
     assert cells.combine_chunks() == pa.Table.from_batches([encode_batch(batch, SCHEMA)]).combine_chunks()
 
 
-def test_files_are_named_alone_in_a_list_and_by_their_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_write_files_accepts_file_list_and_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [str(put(tmp_path / "raw" / f"{number}.parquet", raw([number], "flat"))) for number in range(2)]
     monkeypatch.chdir(tmp_path)
     assert ParquetFiles.found_at("raw", SCHEMA).urls == tuple(files)
@@ -78,7 +76,7 @@ def test_files_are_named_alone_in_a_list_and_by_their_directory(
     assert ParquetFiles.found_at([Path(files[0]).as_uri()], SCHEMA).urls == (Path(files[0]).as_uri(),)
 
 
-def test_files_in_other_storages_are_read_with_their_filesystem() -> None:
+def test_write_files_uses_the_given_filesystem() -> None:
     store = fsspec.filesystem("memory")
     with store.open("/raw-files/a.parquet", "wb") as sink:
         pq.write_table(raw([4], "flat"), sink)
@@ -90,14 +88,26 @@ def test_files_in_other_storages_are_read_with_their_filesystem() -> None:
 @pytest.mark.parametrize(
     ("names", "error", "message"),
     [
-        (["part=1/a.parquet"], InvalidArgumentError, "columns in the names of its directories"),
-        (["other.parquet"], InvalidArgumentError, r"lacks \['id'\], and the schema does not know \['number'\]"),
-        (["extra.parquet"], InvalidArgumentError, r"lacks \[\], and the schema does not know \['more'\]"),
+        (
+            ["part=1/a.parquet"],
+            InvalidArgumentError,
+            r"paths must have no columns in directory names, got part=1/a\.parquet of.*Write the DataFrame that",
+        ),
+        (
+            ["other.parquet"],
+            InvalidArgumentError,
+            r"must have exactly the fields of schema 'steps', got 'name', 'pose', 'number': \['id'\] missing,",
+        ),
+        (
+            ["extra.parquet"],
+            InvalidArgumentError,
+            r"must have exactly the fields of schema 'steps', got 'name', 'pose', 'id', 'more': \[\] missing,",
+        ),
         (["nowhere.parquet"], DatasetNotFoundError, "there is nothing"),
         (["no.parquet"], PetastoreError, "no.parquet"),
     ],
 )
-def test_what_cannot_be_written_is_refused(
+def test_write_files_raises_for_unsupported_columns(
     tmp_path: Path, names: list[str], error: type[Exception], message: str
 ) -> None:
     put(tmp_path / "other" / "other.parquet", raw([1], "flat").rename_columns(["name", "pose", "number"]))
@@ -110,8 +120,10 @@ def test_what_cannot_be_written_is_refused(
         ParquetFiles.found_at(place, SCHEMA)
 
 
-def test_a_directory_in_a_list_is_refused(tmp_path: Path) -> None:
+def test_write_files_raises_for_a_directory_in_a_list(tmp_path: Path) -> None:
     for number in range(3):
         put(tmp_path / f"{number % 2}" / f"{number}.parquet", raw([number], "flat"))
-    with pytest.raises(InvalidArgumentError, match="2 paths were given, and there are 3 files"):
+    with pytest.raises(
+        InvalidArgumentError, match="paths must name each file once, or one directory, got 2 paths for 3 files of"
+    ):
         ParquetFiles.found_at([tmp_path / "0", tmp_path / "1"], SCHEMA)

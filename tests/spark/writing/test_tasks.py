@@ -16,11 +16,11 @@ def facts(request: pytest.FixtureRequest, spark_programs: SparkPrograms) -> Any:
     return spark_programs.left(request.param, "writing.by_tasks").facts
 
 
-def test_rows_columns_and_files_are_those_that_write_dataset_writes(facts: Any) -> None:
+def test_writer_methods_equal_write_dataset(facts: Any) -> None:
     assert facts["everything"] == dict.fromkeys(("rows", "columns", "files", "named"), True)
 
 
-def test_writes_of_a_block_add_up_and_are_committed_together(facts: Any) -> None:
+def test_writer_commits_all_writes_of_a_block_together(facts: Any) -> None:
     found = facts["told_and_indexed"]
     assert found["seen"] == []
     assert found["whole"]
@@ -28,7 +28,7 @@ def test_writes_of_a_block_add_up_and_are_committed_together(facts: Any) -> None
     assert found["writer"]
 
 
-def test_row_groups_have_the_rows_asked_for_and_are_indexed_and_progress_is_told(facts: Any) -> None:
+def test_writer_writes_row_groups_indexes_and_progress(facts: Any) -> None:
     found = facts["told_and_indexed"]
     # Two tasks of ten rows; twenty and twenty in the second and third of the DataFrame's partitions; one task of sixty.
     assert found["rows"] == [7, 3, 7, 3, *[7, 7, 6] * 2, *[7] * 8, 4]
@@ -36,7 +36,7 @@ def test_row_groups_have_the_rows_asked_for_and_are_indexed_and_progress_is_told
     assert found["told"]
 
 
-def test_a_mode_says_what_becomes_of_what_was_there(facts: Any) -> None:
+def test_writer_mode_decides_about_existing_files(facts: Any) -> None:
     found = facts["modes"]
     assert found["refused"].startswith("DatasetExistsError: ")
     assert found["appended"] == [0, 1, 2, 3, 4]
@@ -44,20 +44,20 @@ def test_a_mode_says_what_becomes_of_what_was_there(facts: Any) -> None:
     assert found["left"] == []
 
 
-def test_a_block_that_raises_leaves_what_was_there(facts: Any) -> None:
+def test_writer_failed_block_keeps_existing_files(facts: Any) -> None:
     found = facts["raised"]
     assert "the user's own problem" in found["own"]
     assert "column 'pose.2', row 0: " in found["value"]
-    assert "gave a str for the item 4" in found["no row"]
+    assert "got str for the item 4" in found["no row"]
     assert found["kept"]
     assert found["left"] == []
 
 
-def test_cells_and_raw_columns_are_told_apart_by_their_types(facts: Any) -> None:
+def test_writer_distinguishes_cells_and_raw_columns_by_type(facts: Any) -> None:
     assert facts["kinds"] == {"cells": True, "raw": True, "of Spark": True}
 
 
-def test_spark_hands_over_some_megabytes_at_a_time_unless_told_otherwise(facts: Any) -> None:
+def test_writer_limits_spark_batches_to_a_few_megabytes(facts: Any) -> None:
     found = facts["batches"]
     assert 3 * 2**20 < found["inside"] < 5 * 2**20
     assert 500_000 < found["of one's own"] < 1_200_000
@@ -68,28 +68,31 @@ def test_spark_hands_over_some_megabytes_at_a_time_unless_told_otherwise(facts: 
 @pytest.mark.parametrize(
     ("case", "part"),
     [
-        ("cells after rows", "InvalidArgumentError: stored cells are written by Spark's own writer"),
-        ("Spark's files beside rows", "Nothing was committed: a block is one or the other"),
-        ("another mode", "this block began with mode='error', and mode='append' was asked for"),
-        ("an unknown mode", "mode='ignore' is not known"),
-        ("no items", "items=None was given"),
-        ("no function", "a list was given"),
-        ("no partitions", "partitions=0"),
-        ("either", "'pose.2' can only be raw values, and 'blob', being bytes, could be cells as well"),
-        ("a column", "it lacks ['id']"),
-        ("columns of files", "the schema does not know ['name']"),
-        ("hive", "columns in the names of its directories"),
+        (
+            "cells after rows",
+            "InvalidArgumentError: df must have raw values in a block that wrote rows or columns before",
+        ),
+        ("Spark's files beside rows", "Nothing was committed. Use separate blocks"),
+        ("another mode", "mode must be 'error', as in the block's first write, got 'append'"),
+        ("an unknown mode", "mode must be one of 'error', 'overwrite', 'append', got 'ignore'"),
+        ("no items", "items must be the arguments of the function, such as range(n), got None"),
+        ("no function", "rows must be an RDD of dicts, or a function with its items, got list"),
+        ("no partitions", "partitions must be an int of at least 1, got 0"),
+        ("either", "got 'pose.2', which are raw, and 'blob', which are bytes and could be both"),
+        ("a column", "['id'] missing"),
+        ("columns of files", "['name'] unknown"),
+        ("hive", "paths must have no columns in directory names"),
         ("no files", "DatasetNotFoundError"),
         ("left", "[]"),
     ],
 )
-def test_what_cannot_be_is_refused_and_leaves_nothing_that_is_committed(facts: Any, case: str, part: str) -> None:
+def test_writer_invalid_rows_commit_nothing(facts: Any, case: str, part: str) -> None:
     found = facts["refused"][case]
     assert part in found
 
 
-def test_rows_of_an_rdd_are_written_where_they_are(spark_programs: SparkPrograms) -> None:
+def test_writer_writes_rdd_rows_in_their_tasks(spark_programs: SparkPrograms) -> None:
     found = spark_programs.left("classic", "writing.by_tasks").facts["rdd"]
     assert found["whole"]
     assert found["rows"] == [30, 10] * 3
-    assert "items= and partitions= go with a function" in found["refused"]
+    assert "items and partitions must be left out with an RDD" in found["refused"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 import petastore
 from petastore import Unischema, UnischemaField
 from petastore.codecs import NdarrayCodec
-from petastore.errors import DatasetChangedError, DatasetExistsError, DatasetNotFoundError, EncodeError, SchemaError
-from petastore.spark.writing.write_job import WriteJob
+from petastore.errors import (
+    DatasetChangedError,
+    DatasetExistsError,
+    DatasetNotFoundError,
+    EncodeError,
+    SchemaError,
+    StorageError,
+)
+from petastore.spark.writing.write_job import Part, WriteJob
 from petastore.storage.files.listing import files_below
 from petastore.storage.files.location import open_location
-from petastore.storage.files.whole_files import delete_quietly
 from petastore.writers.layout import Layout
 from petastore.writers.target import Mode
 
@@ -29,8 +36,8 @@ SCHEMA = Unischema(
 LAYOUT = Layout.of(rows_per_row_group=4, row_group_size_mb=None, rows_per_file=None)
 
 
-def job_at(url: str, mode: Mode = "append", schema: Unischema = SCHEMA) -> WriteJob:
-    return WriteJob.begin(url, schema, LAYOUT, compression="snappy", mode=mode, writer="a test")
+def job_at(url: str, mode: Mode = "append", schema: Unischema = SCHEMA, filesystem: Any = None) -> WriteJob:
+    return WriteJob.begin(url, schema, LAYOUT, compression="snappy", mode=mode, writer="a test", filesystem=filesystem)
 
 
 def batches_of(*numbers: int) -> list[pa.RecordBatch]:
@@ -43,6 +50,11 @@ def ids_at(url: str) -> list[int]:
         return [int(row.id) for row in reader]
 
 
+def files_of(job: WriteJob) -> list[str]:
+    """All files of a job, whether readers see them or not."""
+    return [path for path in files_below(open_location(job.url)) if job.job in path]
+
+
 def files_at(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
@@ -53,7 +65,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "frames") if request.param == "local" else f"memory://write-job/{tmp_path.name}/frames"
 
 
-def test_parts_that_count_are_the_dataset_in_the_order_of_their_tasks(url: str) -> None:
+def test_write_job_commits_parts_in_task_order(url: str) -> None:
     job = job_at(url)
     parts = [job.part(number, batches_of(*range(number * 10, number * 10 + 6))) for number in (2, 0, 1)]
     inventory = job.commit(parts)
@@ -64,7 +76,7 @@ def test_parts_that_count_are_the_dataset_in_the_order_of_their_tasks(url: str) 
     assert row.pose.tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 
-def test_nothing_is_there_for_readers_before_the_commit(tmp_path: Path) -> None:
+def test_write_job_is_invisible_before_the_commit(tmp_path: Path) -> None:
     folder = tmp_path / "frames"
     job = job_at(str(folder))
     part = job.part(0, batches_of(1, 2))
@@ -75,7 +87,7 @@ def test_nothing_is_there_for_readers_before_the_commit(tmp_path: Path) -> None:
     assert len(pq.ParquetDataset(folder).files) == 1
 
 
-def test_attempts_that_do_not_count_are_deleted_with_the_commit(url: str, tmp_path: Path) -> None:
+def test_write_job_deletes_unused_attempts_at_commit(url: str, tmp_path: Path) -> None:
     job = job_at(url)
     job.part(0, batches_of(1, 2))  # its task was lost after it
     counts = [job.part(0, batches_of(1, 2)), job.part(1, batches_of(3))]
@@ -87,10 +99,15 @@ def test_attempts_that_do_not_count_are_deleted_with_the_commit(url: str, tmp_pa
         assert len([path for path in left if job.job in path]) == 2, left
 
 
-def test_an_attempt_that_ends_after_the_commit_stays_out(url: str) -> None:
+def test_write_job_rejects_attempts_after_the_commit(url: str) -> None:
     job = job_at(url)
-    job.commit([job.part(0, batches_of(1, 2))])
-    job.part(0, batches_of(1, 2))
+    inventory = job.commit([job.part(0, batches_of(1, 2))])
+    with pytest.raises(
+        DatasetChangedError,
+        match="the write of part 0 ended before this task attempt finished, so its rows are deleted",
+    ):
+        job.part(0, batches_of(1, 2))
+    assert files_of(job) == [file.path for file in inventory.files]
     assert ids_at(url) == [1, 2]
     later = job_at(url)
     later.commit([later.part(0, batches_of(3))])
@@ -98,7 +115,7 @@ def test_an_attempt_that_ends_after_the_commit_stays_out(url: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
-def test_an_attempt_that_was_being_written_at_the_end_of_its_job_deletes_its_files(url: str, end: str) -> None:
+def test_late_attempt_deletes_its_own_files(url: str, end: str) -> None:
     job = job_at(url)
     counts = [job.part(0, batches_of(1, 2))]
 
@@ -107,48 +124,118 @@ def test_an_attempt_that_was_being_written_at_the_end_of_its_job_deletes_its_fil
         job.commit(counts) if end == "commit" else job.abort()
         yield from batches_of(6)
 
-    with pytest.raises(DatasetChangedError, match="part 0 belongs to has ended without these rows"):
+    with pytest.raises(
+        DatasetChangedError,
+        match="the write of part 0 ended before this task attempt finished, so its rows are deleted",
+    ):
         job.part(0, batches())
     names = [name for part in counts for name in part.names] if end == "commit" else []
-    location = open_location(url)
-    assert [path for path in files_below(location) if job.job in path] == names
+    assert files_of(job) == names
 
 
-def test_an_attempt_that_is_complete_while_its_job_ends_is_deleted(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = job_at(url)
-    counts = [job.part(0, batches_of(1, 2))]
-    meets, ends = threading.Event(), threading.Event()
+class CallsBeforeDeletion(MemoryFileSystem):  # type: ignore[misc]
+    """A store that calls a function before a file of a part is deleted: by then the job has listed its files."""
+
+    protocol = "calls"
+
+    def before_deletion_of(self, part: Part, function: Callable[[], object]) -> None:
+        self.names, self.function = part.names, function
+
+    def rm_file(self, path: str) -> None:
+        if path.endswith(self.names):
+            self.names = ()
+            self.function()
+        super().rm_file(path)
+
+
+@pytest.fixture
+def store() -> CallsBeforeDeletion:
+    return CallsBeforeDeletion(skip_instance_cache=True)
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_attempt_that_completes_during_cleanup_deletes_its_files(
+    tmp_path: Path, store: CallsBeforeDeletion, end: str
+) -> None:
+    job = job_at(f"/{tmp_path.name}/frames", "error", filesystem=store)
+    counts, lost = job.part(0, batches_of(1, 2)), job.part(0, batches_of(1, 2))
+    meets, goes_on = threading.Event(), threading.Event()
+    problems: list[BaseException] = []
 
     def batches() -> Iterator[pa.RecordBatch]:
         meets.set()
-        assert ends.wait(300)
+        assert goes_on.wait(300)
         yield from batches_of(1, 2)
 
-    attempt = threading.Thread(target=job.part, args=(0, batches()))
+    def attempt() -> None:
+        try:
+            job.part(0, batches())
+        except DatasetChangedError as problem:
+            problems.append(problem)
 
-    def deleted(location: Any, path: str) -> None:
-        if not ends.is_set():  # the files are listed, and the other attempt has only a marker among them
-            ends.set()
-            attempt.join()
-        delete_quietly(location, path)
+    thread = threading.Thread(target=attempt)
 
-    monkeypatch.setattr("petastore.spark.writing.write_job.delete_quietly", deleted)
-    attempt.start()
+    def let_it_complete() -> None:
+        goes_on.set()
+        thread.join()
+
+    store.before_deletion_of(lost, let_it_complete)
+    thread.start()
     assert meets.wait(300)
-    job.commit(counts)
-    assert [path for path in files_below(open_location(url)) if job.job in path] == list(counts[0].names)
+    job.commit([counts]) if end == "commit" else job.abort()
+    assert len(problems) == 1
+    left = [path for path in store.find(f"/{tmp_path.name}") if job.job in path]
+    assert [Path(path).name for path in left] == (list(counts.names) if end == "commit" else [])
 
 
-def test_a_value_that_does_not_fit_fails_its_part_and_leaves_nothing(tmp_path: Path) -> None:
+def test_attempt_during_abort_does_not_block_the_next_write(tmp_path: Path, store: CallsBeforeDeletion) -> None:
+    url = f"/{tmp_path.name}/frames"
+    job = job_at(url, "error", filesystem=store)
+    part = job.part(0, batches_of(1, 2))
+    problems: list[BaseException] = []
+
+    def begin_late() -> None:
+        try:
+            job.part(1, batches_of(3))
+        except DatasetChangedError as problem:
+            problems.append(problem)
+
+    store.before_deletion_of(part, begin_late)
+    job.abort()
+    assert len(problems) == 1
+    assert store.find(f"/{tmp_path.name}") == []
+    again = job_at(url, "error", filesystem=store)
+    assert again.commit([again.part(0, batches_of(4))]).rows.tolist() == [1]
+
+
+def test_failed_attempt_leaves_no_marker(tmp_path: Path) -> None:
+    class IsFull(MemoryFileSystem):  # type: ignore[misc]
+        protocol = "full"
+
+        def _open(self, path: str, mode: str = "rb", **how: Any) -> Any:
+            if mode == "wb" and "part-" in path:
+                raise OSError("no space is left")
+            return super()._open(path, mode, **how)
+
+    store = IsFull(skip_instance_cache=True)
+    job = job_at(f"/{tmp_path.name}/frames", filesystem=store)
+    before = store.find(f"/{tmp_path.name}")
+    with pytest.raises(StorageError, match="no space is left"):
+        job.part(0, batches_of(1))
+    assert store.find(f"/{tmp_path.name}") == before
+
+
+def test_invalid_value_fails_its_part_and_leaves_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "frames"
     job = job_at(str(folder))
     bad = pa.record_batch({"id": pa.array([1, None], pa.int64()), "pose": pa.nulls(2, pa.list_(pa.float32()))})
+    before = files_at(folder)
     with pytest.raises(EncodeError, match=r"column 'id', row 6"):
         job.part(0, [*batches_of(*range(5)), bad])
-    assert [path for path in files_at(folder) if job.job in path] == []
+    assert files_at(folder) == before
 
 
-def test_an_abort_deletes_what_was_written_and_keeps_what_is_there(url: str, tmp_path: Path) -> None:
+def test_write_job_abort_keeps_existing_files(url: str, tmp_path: Path) -> None:
     first = job_at(url)
     first.commit([first.part(0, batches_of(1, 2))])
     job = job_at(url)
@@ -159,21 +246,21 @@ def test_an_abort_deletes_what_was_written_and_keeps_what_is_there(url: str, tmp
         assert [path for path in files_at(tmp_path / "frames") if job.job in path] == []
 
 
-def test_an_abort_after_a_commit_that_succeeded_deletes_nothing(url: str) -> None:
+def test_write_job_abort_after_commit_deletes_nothing(url: str) -> None:
     job = job_at(url)
     job.commit([job.part(0, batches_of(1, 2))])
     job.abort()
     assert ids_at(url) == [1, 2]
 
 
-def test_rows_that_are_appended_come_last(url: str) -> None:
+def test_write_job_append_adds_rows_at_the_end(url: str) -> None:
     for numbers in ((1, 2), (3,), (4, 5)):
         job = job_at(url)
         job.commit([job.part(0, batches_of(*numbers))])
     assert ids_at(url) == [1, 2, 3, 4, 5]
 
 
-def test_an_overwrite_replaces_what_was_there(tmp_path: Path) -> None:
+def test_write_job_overwrite_replaces_existing_files(tmp_path: Path) -> None:
     folder = tmp_path / "frames"
     first = job_at(str(folder))
     first.commit([first.part(0, batches_of(1, 2))])
@@ -185,7 +272,7 @@ def test_an_overwrite_replaces_what_was_there(tmp_path: Path) -> None:
     assert [path for path in files_at(folder) if first.job in path] == []
 
 
-def test_an_overwrite_of_what_another_writer_changed_meanwhile_is_refused(url: str) -> None:
+def test_write_job_overwrite_raises_after_a_concurrent_write(url: str) -> None:
     first = job_at(url)
     first.commit([first.part(0, batches_of(1, 2))])
     job = job_at(url, "overwrite")
@@ -198,7 +285,7 @@ def test_an_overwrite_of_what_another_writer_changed_meanwhile_is_refused(url: s
     assert ids_at(url) == [1, 2, 3]
 
 
-def test_an_overwrite_of_nothing_is_refused_where_another_writer_was_first(url: str) -> None:
+def test_write_job_overwrite_raises_when_another_was_first(url: str) -> None:
     job = job_at(url, "overwrite")
     part = job.part(0, batches_of(7))
     other = job_at(url)
@@ -207,7 +294,7 @@ def test_an_overwrite_of_nothing_is_refused_where_another_writer_was_first(url: 
         job.commit([part])
 
 
-def test_a_write_to_where_nothing_is_may_find_no_other(url: str) -> None:
+def test_write_job_creation_raises_when_another_was_first(url: str) -> None:
     job = job_at(url, "error")
     part = job.part(0, batches_of(7))
     other = job_at(url)
@@ -215,33 +302,33 @@ def test_a_write_to_where_nothing_is_may_find_no_other(url: str) -> None:
     with pytest.raises(DatasetExistsError, match="another writer committed"):
         job.commit([part])
     job.abort()
-    with pytest.raises(DatasetExistsError, match="is not empty"):
+    with pytest.raises(DatasetExistsError, match="must be empty, got"):
         job_at(url, "error")
     assert ids_at(url) == [3]
 
 
-def test_a_write_to_where_nothing_is_commits(url: str) -> None:
+def test_write_job_creates_a_missing_dataset(url: str) -> None:
     job = job_at(url, "error")
     job.commit([job.part(1, batches_of(2)), job.part(0, batches_of(1))])
     assert ids_at(url) == [1, 2]
 
 
 @pytest.mark.parametrize("parts", [0, 2])
-def test_a_dataset_without_rows_has_a_schema(url: str, parts: int) -> None:
+def test_write_job_without_rows_writes_a_schema(url: str, parts: int) -> None:
     job = job_at(url)
     job.commit([job.part(number, []) for number in range(parts)])
     assert petastore.open_dataset(url).schema == SCHEMA
     assert petastore.open_dataset(url).inventory.num_rows == 0
 
 
-def test_another_schema_is_refused_before_anything_is_written(url: str) -> None:
+def test_write_job_with_another_schema_raises_before_writing(url: str) -> None:
     first = job_at(url)
     first.commit([first.part(0, batches_of(1))])
-    with pytest.raises(SchemaError, match="has another schema"):
+    with pytest.raises(SchemaError, match=r"rows to append must have the schema of .*, got a difference"):
         job_at(url, schema=Unischema("frames", [UnischemaField("id", "int32")]))
 
 
-def test_a_job_goes_to_its_tasks_by_pickle(url: str) -> None:
+def test_write_job_can_be_pickled(url: str) -> None:
     import pickle
 
     job = job_at(url)
@@ -251,7 +338,7 @@ def test_a_job_goes_to_its_tasks_by_pickle(url: str) -> None:
     assert ids_at(url) == [1]
 
 
-def test_sizes_hold_within_each_part(url: str) -> None:
+def test_write_job_sizes_hold_within_each_part(url: str) -> None:
     layout = Layout.of(rows_per_row_group=3, row_group_size_mb=None, rows_per_file=6)
     job = WriteJob.begin(url, SCHEMA, layout, compression="zstd", mode="append", writer="a test")
     inventory = job.commit([job.part(0, batches_of(*range(8))), job.part(1, batches_of(*range(20, 24)))])

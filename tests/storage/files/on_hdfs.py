@@ -58,7 +58,7 @@ def put(url: str, first: int) -> None:
     path, files = location.join("a.parquet"), location.filesystem
     table = pa.table({"id": np.arange(first, first + LONG)})
     before = files.get_file_info(path).mtime
-    while files.get_file_info(path).mtime == before:  # HDFS tells of seconds
+    while files.get_file_info(path).mtime == before:  # mtime of HDFS has whole seconds
         with files.open_output_stream(path) as sink:
             pq.write_table(
                 table, sink, row_group_size=LONG // 2, compression="none", use_dictionary=False, write_statistics=False

@@ -15,7 +15,7 @@ from petastore.storage.files.location import open_location
 
 
 @pytest.mark.parametrize("spelling", ["{}", "file://{}", "file:{}", "file://localhost{}", "{}/", "file://{}/"])
-def test_every_spelling_of_a_local_directory_is_the_same_place(tmp_path: Path, spelling: str) -> None:
+def test_spellings_of_a_local_directory_are_one_location(tmp_path: Path, spelling: str) -> None:
     location = open_location(spelling.format(tmp_path))
     assert isinstance(location.filesystem, fs.LocalFileSystem)
     assert location.root == str(tmp_path)
@@ -23,17 +23,17 @@ def test_every_spelling_of_a_local_directory_is_the_same_place(tmp_path: Path, s
     assert location.paths is None
 
 
-def test_a_file_url_with_two_slashes_says_what_to_write() -> None:
-    with pytest.raises(InvalidArgumentError, match="write file:///data/x"):
+def test_file_url_with_two_slashes_raises_with_the_correct_form() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"got file://data/x\. Write file:///data/x"):
         open_location("file://data/x")
 
 
-def test_an_unknown_scheme_is_refused() -> None:
+def test_unknown_scheme_raises() -> None:
     with pytest.raises(InvalidArgumentError, match="nosuch"):
         open_location("nosuch://bucket/x")
 
 
-def test_percent_signs_in_file_urls_are_literal_unless_only_the_decoded_path_exists(tmp_path: Path) -> None:
+def test_percent_sign_in_a_file_url_is_literal_if_that_path_exists(tmp_path: Path) -> None:
     (tmp_path / "a b").mkdir()
     url = (tmp_path / "a b").as_uri()
     assert url.endswith("a%20b")
@@ -42,7 +42,7 @@ def test_percent_signs_in_file_urls_are_literal_unless_only_the_decoded_path_exi
     assert open_location(url).root == str(tmp_path / "a%20b")
 
 
-def test_s3a_and_s3n_are_s3() -> None:
+def test_s3a_and_s3n_urls_are_s3() -> None:
     options = {"key": "k", "secret": "s"}
     places = [
         open_location([f"{scheme}://b/x", f"{scheme}://b/y"], storage_options=options)
@@ -53,27 +53,34 @@ def test_s3a_and_s3n_are_s3() -> None:
     assert not places[0].has_cheap_rename
 
 
-def test_webhdfs_is_told_host_port_and_user() -> None:
+def test_webhdfs_url_sets_host_port_and_user() -> None:
     location = open_location(["webhdfs://me@node:9870/data/a", "webhdfs://me@node:9870/data/b"])
     assert (location.root, location.paths) == ("/data", ("a", "b"))
-    assert location.store.url == "http://node:9870/webhdfs/v1"
-    assert location.store.pars == {"user.name": "me"}
+    assert location.filesystem.fs.url == "http://node:9870/webhdfs/v1"
+    assert location.filesystem.fs.pars == {"user.name": "me"}
 
 
-def test_a_missing_backend_names_the_extra() -> None:
+def test_scheme_without_its_package_raises_with_its_name() -> None:
     script = (
-        "import sys; sys.modules['s3fs'] = None\n"
+        "import sys; sys.modules['huggingface_hub'] = None\n"
         "from petastore.storage.files.location import open_location\n"
         "from petastore.errors import MissingExtraError\n"
-        "try: open_location('s3://bucket/x')\n"
+        "try: open_location('hf://datasets/user/name')\n"
         "except MissingExtraError as problem: print(problem)\n"
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "pip install 'petastore[s3]'" in ended.stdout
-    assert "s3fs" in ended.stdout
+    assert "pip install huggingface_hub" in ended.stdout
 
 
-def test_a_given_filesystem_wins_over_the_scheme(tmp_path: Path) -> None:
+def test_azure_urls_have_container_and_account() -> None:
+    location = open_location(
+        [f"abfss://data@me.dfs.core.windows.net/{name}" for name in ("x", "y")], storage_options={"anon": True}
+    )
+    assert (location.root, location.paths) == ("data", ("x", "y"))
+    assert location.store.server == ("abfs", "https://me.blob.core.windows.net")
+
+
+def test_given_filesystem_takes_precedence_over_the_scheme(tmp_path: Path) -> None:
     below = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
     assert open_location("s3://bucket/x", filesystem=below).root == "bucket/x"
     assert open_location("plain/x/", filesystem=below).root == "plain/x"
@@ -82,6 +89,6 @@ def test_a_given_filesystem_wins_over_the_scheme(tmp_path: Path) -> None:
     assert isinstance(open_location(tmp_path, filesystem=fsspec.filesystem("file")).filesystem, fs.LocalFileSystem)
 
 
-def test_what_is_no_filesystem_is_refused() -> None:
+def test_invalid_filesystem_raises() -> None:
     with pytest.raises(InvalidArgumentError, match="pyarrow or fsspec"):
         open_location("/data", filesystem="s3")

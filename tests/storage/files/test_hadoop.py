@@ -42,19 +42,19 @@ def write(folder: Path, name: str, settings: Mapping[str, str]) -> None:
     (folder / name).write_text(f'<?xml version="1.0"?>\n<configuration>{pairs}</configuration>')
 
 
-def test_later_files_win_and_variables_are_filled(tmp_path: Path) -> None:
+def test_later_hadoop_files_override_and_variables_are_substituted(tmp_path: Path) -> None:
     write(tmp_path, "core-site.xml", {"fs.defaultFS": "hdfs://${name}", "name": "near", "x": "${env.WHO}${none}"})
     write(tmp_path, "hdfs-site.xml", {"name": "far"})
     found = configuration({"HADOOP_CONF_DIR": str(tmp_path), "WHO": "me"})
     assert found == {"fs.defaultFS": "hdfs://far", "name": "far", "x": "me${none}"}
 
 
-def test_variables_that_go_round_in_circles_end(tmp_path: Path) -> None:
+def test_recursive_hadoop_variables_end(tmp_path: Path) -> None:
     write(tmp_path, "core-site.xml", {"a": "${b}", "b": "${a}"})
     assert set(configuration({"HADOOP_CONF_DIR": str(tmp_path)})) == {"a", "b"}
 
 
-def test_the_configuration_lies_below_hadoops_home_or_nowhere(tmp_path: Path) -> None:
+def test_hadoop_configuration_is_found_below_hadoop_home(tmp_path: Path) -> None:
     (tmp_path / "etc" / "hadoop").mkdir(parents=True)
     write(tmp_path / "etc" / "hadoop", "core-site.xml", {"a": "b"})
     assert configuration({"HADOOP_HOME": str(tmp_path)}) == {"a": "b"}
@@ -62,7 +62,7 @@ def test_the_configuration_lies_below_hadoops_home_or_nowhere(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", ["<configuration>", '<!DOCTYPE x [<!ENTITY a "b">]><configuration/>'])
-def test_what_is_no_configuration_is_refused(tmp_path: Path, text: str) -> None:
+def test_invalid_hadoop_configuration_raises(tmp_path: Path, text: str) -> None:
     (tmp_path / "core-site.xml").write_text(text)
     with pytest.raises(InvalidArgumentError, match=re.escape(str(tmp_path / "core-site.xml"))):
         configuration({"HADOOP_CONF_DIR": str(tmp_path)})
@@ -88,14 +88,16 @@ def test_what_is_no_configuration_is_refused(tmp_path: Path, text: str) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_a_url_comes_to(url: str, settings: dict[str, str], options: dict[str, Any]) -> None:
+def test_hdfs_url_resolves_to_options_of_libhdfs(url: str, settings: dict[str, str], options: dict[str, Any]) -> None:
     assert hdfs_options(url, settings) == options
 
 
-def test_what_is_not_configured_is_said() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"does not say dfs\.namenode\.rpc-address\.near\.nn2"):
+def test_missing_hadoop_configuration_is_reported() -> None:
+    with pytest.raises(
+        InvalidArgumentError, match=r"must have dfs\.namenode\.rpc-address\.near\.nn2 for the nameservice near"
+    ):
         hdfs_options("hdfs://near/x", {**HA, "dfs.namenode.rpc-address.near.nn2": ""})
-    with pytest.raises(InvalidArgumentError, match="which is viewfs://all by Hadoop's configuration"):
+    with pytest.raises(InvalidArgumentError, match="default file system is viewfs://all in Hadoop's configuration"):
         hdfs_options("hdfs:///x", {"fs.defaultFS": "viewfs://all"})
 
 
@@ -123,7 +125,7 @@ def _hdfs() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_hdfs")
 @pytest.mark.parametrize(("url", "host"), [("hdfs://near/x", "near"), ("viewfs://near/x", "viewfs://near")])
-def test_a_nameservice_is_found_by_the_environment(
+def test_hdfs_nameservice_is_found_by_the_environment(
     url: str, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, "hdfs-site.xml", HA)

@@ -73,7 +73,7 @@ def put(hub: Hub, path: str, first: int) -> None:
     hub.pipe_file(path, sink.getvalue().to_pybytes())
 
 
-def test_a_missing_package_is_named() -> None:
+def test_hub_missing_package_is_named() -> None:
     script = (
         "import sys; sys.modules['huggingface_hub'] = None\n"
         "import petastore\n"
@@ -86,7 +86,7 @@ def test_a_missing_package_is_named() -> None:
     )
 
 
-def test_repositories_and_revisions_are_paths(hub: Hub) -> None:
+def test_hub_repositories_and_revisions_are_paths(hub: Hub) -> None:
     put(hub, "datasets/me/frames@refs/convert/parquet/default/0.parquet", 0)
     put(hub, "datasets/me/frames@1a2b3c/data/0.parquet", 100)
     for url, first in (
@@ -98,16 +98,16 @@ def test_repositories_and_revisions_are_paths(hub: Hub) -> None:
             assert [number for batch in reader for number in batch.id.tolist()] == list(range(first, first + 100))
 
 
-def test_options_are_those_of_its_file_system_and_a_token_is_not_shown(hub: Hub) -> None:
+def test_hub_options_do_not_show_the_token(hub: Hub) -> None:
     put(hub, "datasets/me/frames/0.parquet", 0)
     options = {"token": "hf_hush", "endpoint": "https://hub.example"}
     location = open_location("hf://datasets/me/frames", storage_options=options)
-    assert (location.store.token, location.store.endpoint) == ("hf_hush", "https://hub.example")
+    assert (location.filesystem.fs.token, location.filesystem.fs.endpoint) == ("hf_hush", "https://hub.example")
     assert location.url == "hf://datasets/me/frames"
     assert "hush" not in f"{location!r} {petastore.open_dataset('hf://datasets/me/frames', storage_options=options)!r}"
 
 
-def test_the_digest_of_its_content_tells_the_version_of_a_file(hub: Hub) -> None:
+def test_hub_file_version_is_its_content_digest(hub: Hub) -> None:
     put(hub, "datasets/me/frames/0.parquet", 0)
     location = open_location("hf://datasets/me/frames")
     first = list_etags(location)
@@ -118,7 +118,7 @@ def test_the_digest_of_its_content_tells_the_version_of_a_file(hub: Hub) -> None
     assert len(second["0.parquet"][1]) == 40
 
 
-def test_ranges_of_its_files_are_fetched_and_kept_by_that_digest(hub: Hub, tmp_path: Any) -> None:
+def test_hub_ranges_are_cached_by_digest(hub: Hub, tmp_path: Any) -> None:
     for first in (0, 100):
         put(hub, "datasets/me/frames/0.parquet", first)
         for hits in (0, 1):
@@ -129,7 +129,7 @@ def test_ranges_of_its_files_are_fetched_and_kept_by_that_digest(hub: Hub, tmp_p
                 assert (reader.diagnostics["cache_hits"], reader.diagnostics["cache_misses"]) == (hits, 1 - hits)
 
 
-def test_a_file_that_is_written_anew_while_it_is_read_is_told_with_both_digests(hub: Hub) -> None:
+def test_hub_file_rewritten_while_reading_raises(hub: Hub) -> None:
     put(hub, "datasets/me/frames/0.parquet", 0)
     dataset = petastore.open_dataset("hf://datasets/me/frames")
     put(hub, "datasets/me/frames/0.parquet", 1)

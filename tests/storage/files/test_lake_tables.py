@@ -117,7 +117,7 @@ def test_lake_table_is_rejected_in_a_given_file_system(tmp_path: Path) -> None:
             open_dataset(f"{home}t/day=1", filesystem=filesystem)
 
 
-def test_directories_above_that_may_not_be_listed_are_passed_over(location: Location, put: Put) -> None:
+def test_unlistable_parent_directories_are_skipped(location: Location, put: Put) -> None:
     class Guarded(MemoryFileSystem):  # type: ignore[misc]
         protocol = "guarded"
         cachable = False

@@ -28,7 +28,7 @@ def test_files_are_listed_sorted_at_every_depth(location: Location, put: Put) ->
     assert list_data_files(location) == ["a/x.parq", "b.parquet", "day=1/z.parquet", "day=2/a.snappy.parquet"]
 
 
-def test_hidden_names_are_left_out_at_every_level(location: Location, put: Put) -> None:
+def test_listing_skips_hidden_names_at_every_depth(location: Location, put: Put) -> None:
     put("a.parquet", b"x")
     for path in (
         "_SUCCESS",
@@ -44,65 +44,78 @@ def test_hidden_names_are_left_out_at_every_level(location: Location, put: Put) 
     assert list_data_files(location) == ["a.parquet"]
 
 
-def test_a_partition_key_may_begin_with_an_underscore(location: Location, put: Put) -> None:
+def test_listing_keeps_partition_keys_with_an_underscore(location: Location, put: Put) -> None:
     put("_day=1/a.parquet", b"x")
     assert list_data_files(location) == ["_day=1/a.parquet"]
 
 
-def test_a_name_says_nothing_about_a_file(location: Location, put: Put) -> None:
+def test_listing_does_not_depend_on_file_names(location: Location, put: Put) -> None:
     names = ["B.PARQUET", "README.md", "a.parquet", "part-00001", "x.parquet.gz", "x.pqt"]
     for name in names:
         put(name, b"x")
     assert list_data_files(location) == names
 
 
-def test_files_without_bytes_and_checksums_are_left_out(location: Location, put: Put) -> None:
+def test_listing_skips_empty_and_checksum_files(location: Location, put: Put) -> None:
     put("a.parquet", b"x")
     for path, content in {"b.parquet": b"", "000001_0": b"", "a.parquet.crc": b"x", "day=1/c.crc": b"x"}.items():
         put(path, content)
     assert list_data_files(location) == ["a.parquet"]
 
 
-def test_a_named_file_is_taken_whatever_it_is_called_but_needs_bytes(location: Location, put: Put) -> None:
+def test_listing_accepts_an_explicit_file_of_any_name(location: Location, put: Put) -> None:
     for name in ("_a", "b.crc", ".c"):
         put(name, b"x")
     place = [f"{location.url}/{name}" for name in ("_a", "b.crc", ".c")]
     assert list_data_files(open_location(place)) == [".c", "_a", "b.crc"]
     put("d.parquet", b"")
-    with pytest.raises(MetadataError, match=r"d\.parquet has no bytes"):
+    with pytest.raises(MetadataError, match=r"d\.parquet must be a Parquet file, got an empty file"):
         list_data_files(open_location([*place, f"{location.url}/d.parquet"]))
 
 
-def test_a_named_directory_is_read_whatever_it_is_called(location: Location, put: Put) -> None:
+def test_listing_accepts_an_explicit_directory_of_any_name(location: Location, put: Put) -> None:
     for path in ("_old/a.parquet", "_old/_b.parquet", "new/c.parquet"):
         put(path, b"x")
     place = open_location([f"{location.url}/_old", f"{location.url}/new"])
     assert list_data_files(place) == ["_old/a.parquet", "new/c.parquet"]
 
 
-def test_an_empty_directory_says_so(tmp_path: Path) -> None:
-    with pytest.raises(DatasetNotFoundError, match="is an empty directory"):
+def test_listing_raises_for_an_empty_directory(tmp_path: Path) -> None:
+    with pytest.raises(DatasetNotFoundError, match="must have at least one Parquet file, got an empty directory"):
         list_data_files(open_location(tmp_path))
 
 
-def test_a_path_where_nothing_is_says_so(tmp_path: Path) -> None:
+def test_listing_raises_for_a_missing_path(tmp_path: Path) -> None:
     with pytest.raises(DatasetNotFoundError, match="there is nothing at that path"):
         list_data_files(open_location(tmp_path / "missing"))
     with pytest.raises(DatasetNotFoundError, match="there is nothing at that path"):
         list_data_files(open_location("memory://surely/missing"))
 
 
-def test_a_directory_without_parquet_says_what_is_there(location: Location, put: Put) -> None:
+def test_missing_path_error_suggests_a_similar_name(tmp_path: Path) -> None:
+    (tmp_path / "mydata").mkdir()
+    with pytest.raises(DatasetNotFoundError, match=r"nothing at that path\. Did you mean 'mydata'\?$"):
+        list_data_files(open_location(tmp_path / "mydat"))
+
+
+def test_missing_path_error_names_a_scheme_with_one_slash() -> None:
+    with pytest.raises(DatasetNotFoundError, match=r"nothing at that path\. Write s3://, with two slashes"):
+        list_data_files(open_location("s3:/bucket/train"))
+
+
+def test_directory_without_parquet_raises_and_lists_its_contents(location: Location, put: Put) -> None:
     put("_SUCCESS", b"x")
     put("a.parquet", b"")
-    with pytest.raises(DatasetNotFoundError, match=r"found only _SUCCESS, a\.parquet"):
+    with pytest.raises(
+        DatasetNotFoundError, match=r"must have at least one Parquet file, got only _SUCCESS, a\.parquet"
+    ):
         list_data_files(location)
     put("table.csv", b"x")
-    with pytest.raises(DatasetNotFoundError, match=r"found only table\.csv"):
+    with pytest.raises(DatasetNotFoundError, match=r"must have at least one Parquet file, got only table\.csv"):
         open_dataset(location.url)
 
 
-def test_a_list_of_files_and_directories_lists_those(tmp_path: Path) -> None:
+def test_listing_of_files_and_directories(tmp_path: Path) -> None:
     for path in ("day=1/a.parquet", "day=1/b.parquet", "day=2/c.parquet", "day=3/_d.parquet"):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_bytes(b"x")
@@ -110,13 +123,13 @@ def test_a_list_of_files_and_directories_lists_those(tmp_path: Path) -> None:
     assert list_data_files(location) == ["day=1/b.parquet", "day=2/c.parquet", "day=3/_d.parquet"]
 
 
-def test_a_missing_file_of_a_list_is_named(tmp_path: Path) -> None:
+def test_listing_names_a_missing_file_of_a_list(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"x")
     with pytest.raises(DatasetNotFoundError, match=r"there is nothing at gone\.parquet"):
         list_data_files(open_location([str(tmp_path / "a.parquet"), str(tmp_path / "gone.parquet")]))
 
 
-def test_files_of_a_write_that_has_not_ended_are_left_out(location: Location, put: Put) -> None:
+def test_listing_skips_files_of_an_unfinished_write(location: Location, put: Put) -> None:
     put("a.parquet", b"x")
     put(f"part-00000-{TOKEN}.parquet", b"x")
     assert len(list_data_files(location)) == 2
@@ -125,9 +138,7 @@ def test_files_of_a_write_that_has_not_ended_are_left_out(location: Location, pu
     assert list_data_files(location) == ["a.parquet"]
 
 
-def test_files_of_an_unfinished_write_are_left_out_of_patterns_and_of_datasets_inside(
-    location: Location, put: Put
-) -> None:
+def test_glob_pattern_skips_files_of_an_unfinished_write(location: Location, put: Put) -> None:
     for path in ("a.parquet", f"b-{TOKEN}.parquet", "inner/c.parquet", f"inner/d-{TOKEN[::-1]}.parquet"):
         put(path, b"x")
     put(writing_marker(TOKEN), b"")
@@ -138,40 +149,43 @@ def test_files_of_an_unfinished_write_are_left_out_of_patterns_and_of_datasets_i
     assert list_data_files(named) == ["a.parquet", f"b-{TOKEN}.parquet"]
 
 
-def test_a_place_with_nothing_but_an_unfinished_write_says_so(location: Location, put: Put) -> None:
+def test_listing_of_only_an_unfinished_write_raises(location: Location, put: Put) -> None:
     put(f"part-00000-{TOKEN}.parquet", b"x")
     put(writing_marker(TOKEN), b"")
     with pytest.raises(DatasetNotFoundError, match="a write that has not ended or was interrupted"):
         list_data_files(location)
 
 
-def test_there_are_no_unfinished_writes_where_nothing_is(tmp_path: Path) -> None:
+def test_missing_directory_has_no_unfinished_writes(tmp_path: Path) -> None:
     assert unfinished_writes(open_location(tmp_path / "missing")) == set()
 
 
-def test_a_directory_that_may_not_be_listed_is_a_storage_error(tmp_path: Path) -> None:
+def test_unlistable_directory_raises_storage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     location = Location("file:///x", open_location(tmp_path).filesystem, str(tmp_path), ("file/below",))
     with pytest.raises(StorageError):
         list_data_files(location)
 
 
-def test_what_is_no_file_is_named_and_never_opened(tmp_path: Path) -> None:
+def test_listing_never_opens_special_files(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"x")
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "gone.parquet").symlink_to(tmp_path / "nowhere")
     (tmp_path / "itself").symlink_to(tmp_path / "itself")
     (tmp_path / "_hidden").symlink_to(tmp_path / "nowhere")
-    shown = "holds 3 thing.*fifo is a FIFO, gone.parquet is a link that leads nowhere, itself is a link that leads"
+    shown = (
+        "has 3 entries among its data files that cannot be read: "
+        "fifo is a FIFO, gone.parquet is a link that leads nowhere, itself is a link that leads"
+    )
     with pytest.raises(StorageError, match=shown):
         list_data_files(open_location(tmp_path))
     with pytest.raises(StorageError, match="is a FIFO"):
         list_data_files(open_location([str(tmp_path / "a.parquet"), str(tmp_path / "fifo")]))
-    with pytest.raises(StorageError, match="neither a file nor a directory"):
+    with pytest.raises(StorageError, match="must be a file or a directory, got something else"):
         open_dataset(tmp_path / "fifo")
 
 
-def test_a_manifest_says_what_is_read_and_strangers_do_not_matter(tmp_path: Path) -> None:
+def test_manifest_decides_the_files_and_unlisted_ones_are_ignored(tmp_path: Path) -> None:
     schema = Unischema("user", [UnischemaField("id", "int64")])
     write_dataset(tmp_path, schema, [{"id": 1}])
     (tmp_path / "README.md").write_text("About users, and nothing else.")
@@ -180,7 +194,7 @@ def test_a_manifest_says_what_is_read_and_strangers_do_not_matter(tmp_path: Path
     dataset = open_dataset(tmp_path)
     assert dataset.inventory.num_rows == 1
     os.link(dataset.paths[0], tmp_path / "PART-00007")
-    with pytest.warns(UserWarning, match=r"holds 1 data file\(s\) that its inventory does not list .*: PART-00007"):
+    with pytest.warns(UserWarning, match=r"holds 1 data file\(s\) .* does not list, which are not read: PART-00007"):
         open_dataset(tmp_path)
     (tmp_path / "PART-00007").unlink()
     Path(dataset.paths[0]).unlink()
@@ -189,7 +203,7 @@ def test_a_manifest_says_what_is_read_and_strangers_do_not_matter(tmp_path: Path
         open_dataset(tmp_path)
 
 
-def test_few_strangers_are_looked_at_however_many_there_are(tmp_path: Path) -> None:
+def test_listing_examines_few_unlisted_files(tmp_path: Path) -> None:
     filesystem = Counting()
     schema = Unischema("user", [UnischemaField("id", "int64")])
     write_dataset("/ds", schema, [{"id": 1}], filesystem=filesystem)
@@ -216,7 +230,7 @@ class Counting(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
         return super().open(*arguments, **more)
 
 
-def test_links_to_files_and_directories_are_followed(tmp_path: Path) -> None:
+def test_listing_follows_links(tmp_path: Path) -> None:
     for path in ("elsewhere/b.parquet", "elsewhere/deep/c.parquet", "store/1.parquet", "ds/a.parquet"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(b"x")
@@ -233,7 +247,7 @@ def test_links_to_files_and_directories_are_followed(tmp_path: Path) -> None:
     ]
 
 
-def test_a_version_that_a_link_chooses_from_hidden_ones_is_read(tmp_path: Path) -> None:
+def test_listing_follows_a_link_to_a_hidden_version(tmp_path: Path) -> None:
     for version in ("1", "2"):
         (tmp_path / ".versions" / version).mkdir(parents=True)
         (tmp_path / ".versions" / version / f"{version}.parquet").write_bytes(b"x")
@@ -242,7 +256,7 @@ def test_a_version_that_a_link_chooses_from_hidden_ones_is_read(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("spelling", ["{}", "file://{}", "{}/*", "{}/**/*.parquet", "{}/[!z]*/*"])
-def test_links_that_lead_back_give_each_file_once(tmp_path: Path, spelling: str) -> None:
+def test_listing_of_cyclic_links_has_each_file_once(tmp_path: Path, spelling: str) -> None:
     root = tmp_path / "ds"
     for path in ("a.parquet", "day=1/b.parquet", "day=2/c.parquet"):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -261,7 +275,7 @@ def test_links_that_lead_back_give_each_file_once(tmp_path: Path, spelling: str)
     assert dataset.inventory.num_rows == 300
 
 
-def test_a_loop_outside_the_root_ends(tmp_path: Path) -> None:
+def test_listing_ends_for_a_link_cycle_outside_the_root(tmp_path: Path) -> None:
     for name in "xyz":
         (tmp_path / name).mkdir()
         (tmp_path / name / f"{name}.parquet").write_bytes(b"x")
@@ -278,18 +292,18 @@ def test_a_loop_outside_the_root_ends(tmp_path: Path) -> None:
     ]
 
 
-def test_links_with_more_ways_than_can_be_walked_are_refused(tmp_path: Path) -> None:
+def test_listing_raises_for_too_many_link_paths(tmp_path: Path) -> None:
     stores = [tmp_path / ".stores" / f"{number}" for number in range(20)]
     for store in stores:
         store.mkdir(parents=True)
         for other in stores:
             (store / f"to-{other.name}").symlink_to(other)
     (tmp_path / "a").symlink_to(stores[0])
-    with pytest.raises(StorageError, match="in more than 100 ways"):
+    with pytest.raises(StorageError, match="in at most 100 ways, got more"):
         list_data_files(open_location(tmp_path))
 
 
-def test_links_between_named_directories_and_below_a_given_filesystem_lead_back(tmp_path: Path) -> None:
+def test_listing_handles_links_between_listed_directories(tmp_path: Path) -> None:
     for path in ("day=1/a.parquet", "day=2/b.parquet", "day=3/c.parquet"):
         (tmp_path / path).parent.mkdir()
         (tmp_path / path).write_bytes(b"x")
@@ -305,19 +319,21 @@ def test_links_between_named_directories_and_below_a_given_filesystem_lead_back(
     ]
 
 
-def test_parquet_is_read_whatever_it_is_called(location: Location, put: Put) -> None:
+def test_listing_accepts_parquet_of_any_name(location: Location, put: Put) -> None:
     names = ["B.PARQUET", "a.parquet", "day.csv", "part-00001", "x.parquet.gz", "x.pqt"]
     for number, name in enumerate(names):
         put(name, {"id": [number]})
     assert [file.path for file in open_dataset(location.url).inventory.files] == names
     put("x.parquet.gz", gzip.compress(b"no Parquet itself, whatever is in it"))
     put("README.md", b"About this data set, in words.")
-    with pytest.raises(MetadataError, match=r"2 of the 7 files there are no Parquet: README\.md, x\.parquet\.gz"):
+    with pytest.raises(
+        MetadataError, match=r"2 of its 7 files are not Parquet files: README\.md, x\.parquet\.gz\. Move them away"
+    ):
         open_dataset(location.url)
     assert len(open_dataset(f"{location.url}/*[!zd]").inventory.files) == 5
 
 
-def test_link_to_a_neighbouring_file_gives_its_rows_once(tmp_path: Path) -> None:
+def test_link_to_a_neighboring_file_is_read_once(tmp_path: Path) -> None:
     for folder in ("day=1", "day=2", ".store"):
         (tmp_path / folder).mkdir()
         pq.write_table(pa.table({"id": [len(folder)]}), tmp_path / folder / "part-0.parquet")
@@ -333,7 +349,7 @@ def test_link_to_a_neighbouring_file_gives_its_rows_once(tmp_path: Path) -> None
     assert open_dataset(named).inventory.num_rows == 2  # names say how often
 
 
-def test_link_to_a_neighbouring_file_is_no_stranger(tmp_path: Path) -> None:
+def test_link_to_a_neighboring_file_is_not_unlisted(tmp_path: Path) -> None:
     schema = Unischema("id", [UnischemaField("id", "int64")])
     write_dataset(str(tmp_path), schema, [{"id": 1}])
     (tmp_path / "latest.parquet").symlink_to(open_dataset(tmp_path).paths[0])

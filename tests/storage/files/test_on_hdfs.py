@@ -34,7 +34,7 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield port
 
 
-def test_it_is_read_by_every_name_that_it_has(hdfs: int, tmp_path: Path) -> None:
+def test_hdfs_dataset_is_read_by_every_url_form(hdfs: int, tmp_path: Path) -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))  # and nobody listens
         gone = bound.getsockname()[1]

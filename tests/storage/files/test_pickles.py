@@ -10,7 +10,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from pyarrow import fs
 
 from petastore.errors import StorageAccessError
-from petastore.storage.files.pickles import WithoutSecrets, goes_to_a_child
+from petastore.storage.files.file_systems import WithoutSecrets, goes_to_a_child
 
 
 def pickled(filesystem: Any) -> bytes:
@@ -33,13 +33,13 @@ class Picky(MemoryFileSystem):  # type: ignore[misc]
         super().__init__(**options)
 
 
-def test_a_file_system_without_secrets_comes_back_as_it_was() -> None:
+def test_filesystem_without_secrets_round_trips() -> None:
     for filesystem in (fs.LocalFileSystem(use_mmap=True), fs.PyFileSystem(fs.FSSpecHandler(MemoryFileSystem()))):
         assert unpickled(pickled(filesystem)) == filesystem
 
 
 @pytest.mark.leaves_running("Arrow's S3 keeps its threads")
-def test_an_arrow_file_system_comes_back_without_its_keys() -> None:
+def test_pyarrow_filesystem_pickles_without_credentials() -> None:
     keys = {"access_key": "AKIAXXX", "secret_key": "hushhush"}
     filesystem = fs.S3FileSystem(**keys, region="eu-west-1", scheme="http")
     data = pickled(filesystem)
@@ -50,7 +50,7 @@ def test_an_arrow_file_system_comes_back_without_its_keys() -> None:
     assert again.region == "eu-west-1"
 
 
-def test_one_of_fsspec_comes_back_with_what_says_where_and_how() -> None:
+def test_fsspec_filesystem_round_trips_with_its_options() -> None:
     options = {"secret": "hushhush", "profile": "work", "client_kwargs": {"token": "hushhush", "region_name": "here"}}
     data = pickled(fs.PyFileSystem(fs.FSSpecHandler(Picky("hushhush", **options))))
     assert b"hushhush" not in data
@@ -60,19 +60,20 @@ def test_one_of_fsspec_comes_back_with_what_says_where_and_how() -> None:
 
 
 @pytest.mark.parametrize(("token", "stays"), [("anon", True), ("google_default", True), ("ya29.hushhush", False)])
-def test_a_token_that_is_a_word_of_gcsfs_stays(token: str, stays: bool) -> None:
+def test_gcsfs_token_keyword_is_pickled(token: str, stays: bool) -> None:
     store = unpickled(pickled(fs.PyFileSystem(fs.FSSpecHandler(MemoryFileSystem(token=token))))).handler.fs
     assert ("token" in store.storage_options) is stays
 
 
-def test_what_cannot_be_made_without_its_key_says_what_was_left_out_and_what_to_do() -> None:
+def test_filesystem_without_its_key_raises_with_advice_when_unpickled() -> None:
     data = pickled(fs.PyFileSystem(fs.FSSpecHandler(Picky("hushhush", **NEEDS_A_KEY))))
     with pytest.raises(
-        StorageAccessError, match=r"s3://bucket/data: .*without \(.*secret.*Open the dataset here"
+        StorageAccessError,
+        match=r"s3://bucket/data cannot be opened .* credentials of its file system \(.*secret.*Open the dataset in",
     ) as caught:
         unpickled(data)
     assert "hush" not in str(caught.value)
 
 
-def test_only_what_is_given_to_a_starting_process_goes_to_a_child() -> None:
+def test_process_that_starts_no_child_pickles_no_credentials() -> None:
     assert not goes_to_a_child()

@@ -32,7 +32,7 @@ PLACES = ["", "a", "b", "b/c", "b/d", "e", ".."]
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from(PLACES[:-1]), st.sampled_from(PLACES)), max_size=6, unique=True))
-def test_links_inside_a_directory_change_nothing(root: Path, links: list[tuple[str, str]]) -> None:
+def test_walk_is_not_affected_by_internal_links(root: Path, links: list[tuple[str, str]]) -> None:
     before = {entry.path for entry in walk(LOCAL, str(root), enter=anywhere) if entry.is_file}
     made = [root / where / f"link-{number}" for number, (where, _) in enumerate(links)]
     for link, (_, to) in zip(made, links, strict=True):
@@ -45,7 +45,7 @@ def test_links_inside_a_directory_change_nothing(root: Path, links: list[tuple[s
     assert sorted(found) == sorted(before)
 
 
-def test_what_is_at_a_path_is_told(root: Path) -> None:
+def test_walk_reports_the_type_of_a_path(root: Path) -> None:
     directory, file = entry_at(LOCAL, str(root)), entry_at(LOCAL, str(root / "a" / "file"))
     assert directory is not None
     assert directory.is_directory
@@ -55,7 +55,7 @@ def test_what_is_at_a_path_is_told(root: Path) -> None:
     assert entry_at(LOCAL, str(root / "a" / "file" / "below")) is None
 
 
-def test_a_directory_that_is_not_entered_is_told_and_no_more(root: Path) -> None:
+def test_walk_reports_skipped_directories(root: Path) -> None:
     found = {entry.path for entry in walk(LOCAL, str(root), enter=lambda path: path != "b")}
     assert found == {"a", "a/file", "b", "e", "e/file"}
     by_level = fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem("file")))
@@ -63,12 +63,12 @@ def test_a_directory_that_is_not_entered_is_told_and_no_more(root: Path) -> None
     assert same == found
 
 
-def test_local_paths_are_found_below_other_filesystems(tmp_path: Path) -> None:
+def test_walk_finds_local_paths_of_wrapped_filesystems(tmp_path: Path) -> None:
     below = fs.SubTreeFileSystem(str(tmp_path), LOCAL)
     assert local_path(below, "/a/b") == f"{tmp_path}/a/b"
     assert local_path(fs.SubTreeFileSystem("x", below), "y") == f"{tmp_path}/x/y"
     assert local_path(fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem("memory"))), "/a") is None
 
 
-def test_where_nothing_is_nothing_is_found(tmp_path: Path) -> None:
+def test_walk_of_a_missing_directory_is_empty(tmp_path: Path) -> None:
     assert list(walk(LOCAL, str(tmp_path / "gone"), enter=anywhere)) == []

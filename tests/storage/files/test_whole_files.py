@@ -14,26 +14,26 @@ from petastore.storage.files.whole_files import delete_quietly, read_up_to, read
 
 
 @pytest.mark.parametrize("url", ["{}", "memory://bucket/{}"])
-def test_what_is_put_in_place_is_read(tmp_path: Path, url: str) -> None:
+def test_replaced_small_file_is_read(tmp_path: Path, url: str) -> None:
     location = open_location(url.format(tmp_path))
     assert read_whole(location, "a/b.bin", max_bytes=10) is None
     for data in (b"first", b"second"):
         replace_whole(location, "a/b.bin", data)
         assert read_whole(location, "a/b.bin", max_bytes=10) == data
-    with pytest.raises(MetadataError, match=r"b\.bin has 6 bytes; at most 5 are read"):
+    with pytest.raises(MetadataError, match=r"b\.bin must have at most 5 bytes, got 6"):
         read_whole(location, "a/b.bin", max_bytes=5)
     delete_quietly(location, "a/b.bin")
     delete_quietly(location, "a/b.bin")
     assert read_whole(location, "a/b.bin", max_bytes=10) is None
 
 
-def test_a_file_that_is_replaced_after_its_size_was_asked_is_read_in_one_version(
+def test_file_replaced_after_stat_is_read_in_one_version(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     location = open_location("memory://bucket/replaced")
     replace_whole(location, "b.bin", b"old")
     versions = [b"longer than that", b"short"]
-    size_of = type(location.store).size
+    size_of = type(location.filesystem.fs).size
 
     def size(store: Any, path: str) -> int:
         found: int = size_of(store, path)
@@ -41,20 +41,18 @@ def test_a_file_that_is_replaced_after_its_size_was_asked_is_read_in_one_version
             replace_whole(location, "b.bin", versions.pop(0))
         return found
 
-    monkeypatch.setattr(type(location.store), "size", size)
+    monkeypatch.setattr(type(location.filesystem.fs), "size", size)
     assert read_whole(location, "b.bin", max_bytes=100) == b"short"
 
 
-def test_a_refused_write_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_rejected_write_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "a" / "b.bin").mkdir(parents=True)
     with pytest.raises(StorageError, match=r"cannot rename \S+ to a/b\.bin"):
         replace_whole(open_location(tmp_path), "a/b.bin", b"data")
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["b.bin"]
 
 
-def test_a_file_that_is_written_to_just_after_it_was_made_is_read_in_one_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_modified_after_creation_is_read_in_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pread, path = os.pread, tmp_path / "data"
     halves: list[bytes] = []
 

@@ -1,4 +1,4 @@
-"""Footers that are written by hand, with what no writer puts there."""
+"""Parquet footers built by hand, with values that no writer produces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parquet in a filesystem in memory that notes what is read of it."""
+"""In-memory filesystem that records the reads of Parquet files."""
 
 from __future__ import annotations
 

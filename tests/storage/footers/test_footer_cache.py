@@ -9,20 +9,22 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from petastore.errors import DatasetChangedError, StorageError
 from petastore.inventory import DataFile
-from petastore.storage.files.location import Location
+from petastore.storage.files.location import Location, open_location
+from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footer_cache import FooterCache
-from petastore.storage.footers.footers import Footer, read_footer
+from petastore.storage.footers.footers import read_footer
 from tests.storage.conftest import Put
 from tests.storage.footers.counted_files import TEN, counted, parquet_bytes
 
 
-def test_a_footer_is_read_once_however_many_ask_at_once() -> None:
+def test_footer_cache_reads_a_footer_once_for_concurrent_callers() -> None:
     location, filesystem = counted({"a.parquet": parquet_bytes(TEN)})
     file = read_footer(location, "a.parquet").file
     cache = FooterCache()
@@ -38,7 +40,7 @@ def test_a_footer_is_read_once_however_many_ask_at_once() -> None:
     assert len(filesystem.read) == 2
 
 
-def test_the_least_recently_used_footers_go_first() -> None:
+def test_footer_cache_evicts_lru() -> None:
     location, filesystem = counted({f"{name}.parquet": parquet_bytes(TEN) for name in "abc"})
     files = [read_footer(location, f"{name}.parquet").file for name in "abc"]
     size = len(read_footer(location, "a.parquet").encoded)
@@ -53,7 +55,7 @@ def test_the_least_recently_used_footers_go_first() -> None:
     assert len(filesystem.read) - before == 4
 
 
-def test_a_footer_larger_than_the_cache_is_kept_while_it_is_the_last() -> None:
+def test_footer_cache_keeps_a_too_large_last_footer() -> None:
     location, filesystem = counted({"a.parquet": parquet_bytes(TEN)})
     file = read_footer(location, "a.parquet").file
     cache = FooterCache(max_bytes=1)
@@ -61,7 +63,25 @@ def test_a_footer_larger_than_the_cache_is_kept_while_it_is_the_last() -> None:
     assert len(filesystem.read) == 2
 
 
-def test_a_cache_of_many_footers_does_as_much_for_the_last_as_for_the_first() -> None:
+def test_footer_cache_memory_limit_evicts_footers() -> None:
+    location, filesystem = counted({f"{name}.parquet": parquet_bytes(TEN) for name in "abc"})
+    footers = [read_footer(location, f"{name}.parquet") for name in "abc"]
+    cache = FooterCache()
+    cache.know(location, [dataclasses.replace(footers[0], version=None)])
+    for footer in footers[1:]:
+        cache.get(location, footer.file)
+    assert len(cache) == 2
+    cache.limit_memory(10 * len(footers[0].encoded))
+    assert len(cache) == 1
+    before = len(filesystem.read)
+    assert cache.get(location, footers[2].file).file == footers[2].file
+    assert len(filesystem.read) == before
+    cache.limit_memory(0)
+    assert cache.get(location, footers[0].file) is not footers[0]
+    assert len(cache) == 1
+
+
+def test_footer_cache_cost_does_not_grow_with_footers() -> None:
     location, _ = counted({f"{number}.parquet": parquet_bytes(TEN) for number in range(1000)})
     first = read_footer(location, "0.parquet")
     cache = FooterCache(max_bytes=900 * len(first.encoded))
@@ -89,14 +109,14 @@ def calls_in(task: Callable[[], Any]) -> int:
     return seen
 
 
-def test_a_footer_that_is_known_is_not_parsed_again_but_the_file_is_looked_at() -> None:
+def test_footer_cache_skips_files_of_unknown_version() -> None:
     location, filesystem = counted({f"{name}.parquet": parquet_bytes(TEN) for name in "abc"})
     # As of a storage that tells no versions.
     footers = [dataclasses.replace(read_footer(location, f"{name}.parquet"), version=None) for name in "abc"]
-    cache = FooterCache(max_bytes=2 * len(footers[0].encoded))
+    cache = FooterCache()
     cache.know(location, footers)
     before = len(filesystem.read)
-    assert [cache.get(location, footer.file) is footer for footer in footers] == [True, True, False]
+    assert [cache.get(location, footer.file) is footer for footer in footers] == [False] * 3
     assert len(filesystem.read) == before + 3
     again = FooterCache()
     again.know(location, footers)
@@ -104,6 +124,16 @@ def test_a_footer_that_is_known_is_not_parsed_again_but_the_file_is_looked_at() 
         stream.write(parquet_bytes(TEN.slice(3)))
     with pytest.raises(DatasetChangedError):
         again.get(location, footers[0].file)
+
+
+def test_footer_cache_keeps_local_footers(tmp_path: Path) -> None:
+    location = open_location(tmp_path)
+    for name in "abc":
+        (tmp_path / name).write_bytes(parquet_bytes(TEN))
+    footers = [read_footer(location, name) for name in "abc"]
+    cache = FooterCache(max_bytes=2 * len(footers[0].encoded))
+    cache.know(location, footers)
+    assert [cache.get(location, footer.file) is footer for footer in footers] == [True, True, False]
 
 
 def change_size(file: DataFile) -> DataFile:
@@ -115,7 +145,7 @@ def change_digest(file: DataFile) -> DataFile:
 
 
 @pytest.mark.parametrize("change", [change_size, change_digest])
-def test_a_rewritten_file_is_refused_by_name(
+def test_footer_cache_raises_for_a_rewritten_file(
     location: Location, put: Put, change: Callable[[DataFile], DataFile]
 ) -> None:
     put("a.parquet", TEN)
@@ -128,12 +158,12 @@ def test_a_rewritten_file_is_refused_by_name(
     assert cache.get(location, file).file == file
 
 
-def test_an_unknown_digest_is_not_compared(location: Location, put: Put) -> None:
+def test_footer_cache_does_not_compare_an_unknown_digest(location: Location, put: Put) -> None:
     size = put("a.parquet", TEN)
     assert FooterCache().get(location, DataFile("a.parquet", size)).file.size == size
 
 
-def test_a_failed_read_is_not_kept(location: Location, put: Put) -> None:
+def test_footer_cache_does_not_store_a_failed_read(location: Location, put: Put) -> None:
     cache = FooterCache()
     data = parquet_bytes(TEN)
     file = DataFile("a.parquet", len(data))
@@ -143,10 +173,15 @@ def test_a_failed_read_is_not_kept(location: Location, put: Put) -> None:
     assert cache.get(location, file).metadata.num_rows == 10
 
 
-def test_a_cache_pickles_as_an_empty_one(location: Location, put: Put) -> None:
+def test_footer_cache_pickles_empty(location: Location, put: Put) -> None:
     put("a.parquet", TEN)
-    cache = FooterCache(max_bytes=12345)
-    cache.get(location, read_footer(location, "a.parquet").file)
-    again = pickle.loads(pickle.dumps(cache))  # noqa: S301 - our own bytes
-    assert len(again) == 0
-    assert again._max_bytes == 12345
+    put("b.parquet", TEN)
+    files = [read_footer(location, name).file for name in ("a.parquet", "b.parquet")]
+    for max_bytes, most in ((1 << 20, 2), (1, 1)):
+        cache = FooterCache(max_bytes=max_bytes)
+        cache.get(location, files[0])
+        again = pickle.loads(pickle.dumps(cache))  # noqa: S301 - our own bytes
+        assert len(again) == 0
+        for file in files:
+            again.get(location, file)
+        assert len(again) == most  # the bound came along

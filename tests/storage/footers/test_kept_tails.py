@@ -20,9 +20,9 @@ import petastore
 from petastore.cache import DiskCache
 from petastore.errors import MetadataError
 from petastore.storage.files.location import open_location
-from petastore.storage.footers.kept_tails import KeptTails
-from petastore.storage.footers.tails import Tail
-from petastore.storage.requests.client import FileVersion
+from petastore.storage.footers.tails import KeptTails, Tail
+from petastore.storage.ranges.pinned_files import footer_key
+from petastore.storage.stores.store import FileVersion
 from tests.pace import patience
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served
@@ -99,7 +99,7 @@ def stored(s3_served: Served, tmp_path: Path) -> Iterator[Stored]:
 ROWS = [100 + number for number in range(FILES)]
 
 
-def test_who_opens_a_dataset_later_asks_for_no_footer(stored: Stored) -> None:
+def test_cached_footers_save_requests_on_second_open(stored: Stored) -> None:
     for misses in (FILES, 0):
         (found,) = stored.opened()
         assert found["rows"] == ROWS
@@ -107,14 +107,14 @@ def test_who_opens_a_dataset_later_asks_for_no_footer(stored: Stored) -> None:
     assert stored.proxy.counted.requests <= 8  # what is there, and whether it has a manifest
 
 
-def test_processes_that_open_a_dataset_at_once_read_each_footer_once(stored: Stored) -> None:
+def test_concurrent_processes_read_each_footer_once(stored: Stored) -> None:
     found = stored.opened(PROCESSES)
     assert [one["rows"] for one in found] == [ROWS] * PROCESSES
     assert FILES <= stored.asked_of_files <= 1.05 * FILES
     assert sum(one["misses"] for one in found) == stored.asked_of_files
 
 
-def test_a_file_that_was_rewritten_is_read_anew_and_the_others_are_not(stored: Stored) -> None:
+def test_cached_footer_of_a_rewritten_file_is_read_again(stored: Stored) -> None:
     stored.opened()
     stored.put(5, parquet_of(0, 7))
     (found,) = stored.opened()
@@ -122,7 +122,7 @@ def test_a_file_that_was_rewritten_is_read_anew_and_the_others_are_not(stored: S
     assert stored.asked_of_files == 1
 
 
-def test_a_damaged_footer_is_fetched_again_and_counted(stored: Stored) -> None:
+def test_damaged_cached_footer_is_fetched_again(stored: Stored) -> None:
     stored.opened()
     for path in stored.entries[:3]:
         whole = bytearray(path.read_bytes())
@@ -134,10 +134,10 @@ def test_a_damaged_footer_is_fetched_again_and_counted(stored: Stored) -> None:
             first + row for number, first in enumerate(range(0, 100 * FILES, 100)) for row in range(100 + number)
         )
         found = reader.diagnostics
-    assert (found["footer_damaged"], found["footer_misses"], found["footer_hits"]) == (3, 3, FILES - 3)
+    assert (found["footer_corrupt"], found["footer_misses"], found["footer_hits"]) == (3, 3, FILES - 3)
 
 
-def test_a_footer_that_cannot_be_is_not_kept(stored: Stored) -> None:
+def test_invalid_footer_is_not_cached(stored: Stored) -> None:
     whole = bytearray(parquet_of(0, 100))
     length = int.from_bytes(whole[-8:-4], "little")
     whole[-8 - length : -8] = bytes(length)
@@ -162,7 +162,7 @@ def kept(tmp_path: Path) -> Iterator[KeptTails]:
         yield KeptTails(cache, open_location("memory://bucket/frames"), {"a": TOLD, "weak": FileVersion(1000, 'W/"1"')})
 
 
-def test_an_etag_is_the_same_with_and_without_quotes_and_is_demanded_as_it_came(kept: KeptTails) -> None:
+def test_etag_quotes_do_not_matter_for_the_cache(kept: KeptTails) -> None:
     listed = KeptTails(kept.cache, kept.location, {"a": FileVersion(1000, "told")})
     fetched = Tail(1000, FOOTER, FileVersion(1000, '"told"', "monday"))
     assert listed.tail("a", lambda: fetched) == fetched._replace(version=TOLD)
@@ -172,7 +172,7 @@ def test_an_etag_is_the_same_with_and_without_quotes_and_is_demanded_as_it_came(
 @pytest.mark.parametrize(
     "version", [None, FileVersion(1000, '"newer"'), FileVersion(1001, '"told"'), FileVersion(1000, "", "monday")]
 )
-def test_what_is_fetched_of_another_version_is_given_and_not_kept(kept: KeptTails, version: FileVersion | None) -> None:
+def test_tail_of_another_version_is_returned_and_not_cached(kept: KeptTails, version: FileVersion | None) -> None:
     fetched = Tail(1000 if version is None else version.size, FOOTER, version)
     for _ in range(2):
         assert kept.tail("a", lambda: fetched) == fetched
@@ -180,15 +180,17 @@ def test_what_is_fetched_of_another_version_is_given_and_not_kept(kept: KeptTail
 
 
 @pytest.mark.parametrize("path", ["weak", "of which nothing was told"])
-def test_a_version_that_cannot_be_demanded_is_not_kept(kept: KeptTails, path: str) -> None:
+def test_footer_of_a_weak_version_is_not_cached(kept: KeptTails, path: str) -> None:
     fetched = Tail(1000, FOOTER, kept.told.get(path))
     assert kept.tail(path, lambda: fetched) == fetched
     assert kept.cache.info().entries == 0
 
 
 @pytest.mark.parametrize("entry", [b"", b"\x06\0\0\0", b"\xff" * 40, b"\x06\0\0\0" + b'"told"', b"\x03\0\0\0abcfooter"])
-def test_an_entry_that_was_made_in_another_way_is_removed_and_fetched(kept: KeptTails, entry: bytes) -> None:
-    with kept.cache.entry(kept._key("a") or "", lambda: entry):
+def test_cached_footer_of_another_format_is_replaced(kept: KeptTails, entry: bytes) -> None:
+    key = footer_key(kept.location, "a", TOLD)
+    assert key is not None
+    with kept.cache.entry(key, lambda: entry):
         pass
     fetched = Tail(1000, FOOTER, TOLD)
     for entries in (0, 1):

@@ -32,7 +32,7 @@ TYPES = st.recursive(
 
 
 @given(st.lists(TYPES, min_size=1, max_size=4))
-def test_the_count_is_that_of_the_file(types: list[pa.DataType]) -> None:
+def test_leaf_count_equals_the_file(types: list[pa.DataType]) -> None:
     schema = pa.schema([(f"c{number}", kind) for number, kind in enumerate(types)])
     sink = pa.BufferOutputStream()
     pq.write_metadata(schema, sink)
@@ -50,20 +50,22 @@ def test_the_count_is_that_of_the_file(types: list[pa.DataType]) -> None:
     ("kind", "count"),
     [(pa.dictionary(pa.int8(), pa.string()), 1), (pa.null(), 1), (pa.fixed_shape_tensor(pa.float32(), [2, 3]), 1)],
 )
-def test_wrapped_types_are_counted_by_what_they_store(kind: Any, count: int) -> None:
+def test_leaf_count_of_extension_types_uses_storage_types(kind: Any, count: int) -> None:
     assert leaf_count(kind) == count
 
 
-def test_columns_of_one_name_have_no_leaves_that_a_name_finds() -> None:
+def test_leaves_of_duplicate_columns_are_not_found_by_name() -> None:
     schema = pa.schema([("x", pa.int8()), ("y", pa.int8()), ("x", pa.int8()), ("z", pa.int8()), ("x", pa.int8())])
     assert leaves_by_column(schema, 5, source="a.parquet") == {"y": range(1, 2), "z": range(3, 4)}
 
 
-def test_leaves_that_do_not_add_up_are_refused() -> None:
-    with pytest.raises(MetadataError, match=r"a\.parquet: the footer has 3 leaf columns, but its schema needs 1"):
+def test_inconsistent_leaf_counts_raise() -> None:
+    with pytest.raises(
+        MetadataError, match=r"a\.parquet: the footer is damaged: it has 3 leaf columns, but its Arrow schema needs 1"
+    ):
         leaves_by_column(pa.schema({"x": pa.int8()}), 3, source="a.parquet")
 
 
-def test_paths_are_given_by_column() -> None:
+def test_leaf_paths_are_grouped_by_column() -> None:
     schema = pa.schema({"a.b": pa.int8(), "v": pa.list_(pa.int8())})
     assert leaf_paths(schema, ["a.b", "v.list.element"]) == {"a.b": ["a.b"], "v": ["v.list.element"]}

@@ -29,7 +29,7 @@ def footer_of(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("order", [("small", "wide", "small"), ("wide", "small", "wide")])
-def test_footers_are_found_whatever_was_read_before(location: Location, put: Put, order: tuple[str, ...]) -> None:
+def test_footer_is_found_for_any_tail_size(location: Location, put: Put, order: tuple[str, ...]) -> None:
     files = {"small": file_of(SMALL), "wide": file_of(WIDE)}
     assert len(footer_of(files["wide"])) > 64 * 1024 > len(files["small"])
     for name, data in files.items():
@@ -40,7 +40,7 @@ def test_footers_are_found_whatever_was_read_before(location: Location, put: Put
             assert (found.size, found.footer) == (len(files[name]), footer_of(files[name]))
 
 
-def test_a_version_is_told_where_it_can_be_demanded_later(location: Location, put: Put) -> None:
+def test_tail_reports_a_strong_version(location: Location, put: Put) -> None:
     put("x", file_of(SMALL))
     with Tails(location) as tails:
         version = tails.read("x").version
@@ -50,21 +50,33 @@ def test_a_version_is_told_where_it_can_be_demanded_later(location: Location, pu
 @pytest.mark.parametrize(
     ("content", "kind", "said"),
     [
-        (b"", NoParquetError, "x has 0 bytes and is no Parquet"),
-        (b"PAR1PAR1", NoParquetError, "x has 8 bytes and is no Parquet"),
-        (b"hello, I am a text\n", NoParquetError, r"x is no Parquet: it ends with b'ext\\n'"),
-        (b"PAR1" + b"\x00" * 20, MetadataError, "x begins as Parquet, but was cut short or damaged"),
-        (b"PAR1" + b"\x00" * 20 + b"PARE", MetadataError, "encrypted footer.*decrypt it first"),
+        (b"", NoParquetError, "x is not a Parquet file: the file has only 0 bytes"),
+        (b"PAR1PAR1", NoParquetError, "x is not a Parquet file: the file has only 8 bytes"),
+        (
+            b"hello, I am a text\n",
+            NoParquetError,
+            r"x is not a Parquet file: it must end with b'PAR1', got b'ext\\n'",
+        ),
+        (
+            b"PAR1" + b"\x00" * 20,
+            MetadataError,
+            r"x is a truncated or damaged Parquet file: it must end with b'PAR1', got b'\\x00\\x00\\x00\\x00'",
+        ),
+        (
+            b"PAR1" + b"\x00" * 20 + b"PARE",
+            MetadataError,
+            r"x must not be encrypted, got an encrypted footer\. Decrypt the file first",
+        ),
         (
             b"PAR1" + b"\x00" * 20 + b"\xff\x00\x00\x00PAR1",
             MetadataError,
-            "its footer has 255 bytes, but the file has 32",
+            "must declare a footer of 1 to 20 bytes, got 255",
         ),
-        (b"PAR1" + b"\x00" * 24 + b"PAR1", MetadataError, "its footer has 0 bytes"),
+        (b"PAR1" + b"\x00" * 24 + b"PAR1", MetadataError, "must declare a footer of 1 to 20 bytes, got 0"),
     ],
     ids=["empty", "short", "text", "cut", "encrypted", "long footer", "no footer"],
 )
-def test_what_cannot_be_read_is_refused_with_the_reason(
+def test_unreadable_tail_raises_with_the_reason(
     location: Location, put: Put, content: bytes, kind: type[MetadataError], said: str
 ) -> None:
     put("x", content)
@@ -73,17 +85,17 @@ def test_what_cannot_be_read_is_refused_with_the_reason(
     assert type(caught.value) is kind
 
 
-def test_a_footer_larger_than_asked_for_is_refused_before_it_is_read(location: Location, put: Put) -> None:
+def test_tail_with_a_too_large_footer_raises_before_reading(location: Location, put: Put) -> None:
     data = file_of(SMALL)
     put("x", data)
     length = len(footer_of(data))
     with Tails(location) as tails:
         assert tails.read("x", max_bytes=length).footer == footer_of(data)
-        with pytest.raises(MetadataError, match=f"footer has {length} bytes; at most {length - 1} are read"):
+        with pytest.raises(MetadataError, match=f"the footer of .* must have at most {length - 1} bytes, got {length}"):
             tails.read("x", max_bytes=length - 1)
 
 
-def test_a_file_that_is_not_there_is_missing(location: Location, put: Put) -> None:
+def test_tail_of_a_missing_file_raises(location: Location, put: Put) -> None:
     put("x", file_of(SMALL))
     with Tails(location) as tails, pytest.raises(FileMissingError, match="nowhere"):
         tails.read("nowhere")
@@ -92,19 +104,19 @@ def test_a_file_that_is_not_there_is_missing(location: Location, put: Put) -> No
 @pytest.mark.parametrize(
     ("content", "is_parquet"), [(b"PAR", False), (b"PAR1", True), (b"..PARE", True), (b"PAR1.", False)]
 )
-def test_parquet_is_known_by_its_end(location: Location, put: Put, content: bytes, is_parquet: bool) -> None:
+def test_parquet_is_recognized_by_its_magic(location: Location, put: Put, content: bytes, is_parquet: bool) -> None:
     put("x", content)
     with Tails(location) as tails:
         assert tails.is_parquet("x") is is_parquet
 
 
-def test_local_file_without_bytes_is_not_parquet(tmp_path: Path) -> None:
+def test_empty_local_file_is_not_parquet(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     with Tails(open_location(tmp_path)) as tails:
         assert not tails.is_parquet("x")
 
 
-def test_too_few_bytes_hold_no_footer_yet() -> None:
+def test_too_short_file_has_no_footer() -> None:
     data = file_of(SMALL)
     footer = footer_of(data)
     assert footer_in(data[-len(footer) - 8 :], len(data), "x", 10**6) == footer
@@ -112,7 +124,7 @@ def test_too_few_bytes_hold_no_footer_yet() -> None:
     assert footer_in(data[-8:], len(data), "x", 10**6) is None
 
 
-def test_a_digest_is_of_the_footer_alone(tmp_path: Path) -> None:
+def test_digest_covers_only_the_footer(tmp_path: Path) -> None:
     pq.write_table(SMALL, tmp_path / "x")
     footer = footer_of((tmp_path / "x").read_bytes())
     assert digest_of(footer) == hashlib.sha256(footer).hexdigest()[:32] != digest_of(footer + b"\x00")

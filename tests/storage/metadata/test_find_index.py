@@ -10,8 +10,7 @@ import pytest
 from petastore import open_dataset
 from petastore.errors import InvalidArgumentError, MetadataError
 from petastore.indexers import RowGroupIndex
-from petastore.storage.metadata.find_index import find_indexes
-from petastore.storage.metadata.row_group_index import INDEXES, write_indexes
+from petastore.storage.metadata.row_group_index import INDEXES, find_indexes, write_indexes
 
 
 @pytest.fixture
@@ -20,7 +19,7 @@ def meadow(fixtures_root: Path, tmp_path: Path) -> Path:
     return tmp_path / "Meadow"
 
 
-def test_ours_stand_before_petastorms_of_the_same_name(meadow: Path) -> None:
+def test_petastore_index_takes_precedence_over_petastorms(meadow: Path) -> None:
     dataset = open_dataset(meadow)
     mine = [RowGroupIndex("by_id", ("id",), [7], [[0]]), RowGroupIndex("mine", ("id",), [8], [[1]])]
     write_indexes(dataset.location, dataset.inventory, mine)
@@ -33,7 +32,7 @@ def test_ours_stand_before_petastorms_of_the_same_name(meadow: Path) -> None:
     ]
 
 
-def test_an_index_that_nobody_asks_for_may_be_damaged(meadow: Path) -> None:
+def test_damaged_index_raises_only_when_used(meadow: Path) -> None:
     dataset = open_dataset(meadow)
     write_indexes(dataset.location, dataset.inventory, [RowGroupIndex("mine", ("id",), [8], [[1]])])
     (meadow / INDEXES / "mine.arrow").write_bytes(b"damaged")
@@ -42,10 +41,11 @@ def test_an_index_that_nobody_asks_for_may_be_damaged(meadow: Path) -> None:
         find_indexes(dataset.location, dataset.inventory, ["mine"])
 
 
-def test_names_that_there_are_not_are_told_with_those_that_there_are(meadow: Path) -> None:
+def test_unknown_index_raises_and_lists_existing_indexes(meadow: Path) -> None:
     dataset = open_dataset(meadow)
     with pytest.raises(
-        InvalidArgumentError, match=r"no row-group index 'by_day': .*Meadow has 'by_id', 'has_title'"
+        InvalidArgumentError,
+        match=r"rowgroup_selector must .* index of .*Meadow, which has 'by_id', 'has_title', got 'by_day'",
     ) as caught:
         find_indexes(dataset.location, dataset.inventory, ["by_id", "by_day"])
     assert isinstance(caught.value, ValueError)

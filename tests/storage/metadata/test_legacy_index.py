@@ -13,7 +13,7 @@ import pytest
 
 from petastore import open_dataset
 from petastore.errors import DatasetChangedError, MetadataError
-from petastore.storage.metadata.legacy_index import check_petastorm_counts, read_petastorm_indexes
+from petastore.storage.metadata.row_group_index import check_petastorm_counts, read_petastorm_indexes
 
 COUNTS = b"dataset-toolkit.num_row_groups_per_file.v1"
 
@@ -35,7 +35,7 @@ def with_key(folder: Path, value: bytes | None) -> None:
         checksum.unlink()
 
 
-def test_indexes_of_a_dataset_as_petastorm_left_it_are_believed(fixtures_root: Path) -> None:
+def test_petastorm_index_of_unchanged_files_is_used(fixtures_root: Path) -> None:
     dataset = open_dataset(fixtures_root / "petastorm-0.13.1" / "Meadow")
     found = read_petastorm_indexes(dataset.location, dataset.inventory)
     assert repr(found["has_title"]) == "RowGroupIndex('has_title' of 'title')"
@@ -44,7 +44,7 @@ def test_indexes_of_a_dataset_as_petastorm_left_it_are_believed(fixtures_root: P
 
 
 @pytest.mark.parametrize("release", ["0.5.1", "0.7.6"])
-def test_indexes_of_datasets_whose_files_are_missing_are_not(fixtures_root: Path, release: str) -> None:
+def test_petastorm_index_with_missing_files_is_rejected(fixtures_root: Path, release: str) -> None:
     dataset = open_dataset(fixtures_root / "petastorm-legacy" / release)
     assert len(dataset.inventory.files) == 1
     found = read_petastorm_indexes(dataset.location, dataset.inventory)
@@ -53,7 +53,7 @@ def test_indexes_of_datasets_whose_files_are_missing_are_not(fixtures_root: Path
         check_petastorm_counts(dataset.location, dataset.inventory)
 
 
-def test_a_file_with_another_number_of_row_groups_is_told(meadow: Path) -> None:
+def test_petastorm_index_of_changed_row_groups_is_rejected(meadow: Path) -> None:
     path = sorted(meadow.rglob("*.parquet"))[1]
     table = pq.ParquetFile(path).read()
     pq.write_table(table, path, row_group_size=1)
@@ -62,7 +62,7 @@ def test_a_file_with_another_number_of_row_groups_is_told(meadow: Path) -> None:
         check_petastorm_counts(dataset.location, dataset.inventory)
 
 
-def test_files_that_came_or_went_are_told(meadow: Path) -> None:
+def test_petastorm_index_of_other_files_is_rejected(meadow: Path) -> None:
     path = min(meadow.rglob("*.parquet"))
     shutil.copy(path, path.with_name("part-new.parquet"))
     for _ in range(2):
@@ -76,34 +76,36 @@ def test_files_that_came_or_went_are_told(meadow: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (None, "does not have"),
-        (b"{", "damaged"),
-        (b"[]", "no numbers"),
-        (b'{"a": "1"}', "no numbers"),
-        (b"\xff", "dam"),
+        (None, "must have Petastorm's row-group counts"),
+        (b"{", "are not valid JSON"),
+        (b"[]", "must be one integer per file"),
+        (b'{"a": "1"}', "must be one integer per file"),
+        (b"\xff", "are not valid JSON"),
     ],
 )
-def test_without_counts_nothing_is_believed(meadow: Path, value: bytes | None, message: str) -> None:
+def test_petastorm_index_without_counts_is_rejected(meadow: Path, value: bytes | None, message: str) -> None:
     with_key(meadow, value)
     dataset = open_dataset(meadow)
     with pytest.raises(MetadataError, match=message):
         check_petastorm_counts(dataset.location, dataset.inventory)
 
 
-def test_indexes_numbered_by_a_summary_file_are_not_believed(meadow: Path) -> None:
+def test_petastorm_index_numbered_by_a_summary_file_is_rejected(meadow: Path) -> None:
     pq.write_table(pa.table({"x": [1]}), meadow / "_metadata")
     dataset = open_dataset(meadow)
-    with pytest.raises(MetadataError, match="order of a directory listing"):
+    with pytest.raises(
+        MetadataError, match="must not have row groups: with them, Petastorm numbers row groups in an unknown order"
+    ):
         check_petastorm_counts(dataset.location, dataset.inventory)
 
 
-def test_a_dataset_of_others_has_none(tmp_path: Path) -> None:
+def test_plain_parquet_has_no_petastorm_index(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")
     dataset = open_dataset(tmp_path)
     assert read_petastorm_indexes(dataset.location, dataset.inventory) == {}
 
 
-def test_counts_of_meadow_are_what_its_footers_say(meadow: Path) -> None:
+def test_counts_of_meadow_equal_those_of_its_footers(meadow: Path) -> None:
     told: dict[str, Any] = json.loads(pq.read_metadata(meadow / "_common_metadata").metadata[COUNTS])
     assert told == {
         str(path.relative_to(meadow)): pq.ParquetFile(path).num_row_groups for path in meadow.rglob("*.parquet")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyarrow import ipc
 
 from petastore.errors import MetadataError
-from petastore.storage.metadata.seal import SEAL_KEY, UNSEALED, is_sealed, sealed
+from petastore.storage.files.whole_files import SEAL_KEY, UNSEALED, is_sealed, sealed
 
 AGAIN = "write it again"
 
@@ -28,7 +28,7 @@ def a_sealed_file(**metadata: str) -> bytes:
     return sealed(arrow_file(**metadata, **{SEAL_KEY: UNSEALED}), "the file")
 
 
-def test_the_digest_is_that_of_the_file_with_zeros_in_its_place() -> None:
+def test_seal_digest_covers_the_file_with_zeros_in_its_place() -> None:
     data = a_sealed_file(note="x")
     said = ipc.open_file(pa.BufferReader(data)).schema.metadata[SEAL_KEY.encode()]
     kind, digits = said.split(b":")
@@ -37,16 +37,18 @@ def test_the_digest_is_that_of_the_file_with_zeros_in_its_place() -> None:
     assert is_sealed(data, "x", again=AGAIN)
 
 
-def test_each_flip_of_a_bit_is_seen() -> None:
+def test_seal_detects_each_bit_flip() -> None:
     data = bytearray(a_sealed_file())
     for place in range(len(data)):
         data[place] ^= 1 << place % 8
-        with pytest.raises(MetadataError, match=r"^the file is damaged: its .* bytes do not have the digest.*write it"):
+        with pytest.raises(
+            MetadataError, match=r"^the file is damaged: its .* bytes do not match the digest.*write it"
+        ):
             is_sealed(bytes(data), "the file", again=AGAIN)
         data[place] ^= 1 << place % 8
 
 
-def test_each_cut_is_seen_or_leaves_nothing_that_could_be_read() -> None:
+def test_seal_detects_truncation() -> None:
     data = a_sealed_file()
     for end in range(len(data)):
         try:
@@ -58,18 +60,20 @@ def test_each_cut_is_seen_or_leaves_nothing_that_could_be_read() -> None:
             ipc.open_file(pa.BufferReader(data[:end]))
 
 
-def test_a_file_of_before_has_no_digest() -> None:
+def test_file_of_an_older_version_has_no_seal() -> None:
     assert not is_sealed(arrow_file(note="x"), "the file", again=AGAIN)
     assert not is_sealed(b"", "the file", again=AGAIN)
 
 
-def test_a_file_that_holds_the_text_of_an_empty_seal_is_not_changed_by_sealing() -> None:
-    with pytest.raises(MetadataError, match=r"has the text 'sha256:0000.* in it, which is the place of its digest"):
+def test_sealing_does_not_change_text_of_an_empty_seal() -> None:
+    with pytest.raises(
+        MetadataError, match=r"must not contain the text 'sha256:0000.*, which is reserved for the digest"
+    ):
         a_sealed_file(note=f"look: {UNSEALED}")
 
 
 @given(st.lists(st.text("0123456789abcdef", min_size=64, max_size=64), max_size=3))
-def test_other_digests_in_a_file_are_not_taken_for_its_own(others: list[str]) -> None:
+def test_seal_ignores_other_digests_in_the_file(others: list[str]) -> None:
     data = a_sealed_file(note=" ".join(f"sha256:{digits}" for digits in others if digits != "0" * 64))
     assert is_sealed(data, "x", again=AGAIN)
     assert not is_sealed(arrow_file(note=" ".join(others)), "x", again=AGAIN)

@@ -1,4 +1,4 @@
-"""What the tests of ranges share: servers, and a way to make a location without looking at it."""
+"""Fixtures shared by the tests of range requests: servers, and a location that is created without requests."""
 
 from __future__ import annotations
 
@@ -6,22 +6,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
-from pyarrow import fs
 
-from petastore.storage.files.fsspec_handler import Handler
+from petastore.storage.files.file_systems import filesystem_and_path
 from petastore.storage.files.location import Location
 from petastore.storage.ranges.fetch import RangeFetcher
-from petastore.storage.ranges.open_fetcher import open_fetcher
 
 Fetcher = Callable[..., RangeFetcher]
 
 
 def location_of(url: str, *, timeout_s: float = 60.0, **options: Any) -> Location:
     """A location that nobody was asked about."""
-    store, root = fsspec.core.url_to_fs(url, skip_instance_cache=True, **options)
-    return Location(url, fs.PyFileSystem(Handler(store)), root.rstrip("/"), timeout_s=timeout_s)
+    filesystem, root = filesystem_and_path(url, options, None, timeout_s)
+    return Location(url, filesystem, root, timeout_s=timeout_s)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -41,7 +38,7 @@ def fetcher() -> Iterator[Fetcher]:
     made: list[RangeFetcher] = []
 
     def make(location: Location, **options: Any) -> RangeFetcher:
-        found = open_fetcher(location, **options)
+        found = RangeFetcher(location, **options)
         made.append(found)
         return found
 

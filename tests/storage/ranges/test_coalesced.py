@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.storage.ranges.coalesced import (
+from petastore.storage.ranges.fetch import (
     MAX_GAP_BYTES,
     MAX_REQUEST_BYTES,
     MIN_GAP_BYTES,

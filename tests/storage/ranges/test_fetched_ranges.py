@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from petastore.inventory import DataFile
-from petastore.storage.ranges.coalesced import ByteRange, coalesce
-from petastore.storage.ranges.column_chunks import chunk_ranges
-from petastore.storage.ranges.fetched_ranges import FetchedRanges, in_memory_file
-from petastore.storage.requests.client import FileVersion
+from petastore.storage.ranges.fetch import ByteRange, FetchedRanges, coalesce, in_memory_file
+from petastore.storage.row_groups.fetched_row_group import chunk_ranges
+from petastore.storage.stores.store import FileVersion
+from tests.storage.footers.of_bytes import footer_of_bytes
 from tests.tier import examples
 
 ROWS = 3000
@@ -65,10 +64,10 @@ def reader_of(fetched: FetchedRanges, metadata: Any) -> Any:
     pieces=st.booleans(),
 )
 @settings(max_examples=examples(25))
-def test_rows_are_those_of_the_file(name: str, group: int, leaves: list[int], pieces: bool) -> None:
+def test_fetched_ranges_give_the_files_rows(name: str, group: int, leaves: list[int], pieces: bool) -> None:
     data = FILES[name]
     metadata = pq.read_metadata(pa.BufferReader(data))
-    chunks = chunk_ranges(metadata, group, leaves, DataFile("a.parquet", data.size)).values()
+    chunks = chunk_ranges(footer_of_bytes(data), group, leaves).values()
     requests = coalesce(chunks)
     if pieces:  # as of long requests that were divided
         requests = [
@@ -79,10 +78,10 @@ def test_rows_are_those_of_the_file(name: str, group: int, leaves: list[int], pi
     assert found.equals(pq.ParquetFile(data).read_row_group(group).select(leaves))
 
 
-def test_arrow_asks_once_for_each_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetched_ranges_are_requested_once_per_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     data = FILES["usual"]
     metadata = pq.read_metadata(pa.BufferReader(data))
-    chunks = list(chunk_ranges(metadata, 1, range(5), DataFile("a.parquet", data.size)).values())
+    chunks = list(chunk_ranges(footer_of_bytes(data), 1, range(5)).values())
     fetched, asked = fetched_of(data, chunks), []
 
     def read(offset: int, length: int) -> pa.Buffer:
@@ -94,25 +93,25 @@ def test_arrow_asks_once_for_each_chunk(monkeypatch: pytest.MonkeyPatch) -> None
     assert asked == chunks
 
 
-def test_bytes_that_were_not_fetched_are_an_error_and_no_zeros() -> None:
+def test_reading_bytes_not_fetched_raises() -> None:
     data = FILES["usual"]
     metadata = pq.read_metadata(pa.BufferReader(data))
-    fetched = fetched_of(data, [*chunk_ranges(metadata, 0, [0], DataFile("a.parquet", data.size)).values()])
+    fetched = fetched_of(data, [*chunk_ranges(footer_of_bytes(data), 0, [0]).values()])
     with pytest.raises(OSError, match="not fetched"):
         reader_of(fetched, metadata).read_row_group(0, column_indices=[2], use_threads=False)
 
 
-def test_a_flipped_bit_is_found_by_the_checksum_of_its_page() -> None:
+def test_fetched_ranges_with_a_flipped_bit_raise() -> None:
     data = bytearray(FILES["usual"])
     metadata = pq.read_metadata(pa.BufferReader(bytes(data)))
-    chunk = chunk_ranges(metadata, 0, [2], DataFile("a.parquet", len(data)))[2]
+    chunk = chunk_ranges(footer_of_bytes(data), 0, [2])[2]
     data[chunk.offset + chunk.length // 2] ^= 1
     reader = reader_of(fetched_of(pa.py_buffer(data), [chunk]), metadata)
     with pytest.raises((OSError, pa.ArrowException), match=r"(?i)crc|checksum"):
         reader.read_row_group(0, column_indices=[2], use_threads=False)
 
 
-def test_what_was_fetched_is_read_without_a_copy() -> None:
+def test_fetched_ranges_are_read_zero_copy() -> None:
     first, second = pa.py_buffer(b"abcdef"), pa.py_buffer(b"ghi")
     fetched = FetchedRanges(100, FileVersion(100), [(10, first), (16, second), (30, first)])
     assert fetched.read(12, 3).to_pybytes() == b"cde"

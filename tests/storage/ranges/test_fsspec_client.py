@@ -10,7 +10,7 @@ import pytest
 
 from petastore.errors import DatasetChangedError, FileMissingError
 from petastore.storage.files.location import Location
-from petastore.storage.ranges.coalesced import ByteRange
+from petastore.storage.ranges.fetch import ByteRange
 from tests.storage.ranges.conftest import Fetcher, location_of
 
 DATA = bytes(range(256)) * 100
@@ -25,16 +25,16 @@ def location() -> Iterator[Location]:
     store.rm(root, recursive=True)
 
 
-def test_ranges_of_any_file_system(location: Location, fetcher: Fetcher) -> None:
+def test_fsspec_client_reads_ranges(location: Location, fetcher: Fetcher) -> None:
     opened = fetcher(location)
     version = opened.version_of("a.bin")
     assert version.size == len(DATA)
     fetched = opened.fetch("a.bin", version, [ByteRange(5, 7), ByteRange(20_000, 5)])
     assert fetched.read(20_000, 5).to_pybytes() == DATA[20_000:20_005]
-    assert opened.client_of("a.bin").system == "MemoryFileSystem"
+    assert opened.client.system == "MemoryFileSystem"
 
 
-def test_a_file_that_was_written_anew_is_refused(location: Location, fetcher: Fetcher) -> None:
+def test_fsspec_client_raises_for_a_rewritten_file(location: Location, fetcher: Fetcher) -> None:
     opened = fetcher(location)
     version = opened.version_of("a.bin")
     fsspec.filesystem("memory").pipe_file(location.join("a.bin"), DATA[::-1])
@@ -42,6 +42,6 @@ def test_a_file_that_was_written_anew_is_refused(location: Location, fetcher: Fe
         opened.fetch("a.bin", version, [ByteRange(5, 7)])
 
 
-def test_what_is_not_there_is_missing(location: Location, fetcher: Fetcher) -> None:
+def test_fsspec_client_missing_file_raises(location: Location, fetcher: Fetcher) -> None:
     with pytest.raises(FileMissingError, match=r"b\.bin is missing"):
         fetcher(location).version_of("b.bin")

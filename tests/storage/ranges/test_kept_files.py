@@ -12,10 +12,9 @@ import pytest
 from petastore.cache import DiskCache
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
-from petastore.storage.ranges.coalesced import ByteRange
-from petastore.storage.ranges.kept_chunks import KeptChunks
-from petastore.storage.ranges.kept_files import KeptFiles, keys_of
-from petastore.storage.requests.client import FileVersion
+from petastore.storage.ranges.fetch import ByteRange
+from petastore.storage.ranges.pinned_files import KeptFiles, keys_of
+from petastore.storage.stores.store import FileVersion
 from tests.storage.ranges.conftest import location_of
 
 FILE = DataFile("day=1/a.parquet", 4000, "ab12")
@@ -36,12 +35,12 @@ def signed(signature: str) -> Location:
 def keys(
     location: Location, file: DataFile = FILE, version: FileVersion = VERSION, ranges: list[ByteRange] | None = None
 ) -> list[str]:
-    found = keys_of(location, file, version, [KeptChunks((one,)) for one in (RANGES if ranges is None else ranges)])
+    found = keys_of(location, file, version, RANGES if ranges is None else ranges)
     assert found is not None
     return found
 
 
-def test_a_key_says_what_is_read() -> None:
+def test_cache_key_differs_by_location_file_version_and_range() -> None:
     others = [
         keys(s3(endpoint_url="http://127.0.0.1:9001")),
         keys(location_of("s3://other/frames", **S3)),
@@ -54,31 +53,31 @@ def test_a_key_says_what_is_read() -> None:
     assert len({key for found in [keys(s3()), *others] for key in found}) == 2 * 8
 
 
-def test_who_reads_and_when_it_was_written_is_not_in_the_key_of_a_version_that_has_a_name() -> None:
+def test_cache_key_of_a_named_version_excludes_user_and_mtime() -> None:
     touched = dataclasses.replace(VERSION, modified="tuesday")
     assert keys(s3(key="AKIAOTHER")) == keys(s3(), version=touched) == keys(s3())
 
 
-def test_versions_without_a_name_that_can_be_demanded_are_told_apart_by_time() -> None:
+def test_cache_key_of_a_weak_version_includes_mtime() -> None:
     for etag in ("", 'W/"1"'):
         one, other = (FileVersion(4000, etag, day) for day in ("monday", "tuesday"))
         assert set(keys(s3(), version=one)).isdisjoint(keys(s3(), version=other))
 
 
-def test_where_nothing_tells_versions_apart_there_is_no_key() -> None:
-    assert keys_of(s3(), FILE, FileVersion(4000), [KeptChunks((one,)) for one in RANGES]) is None
+def test_cache_key_is_none_without_a_version() -> None:
+    assert keys_of(s3(), FILE, FileVersion(4000), RANGES) is None
 
 
 @pytest.mark.parametrize("secret", ["AKIASECRET", "hush", "signature"])
-def test_keys_hold_no_secrets(secret: str) -> None:
+def test_cache_key_contains_no_secrets(secret: str) -> None:
     assert secret not in "".join(keys(s3()) + keys(signed("hush-hush")))
 
 
-def test_a_signed_url_is_the_same_file_when_it_is_signed_anew() -> None:
+def test_cache_key_ignores_url_signatures() -> None:
     assert keys(signed("one")) == keys(signed("other"))
 
 
-def test_what_is_kept_pickles(tmp_path: Path) -> None:
+def test_cached_files_can_be_pickled(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=1 << 20) as cache:
         kept: KeptFiles = pickle.loads(pickle.dumps(KeptFiles(cache, {FILE: VERSION})))  # noqa: S301 - our own
         assert kept.versions == {FILE: VERSION}

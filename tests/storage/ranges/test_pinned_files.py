@@ -17,12 +17,11 @@ from petastore.cache import DiskCache
 from petastore.errors import DatasetChangedError
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
-from petastore.storage.footers.footers import Footer, read_footer
-from petastore.storage.ranges.coalesced import ByteRange
-from petastore.storage.ranges.fetched_ranges import FetchedRanges
-from petastore.storage.ranges.kept_files import KeptFiles
-from petastore.storage.ranges.pinned_files import PinnedFiles
-from petastore.storage.requests.client import FileVersion
+from petastore.storage.footers.footer import Footer
+from petastore.storage.footers.footers import read_footer
+from petastore.storage.ranges.fetch import ByteRange, FetchedRanges
+from petastore.storage.ranges.pinned_files import KeptFiles, PinnedFiles
+from petastore.storage.stores.store import FileVersion
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served
 from tests.storage.ranges.conftest import Fetcher, location_of
@@ -55,7 +54,7 @@ def put(location: Location, data: bytes) -> None:
     fsspec.filesystem("memory").pipe_file(location.join("a.parquet"), data)
 
 
-def test_ranges_come_of_the_file_with_this_footer(location: Location, footer: Footer, fetcher: Fetcher) -> None:
+def test_pinned_file_ranges_belong_to_its_footer(location: Location, footer: Footer, fetcher: Fetcher) -> None:
     pinned = PinnedFiles(fetcher(location))
     for _ in range(2):
         found = pinned.fetch(footer.file, footer.encoded, [ByteRange(0, 4)])
@@ -65,7 +64,7 @@ def test_ranges_come_of_the_file_with_this_footer(location: Location, footer: Fo
 @pytest.mark.parametrize(
     "other", [parquet(7), parquet(0)[:-30], parquet(0) + parquet(1)], ids=["same size", "shorter", "longer"]
 )
-def test_a_file_with_another_footer_is_refused(
+def test_pinned_file_with_another_footer_raises(
     other: bytes, location: Location, footer: Footer, fetcher: Fetcher
 ) -> None:
     pinned = PinnedFiles(fetcher(location))
@@ -74,7 +73,7 @@ def test_a_file_with_another_footer_is_refused(
         pinned.fetch(footer.file, footer.encoded, [ByteRange(0, 4)])
 
 
-def test_a_file_that_is_written_anew_later_is_refused(location: Location, footer: Footer, fetcher: Fetcher) -> None:
+def test_pinned_file_rewritten_later_raises(location: Location, footer: Footer, fetcher: Fetcher) -> None:
     pinned = PinnedFiles(fetcher(location))
     pinned.fetch(footer.file, footer.encoded, [ByteRange(0, 4)])
     put(location, parquet(0))  # the same bytes, but who can tell
@@ -83,7 +82,7 @@ def test_a_file_that_is_written_anew_later_is_refused(location: Location, footer
 
 
 @pytest.mark.server
-def test_it_takes_one_request_a_file(served: Served, proxy: FaultProxy, fetcher: Fetcher, tmp_path: Any) -> None:
+def test_pinning_takes_one_request_per_file(served: Served, proxy: FaultProxy, fetcher: Fetcher, tmp_path: Any) -> None:
     for folder in (served.root, tmp_path):
         (folder / "pinned.parquet").write_bytes(parquet(0))
     from petastore.storage.files.location import open_location
@@ -99,7 +98,7 @@ def test_it_takes_one_request_a_file(served: Served, proxy: FaultProxy, fetcher:
 
 
 @pytest.mark.server
-def test_what_was_fetched_once_of_a_version_is_not_fetched_again(
+def test_pinned_file_ranges_are_fetched_once(
     served: Served, proxy: FaultProxy, fetcher: Fetcher, tmp_path: Any
 ) -> None:
     from petastore.storage.files.location import open_location
@@ -126,7 +125,7 @@ def test_what_was_fetched_once_of_a_version_is_not_fetched_again(
 
 
 @pytest.mark.server
-def test_a_file_that_is_written_anew_is_not_mixed_with_what_was_kept(
+def test_pinned_file_is_not_mixed_with_cached_ranges(
     served: Served, proxy: FaultProxy, fetcher: Fetcher, tmp_path: Any
 ) -> None:
     from petastore.storage.files.location import open_location
@@ -148,7 +147,7 @@ def test_a_file_that_is_written_anew_is_not_mixed_with_what_was_kept(
         assert cache.metrics.misses == 1 + 2
 
 
-def test_stale_etag_of_one_file_leaves_the_etags_of_others_trusted(location: Location, fetcher: Fetcher) -> None:
+def test_stale_etag_of_one_file_does_not_affect_others(location: Location, fetcher: Fetcher) -> None:
     stale, fresh, other = (DataFile(f"{name}.parquet", 1000, etag=f'"{name}"') for name in ("stale", "fresh", "other"))
     requested: list[DataFile] = []
 

@@ -21,7 +21,7 @@ GROUPS, REQUESTS_PER_S = 120, 60.0
 @pytest.mark.usefixtures("real_backoff")
 @pytest.mark.leaves_running("fsspec keeps its web session")
 @pytest.mark.timeout(240)
-def test_reader_backs_off_alone_when_throttled(served: Served, proxy: FaultProxy) -> None:
+def test_throttled_reader_backs_off_independently(served: Served, proxy: FaultProxy) -> None:
     numbers = np.random.default_rng(0).integers(0, 1 << 40, GROUPS * 400)
     name = f"{uuid.uuid4().hex}.parquet"
     pq.write_table(
@@ -34,5 +34,5 @@ def test_reader_backs_off_alone_when_throttled(served: Served, proxy: FaultProxy
     assert np.array_equal(np.sort(read), np.sort(numbers))
     throttled = proxy.counted.faults["throttled"]
     assert throttled > 0
-    assert counts["storage_again"] == throttled
+    assert counts["storage_retries"] == throttled
     assert proxy.counted.requests <= 2 * GROUPS

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from petastore.storage.requests.damaged import read_right
+from petastore.storage.requests.retries import read_right
 
 
 def giving(*answers: str) -> Callable[[], int]:
@@ -14,11 +14,11 @@ def giving(*answers: str) -> Callable[[], int]:
     return lambda: int(next(left))
 
 
-def test_what_is_right_is_read_once() -> None:
+def test_valid_data_is_fetched_once() -> None:
     assert read_right(giving("1"), giving("2"), refused=ValueError) == 1
 
 
-def test_what_is_refused_is_asked_for_once_more_and_forgotten() -> None:
+def test_damaged_data_is_fetched_again_and_evicted() -> None:
     forgotten: list[None] = []
     forget = lambda: forgotten.append(None)  # noqa: E731
     assert read_right(giving("x"), giving("2"), refused=ValueError, forget=forget) == 2
@@ -28,11 +28,11 @@ def test_what_is_refused_is_asked_for_once_more_and_forgotten() -> None:
     assert len(forgotten) == 3
 
 
-def test_what_lies_on_this_machine_is_refused_at_once() -> None:
+def test_damaged_local_data_raises_at_once() -> None:
     with pytest.raises(ValueError, match="first"):
         read_right(giving("first", "2"), None, refused=ValueError)
 
 
-def test_what_is_not_refused_is_raised_as_it_is() -> None:
+def test_other_errors_are_raised_unchanged() -> None:
     with pytest.raises(StopIteration):
         read_right(giving(), giving("2"), refused=ValueError)

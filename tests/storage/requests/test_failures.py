@@ -20,7 +20,7 @@ def raiser(problem: BaseException) -> object:
     raise problem
 
 
-def test_nothing_is_chained_to_an_error_of_storage() -> None:
+def test_storage_error_has_no_chained_exception() -> None:
     soon = dataclasses.replace(PLACE, timeout_s=0.5)
     with pytest.raises(StorageTimeoutError) as one:
         answered(soon, lambda: raiser(TimeoutError("token=hush-hush")), "list the directory")
@@ -33,40 +33,40 @@ def test_nothing_is_chained_to_an_error_of_storage() -> None:
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, MemoryError])
-def test_what_is_not_the_storages_passes(kind: type[BaseException]) -> None:
+def test_error_unrelated_to_storage_is_raised_unchanged(kind: type[BaseException]) -> None:
     with pytest.raises(kind), asking(PLACE):
         raise kind
     with pytest.raises(kind):
         answered(PLACE, lambda: raiser(kind()))
 
 
-def test_errors_of_the_family_pass_as_they_are() -> None:
+def test_petastore_errors_are_raised_unchanged() -> None:
     mine = FileMissingError("it is gone")
     with pytest.raises(FileMissingError) as caught:
         answered(PLACE, lambda: raiser(mine))
     assert caught.value is mine
 
 
-def test_what_is_missing_is_the_dataset_or_a_file_of_it() -> None:
+def test_missing_dataset_and_missing_file_raise_different_errors() -> None:
     with pytest.raises(DatasetNotFoundError, match="nothing at that URL"):
         answered(PLACE, lambda: raiser(FileNotFoundError()))
     with pytest.raises(FileMissingError, match=r"the file part-0\.parquet is missing"):
         answered(PLACE, lambda: raiser(FileNotFoundError()), path="part-0.parquet")
 
 
-def test_the_systems_number_is_kept_and_survives_pickling() -> None:
+def test_storage_error_keeps_errno() -> None:
     with pytest.raises(StorageError, match="full") as caught:
         answered(PLACE, lambda: raiser(OSError(errno.ENOSPC, "No space left on device")), "write", "part-0.parquet")
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own
     assert (again.errno, str(again)) == (errno.ENOSPC, str(caught.value))
 
 
-def test_a_fault_in_a_file_system_is_named_with_its_place() -> None:
+def test_filesystem_bug_is_reported_with_its_location() -> None:
     with pytest.raises(StorageError, match=r"MemoryFileSystem raised KeyError: 'Contents'.*raiser \(test_failures\.py"):
         answered(PLACE, lambda: raiser(KeyError("Contents")))
 
 
-def test_messages_that_go_on_for_pages_are_cut() -> None:
+def test_long_storage_messages_are_truncated() -> None:
     with pytest.raises(StorageError) as caught:
         answered(PLACE, lambda: raiser(OSError("<html>" * 10_000)))
     assert len(str(caught.value)) < 1000

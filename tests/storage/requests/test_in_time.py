@@ -7,26 +7,26 @@ import threading
 import pytest
 
 from petastore.errors import StorageTimeoutError
-from petastore.storage.requests.in_time import in_time
-from petastore.storage.requests.under_way import Request, request_of
+from petastore.monitoring.activity import Request, request_by_thread
+from petastore.storage.requests.retries import in_time
 from petastore.threads import Daemon
 
 
 def asked(limit_s: float | None) -> Request | None:
     return in_time(
-        lambda: request_of(threading.get_ident()), url="file:///data", what="look at itself", limit_s=limit_s
+        lambda: request_by_thread.get(threading.get_ident()), url="file:///data", what="look at itself", limit_s=limit_s
     )
 
 
 @pytest.mark.parametrize("limit_s", [None, 30.0])
-def test_while_it_runs_the_call_is_a_request_that_others_can_see(limit_s: float | None) -> None:
+def test_running_call_is_a_visible_request(limit_s: float | None) -> None:
     found = asked(limit_s)
     assert found is not None
     assert (found.url, found.what, found.limit_s) == ("file:///data", "look at itself", limit_s)
-    assert request_of(threading.get_ident()) is None
+    assert threading.get_ident() not in request_by_thread
 
 
-def test_what_the_call_raises_is_raised_as_it_is() -> None:
+def test_exception_of_the_call_is_raised_unchanged() -> None:
     def fail() -> None:
         raise problem
 
@@ -36,7 +36,7 @@ def test_what_the_call_raises_is_raised_as_it_is() -> None:
         assert caught.value is problem
 
 
-def test_a_thread_of_ours_makes_the_call_itself_and_any_other_has_a_daemon_make_it() -> None:
+def test_timed_call_runs_in_a_daemon_thread() -> None:
     made_by: list[threading.Thread] = []
 
     def ask() -> None:
@@ -51,10 +51,10 @@ def test_a_thread_of_ours_makes_the_call_itself_and_any_other_has_a_daemon_make_
     assert made_by[1] is ours
 
 
-def test_who_waits_too_long_is_told_what_was_asked_and_for_how_long() -> None:
+def test_timeout_error_names_the_request_and_the_duration() -> None:
     answer = threading.Event()
     try:
-        with pytest.raises(StorageTimeoutError, match=r"s3://b/d: storage did not answer within 0.05 s .* to count"):
+        with pytest.raises(StorageTimeoutError, match=r"s3://b/d: storage did not respond within 0.05 s .* to count"):
             in_time(answer.wait, url="s3://b/d", what="count", limit_s=0.05)
     finally:
         answer.set()

@@ -10,8 +10,8 @@ import aiohttp
 import botocore.exceptions
 import pytest
 
-from petastore.storage.requests.client import NotTheVersionError
 from petastore.storage.requests.retries import MOST_ATTEMPTS, GaveUpError, is_transient, longest_pause, tried
+from petastore.storage.stores.store import NotTheVersionError
 
 TRANSIENT = [
     ConnectionResetError(104, "reset"),
@@ -63,32 +63,32 @@ def give_up(problem: Exception, over: threading.Event | None = None, **options: 
 
 
 @pytest.mark.parametrize("problem", TRANSIENT, ids=repr)
-def test_what_may_pass_is_tried_so_often(problem: Exception) -> None:
+def test_transient_error_is_retried_up_to_the_limit(problem: Exception) -> None:
     gave_up, made = give_up(problem)
     assert gave_up.attempts == len(made) == MOST_ATTEMPTS
     assert gave_up.problem is problem
 
 
 @pytest.mark.parametrize("problem", FINAL, ids=repr)
-def test_what_will_not_pass_is_an_error_at_once(problem: Exception) -> None:
+def test_permanent_error_raises_at_once(problem: Exception) -> None:
     gave_up, made = give_up(problem)
     assert gave_up.attempts == len(made) == 1
 
 
-def test_no_attempt_begins_after_the_deadline_and_no_pause_goes_past_it() -> None:
+def test_retry_ends_at_the_deadline() -> None:
     gave_up, began = give_up(ConnectionResetError(), deadline=0.3, most=1000)
     assert began == pytest.approx([0, 0.05, 0.15])
     assert gave_up.seconds == pytest.approx(0.15)  # the next pause would end after the deadline, so nobody waits for it
 
 
-def test_a_pause_ends_when_nobody_wants_the_answer_any_more() -> None:
+def test_retry_pause_ends_when_cancelled() -> None:
     over = threading.Event()
     over.set()
     gave_up, began = give_up(ConnectionResetError(), over)
     assert (gave_up.attempts, began) == (1, [0])
 
 
-def test_pauses_grow_to_a_bound_and_are_longer_where_storage_is_busy() -> None:
+def test_retry_backoff_is_exponential_and_bounded() -> None:
     pauses = [longest_pause(attempt) for attempt in range(1, 50)]
     assert pauses == sorted(pauses)
     assert pauses[-1] == 5
@@ -110,10 +110,10 @@ def web(status: int) -> Exception:
 @pytest.mark.parametrize(
     "problem", [boto(500, "InternalError"), boto(503, "SlowDown"), web(500), web(502), web(429), web(504)], ids=repr
 )
-def test_faults_of_a_server_may_pass(problem: Exception) -> None:
+def test_server_errors_are_retried(problem: Exception) -> None:
     assert is_transient(problem)
 
 
 @pytest.mark.parametrize("problem", [boto(403, "AccessDenied"), boto(404, "NoSuchKey"), web(403), web(412)], ids=repr)
-def test_refusals_do_not_pass(problem: Exception) -> None:
+def test_client_errors_are_not_retried(problem: Exception) -> None:
     assert not is_transient(problem)

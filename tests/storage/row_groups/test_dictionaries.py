@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,12 +17,11 @@ from hypothesis import strategies as st
 import petastore
 from petastore.errors import DecodeError
 from petastore.storage.files.location import open_location
-from petastore.storage.footers.column_chunks import ChunkContents
+from petastore.storage.footers.chunk_metadata import ChunkContents
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
-from petastore.storage.row_groups import dictionaries, row_group
-from petastore.storage.row_groups.asked_columns import Part
-from petastore.storage.row_groups.dictionaries import copied_bytes
+from petastore.storage.row_groups import asked_columns, row_group
+from petastore.storage.row_groups.asked_columns import Part, copied_bytes
 from petastore.storage.row_groups.row_group import read_row_group_in_parts
 from tests import bombs
 from tests.tier import examples
@@ -75,7 +76,7 @@ def long_texts(rows: int) -> Any:
 @pytest.mark.parametrize("says_sizes", [True, False])
 @pytest.mark.parametrize("kind", ["text", "list"])
 @pytest.mark.parametrize("options", [{}, {"memory_budget": 100_000_000}])
-def test_a_text_to_which_many_rows_refer_takes_no_memory(
+def test_shared_dictionary_text_over_the_limit_raises_without_allocation(
     tmp_path: Path, kind: str, options: dict[str, Any], says_sizes: bool
 ) -> None:
     values = long_texts(3000)
@@ -85,14 +86,14 @@ def test_a_text_to_which_many_rows_refer_takes_no_memory(
     if not says_sizes:
         without_sizes(tmp_path)
     grew, said = bombs.grown_by(READ, url, repr(options))
-    assert "3,145,728,000 bytes" in said
+    assert re.search(r"bytes of memory \(.*\), got 3,145,728,000", said)
     assert "'s', row group 0 in part-0.parquet" in said
     assert grew < 80 * MIB
 
 
-def test_a_budget_bounds_what_is_copied(tmp_path: Path) -> None:
+def test_budget_bounds_copied_bytes(tmp_path: Path) -> None:
     url = written(tmp_path, long_texts(120))
-    refused = pytest.raises(DecodeError, match=r"take 125,829,120 bytes of memory, .* at most 25,000,000 may be taken")
+    refused = pytest.raises(DecodeError, match=r"at most 25,000,000 bytes of memory .*, got 125,829,120")
     with petastore.make_reader(url, workers_count=1, memory_budget=10**8) as reader, refused:
         list(reader.iter_batches(1))
     with petastore.make_reader(url) as reader:
@@ -104,7 +105,7 @@ TEXTS = st.lists(st.none() | st.sampled_from(["", "a", "äöü" * 20, "x" * 3000
 
 @settings(deadline=None, max_examples=examples(25))
 @given(texts=TEXTS, rows_at_once=st.none() | st.integers(1, 50), as_bytes=st.booleans(), says_sizes=st.booleans())
-def test_a_column_is_refused_just_where_its_rows_take_more_than_they_may(
+def test_column_raises_when_its_rows_exceed_the_limit(
     tmp_path_factory: pytest.TempPathFactory,
     texts: list[str | None],
     rows_at_once: int | None,
@@ -125,19 +126,19 @@ def test_a_column_is_refused_just_where_its_rows_take_more_than_they_may(
         return pa.concat_tables(list(tables)).combine_chunks()
 
     size = copied_bytes(pa.chunked_array([values.dictionary_encode()]))
-    assert read(size).equals(read(dictionaries.MOST_BYTES))
+    assert read(size).equals(read(asked_columns.MOST_BYTES))
     if size:
-        with pytest.raises(DecodeError, match=f"{size:,} bytes"):
+        with pytest.raises(DecodeError, match=f"at most {size - 1:,} bytes of memory .*, got {size:,}"):
             read(size - 1)
 
 
 @pytest.mark.parametrize("values", [["a", "bc", "bc"] * 1000, ["bc"] * 3000, [["a", "bc"], ["bc"]] * 1000])
-def test_a_column_is_read_as_a_dictionary_once_at_most(
+def test_column_is_read_as_dictionary_at_most_once(
     tmp_path: Path, values: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     location = open_location(written(tmp_path, values))
     checked: list[str] = []
-    check = dictionaries.check_copies
+    check = asked_columns.check_copies
 
     def noted(*arguments: Any) -> None:
         checked.append(arguments[3])
@@ -159,25 +160,32 @@ def test_a_column_is_read_as_a_dictionary_once_at_most(
     assert read() == ["s"]
 
 
-def test_a_first_page_without_a_dictionary_shows_nothing_of_the_pages_behind_it() -> None:
-    class OneRow:
-        """Gives one row, as Arrow reads it of such a page."""
+def test_first_page_without_a_dictionary_is_not_conclusive() -> None:
+    column = pa.chunked_array([pa.array(["a"]).dictionary_encode(), pa.array(["b" * 50] * 3).dictionary_encode()])
+
+    class Reader:
+        """Gives rows as Arrow reads them of such a page: each has a dictionary of its own."""
 
         def iter_batches(self, rows: int, **_: Any) -> Any:
-            return iter(pa.table({"s": pa.array(["a"] * rows).dictionary_encode()}).to_batches())
+            return iter(pa.table({"s": column.slice(0, rows)}).to_batches())
 
-    assert dictionaries._most_by_longest_value(OneRow(), None, 0, [1]) is None  # type: ignore[arg-type]
+        def read_row_group(self, _: int, **__: Any) -> pa.Table:
+            return pa.table({"s": column})
+
+    footer: Any = SimpleNamespace(copied_bytes={})
+    asked_columns.check_copies(Reader(), footer, 0, "s", [1], most=200)
+    assert footer.copied_bytes == {(0, "s"): 1 + 3 * 50}
 
 
-def test_an_index_outside_of_its_dictionary_is_refused() -> None:
+def test_nested_dictionary_index_out_of_range_raises() -> None:
     wrong = pa.DictionaryArray.from_arrays(pa.array([0, 7], pa.int32()), pa.array(["a"]), safe=False)
     with pytest.raises(DecodeError, match="damaged"):
         copied_bytes(pa.chunked_array([wrong]))
 
 
-def test_nested_texts_are_counted_in_all_leaves() -> None:
+def test_nested_dictionary_text_is_counted_in_all_leaves() -> None:
     texts = pa.array(["ab", "c", "ab", "ab"]).dictionary_encode()
     lists = pa.ListArray.from_arrays(pa.array([0, 1, 4], pa.int32()), texts)
     structs = pa.StructArray.from_arrays([lists, pa.array(["xyz", "xyz"]).dictionary_encode()], ["l", "t"])
     assert copied_bytes(pa.chunked_array([structs])) == 2 + 1 + 2 + 2 + 6
-    assert dictionaries.MOST_BYTES == 1024 * MIB
+    assert asked_columns.MOST_BYTES == 1024 * MIB

@@ -117,7 +117,7 @@ CHANGED = r"a\.parquet was rewritten.*: it had ([\d,]+ bytes, written .+), and h
 
 
 @pytest.mark.parametrize("part", [Part(("id", "text")), Part(("id", "text"), first=10)], ids=["whole", "first rows"])
-def test_a_rewrite_of_the_same_size_while_it_is_read_is_told_with_both_versions(place: Place, part: Part) -> None:
+def test_remote_file_rewritten_while_reading_raises(place: Place, part: Part) -> None:
     url, filesystem, write = place
     write(parquet(0))
     dataset, files = open_dataset(url, filesystem=filesystem), OpenFiles()
@@ -136,7 +136,7 @@ def test_a_rewrite_of_the_same_size_while_it_is_read_is_told_with_both_versions(
     files.close()
 
 
-def test_rows_are_right_and_no_more_is_asked_for_than_is_needed(place: Place) -> None:
+def test_remote_file_requests_only_needed_chunks(place: Place) -> None:
     url, filesystem, write = place
     write(parquet(0))
     dataset, files = open_dataset(url, filesystem=filesystem), OpenFiles()
@@ -149,7 +149,7 @@ def test_rows_are_right_and_no_more_is_asked_for_than_is_needed(place: Place) ->
     files.close()
 
 
-def test_few_bytes_are_asked_for_where_few_rows_are(place: Place) -> None:
+def test_remote_file_requests_few_bytes_for_few_rows(place: Place) -> None:
     url, filesystem, write = place
     write(parquet(0))
     dataset, files = open_dataset(url, filesystem=filesystem), OpenFiles()
@@ -160,9 +160,7 @@ def test_few_bytes_are_asked_for_where_few_rows_are(place: Place) -> None:
     files.close()
 
 
-def test_they_are_kept_on_the_local_disk_and_what_is_written_anew_is_not_served_from_there(
-    place: Place, tmp_path: Path
-) -> None:
+def test_rewritten_file_is_not_served_from_the_disk_cache(place: Place, tmp_path: Path) -> None:
     url, filesystem, write = place
     write(parquet(0))
     for first in (0, 1_000_000):

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from petastore.storage.ranges.coalesced import ByteRange
-from petastore.storage.ranges.fetched_ranges import FetchedRanges
-from petastore.storage.requests.client import FileVersion
+from petastore.storage.ranges.fetch import ByteRange, FetchedRanges
 from petastore.storage.row_groups.fetched_ahead import Fetch, FetchedAhead
+from petastore.storage.stores.store import FileVersion
 from tests.forked import forked
 
 PLACE = (0, "a.parquet", 0)
@@ -37,7 +36,7 @@ def giving(data: bytes, begun: threading.Event | None = None, go_on: threading.E
     return fetch
 
 
-def test_who_reads_what_is_on_its_way_waits_for_it(ahead: FetchedAhead) -> None:
+def test_reader_waits_for_a_prefetch_in_flight(ahead: FetchedAhead) -> None:
     begun, go_on = threading.Event(), threading.Event()
     ahead.begin(PLACE, giving(b"abc", begun, go_on))
     assert begun.wait(60)
@@ -51,7 +50,7 @@ def test_who_reads_what_is_on_its_way_waits_for_it(ahead: FetchedAhead) -> None:
     assert ahead.of(PLACE, [RANGE]) is None
 
 
-def test_what_nobody_has_begun_is_the_readers_and_is_never_fetched(ahead: FetchedAhead) -> None:
+def test_prefetch_not_yet_started_is_left_to_the_reader(ahead: FetchedAhead) -> None:
     begun, go_on = [threading.Event() for _ in range(AT_A_TIME)], threading.Event()
     for number, event in enumerate(begun):
         ahead.begin((0, "b.parquet", number), giving(b"abc", event, go_on))
@@ -69,7 +68,7 @@ def test_what_nobody_has_begun_is_the_readers_and_is_never_fetched(ahead: Fetche
     assert not late.is_set()
 
 
-def test_what_failed_is_the_readers(ahead: FetchedAhead) -> None:
+def test_failed_prefetch_is_left_to_the_reader(ahead: FetchedAhead) -> None:
     begun = threading.Event()
 
     def fail() -> tuple[frozenset[ByteRange], FetchedRanges]:
@@ -81,7 +80,7 @@ def test_what_failed_is_the_readers(ahead: FetchedAhead) -> None:
     assert ahead.of(PLACE, [RANGE]) is None
 
 
-def test_nothing_begins_after_the_end_and_who_waits_goes_on(ahead: FetchedAhead) -> None:
+def test_prefetch_close_wakes_waiters(ahead: FetchedAhead) -> None:
     begun, go_on = threading.Event(), threading.Event()
     ahead.begin(PLACE, giving(b"abc", begun, go_on))
     assert begun.wait(60)
@@ -91,7 +90,7 @@ def test_nothing_begins_after_the_end_and_who_waits_goes_on(ahead: FetchedAhead)
     assert ahead.of(PLACE, [RANGE]) is None
 
 
-def test_a_child_has_nothing_and_fetches_anew(ahead: FetchedAhead) -> None:
+def test_forked_child_has_no_prefetched_data(ahead: FetchedAhead) -> None:
     begun, go_on = threading.Event(), threading.Event()
     ahead.begin(PLACE, giving(b"abc", begun, go_on))
     assert begun.wait(60)

@@ -19,9 +19,9 @@ from petastore.errors import DatasetChangedError, DecodeError, MetadataError, St
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
-from petastore.storage.ranges.kept_files import KeptFiles
+from petastore.storage.ranges.pinned_files import KeptFiles
 from petastore.storage.row_groups.asked_columns import Part
-from petastore.storage.row_groups.fetched_ahead import KeptIn, place_of
+from petastore.storage.row_groups.fetched_ahead import place_of
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.storage.row_groups.row_group import fetch_ahead, read_row_group_in_parts
 from tests.servers.fault_proxy import FaultProxy, Faults
@@ -82,7 +82,7 @@ def dataset(request: pytest.FixtureRequest, served: Served, proxy: FaultProxy) -
     files.close()
 
 
-def test_an_epoch_of_one_column_of_forty_takes_a_request_for_each_row_group(dataset: Dataset) -> None:
+def test_one_column_takes_one_request_per_row_group(dataset: Dataset) -> None:
     dataset.read(0, "c7")
     dataset.proxy.begin(Faults())
     for group in range(GROUPS):
@@ -93,7 +93,7 @@ def test_an_epoch_of_one_column_of_forty_takes_a_request_for_each_row_group(data
     assert dataset.proxy.counted.bytes <= 1.05 * stored
 
 
-def test_an_epoch_over_a_line_that_fails_gives_every_row(dataset: Dataset) -> None:
+def test_epoch_over_an_unreliable_network_returns_every_row(dataset: Dataset) -> None:
     made = 0
     for seed in range(sized(full=8, quick=4)):
         dataset.proxy.begin(Faults(reset=0.05, throttled=0.05, truncated=0.02, seed=seed))
@@ -106,7 +106,7 @@ def test_an_epoch_over_a_line_that_fails_gives_every_row(dataset: Dataset) -> No
     assert made > 10
 
 
-def test_a_file_that_was_written_anew_is_refused_and_never_mixed(dataset: Dataset) -> None:
+def test_rewritten_remote_file_raises_and_is_never_mixed(dataset: Dataset) -> None:
     dataset.read(0, "c1")
     file = read_footer(open_location(dataset.path.parent), "a.parquet").file
     whole = bytearray(dataset.path.read_bytes())
@@ -120,7 +120,7 @@ def test_a_file_that_was_written_anew_is_refused_and_never_mixed(dataset: Datase
         )
 
 
-def test_a_flipped_bit_is_an_error_and_no_wrong_number(dataset: Dataset) -> None:
+def test_flipped_bit_raises(dataset: Dataset) -> None:
     dataset.read(0, "c1")
     refused = 0
     for seed in range(sized(full=4, quick=2)):
@@ -133,7 +133,7 @@ def test_a_flipped_bit_is_an_error_and_no_wrong_number(dataset: Dataset) -> None
     assert refused > 5
 
 
-def test_what_came_with_a_flipped_bit_is_fetched_once_more_and_that_is_counted(dataset: Dataset) -> None:
+def test_flipped_bit_is_fetched_again_and_counted(dataset: Dataset) -> None:
     dataset.read(0, "c1")
     dataset.kept = KeptFiles()
     dataset.proxy.begin(Faults(first="flipped"))
@@ -143,7 +143,7 @@ def test_what_came_with_a_flipped_bit_is_fetched_once_more_and_that_is_counted(d
     assert dataset.kept.asked.counts.damaged == GROUPS
 
 
-def test_a_bit_of_a_page_header_that_flips_on_its_way_is_no_error_and_no_wrong_number(dataset: Dataset) -> None:
+def test_flipped_bit_in_a_page_header_is_fetched_again(dataset: Dataset) -> None:
     dataset.read(0, "c1")
     dataset.kept = KeptFiles()
     chunk = pq.read_metadata(dataset.path).row_group(0).column(2)
@@ -154,7 +154,7 @@ def test_a_bit_of_a_page_header_that_flips_on_its_way_is_no_error_and_no_wrong_n
     assert dataset.kept.asked.counts.damaged > sized(full=12, quick=4)
 
 
-def test_a_footer_that_came_with_a_flipped_bit_is_fetched_once_more(dataset: Dataset) -> None:
+def test_footer_with_a_flipped_bit_is_fetched_again(dataset: Dataset) -> None:
     dataset.kept = KeptFiles()
     dataset.proxy.begin(Faults(first="flipped", flip_at=-2000))
     assert dataset.read(3, "c7").equals(dataset.rows(3, "c7"))
@@ -166,9 +166,7 @@ def test_a_footer_that_came_with_a_flipped_bit_is_fetched_once_more(dataset: Dat
 
 
 @pytest.mark.parametrize("place", [-2000, -9, -5, -1])
-def test_a_footer_of_a_small_file_that_came_with_a_flipped_bit_is_fetched_once_more(
-    place: int, served: Served, proxy: FaultProxy
-) -> None:
+def test_small_file_footer_with_a_flipped_bit_is_fetched_again(place: int, served: Served, proxy: FaultProxy) -> None:
     folder = served.root / uuid.uuid4().hex
     folder.mkdir()
     table = pa.table({f"c{number}": np.arange(100) for number in range(20)})
@@ -185,9 +183,7 @@ def test_a_footer_of_a_small_file_that_came_with_a_flipped_bit_is_fetched_once_m
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_a_small_file_that_came_with_a_flipped_bit_is_fetched_once_more(
-    together: bool, served: Served, proxy: FaultProxy
-) -> None:
+def test_small_file_with_a_flipped_bit_is_fetched_again(together: bool, served: Served, proxy: FaultProxy) -> None:
     folder = served.root / uuid.uuid4().hex
     folder.mkdir()
     # The bit that flips is in the middle, and so in the pages.
@@ -205,7 +201,7 @@ def test_a_small_file_that_came_with_a_flipped_bit_is_fetched_once_more(
     files.close()
 
 
-def test_a_flipped_bit_is_not_kept(dataset: Dataset, tmp_path: Path) -> None:
+def test_flipped_bit_is_not_cached(dataset: Dataset, tmp_path: Path) -> None:
     dataset.read(0, "c1")
     with DiskCache(tmp_path, limit=1 << 24) as cache:
         dataset.kept = KeptFiles(cache)
@@ -221,10 +217,8 @@ def test_a_flipped_bit_is_not_kept(dataset: Dataset, tmp_path: Path) -> None:
         assert 0 < dataset.proxy.counted.requests < GROUPS
 
 
-@pytest.mark.parametrize("kept_in", [KeptIn.CACHE, KeptIn.CACHE_WHEN_READ])
-def test_what_is_fetched_ahead_of_a_cache_is_there_damaged_or_not_and_kept(
-    dataset: Dataset, tmp_path: Path, kept_in: KeptIn
-) -> None:
+@pytest.mark.parametrize("by_cache", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_prefetched_entry_is_cached_even_if_damaged(dataset: Dataset, tmp_path: Path, by_cache: bool) -> None:
     dataset.read(0, "c1")
     file = read_footer(open_location(dataset.path.parent), "a.parquet").file
     with DiskCache(tmp_path, limit=1 << 24) as cache:
@@ -235,7 +229,7 @@ def test_what_is_fetched_ahead_of_a_cache_is_there_damaged_or_not_and_kept(
             for group in range(GROUPS):
                 fetch_ahead(
                     dataset.location, file, group, columns,
-                    footers=dataset.footers, files=dataset.files, kept=dataset.kept, kept_in=kept_in,
+                    footers=dataset.footers, files=dataset.files, kept=dataset.kept, by_cache=by_cache,
                 )  # fmt: skip
                 assert dataset.read(group, *columns).equals(dataset.rows(group, *columns))
                 dataset.files.ahead.drop(place_of(dataset.location, file, group))
@@ -247,6 +241,6 @@ def test_what_is_fetched_ahead_of_a_cache_is_there_damaged_or_not_and_kept(
         assert dataset.proxy.counted.requests == 0
 
 
-def test_a_part_of_first_rows_and_a_part_of_no_columns(dataset: Dataset) -> None:
+def test_fetched_parts_of_first_rows_and_without_columns(dataset: Dataset) -> None:
     assert dataset.read(2, "c4", first=10).equals(dataset.rows(2, "c4").slice(0, 10))
     assert dataset.read(2).num_rows == ROWS

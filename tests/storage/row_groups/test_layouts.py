@@ -8,7 +8,7 @@ import pytest
 from petastore import col, make_batch_reader, make_reader
 from petastore.adapters.torch import MapDataset
 from petastore.storage.files.location import Location
-from petastore.storage.row_groups.layouts import is_pickable, pickable
+from petastore.storage.row_groups.asked_columns import is_pickable, pickable
 from tests.storage.conftest import Put
 
 WORDS = ["a", None, "a word that is longer than twelve bytes", ""]
@@ -17,6 +17,8 @@ COLUMNS = {
     "bytes": pa.array([None if word is None else word.encode() for word in WORDS], pa.binary_view()),
     "in a list": pa.array([[word, "x"] for word in WORDS], pa.list_(pa.string_view())),
     "in a large list": pa.array([[word, "x"] for word in WORDS], pa.large_list(pa.string_view())),
+    "in a list view": pa.array([[word, "x"] for word in WORDS], pa.list_view(pa.string_view())),
+    "in a large list view": pa.array([[word, None] for word in WORDS], pa.large_list_view(pa.string_view())),
     "in a fixed list": pa.array([[word, "x"] for word in WORDS], pa.list_(pa.string_view(), 2)),
     "in a struct": pa.array([{"word": word} for word in WORDS], pa.struct({"word": pa.string_view()})),
     "a list view": pa.array([[1], [], None, [2, 3]], pa.list_view(pa.int64())),
@@ -25,19 +27,19 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_rows_can_be_picked_and_are_the_same(name: str) -> None:
+def test_normalized_table_rows_are_equal(name: str) -> None:
     table = pickable(pa.table({name: COLUMNS[name]}))
     picked = table.column(0).combine_chunks().take(pa.array([3, 0, 2, 1]))
     values = COLUMNS[name].to_pylist()
     assert picked.to_pylist() == [values[row] for row in (3, 0, 2, 1)]
 
 
-def test_a_table_without_views_is_given_back_as_it_is() -> None:
+def test_table_without_string_views_is_unchanged() -> None:
     table = pa.table({"id": [1], "words": [["a"]]})
     assert pickable(table) is table
 
 
-def test_views_inside_maps_are_laid_out_too() -> None:
+def test_string_views_inside_maps_are_converted() -> None:
     rows = [[("a", b"x"), ("b", None)], None, []]
     table = pa.table({"x": pa.array(rows, pa.map_(pa.string(), pa.binary_view()))})
     laid = pickable(table)
@@ -48,9 +50,7 @@ def test_views_inside_maps_are_laid_out_too() -> None:
 
 
 @pytest.mark.parametrize("row_group_size", [30, 100])
-def test_categories_of_all_row_groups_may_be_more_than_8_bits_number(
-    location: Location, put: Put, row_group_size: int
-) -> None:
+def test_dictionary_indices_grow_beyond_8_bits(location: Location, put: Put, row_group_size: int) -> None:
     expected = [f"user {number}" for number in range(300)]
     for number in range(3):
         texts = pa.array(expected[100 * number : 100 * number + 100])

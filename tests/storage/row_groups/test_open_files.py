@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from petastore.errors import DatasetChangedError
-from petastore.storage.files.location import open_location
+from petastore.errors import DatasetChangedError, MetadataError
+from petastore.inventory import DataFile
+from petastore.storage.files.location import Location, open_location
+from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
-from petastore.storage.row_groups.open_files import OpenFiles, Reading
-from petastore.storage.row_groups.verified import Asked, Verified
+from petastore.storage.row_groups.asked_columns import Part
+from petastore.storage.row_groups.open_files import SETTLED_NS, OpenFiles, Reading, VerifiedRowGroups
+from petastore.storage.row_groups.opened_file import Asked
+from petastore.storage.row_groups.row_group import read_row_group_in_parts
 
 ASKED: Asked = (("id",),)
 
 
 def is_verified(reading: Reading) -> bool:
-    assert reading.opened is not None
-    return reading.opened.settings.verify
+    return reading.opened.verify
 
 
 def files_in(tmp_path: Path, count: int) -> list[str]:
@@ -29,12 +34,20 @@ def files_in(tmp_path: Path, count: int) -> list[str]:
     return names
 
 
+def large(folder: Path, first: int) -> Path:
+    """Writes a file that is not read whole."""
+    numbers = np.random.default_rng(first).permutation(100_000) + first
+    numbers[:2] = first, first + 1
+    pq.write_table(pa.table({"id": numbers}), folder / "0.parquet", compression="none", use_dictionary=False)
+    return folder
+
+
 def open_handles(folder: Path) -> int:
     links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
     return sum(str(folder) in str(link.readlink()) for link in links)
 
 
-def test_a_file_is_opened_once_for_whoever_reads_it_next(tmp_path: Path) -> None:
+def test_file_is_opened_once_for_all_readers(tmp_path: Path) -> None:
     (name,) = files_in(tmp_path, 1)
     location, files = open_location(tmp_path), OpenFiles()
     footer = read_footer(location, name)
@@ -44,13 +57,11 @@ def test_a_file_is_opened_once_for_whoever_reads_it_next(tmp_path: Path) -> None
         assert second.reader is first.reader
         with files.reading(location, footer, 0, ASKED) as beside:
             assert beside.reader is not first.reader
-    with files.reading(location, footer, 0, ASKED, whole=False) as other:
-        assert other.reader is not first.reader
     files.close()
     assert open_handles(tmp_path) == 0
 
 
-def test_few_files_stay_open(tmp_path: Path) -> None:
+def test_number_of_open_files_is_limited(tmp_path: Path) -> None:
     names = files_in(tmp_path, 20)
     location, files = open_location(tmp_path), OpenFiles()
     for name in names:
@@ -61,7 +72,7 @@ def test_few_files_stay_open(tmp_path: Path) -> None:
     assert open_handles(tmp_path) == 0
 
 
-def test_more_files_stay_open_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_open_file_limit_can_be_raised(tmp_path: Path) -> None:
     names = files_in(tmp_path, 20)
     location, files = open_location(tmp_path), OpenFiles(most_idle=12)
     for name in names:
@@ -72,7 +83,7 @@ def test_more_files_stay_open_where_that_is_asked_for(tmp_path: Path) -> None:
     assert open_handles(tmp_path) == 0
 
 
-def test_a_file_stays_open_as_often_as_it_was_read_at_a_time(tmp_path: Path) -> None:
+def test_file_has_a_handle_per_concurrent_read(tmp_path: Path) -> None:
     names = files_in(tmp_path, 3)
     location, files = open_location(tmp_path), OpenFiles(most_idle=2)
     footers = [read_footer(location, name) for name in names]
@@ -87,7 +98,7 @@ def test_a_file_stays_open_as_often_as_it_was_read_at_a_time(tmp_path: Path) -> 
     assert open_handles(tmp_path) == 0
 
 
-def test_a_file_that_failed_is_closed(tmp_path: Path) -> None:
+def test_file_is_closed_after_an_error(tmp_path: Path) -> None:
     (name,) = files_in(tmp_path, 1)
     location, files = open_location(tmp_path), OpenFiles()
     footer = read_footer(location, name)
@@ -96,46 +107,44 @@ def test_a_file_that_failed_is_closed(tmp_path: Path) -> None:
     assert open_handles(tmp_path) == 0
 
 
-def test_a_file_of_another_size_is_refused_when_it_is_opened(tmp_path: Path) -> None:
-    (name,) = files_in(tmp_path, 1)
-    location, files = open_location(tmp_path), OpenFiles()
-    footer = read_footer(location, name)
-    with (tmp_path / name).open("ab") as file:
-        file.write(b"more")
-    with (
-        pytest.raises(DatasetChangedError, match="rewritten since"),
-        files.reading(location, footer, 0, ASKED),
-    ):
-        pass
+def read(location: Location, file: DataFile, files: OpenFiles) -> list[int]:
+    tables = read_row_group_in_parts(location, file, 0, [Part(("id",))], footers=FooterCache(), files=files)
+    return [one for table in tables for one in table.column("id").to_pylist()]
+
+
+def test_file_of_another_size_raises_when_it_is_read(tmp_path: Path) -> None:
+    location, files = open_location(large(tmp_path, 5)), OpenFiles()
+    footers, file = FooterCache(), read_footer(location, "0.parquet").file
+    footers.know(location, [read_footer(location, "0.parquet")])
+    with (tmp_path / "0.parquet").open("ab") as opened:
+        opened.write(b"more")
+    tables = read_row_group_in_parts(location, file, 0, [Part(("id",))], footers=footers, files=files)
+    with pytest.raises((DatasetChangedError, MetadataError), match=r"rewritten since|truncated or damaged"):
+        list(tables)
     assert open_handles(tmp_path) == 0
 
 
-def test_a_file_that_was_written_to_while_it_was_open_is_looked_at_again(tmp_path: Path) -> None:
-    (name,) = files_in(tmp_path, 1)
-    location, files = open_location(tmp_path), OpenFiles()
-    footer = read_footer(location, name)
-    with files.reading(location, footer, 0, ASKED) as first:
-        first.reader.read_row_group(0)
-    pq.write_table(pa.table({"id": pa.array(range(5000), pa.int64())}), tmp_path / name)
-    with (
-        pytest.raises(DatasetChangedError, match="rewritten since"),
-        files.reading(location, footer, 0, ASKED),
-    ):
-        pass
-    (tmp_path / name).unlink()
-    with pytest.raises(FileNotFoundError), files.reading(location, footer, 0, ASKED):
-        pass
+def test_modified_open_file_is_checked_again(tmp_path: Path) -> None:
+    location, files = open_location(large(tmp_path, 5)), OpenFiles()
+    file = read_footer(location, "0.parquet").file
+    assert read(location, file, files)[:2] == [5, 6]
+    assert open_handles(tmp_path) == 1
+    large(tmp_path, 6)
+    with pytest.raises(DatasetChangedError, match="rewritten since"):
+        read(location, file, files)
+    (tmp_path / "0.parquet").unlink()
+    with pytest.raises(FileNotFoundError):
+        read(location, file, files)
     files.close()
     assert open_handles(tmp_path) == 0
 
 
 @pytest.fixture
-def known() -> Verified:
-    """Believes files as soon as they were verified."""
-    return Verified(settled_s=-1.0)
+def known() -> VerifiedRowGroups:
+    return VerifiedRowGroups()
 
 
-def test_what_was_found_right_is_read_without_verifying_until_somebody_writes(tmp_path: Path, known: Verified) -> None:
+def test_verified_data_is_not_verified_again_until_a_write(tmp_path: Path, known: VerifiedRowGroups) -> None:
     (name,) = files_in(tmp_path, 1)
     location = open_location(tmp_path)
     footer = read_footer(location, name)
@@ -143,16 +152,34 @@ def test_what_was_found_right_is_read_without_verifying_until_somebody_writes(tm
     for before in (None, None, None, "write", None, None):
         if before == "write":
             written_in_place(tmp_path / name)
+        settle(tmp_path / name)
         files = OpenFiles(verified=known)
         with files.reading(location, footer, 0, ASKED) as reading:
             reading.reader.read_row_group(0)
+            if reading.is_in_doubt:
+                reading.verify()
             seen.append(is_verified(reading))
-            reading.found_right()
+            reading.note_verified()
         files.close()
     assert seen == [True, False, False, True, False, False]
 
 
-def test_what_was_not_read_to_its_end_is_not_believed(tmp_path: Path, known: Verified) -> None:
+def test_row_group_is_verified_again_within_mtime_resolution(
+    tmp_path: Path, known: VerifiedRowGroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (name,) = files_in(tmp_path, 1)
+    location, files = open_location(tmp_path), OpenFiles(verified=known)
+    footer = read_footer(location, name)
+    changed_ns = (tmp_path / name).stat().st_ctime_ns
+    monkeypatch.setattr(time, "time_ns", lambda: changed_ns + SETTLED_NS)
+    for _ in range(3):
+        with files.reading(location, footer, 0, ASKED) as reading:
+            assert is_verified(reading)
+            reading.note_verified()
+    files.close()
+
+
+def test_partly_read_data_is_not_trusted(tmp_path: Path, known: VerifiedRowGroups) -> None:
     (name,) = files_in(tmp_path, 1)
     location, files = open_location(tmp_path), OpenFiles(verified=known)
     footer = read_footer(location, name)
@@ -162,28 +189,28 @@ def test_what_was_not_read_to_its_end_is_not_believed(tmp_path: Path, known: Ver
     files.close()
 
 
-def test_fresh_files_and_those_of_other_file_systems_are_always_verified(tmp_path: Path, known: Verified) -> None:
+def test_files_of_other_filesystems_are_always_verified(tmp_path: Path, known: VerifiedRowGroups) -> None:
     (name,) = files_in(tmp_path, 1)
     away = open_location(f"memory://{tmp_path.name}")
     away.filesystem.create_dir(away.root, recursive=True)
     with away.filesystem.open_output_stream(away.join(name)) as stream:
         stream.write((tmp_path / name).read_bytes())
-    for location, verified in ((open_location(tmp_path), Verified()), (away, known)):
-        files, footer = OpenFiles(verified=verified), read_footer(location, name)
-        for _ in range(3):
-            with files.reading(location, footer, 0, ASKED) as reading:
-                assert is_verified(reading)
-                reading.reader.read_row_group(0)
-                reading.found_right()
-        files.close()
+    files, footer = OpenFiles(verified=known), read_footer(away, name)
+    for _ in range(3):
+        with files.reading(away, footer, 0, ASKED) as reading:
+            assert is_verified(reading)
+            reading.reader.read_row_group(0)
+            reading.note_verified()
+    files.close()
 
 
-def test_a_write_while_a_believed_row_group_is_read_puts_it_in_doubt(tmp_path: Path, known: Verified) -> None:
+def test_write_while_reading_a_verified_row_group_resets_it(tmp_path: Path, known: VerifiedRowGroups) -> None:
     (name,) = files_in(tmp_path, 1)
+    settle(tmp_path / name)
     location, files = open_location(tmp_path), OpenFiles(verified=known)
     footer = read_footer(location, name)
     with files.reading(location, footer, 0, ASKED) as reading:
-        reading.found_right()
+        reading.note_verified()
     with files.reading(location, footer, 0, ASKED) as reading:
         assert not is_verified(reading)
         assert not reading.is_in_doubt
@@ -196,31 +223,38 @@ def test_a_write_while_a_believed_row_group_is_read_puts_it_in_doubt(tmp_path: P
     assert open_handles(tmp_path) == 0
 
 
-def test_a_file_replaced_between_its_footer_and_its_first_row_group_is_refused(tmp_path: Path) -> None:
-    location, files = open_location(tmp_path), OpenFiles()
-    pq.write_table(pa.table({"id": pa.array([1, 2, 3], pa.int64())}), tmp_path / "0.parquet")
-    footer = read_footer(location, "0.parquet")
-    pq.write_table(pa.table({"id": pa.array([4, 5, 6], pa.int64())}), tmp_path / "aside")
-    assert (tmp_path / "aside").stat().st_size == footer.file.size
-    (tmp_path / "aside").replace(tmp_path / "0.parquet")
-    with pytest.raises(DatasetChangedError, match="rewritten"), files.reading(location, footer, 0, ASKED):
-        pass
+def test_file_replaced_between_its_footer_and_its_first_row_group_raises(tmp_path: Path) -> None:
+    location, files = open_location(large(tmp_path, 1)), OpenFiles()
+    footers, footer = FooterCache(), read_footer(location, "0.parquet")
+    footers.know(location, [footer])
+    (tmp_path / "aside").mkdir()
+    other = large(tmp_path / "aside", 2) / "0.parquet"
+    assert other.stat().st_size == footer.file.size
+    other.replace(tmp_path / "0.parquet")
+    tables = read_row_group_in_parts(location, footer.file, 0, [Part(("id",))], footers=footers, files=files)
+    with pytest.raises(DatasetChangedError, match="rewritten"):
+        next(tables)
     assert open_handles(tmp_path) == 0
 
 
-def test_a_write_while_a_row_group_is_read_and_verified_puts_it_in_doubt_as_well(tmp_path: Path) -> None:
+def test_write_while_verifying_a_row_group_resets_it(tmp_path: Path) -> None:
     (name,) = files_in(tmp_path, 1)
     location, files = open_location(tmp_path), OpenFiles()
     with files.reading(location, read_footer(location, name), 0, ASKED) as reading:
         assert is_verified(reading)
         assert not reading.is_in_doubt
-        with (tmp_path / name).open("r+b") as file:
-            file.write(b"PAR1")  # at once: the version that is compared is old enough to tell
+        written_in_place(tmp_path / name)
         assert reading.is_in_doubt
         reading.verify()
         assert not reading.is_in_doubt
     files.close()
     assert open_handles(tmp_path) == 0
+
+
+def settle(path: Path) -> None:
+    """Waits until the last change of a file counts as settled."""
+    while time.time_ns() - path.stat().st_ctime_ns <= SETTLED_NS:
+        time.sleep(0.001)
 
 
 def written_in_place(path: Path) -> None:
@@ -231,7 +265,7 @@ def written_in_place(path: Path) -> None:
             file.write(b"PAR1")
 
 
-def test_files_of_two_datasets_are_told_apart_though_names_and_footers_are_the_same(tmp_path: Path) -> None:
+def test_files_of_two_datasets_are_distinguished(tmp_path: Path) -> None:
     locations, files = [], OpenFiles()
     for folder, value in (("a", 1), ("b", 2)):
         (tmp_path / folder).mkdir()

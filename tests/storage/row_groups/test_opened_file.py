@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,14 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from petastore.errors import DatasetChangedError, FileMissingError
-from petastore.inventory import DataFile
 from petastore.storage.files.location import Location, open_location
-from petastore.storage.footers.footers import Footer, read_footer
-from petastore.storage.row_groups.opened_file import OpenedFile, Settings, check_footer, open_local
-from petastore.storage.row_groups.verified import Version, telling_version_of
+from petastore.storage.footers.footer import Footer
+from petastore.storage.footers.footers import read_footer
+from petastore.storage.footers.tails import LocalVersion
+from petastore.storage.row_groups.opened_file import FileWithDescriptor, LocalFile, OpenedFile
 
 NAME = "a.parquet"
-SETTINGS = Settings(verify=True, whole=True)
 
 
 def written(folder: Path, words: list[str]) -> tuple[Location, Footer]:
@@ -25,15 +25,13 @@ def written(folder: Path, words: list[str]) -> tuple[Location, Footer]:
     return location, read_footer(location, NAME)
 
 
-def version_in(folder: Path) -> Version:
-    version = telling_version_of(str(folder / NAME))
-    assert version is not None
-    return version
+def is_changed(opened: LocalFile) -> bool:
+    return LocalVersion.of(opened.path) != opened.version
 
 
-def test_pages_are_read_of_what_was_opened(tmp_path: Path) -> None:
+def test_pages_are_read_from_the_opened_file(tmp_path: Path) -> None:
     location, footer = written(tmp_path, ["one", "two", "one"])
-    opened = OpenedFile(open_local(location, str(tmp_path / NAME), footer.file), footer, SETTINGS)
+    opened = OpenedFile(LocalFile.open_with(location, footer).source, footer)
     assert opened.reader.read_row_group(0).column("word").to_pylist() == ["one", "two", "one"]
     coded = opened.reader_of(footer, ["word"]).read_row_group(0).column("word")
     assert coded.type == pa.dictionary(pa.int32(), pa.string())
@@ -41,13 +39,12 @@ def test_pages_are_read_of_what_was_opened(tmp_path: Path) -> None:
     opened.source.close()
 
 
-def test_checksums_are_verified_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_checksums_are_verified_where_requested(tmp_path: Path) -> None:
     location, footer = written(tmp_path, ["a word", "another"])
     data = (tmp_path / NAME).read_bytes()
     (tmp_path / NAME).write_bytes(data.replace(b"another", b"an-ther"))
     readers = [
-        OpenedFile(open_local(location, str(tmp_path / NAME), footer.file), footer, Settings(verify, whole=True))
-        for verify in (True, False)
+        OpenedFile(LocalFile.open_with(location, footer).source, footer, verify=verify) for verify in (True, False)
     ]
     with pytest.raises(OSError, match="CRC"):
         readers[0].reader.read_row_group(0)
@@ -56,35 +53,74 @@ def test_checksums_are_verified_where_that_is_asked_for(tmp_path: Path) -> None:
         opened.source.close()
 
 
-def test_what_arrow_makes_no_reader_of_is_closed(tmp_path: Path) -> None:
+def test_file_with_descriptor_reads_the_file_of_its_descriptor(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(b"read")
+    file = FileWithDescriptor.of(str(path))
+    (tmp_path / "newer").write_bytes(b"written later")
+    (tmp_path / "newer").replace(path)
+    descriptor = file.fileno()
+    assert os.pread(descriptor, 9, 0) == file.read() == b"read"
+    for _ in range(2):
+        file.close()
+    assert file.closed
+    with pytest.raises(ValueError, match="closed file"):
+        file.fileno()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_file_with_descriptor_closes_it_when_collected(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(b"read")
+    descriptor = FileWithDescriptor.of(str(tmp_path / NAME)).fileno()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+    with pytest.raises(FileNotFoundError):
+        FileWithDescriptor.of(str(tmp_path / "missing"))
+
+
+def test_file_that_arrow_cannot_open_is_closed(tmp_path: Path) -> None:
     location, footer = written(tmp_path, ["a"])
-    source = open_local(location, str(tmp_path / NAME), footer.file)
+    source = LocalFile.open_with(location, footer).source
     with pytest.raises(TypeError):
-        OpenedFile(source, footer, SETTINGS, is_near=False, buffer_bytes="many")  # type: ignore[arg-type]
+        OpenedFile(source, footer, is_near=False, buffer_bytes="many")  # type: ignore[arg-type]
     assert source.closed
 
 
-def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
+def test_file_of_another_size_raises(tmp_path: Path) -> None:
     location, footer = written(tmp_path, ["a"])
     with (tmp_path / NAME).open("ab") as file:
-        file.write(b"more")
-    size = footer.file.size
-    with pytest.raises(DatasetChangedError, match=f"it had {size:,} bytes, and has {size + 4:,}. Open the dataset"):
-        open_local(location, str(tmp_path / NAME), footer.file)
-    with pytest.raises(DatasetChangedError, match=NAME):
-        check_footer(location, footer, version_in(tmp_path))
+        file.write(footer.encoded + len(footer.encoded).to_bytes(4, "little") + b"PAR1")
+    assert is_changed(LocalFile.open_with(location, footer))
+    size, more = footer.file.size, footer.file.size + len(footer.encoded) + 8
+    with pytest.raises(
+        DatasetChangedError, match=f"it had {size:,} bytes and .* has {more:,} bytes.* Open the dataset"
+    ):
+        LocalFile.open_with(location, footer, is_new=True)
 
 
-def test_a_file_of_the_same_size_with_another_footer_is_refused(tmp_path: Path) -> None:
+def test_file_of_the_same_size_with_another_footer_raises(tmp_path: Path) -> None:
     location, footer = written(tmp_path, ["left"])
-    check_footer(location, footer, version_in(tmp_path))
+    assert not is_changed(LocalFile.open_with(location, footer, is_new=True))
     written(tmp_path, ["west"])
     assert (tmp_path / NAME).stat().st_size == footer.file.size
+    assert is_changed(LocalFile.open_with(location, footer))
     with pytest.raises(DatasetChangedError, match=NAME):
-        check_footer(location, footer, version_in(tmp_path))
+        LocalFile.open_with(location, footer, is_new=True)
 
 
-def test_a_file_that_is_gone_is_missing(tmp_path: Path) -> None:
+def test_touched_file_is_read_with_the_same_footer(tmp_path: Path) -> None:
     location, footer = written(tmp_path, ["a"])
+    while not is_changed(LocalFile.open_with(location, footer)):
+        (tmp_path / NAME).touch()
+    LocalFile.open_with(location, footer, is_new=True)
+    assert not is_changed(LocalFile.open_with(location, footer))
+
+
+def test_opening_a_missing_file_raises(tmp_path: Path) -> None:
+    location, footer = written(tmp_path, ["a"])
+    (tmp_path / NAME).unlink()
     with pytest.raises(FileMissingError, match=NAME):
-        open_local(location, str(tmp_path / "gone" / NAME), DataFile(NAME, footer.file.size, footer.file.digest))
+        LocalFile.open_with(location, footer)
+    with pytest.raises(FileMissingError, match=NAME):
+        LocalFile.open(location, footer.file)

@@ -1,1 +1,1 @@
-"""In the place of torchvision, of which PyPI has no build beside torch's for processors only."""
+"""Replacement of torchvision, which PyPI does not have for CPU builds of torch."""

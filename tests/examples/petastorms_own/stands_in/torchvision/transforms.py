@@ -1,4 +1,4 @@
-"""What Petastorm's MNIST example asks of torchvision."""
+"""Functions of torchvision that Petastorm's MNIST example uses."""
 
 import torch
 

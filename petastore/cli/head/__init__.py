@@ -1,1 +1,0 @@
-"""The first rows of a dataset: read, put in words, drawn, saved, and written as JSON."""

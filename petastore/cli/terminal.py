@@ -1,0 +1,138 @@
+"""Terminal output of all commands (text, tables, JSON, errors in one line), and the options that all commands have."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, TypeAlias
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from petastore.decoding.display import printable
+from petastore.errors import InvalidArgumentError, PetastoreError
+
+__all__ = [
+    "Debug",
+    "StorageOptions",
+    "counted",
+    "errors_in_one_line",
+    "facts_table",
+    "json_filters",
+    "json_options",
+    "print_json",
+    "print_line",
+    "settings_of",
+]
+
+
+def counted(number: int, thing: str) -> str:
+    """Return a count with its noun, such as `"1 row"` or `"1,200 rows"`.
+
+    Example:
+        >>> counted(1, "row"), counted(1200, "row")
+        ('1 row', '1,200 rows')
+    """
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def facts_table() -> Table:
+    """Return an empty two-column table for names and values."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    return table
+
+
+def print_line(line: str, *, style: str = "bold green", console: Console | None = None) -> None:
+    """Print one line without wrapping, such as the summary."""
+    (console or Console()).print(Text(printable(line), style=style), soft_wrap=True)
+
+
+def print_json(facts: Any) -> None:
+    """Print JSON, and nothing else, on stdout."""
+    json.dump(facts, sys.stdout, indent=2, ensure_ascii=False)
+    print()
+
+
+Debug: TypeAlias = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+StorageOptions: TypeAlias = Annotated[
+    str, typer.Option(metavar="JSON", help='Storage options, such as {"anon": true} for a public S3 bucket.')
+]
+
+
+def json_options(text: str, *, option: str = "--storage-options", example: str = '{"anon": true}') -> dict[str, Any]:
+    """Parse the JSON object after an option.
+
+    Raises:
+        InvalidArgumentError: The text is not a JSON object.
+
+    Example:
+        >>> json_options('{"anon": true}')
+        {'anon': True}
+    """
+    try:
+        options = json.loads(text)
+    except ValueError as problem:
+        raise InvalidArgumentError(
+            f"{option} must be a JSON object, got {text!r}, which is not JSON: {problem}"
+        ) from None
+    if not isinstance(options, dict):
+        raise InvalidArgumentError(f"{option} must be a JSON object such as {example}, got {text!r}")
+    return options
+
+
+def json_filters(text: str | None) -> Any:
+    """Return the `filters=` argument for the JSON after `--filters`, in which conditions are lists."""
+    if text is None:
+        return None
+    try:
+        asked = json.loads(text)
+    except ValueError as problem:
+        raise InvalidArgumentError(f"--filters must be JSON, got {text!r}: {problem}") from None
+
+    def condition(one: Any) -> Any:
+        if isinstance(one, list) and one and isinstance(one[0], str):
+            return tuple(one)
+        return [condition(each) for each in one] if isinstance(one, list) else one
+
+    return condition(asked)
+
+
+def settings_of(pairs: Iterable[str]) -> dict[str, str]:
+    """Return the keys and values of arguments of the form `key=value`.
+
+    Raises:
+        InvalidArgumentError: An argument has no `=`.
+
+    Example:
+        >>> settings_of(["spark.driver.memory=2g", "spark.x=a=b"])
+        {'spark.driver.memory': '2g', 'spark.x': 'a=b'}
+    """
+    settings = {}
+    for pair in pairs:
+        key, found, value = pair.partition("=")
+        if not found or not key:
+            raise InvalidArgumentError(f"a setting must have the form key=value, got {pair!r}")
+        settings[key] = value
+    return settings
+
+
+@contextlib.contextmanager
+def errors_in_one_line(*, debug: bool) -> Iterator[None]:
+    """Print a petastore error in the block as one line on stderr, and exit with code 2.
+
+    Args:
+        debug: Whether to raise the error instead, so that its traceback is shown.
+    """
+    try:
+        yield
+    except PetastoreError as problem:
+        if debug:
+            raise
+        print_line(f"petastore: {problem}", style="red", console=Console(stderr=True))
+        raise typer.Exit(2) from None

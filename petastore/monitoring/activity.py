@@ -1,0 +1,258 @@
+"""Activity of threads: the stage of reading in which each thread works, and the storage request for which it waits.
+
+Time is measured per task and storage request, not per row: at the end of a stage, its begin and end are appended to a
+log, without a lock. Outside of a task, a thread is not in any stage, and `during` does nothing.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+import time
+from collections.abc import Callable, Iterable
+from threading import Thread
+from typing import Any, Literal, Self, TypeAlias
+
+from petastore.errors import StorageTimeoutError
+
+try:
+    import resource
+except ImportError:  # Windows has no resource module
+    resource = None  # type: ignore[assignment]
+
+__all__ = [
+    "STAGES",
+    "Owner",
+    "Request",
+    "Segment",
+    "Segments",
+    "Stage",
+    "adopted",
+    "at_work",
+    "during",
+    "overdue",
+    "reading_local",
+    "request_by_thread",
+    "requests_of",
+    "running_since",
+]
+
+Stage: TypeAlias = Literal["storage", "decoding", "transform", "assembly", "copy"]
+"""Stages of reading; `"copy"` is the copy of batches from host memory to a device."""
+
+STAGES: tuple[Stage, ...] = ("storage", "decoding", "transform", "assembly", "copy")
+
+Owner: TypeAlias = "int | tuple[int, ...]"
+"""Owner of some work: the number of the span that is assembled, or a tuple of the row groups that are loaded."""
+
+Segment: TypeAlias = tuple[float, float, Stage, Owner, int]
+"""Time that one thread spent in one stage: begin and end by `time.perf_counter`, stage, owner, thread."""
+
+Segments: TypeAlias = "collections.deque[Segment]"
+"""Log of ended segments, until a reader takes them. Threads append to it and pop from it without a lock."""
+
+_SHORTEST_S = 5e-6
+"""Minimum seconds of a logged segment; shorter segments are omitted."""
+
+_current = threading.local()  # `work`: the innermost `at_work` of each thread; None or absent outside a task
+
+
+class at_work:  # noqa: N801 - used in `with` statements
+    """Context in which the calling thread works in a stage for a span or for row groups; may be nested.
+
+    Args:
+        log: Log of the pass; None logs nothing.
+        stage: Stage of the time outside of `during` blocks.
+        owner: Span or row groups.
+
+    Example:
+        >>> log = collections.deque()
+        >>> with at_work(log, "decoding", (7,)), during("storage"):
+        ...     time.sleep(0.001)
+        >>> [(stage, owner) for began, ended, stage, owner, thread in log if ended - began > 0.001]
+        [('storage', (7,))]
+    """
+
+    __slots__ = ("_log", "_outer", "_owner", "_since", "_thread", "stage")
+
+    def __init__(self, log: Segments | None, stage: Stage, owner: Owner) -> None:
+        self._log, self.stage, self._owner = log, stage, owner
+
+    def __enter__(self) -> None:
+        outer: at_work | None = getattr(_current, "work", None)
+        self._outer, self._thread, self._since = outer, threading.get_ident(), time.perf_counter()
+        if outer is not None:
+            outer.switch(outer.stage, at=self._since)
+        _current.work = self
+
+    def __exit__(self, *_: object) -> None:
+        self.switch(self.stage)
+        outer = _current.work = self._outer
+        if outer is not None:
+            outer._since = self._since  # noqa: SLF001 - an object of the same class
+
+    def switch(self, stage: Stage, at: float | None = None) -> None:
+        """End the current stage and begin another, now or at an earlier time."""
+        now = time.perf_counter() if at is None else at
+        self.log(self.stage, self._since, now)
+        self._since, self.stage = now, stage
+
+    def spent(self, busy_s: float) -> None:
+        """Log all but `busy_s` of the time in the current stage as `"storage"`."""
+        stage, now = self.stage, time.perf_counter()
+        self.switch("storage", at=min(self._since + busy_s, now))
+        self.switch(stage, at=now)
+
+    def log(self, stage: Stage, began: float, ended: float, *, thread: int | None = None) -> None:
+        """Append a segment of the task to the log; by default for the thread that began the task."""
+        if self._log is not None and ended - began > _SHORTEST_S:
+            self._log.append((began, ended, stage, self._owner, self._thread if thread is None else thread))
+
+
+class during:  # noqa: N801 - used in `with` statements
+    """Context in which the calling thread is in another stage of its task; does nothing outside of a task."""
+
+    __slots__ = ("_before", "_stage", "_work")
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def __enter__(self) -> None:
+        work = self._work = getattr(_current, "work", None)
+        if work is not None:
+            self._before = work.stage
+            work.switch(self._stage)
+
+    def __exit__(self, *_: object) -> None:
+        if self._work is not None:
+            self._work.switch(self._before)
+
+
+class reading_local:  # noqa: N801 - used in `with` statements
+    """Context of a read from a local disk by the calling thread: time without CPU is `"storage"` if blocks were read.
+
+    Arrow reads and decodes pages in one call. If the page cache had all blocks, time without CPU is not a wait for the
+    disk. If the operating system does not count the blocks of a thread, all of the time stays in the thread's stage.
+    """
+
+    __slots__ = ("_before", "_work")
+
+    def __enter__(self) -> None:
+        self._work = getattr(_current, "work", None)
+        self._before = None if self._work is None else _usage()
+
+    def __exit__(self, *_: object) -> None:
+        work, before = self._work, self._before
+        if work is None or before is None:
+            return
+        after = _usage()
+        if after is not None and after.ru_inblock > before.ru_inblock:
+            work.spent(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+def _usage() -> Any:
+    return resource.getrusage(resource.RUSAGE_THREAD) if hasattr(resource, "RUSAGE_THREAD") else None
+
+
+def running_since(stage: Stage) -> Callable[[object], None]:
+    """Return a callback for the end of work that another process begins now for the calling thread's task.
+
+    The callback logs the time of the work in the given stage of the task.
+    """
+    work: at_work | None = getattr(_current, "work", None)
+    began = time.perf_counter()
+
+    def ended(_: object) -> None:
+        if work is not None:
+            work.log(stage, began, time.perf_counter(), thread=0)
+
+    return ended
+
+
+def adopted(call: Callable[[], None]) -> Callable[[], None]:
+    """Wrap a call that another thread makes for the calling thread, so that its time belongs to the caller's task."""
+    work = getattr(_current, "work", None)
+
+    def adopting() -> None:
+        own, _current.work = getattr(_current, "work", None), work
+        try:
+            call()
+        finally:
+            _current.work = own
+
+    return adopting
+
+
+class Request:
+    """Storage request for which the calling thread waits in a `with` block.
+
+    Entering a block takes about a microsecond. A nested block replaces the outer request until the nested block ends.
+
+    Args:
+        url: URL of the dataset, for messages.
+        what: Requested file or operation.
+        limit_s: Timeout in seconds; None means no timeout.
+        began: Start time, by `clock`; None means now.
+        clock: Function that returns seconds.
+
+    Example:
+        >>> with Request("file:///data/frames", "read part-0.parquet", 60):
+        ...     request_by_thread[threading.get_ident()].what
+        'read part-0.parquet'
+        >>> threading.get_ident() in request_by_thread
+        False
+    """
+
+    __slots__ = ("_before", "_thread", "began", "clock", "limit_s", "url", "what")
+
+    def __init__(
+        self,
+        url: str,
+        what: str,
+        limit_s: float | None,
+        began: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.url, self.what, self.limit_s, self.clock = url, what, limit_s, clock
+        self.began = clock() if began is None else began
+
+    def __enter__(self) -> Self:
+        self._thread = threading.get_ident()
+        self._before = request_by_thread.get(self._thread)
+        request_by_thread[self._thread] = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is None:
+            request_by_thread.pop(self._thread, None)
+        else:
+            request_by_thread[self._thread] = self._before
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the request so far, in seconds."""
+        return self.clock() - self.began
+
+    def __str__(self) -> str:
+        return f"{self.url}, asked to {self.what} {self.seconds:.1f} s ago"
+
+
+request_by_thread: dict[int, Request] = {}
+"""Request of each thread that waits for storage; each thread writes only its own entry."""
+
+
+def requests_of(threads: Iterable[Thread]) -> list[Request]:
+    """Return the requests that some threads wait for."""
+    requests = (request_by_thread.get(thread.ident or 0) for thread in threads)
+    return [request for request in requests if request is not None]
+
+
+def overdue(requests: Iterable[Request]) -> StorageTimeoutError | None:
+    """Return the exception for a request that exceeded its timeout; None if all are within their timeouts."""
+    for request in requests:
+        if request.limit_s is not None and request.seconds >= request.limit_s:
+            return StorageTimeoutError(
+                f"{request.url}: storage did not respond within {request.limit_s:g} s to the request to "
+                f"{request.what}. Check that the storage can be reached, or increase storage_timeout="
+            )
+    return None

@@ -1,0 +1,296 @@
+"""Wait meter: how long a consumer waited for each span, and for which stage of its preparation.
+
+Several threads work at the same time, so the total time of a stage does not show how long the consumer waited for it.
+Each moment of a wait is therefore divided equally among the stages in which threads worked for the awaited span at that
+moment. If no thread worked for this span, the moment is divided among the stages of all threads.
+
+Dividing a wait takes about as long as copying a small batch. If a reader yields many spans per second, only some of its
+waits are divided, and the other waits are assumed to have the same proportions, so that the cost stays below a fixed
+share of the time.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import time
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+from petastore.monitoring.activity import STAGES, Segment, Segments, Stage
+from petastore.monitoring.diagnosis import Counters
+
+__all__ = ["Listener", "RowGroups", "WaitMeter", "attributed", "timed"]
+
+
+Listener: TypeAlias = "Callable[[WaitMeter, Sequence[Segment], float, float], object]"
+"""Function called after each wait; see `WaitMeter`."""
+
+_SHORTEST_S = 20e-6
+"""Shorter waits are not attributed to a stage: no thread had to be waited for."""
+
+
+class RowGroups(Protocol):
+    """Row groups of a dataset; an `Inventory`."""
+
+    @property
+    def files(self) -> Sequence[Any]:
+        """Files with a `path`."""
+
+    @property
+    def file(self) -> Any:
+        """Index of each row group's file, shape (row groups,)."""
+
+
+def attributed(
+    segments: Sequence[Segment], began: float, ended: float, number: int, groups: Container[int]
+) -> dict[Stage, float]:
+    """Return the seconds of a wait by stage; time in which no thread worked belongs to no stage.
+
+    Args:
+        segments: Work of all threads.
+        began: Begin of the wait.
+        ended: End of the wait.
+        number: Number of the awaited span.
+        groups: Row groups that it needs.
+
+    Example:
+        >>> segments = [(0, 6, "storage", (4,), 1), (6, 7, "assembly", 1, 1), (0, 9, "copy", 2, 2)]
+        >>> attributed(segments, 1, 9, number=1, groups={4})
+        {'storage': 5.0, 'assembly': 1.0, 'copy': 2.0}
+    """
+    inside = [each for each in segments if each[1] > began and each[0] < ended]
+    if not inside:
+        return {}
+    owners = [each[3] for each in inside]
+    own = [owner == number if isinstance(owner, int) else owner[0] in groups for owner in owners]
+    # column: shape (segments,), number of the stage; numbers of stages of other spans follow those of this span
+    column = [_COLUMNS[each[2]] + (0 if is_own else len(STAGES)) for each, is_own in zip(inside, own, strict=True)]
+    times = np.array([each[:2] for each in inside]).clip(began, ended).T.ravel()
+    # threads: shape (2 · segments, 2 · stages), number of threads in each stage from one event to the next
+    threads = np.zeros((len(times), 2 * len(STAGES)))
+    order = np.argsort(times, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    threads[place, [*column, *column]] = np.repeat([1.0, -1.0], len(inside))
+    np.cumsum(threads, axis=0, out=threads)
+    of_span, of_others = threads[:, : len(STAGES)], threads[:, len(STAGES) :]
+    active = np.where(of_span.any(axis=1, keepdims=True), of_span, of_others)
+    durations = np.diff(times[order], append=ended)
+    shares = active / np.maximum(active.sum(axis=1, keepdims=True), 1)
+    seconds = durations @ shares
+    return {stage: float(found) for stage, found in zip(STAGES, seconds, strict=True) if found > 0}
+
+
+_COLUMNS = {stage: column for column, stage in enumerate(STAGES)}
+
+
+_COST_SHARE = 0.005
+"""Maximum share of the time that attributing waits takes."""
+
+_COST_S, _COST_OF_SEGMENT_S = 50e-6, 1.2e-6
+"""Estimated seconds to attribute a wait to stages: per wait, and in addition per segment."""
+
+_FIRST_CREDIT_S, _MOST_CREDIT_S = 2e-3, 50e-3
+"""Seconds that attributing waits may take beyond `_COST_SHARE`: at the start of a pass, and at most later."""
+
+
+class WaitMeter:
+    """Counters of one pass of a reader. The consumer's thread writes; any thread may call `counters`.
+
+    Time is counted from the first span on, so that shares do not depend on how long workers took to start.
+
+    Args:
+        row_groups: Row groups of the dataset.
+        counts_start: Whether the wait for the first span is counted; False only for the first pass of a reader.
+        listeners: Functions called in the consumer's thread after each wait, with the meter, all new segments, and
+            begin and end of the wait.
+        clock: Function that returns seconds.
+    """
+
+    def __init__(
+        self,
+        row_groups: RowGroups | None = None,
+        *,
+        counts_start: bool = False,
+        listeners: list[Listener] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.log: Segments = collections.deque()
+        """Log of the workers' stages."""
+        self.waited_s = 0.0
+        """Seconds that the consumer has waited for spans, including the first."""
+        self.clock = clock
+        """Function that returns seconds."""
+        self.row_groups_loaded = self.rows_loaded = self.spans_ahead = 0
+        """Number of loaded row groups, number of their rows, and maximum number of spans in preparation."""
+        self.listeners: list[Listener] = [] if listeners is None else listeners
+        """Functions called after each wait; the same list in all passes of a reader."""
+        self.rows = 0
+        """Number of rows that the consumer has received."""
+        self.is_over = False
+        """Whether the end of the pass was reached."""
+        self._row_groups, self._counts_start = row_groups, counts_start
+        self._begun = self._last = self._startup_s = 0.0
+        self._waits: dict[Stage, float] = {}  # seconds of waits for spans that were attributed to each stage
+        self._waited_s = self._attributed_s = 0.0  # seconds of all waits for spans, and of the attributed ones
+        self._first_waits: dict[Stage, float] = {}
+        self._pending: dict[Stage, float] = {}
+        self._own: dict[Stage, float] = {}  # seconds of stages in the consumer's thread
+        self._credit_s = _FIRST_CREDIT_S
+        self._ready = self._spans = 0
+        files = 0 if row_groups is None else len(row_groups.files)
+        self._file_seconds, self._file_loads = np.zeros(files), np.zeros(files, np.int64)
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether no span has been waited for yet."""
+        return self._spans == 0
+
+    def add(self, stage: Stage, seconds: float) -> None:
+        """Add time that the consumer's own thread spent in a stage; it is counted with the next span."""
+        self._pending[stage] = self._pending.get(stage, 0.0) + seconds
+
+    def note_loads(self, groups: Sequence[int], rows: int) -> None:
+        """Count row groups whose load is submitted, and their rows. One thread at a time may call it."""
+        self.row_groups_loaded += len(groups)
+        self.rows_loaded += rows
+        if self._row_groups is not None:
+            np.add.at(self._file_loads, self._row_groups.file[list(groups)], 1)
+
+    def note_wait(
+        self, began: float, ended: float, number: int, groups: Container[int], *, rows: int, ready: int
+    ) -> None:
+        """Count the wait for a span, or for the end of the pass.
+
+        Args:
+            began: Time at which the consumer requested the span.
+            ended: Time at which the span was ready.
+            number: Number of the span.
+            groups: Row groups that it needs.
+            rows: Number of rows of the span; 0 at the end of the pass.
+            ready: Number of spans that were ready when the span was requested.
+        """
+        segments = [self.log.popleft() for _ in range(len(self.log))]
+        self._note_files(segments)
+        wait = ended - began
+        self.waited_s += wait
+        waits = self._attributed(segments, began, ended, number, groups) if wait > _SHORTEST_S else None
+        if self._spans == 0 and not self._counts_start:
+            self._startup_s, self._begun = wait, ended
+            self._first_waits = waits or {}
+            self._pending.clear()
+        else:
+            if self._spans == 0:
+                self._begun = began
+            pending, self._pending = self._pending, {}
+            self._waited_s += wait
+            self._attributed_s += 0.0 if waits is None else wait
+            _add(self._waits, waits or {})
+            _add(self._own, pending)
+        self._last, self.is_over = ended, number < 0
+        if rows:
+            self._spans += 1
+            self.rows += rows
+            self._ready += ready
+        for listener in self.listeners:
+            listener(self, segments, began, ended)
+
+    def _attributed(
+        self, segments: Sequence[Segment], began: float, ended: float, number: int, groups: Container[int]
+    ) -> dict[Stage, float] | None:
+        """Divide a wait among stages; return None if dividing waits has taken too much time."""
+        since = ended - (self._last if self._spans else began)
+        cost = _COST_S + _COST_OF_SEGMENT_S * len(segments)
+        self._credit_s = min(self._credit_s + _COST_SHARE * since, _MOST_CREDIT_S)
+        if self._credit_s < cost:
+            return None
+        self._credit_s -= cost
+        return attributed(segments, began, ended, number, groups)
+
+    def _note_files(self, segments: Iterable[Segment]) -> None:
+        """Add the time of each load to the file of the loaded row groups."""
+        of_loads = [(each[3], each[1] - each[0]) for each in segments if not isinstance(each[3], int)]
+        if self._row_groups is None or not of_loads:
+            return
+        groups = [group for owner, _ in of_loads for group in owner]
+        seconds = [took / len(owner) for owner, took in of_loads for _ in owner]
+        np.add.at(self._file_seconds, self._row_groups.file[groups], seconds)
+
+    def file_of(self, group: int) -> str | None:
+        """Return the path of a row group's file; None if row groups are unknown."""
+        row_groups = self._row_groups
+        return None if row_groups is None else row_groups.files[int(row_groups.file[group])].path
+
+    def counters(self) -> Counters:
+        """Return the counters so far; counters that this object does not know have their defaults."""
+        is_first_only = self._spans <= 1 and not self._counts_start
+        own = dict(self._own)
+        scale = self._waited_s / self._attributed_s if self._attributed_s else 1.0
+        waits = {stage: seconds * scale for stage, seconds in self._waits.copy().items()}
+        _add(waits, own)
+        elapsed, waited, startup = self._last - self._begun, self._waited_s + sum(own.values()), self._startup_s
+        if is_first_only:
+            _add(waits, self._first_waits)
+            elapsed, waited, startup = elapsed + startup, waited + startup, 0.0
+        name, slowest_s, median_s = self._slowest()
+        spans = self._spans
+        return Counters(
+            elapsed_seconds=elapsed,
+            wait_seconds=waited,
+            wait_storage_seconds=waits.get("storage", 0.0),
+            wait_decoding_seconds=waits.get("decoding", 0.0),
+            wait_transform_seconds=waits.get("transform", 0.0),
+            wait_assembly_seconds=waits.get("assembly", 0.0),
+            wait_copy_seconds=waits.get("copy", 0.0),
+            startup_seconds=startup,
+            rows=self.rows,
+            spans=spans,
+            ready_spans_mean=self._ready / spans if spans else 0.0,
+            spans_ahead=self.spans_ahead,
+            row_groups_loaded=self.row_groups_loaded,
+            rows_loaded=self.rows_loaded,
+            slowest_file=name,
+            slowest_file_seconds=slowest_s,
+            median_file_seconds=median_s,
+        )
+
+    def _slowest(self) -> tuple[str | None, float, float]:
+        """Return the file with the slowest loads, its mean seconds per row group, and the median of all files."""
+        (files,) = np.nonzero(self._file_seconds * self._file_loads)
+        if self._row_groups is None or len(files) < 2:
+            return None, 0.0, 0.0
+        means = self._file_seconds[files] / self._file_loads[files]
+        slowest = int(np.argmax(means))
+        return self._row_groups.files[files[slowest]].path, float(means[slowest]), float(np.median(means))
+
+
+def _add(sums: dict[Stage, float], more: dict[Stage, float]) -> None:
+    for stage, seconds in more.items():
+        sums[stage] = sums.get(stage, 0.0) + seconds
+
+
+_Item = TypeVar("_Item")
+_Made = TypeVar("_Made")
+
+
+def timed(call: Callable[[_Item], _Made], reader: Any, stage: Stage) -> Callable[[_Item], _Made]:
+    """Return a function that adds the time of each call to a stage of the reader's current iteration.
+
+    Example:
+        >>> class Reader:
+        ...     meter = WaitMeter()
+        >>> timed(str, Reader(), "assembly")(7)
+        '7'
+    """
+
+    @functools.wraps(call)
+    def timing(item: _Item) -> _Made:
+        began = time.perf_counter()
+        made = call(item)
+        reader.meter.add(stage, time.perf_counter() - began)
+        return made
+
+    return timing

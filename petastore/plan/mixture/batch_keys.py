@@ -1,0 +1,114 @@
+"""Batch order of a mixture with `batching="per_source"`: each batch gets a sort key. No I/O.
+
+In such a mixture, each batch has rows of one source, and the batches of all sources are sorted by key. The key is
+(n + f) / w: n is the number of rows that the source has yielded before the batch, f is a hashed number of rows below
+the batch size, and w is the weight of the source. Keys of one source ascend, so its batches keep their order.
+
+The number of keys below any value is computed directly, with an error of at most one batch. The step of a batch, and
+the batch of a step, are therefore found without replay.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.plan.batches.epoch_batches import EpochBatches
+from petastore.plan.mixture.mixed_line import BATCHES, fractions_of
+from petastore.plan.order.mix import mix
+
+__all__ = ["BatchKeys"]
+
+_KEYS_AT_A_TIME = 256
+
+
+class BatchKeys:
+    """Order of the batches of several sources, where each batch has rows of one source.
+
+    Args:
+        batches: Batches of each source.
+        weights: Proportions of the sources.
+        hashed_for: Integers that are hashed to the order of the sources.
+
+    Example:
+        >>> from petastore.plan.request import LastBatch
+        >>> batches = [EpochBatches(rows, 2, 1, 1, LastBatch.EVEN) for rows in (8, 4)]
+        >>> keys = BatchKeys(batches, (2, 1), hashed_for=(0, 0))
+        >>> list(keys.merged()), keys.at(3), keys.steps_of(1, np.arange(2)).tolist()
+        ([0, 1, 0, 0, 0, 1], (0, 2), [1, 5])
+    """
+
+    def __init__(self, batches: Sequence[EpochBatches], weights: Sequence[int], *, hashed_for: tuple[int, int]) -> None:
+        self._batches = batches
+        self._weights = weights
+        self._states = [mix(BATCHES, *hashed_for, source) for source in range(len(batches))]
+
+    def _keys(self, source: int, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the keys of some batches of a source, shape (n,)."""
+        part = self._batches[source]
+        given = part.start + numbers * part.global_batch
+        keys: NDArray[np.float64] = given + part.global_batch * fractions_of(self._states[source], given)
+        keys /= self._weights[source]
+        return keys
+
+    def merged(self, firsts: Sequence[int] | None = None) -> Iterator[int]:
+        """Yield the source of each batch.
+
+        Args:
+            firsts: First batch of each source; None means the first batches of the epoch.
+        """
+        keys = [self._pairs(source, first) for source, first in enumerate(firsts or [0] * len(self._batches))]
+        return (source for _, source in heapq.merge(*keys))
+
+    def _pairs(self, source: int, begin: int) -> Iterator[tuple[float, int]]:
+        steps = self._batches[source].steps
+        for first in range(begin, steps, _KEYS_AT_A_TIME):
+            keys = self._keys(source, np.arange(first, min(first + _KEYS_AT_A_TIME, steps)))
+            yield from zip(keys.tolist(), itertools.repeat(source), strict=False)
+
+    def _before(self, source: int, keys: NDArray[np.float64], *, or_equal: bool) -> NDArray[np.int64]:
+        """Return the number of batches of a source with smaller keys, shape (n,); `or_equal` includes equal keys."""
+        part = self._batches[source]
+        # For batch i, key · weight - start is between i · global_batch and (i + 1) · global_batch. A division therefore
+        # gives the number of batches with an error of at most one, and only two batches are compared exactly.
+        close = np.floor((keys * self._weights[source] - part.start) / part.global_batch).astype(np.int64)
+        counts = np.clip(close - 1, 0, part.steps)
+        for numbers in (close - 1, close):
+            own = self._keys(source, numbers)
+            is_before = (own <= keys) if or_equal else (own < keys)
+            counts += is_before & (numbers >= 0) & (numbers < part.steps)
+        return counts
+
+    def steps_of(self, source: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the steps of given batches of a source, shape (n,)."""
+        keys, steps = self._keys(source, numbers), numbers.copy()
+        for other in range(len(self._batches)):
+            if other != source:
+                steps += self._before(other, keys, or_equal=other < source)
+        return steps
+
+    def counts_before(self, step: int) -> tuple[int, ...]:
+        """Return the number of batches of each source before a step."""
+        parts = self._batches
+        size, weight = parts[0].global_batch, sum(self._weights)
+        key = (size * (step - len(parts)) + sum(part.start for part in parts)) / weight
+        while True:
+            bound = np.array([key])
+            counts = [int(self._before(source, bound, or_equal=False)[0]) for source in range(len(parts))]
+            beyond = sum(counts) - step
+            if beyond <= 0:
+                break
+            key -= beyond * size / weight
+        for source in itertools.islice(self.merged(counts), -beyond):
+            counts[source] += 1
+        return tuple(counts)
+
+    def at(self, step: int) -> tuple[int, int]:
+        """Return the source of a step's batch, and the number of this batch among the batches of the source."""
+        counts = self.counts_before(step)
+        source = next(self.merged(counts))
+        return source, counts[source]

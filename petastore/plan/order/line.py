@@ -1,0 +1,121 @@
+"""Order of row groups in an epoch: the *line*, hashed by seed and epoch, which is divided into lanes. No I/O.
+
+The order is stratified, because files are often sorted by label, day or user. If the row groups in memory at one time
+were drawn randomly, some parts of the dataset would occur twice and others not at all. Therefore the dataset is
+divided, in file order, into L parts with equal numbers of row groups; each lane takes one part, in hashed order. Every
+batch then has rows of all parts. Part s is assigned to the lane at place (s + r) mod L of the sequence of lanes, where
+r is a hash that differs from epoch to epoch. Any R consecutive lanes of the sequence belong to R different ranks, so
+each rank has every R-th part, and the rows of each rank also come evenly from the whole dataset.
+
+If row groups are assigned to ranks (`petastore.plan.order.dealing`), the row groups of a rank are adjacent on the line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.plan.order.dealing import dealt_line
+from petastore.plan.order.mix import hashed_permutation, mix, mix_array
+from petastore.plan.order.visits import visit_of_lane
+from petastore.plan.request import Order
+
+if TYPE_CHECKING:
+    from petastore.plan.row_group_parts import RowGroupParts
+
+__all__ = ["line_of_groups", "line_of_parts"]
+
+# Each hash has its own stream number; `petastore.plan.order.order` and `petastore.plan.mixture.mixed_line` use others.
+_ROW_GROUPS, _TURN = 0, 2
+
+_SORTED_AT_ONCE = 32_768
+"""Maximum row groups that are sorted at once, in whole lanes: their keys stay in the CPU cache and in reused memory,
+because allocating memory for millions of keys costs more than sorting them."""
+
+
+def line_of_groups(rows: NDArray[np.int64], order: Order, *, epoch: int, lanes: int) -> NDArray[np.int32]:
+    """Return the non-empty row groups in the order of the line.
+
+    Args:
+        rows: Rows of each row group, shape (groups,).
+        order: Requested order.
+        epoch: Number of the epoch, from 0.
+        lanes: Number of lanes into which the line is divided.
+
+    Returns:
+        Numbers of the row groups, shape (row groups with rows,).
+
+    Example:
+        >>> order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=2, block_rows=1)
+        >>> line_of_groups(np.full(8, 10), order, epoch=0, lanes=2).tolist()
+        [3, 1, 0, 2, 7, 5, 6, 4]
+    """
+    if order.dealt_to is not None and order.dealt_to > 1:
+        strata = max(lanes // order.dealt_to, 1) if order.shuffle_rows else 1
+        return dealt_line(rows, order.dealt_to, hashed_for=(_ROW_GROUPS, order.seed, 0), strata=strata)
+    filled = int(np.count_nonzero(rows))
+    line = _line_of_filled(filled, order, epoch, lanes)
+    return line if filled == len(rows) else np.flatnonzero(rows).astype(np.int32)[line]
+
+
+def line_of_parts(
+    rows: NDArray[np.int64], parts: RowGroupParts, order: Order, *, epoch: int, lanes: int
+) -> NDArray[np.int32]:
+    """Return the non-empty parts of row groups; the parts of one row group follow each other."""
+    line = parts.of_line(line_of_groups(parts.of_groups(rows), order, epoch=epoch, lanes=lanes))
+    return line[rows[line] > 0]
+
+
+def _line_of_filled(groups: int, order: Order, epoch: int, lanes: int) -> NDArray[np.int32]:
+    """Return the order of non-empty row groups."""
+    if not order.shuffle_row_groups:
+        return np.arange(groups, dtype=np.int32)
+    hashed_for = (order.seed, epoch if order.reshuffle == "epoch" else 0)
+    if not order.shuffle_rows:
+        return hashed_permutation(mix(_ROW_GROUPS, *hashed_for), groups).astype(np.int32)
+    return _in_strata(groups, lanes, hashed_for)
+
+
+def _in_strata(groups: int, lanes: int, hashed_for: tuple[int, int]) -> NDArray[np.int32]:
+    """Return numbers of row groups, lane by lane, and in hashed order inside a lane, as in `hashed_permutation`."""
+    # borders: (lanes + 1,) part s consists of the row groups n with n * lanes // groups == s
+    borders = -(-np.arange(lanes + 1, dtype=np.int64) * groups // lanes)
+    parts = (visit_of_lane(lanes) - mix(_TURN, *hashed_for) % lanes) % lanes
+    firsts, sizes = borders[parts], np.diff(borders)[parts]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    keys = _LaneKeys(mix(_ROW_GROUPS, *hashed_for), groups, lanes)
+    ordered = np.empty(groups, dtype=np.int32)
+    lanes_at_once = max(_SORTED_AT_ONCE * lanes // max(groups, 1), 1)
+    for lane in range(0, lanes, lanes_at_once):
+        chosen = slice(lane, lane + lanes_at_once)
+        first, stop = starts[chosen][0], starts[: lane + lanes_at_once + 1][-1]
+        numbers = np.arange(first, stop) + np.repeat(firsts[chosen] - starts[:-1][chosen], sizes[chosen])
+        ordered[first:stop] = keys.sorted(numbers, np.repeat(np.arange(lanes)[chosen], sizes[chosen]))
+    return ordered
+
+
+class _LaneKeys:
+    """Sort keys of row groups, by lane and hash.
+
+    A key has the lane in its high bits, the hash in the middle and the number in its low bits. All keys differ, so the
+    sort need not be stable.
+    """
+
+    def __init__(self, state: int, groups: int, lanes: int) -> None:
+        self._state = state
+        self._lane_bits = (lanes - 1).bit_length()
+        self._low_bits = np.uint64((1 << max(groups - 1, 0).bit_length()) - 1)
+
+    def sorted(self, numbers: NDArray[np.int64], lanes: NDArray[np.int64]) -> NDArray[np.uint64]:
+        numbered = numbers.view(np.uint64)
+        keys = mix_array(self._state, numbered)
+        if self._lane_bits:
+            keys >>= np.uint64(self._lane_bits)
+            keys |= lanes.view(np.uint64) << np.uint64(64 - self._lane_bits)
+        keys &= ~self._low_bits
+        keys |= numbered
+        keys.sort()
+        keys &= self._low_bits
+        return keys

@@ -1,0 +1,333 @@
+"""Read plan of one rank: the base class of `Plan` (one dataset) and `Mixture` (several datasets). No I/O.
+
+A plan consists of a list of sources and a rule that divides the positions of an epoch into batches. From these, the
+base class computes steps, spans and memory, and checks that ranks agree.
+"""
+
+from __future__ import annotations
+
+import abc
+import bisect
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.lazy import once
+from petastore.plan.agreement import AllGather, assert_agreed, facts_of
+from petastore.plan.batches.epoch_batches import EpochBatches
+from petastore.plan.batches.epoch_steps import EpochSteps
+from petastore.plan.batches.residency import NextUses, at_hand_bytes, next_uses, room_rows
+from petastore.plan.batches.spans import EpochOfBatches, Pace, Source, Span, Walk
+from petastore.plan.cursor import Cursor
+from petastore.plan.request import ReadRequest, Shard, whole_number
+from petastore.plan.unit import ReadUnit
+
+if TYPE_CHECKING:
+    from petastore.inventory import Inventory
+    from petastore.plan.report.explanation import Explanation, MixtureExplanation
+    from petastore.plan.report.feeds import Feeds
+    from petastore.plan.report.step_rows import RowPlaces, RowSteps, StepLookup, StepRows
+    from petastore.plan.row_group_parts import RowGroupParts
+    from petastore.plan.selection import Selection
+
+__all__ = ["RankPlan"]
+
+
+class RankPlan(abc.ABC):
+    """The rows that one rank reads, from one or several sources, and the batches of an epoch."""
+
+    parts: RowGroupParts | None = None
+    """Division of the row groups, if the plan lists parts of row groups; None if it lists row groups."""
+
+    if TYPE_CHECKING:  # `Plan` stores these values, `Mixture` computes them
+
+        @property
+        def inventory(self) -> Inventory:
+            """Files and row groups of all sources."""
+
+        @property
+        def request(self) -> ReadRequest:
+            """Options of the plan."""
+
+        @property
+        def selection(self) -> Selection | None:
+            """Rows that filters select; None means all. Each source of a mixture has its own selection."""
+
+        @property
+        def sources(self) -> Sequence[RankPlan]:
+            """Plans of the sources; a plan of one dataset is its own only source."""
+
+        @property
+        def num_rows(self) -> int:
+            """Number of rows per epoch, over all ranks."""
+
+        @property
+        def data_fingerprint(self) -> str:
+            """32 hexadecimal digits that identify the selected rows of all sources."""
+
+        @property
+        def fingerprint(self) -> str:
+            """32 hexadecimal digits that identify rows, columns, order, epochs and `last_batch`; equal on all ranks."""
+
+    @once
+    def first_groups(self) -> NDArray[np.int64]:
+        """Number of each source's first row group, and the total number of row groups; shape (sources + 1,)."""
+        counts = [source.inventory.num_row_groups for source in self.sources]
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    @once
+    def source_of(self) -> Callable[[int], int]:
+        """Function that returns the source of a row group, given its number among the row groups of all sources."""
+        return functools.partial(bisect.bisect_right, self.first_groups[1:].tolist())
+
+    @abc.abstractmethod
+    def for_shard(self, shard: Shard) -> Self:
+        """Return this plan for another rank."""
+
+    def is_begun(self, cursor: Cursor) -> bool:
+        """Return whether rows of the cursor's epoch were already consumed."""
+        return cursor.position > 0
+
+    def next_pass(self, cursor: Cursor) -> Cursor:
+        """Return the start of a new pass: the cursor's epoch if none of its rows was consumed, otherwise the next."""
+        return Cursor.of_epoch(cursor.epoch + self.is_begun(cursor))
+
+    def restarted(self, epoch: int) -> Self:  # noqa: ARG002 - used by `Plan`
+        """Return this plan for a pass that starts an epoch from its first row, even if the epoch was begun before."""
+        return self
+
+    def unit(self, group: int) -> ReadUnit:
+        """Return the work item of a row group, given its number among the row groups of all sources."""
+        return ReadUnit.whole(self.inventory, group, self.sources[self.source_of(group)].request.columns)
+
+    @abc.abstractmethod
+    def explain(
+        self, batch_size: int, *, column_bytes: NDArray[np.int64] | None = None
+    ) -> Explanation | MixtureExplanation:
+        """Return figures about the first epoch: bytes to read, memory, mixing. Print it, or call `as_dict()`."""
+
+    @abc.abstractmethod
+    def feeds(self, batch_size: int, *, epoch: int = 0) -> Feeds:
+        """Return the row groups from which each batch of an epoch gets rows, on every rank."""
+
+    @abc.abstractmethod
+    def _lengths(self, batch_size: int) -> Sequence[EpochBatches]:
+        """Return the batches of a whole epoch: one item, or one item per source with `batching="per_source"`."""
+
+    @abc.abstractmethod
+    def _epoch_batches(self, batch_size: int, begin: Cursor) -> EpochOfBatches:
+        """Return the batches of an epoch after a position."""
+
+    @abc.abstractmethod
+    def _epoch_steps(self, batch_size: int, begin: Cursor) -> EpochSteps:
+        """Return the steps of an epoch after a position, for lookups in any order."""
+
+    @abc.abstractmethod
+    def _sources_in(self, epoch: int) -> Sequence[Source]:
+        """Return the sources of an epoch, in the order of their row groups."""
+
+    @property
+    def _possible_sources(self) -> Sequence[Sequence[Source]]:
+        """Sources of all epochs: one list, or two lists if the order changes after the current epoch."""
+        return [self._sources_in(0)]
+
+    @property
+    def _walked_rows(self) -> int:
+        """Number of positions of an epoch that are divided into spans."""
+        return self.num_rows
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        """Return the number of batches per epoch, the same on every rank.
+
+        Raises:
+            NoDataAvailableError: There are fewer rows than ranks, with `last_batch="even"`; with
+                `batching="per_source"`, in any source.
+        """
+        return sum(batches.steps for batches in self._lengths(batch_size))
+
+    def rows_per_epoch(self, batch_size: int) -> int:
+        """Return the number of rows per epoch on this rank, including repeats of `"pad"` and `"wrap"`."""
+        return sum(batches.rows_of(self.request.shard) for batches in self._lengths(batch_size))
+
+    def steps_left(self, batch_size: int, after: Cursor) -> int | None:
+        """Return the number of batches after a position, the same on every rank; None if epochs are endless."""
+        epochs = self.request.epochs
+        if epochs is None:
+            return None
+        if after.is_at_end(epochs):
+            return 0
+        whole = after.pass_ends(epochs).epoch - after.next_epoch().epoch
+        return self._epoch_batches(batch_size, after).steps + whole * self.steps_per_epoch(batch_size)
+
+    def steps_of_epoch_after(self, batch_size: int, after: Cursor) -> int:
+        """Return the number of batches after a position in its epoch, the same on every rank."""
+        return self._epoch_batches(batch_size, after).steps
+
+    def rows_of_step(
+        self, step: int, *, batch_size: int, rank: int | None = None, after: Cursor | None = None
+    ) -> StepRows:
+        """Return the rows of a training step, without reading data and without a log.
+
+        Step 0 is the first batch of epoch 0; steps continue through all epochs, and through all passes over a reader:
+        with S steps per epoch, step s is step s % S of epoch s // S.
+
+        Args:
+            step: Number of the step, from 0.
+            batch_size: Rows per full batch on one rank.
+            rank: Rank whose rows to return; None means all ranks.
+            after: Position from which steps count. `Cursor.of_epoch(e)` counts from the start of epoch e, as
+                `reader.position()` does. None counts from the start of epoch 0.
+
+        Raises:
+            InvalidArgumentError: A number is negative, or an epoch has no batch.
+
+        Example:
+            >>> from petastore.inventory import Inventory
+            >>> from petastore.plan import Order, Plan, ReadRequest, Shard
+            >>> order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=2, block_rows=4)
+            >>> plan = Plan(Inventory.of_rows([4, 4]), ReadRequest(("id",), order, Shard(0, 2), epochs=2))
+            >>> rows = plan.rows_of_step(3, batch_size=2)
+            >>> rows.epoch, rows.step_of_epoch, rows.ranks.tolist(), rows.row_groups.tolist(), rows.rows.tolist()
+            (1, 1, [0, 0, 1, 1], [1, 1, 0, 0], [2, 3, 2, 3])
+        """
+        size = whole_number(batch_size, name="batch_size", least=1)
+        return self._lookup.rows_of_step(step, size, rank, after or Cursor())
+
+    def steps_of_rows(
+        self, rows: RowPlaces, *, batch_size: int, epoch: int = 0, after: Cursor | None = None
+    ) -> RowSteps:
+        """Return the training steps and ranks that read some rows in an epoch, without reading data.
+
+        A window (`NGram`) is given by its first row. In a mixture, a path names the file in each source that has it,
+        and row numbers count across all sources. An epoch of `stop="cycle"`, which never ends, is looked up in parts of
+        `steps_per_epoch` steps.
+
+        Args:
+            rows: `(file, row group, row)` of each row, as `StepRows.places()`, `reader.position()` and `provenance`
+                name them; or row numbers of the dataset, from 0.
+            batch_size: Rows per full batch on one rank.
+            epoch: Number of the epoch, from 0.
+            after: Position from which steps count, as in `rows_of_step`.
+
+        Raises:
+            InvalidArgumentError: The dataset does not have a row, or a number is negative.
+
+        Example:
+            >>> from petastore.inventory import Inventory
+            >>> from petastore.plan import Order, Plan, ReadRequest, Shard
+            >>> order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=2, block_rows=4)
+            >>> plan = Plan(Inventory.of_rows([4, 4]), ReadRequest(("id",), order, Shard(0, 2), epochs=2))
+            >>> steps = plan.steps_of_rows([("part-00000.parquet", 1, 2)], batch_size=2, epoch=1)
+            >>> steps.steps.tolist(), steps.ranks.tolist()
+            ([3], [0])
+        """
+        size = whole_number(batch_size, name="batch_size", least=1)
+        return self._lookup.steps_of_rows(rows, size, epoch, after or Cursor())
+
+    @once
+    def _lookup(self) -> StepLookup:
+        # Imported here, because the first batch does not need lookups.
+        from petastore.plan.report.step_rows import StepLookup
+
+        return StepLookup(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Omit the cached orders of `_lookup`, which take megabytes, from pickles."""
+        return {name: value for name, value in vars(self).items() if name != "_lookup"}
+
+    def plot(self, batch_size: int, *, epoch: int = 0) -> Any:
+        """Plot `feeds()` as a new `matplotlib.figure.Figure`: batches on x, row groups on y, ranks as colors.
+
+        Lines separate the sources of a mixture.
+
+        Raises:
+            NoDataAvailableError: There are fewer rows than ranks, with `last_batch="even"`.
+            MissingExtraError: matplotlib is not installed.
+        """
+        # Imported here, because the first batch does not need reports.
+        from petastore.plan.report.feeds import draw
+
+        return draw(self.feeds(batch_size, epoch=epoch))
+
+    def facts(self) -> dict[str, Any]:
+        """Return the values that must be equal on all ranks, by name; see `petastore.plan.agreement.facts_of`."""
+        groups = self.inventory.num_row_groups
+        return facts_of(self.request, dataset=self.data_fingerprint, rows=self.num_rows, row_groups=groups)
+
+    def assert_agreed(self, all_gather: AllGather) -> None:
+        """Check that all ranks have the same plan. Call it on every rank; every rank raises the same error.
+
+        Args:
+            all_gather: Function that gathers a value from all ranks, in the order of ranks, such as
+                `petastore.distributed.all_gather`.
+
+        Raises:
+            InvalidArgumentError: Two ranks have different plans, or the same shard; the message shows both.
+        """
+        assert_agreed(self.facts(), all_gather)
+
+    def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
+        """Yield this rank's batches after a position, through all epochs, in spans of several consecutive batches.
+
+        Args:
+            batch_size: Rows per full batch on this rank.
+            rows_per_span: Maximum rows per span, unless a single batch has more. The first span has one batch and later
+                ones double, so that the first batch arrives early.
+            after: Position to resume from; None begins at the start.
+
+        Raises:
+            NoDataAvailableError: There are fewer rows than ranks, with `last_batch="even"`.
+        """
+        size = whole_number(batch_size, name="batch_size", least=1)
+        return self._spans(size, Pace(rows_per_span, size), after or Cursor())
+
+    def _spans(self, size: int, pace: Pace, after: Cursor) -> Iterator[Span]:
+        walk = self._walk(pace, after.epoch)
+        return walk.epochs(functools.partial(self._epoch_batches, size), pace, after=after, epochs=self.request.epochs)
+
+    def _walk(self, pace: Pace, epoch: int) -> Walk:
+        return Walk(self._sources_in(epoch), min(pace.most_rows, self._walked_rows))
+
+    def next_uses(self, begin: float, now: float) -> NextUses:
+        """Return the positions at which this rank needs each row group; see `petastore.plan.batches.residency`."""
+        return next_uses(self._sources_in(int(now) // self.num_rows), begin, now)
+
+    def at_hand_bytes(self, group_bytes: NDArray[np.int64], *, early: int) -> int:
+        """Return the peak size in bytes of the row groups in this rank's memory: the sum over sources.
+
+        Args:
+            group_bytes: Bytes per row group, source after source, shape (groups,).
+            early: Number of positions by which row groups are prefetched.
+        """
+        return max(
+            sum(
+                at_hand_bytes(source.order(0), source.own_lanes, of_source, early)
+                for source, of_source in zip(sources, _split(group_bytes, sources), strict=True)
+            )
+            for sources in self._possible_sources
+        )
+
+    @once
+    def room_rows(self) -> int:
+        """Return the capacity of all sources' shuffle buffers in rows.
+
+        Return 0 for unshuffled rows of one source, because they are read from one row group after another.
+        """
+        return max(self._room_rows(sources) for sources in self._possible_sources)
+
+    def _room_rows(self, sources: Sequence[Source]) -> int:
+        rows = 0
+        for source, of_source in zip(sources, _split(self.inventory.rows, sources), strict=True):
+            is_shuffled = source.asked.shuffle_rows
+            lanes = len(source.own_lanes) if is_shuffled or len(sources) > 1 else 0
+            block_rows = source.asked.block_rows if is_shuffled else 1
+            rows += room_rows(of_source, source.num_rows, lanes=lanes, block_rows=block_rows)
+        return rows
+
+
+def _split(of_groups: NDArray[np.int64], sources: Sequence[Source]) -> list[NDArray[np.int64]]:
+    """Split an array of shape (groups,) by source."""
+    return np.split(of_groups, [source.first_group for source in sources[1:]])

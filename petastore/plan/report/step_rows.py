@@ -1,0 +1,364 @@
+"""Rows of a training step, and the training steps of a row, computed from a plan without a log. No I/O."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from petastore.errors import InvalidArgumentError
+from petastore.inventory import Inventory, RowPlace
+from petastore.plan.batches.epoch_steps import EpochSteps
+from petastore.plan.batches.spans import Source
+from petastore.plan.cursor import Cursor
+from petastore.plan.order.order import EpochOrder
+from petastore.plan.request import ReadRequest, Shard, whole_number
+
+__all__ = ["RowSteps", "StepLookup", "StepRows"]
+
+RowPlaces: TypeAlias = "ArrayLike | Iterable[RowPlace]"
+"""Rows: `(file, row group, row)` of each, or row numbers of the dataset."""
+
+
+class TracedPlan(Protocol):
+    """Interface of `RankPlan` that this module needs."""
+
+    @property
+    def inventory(self) -> Inventory: ...
+
+    @property
+    def request(self) -> ReadRequest: ...
+
+    @property
+    def sources(self) -> Sequence[Any]: ...
+
+    @property
+    def first_groups(self) -> NDArray[np.int64]: ...
+
+    @property
+    def num_rows(self) -> int: ...
+
+    @property
+    def _walked_rows(self) -> int: ...
+
+    def steps_per_epoch(self, batch_size: int) -> int: ...
+
+    def _epoch_steps(self, batch_size: int, begin: Cursor) -> EpochSteps: ...
+
+    def _sources_in(self, epoch: int) -> Sequence[Source]: ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class StepRows:
+    """Rows of one training step: parallel NumPy arrays, one entry per row, rank after rank, in batch order.
+
+    Example:
+        >>> from petastore.plan import Order, Plan, ReadRequest
+        >>> order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
+        >>> rows = Plan(Inventory.of_rows([3, 4]), ReadRequest(("id",), order)).rows_of_step(1, batch_size=2)
+        >>> rows
+        StepRows(step 1: epoch 0, its step 1; 2 rows in 2 row groups of 1 file, from ('part-00000.parquet', 0, 2))
+        >>> rows.places()
+        (('part-00000.parquet', 0, 2), ('part-00000.parquet', 1, 0))
+    """
+
+    step: int
+    """Number of the step, as `rows_of_step` was called."""
+
+    epoch: int
+    """Epoch of the step, from 0."""
+
+    step_of_epoch: int
+    """Number of the step in its epoch, from 0; after a resume with `after`, from that position."""
+
+    inventory: Inventory
+    """Files and row groups of the plan; in a mixture, of all sources."""
+
+    ranks: NDArray[np.int64]
+    """Rank of each row, ascending."""
+
+    groups: NDArray[np.int32]
+    """Row group of each row, numbered across the dataset; in a mixture, across all sources."""
+
+    rows: NDArray[np.int64]
+    """Row number in the row group, from 0; of a window, its first row."""
+
+    valid: NDArray[np.bool_]
+    """False for repeated rows of `last_batch="pad"`."""
+
+    sources: NDArray[np.int64]
+    """Number of the source in a mixture; 0 without one."""
+
+    window_length: int = 1
+    """Consecutive rows of a window (`NGram`) that begins at each row; 1 without windows."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.rows)
+
+    @property
+    def files(self) -> NDArray[np.object_]:
+        """Path of each row's file, relative to the dataset: `DataFile.path` of `dataset.inventory.files`."""
+        return self.inventory.places_of(self.groups)[0]
+
+    @property
+    def row_groups(self) -> NDArray[np.int32]:
+        """Number of each row's row group in its file, from 0."""
+        return self.inventory.places_of(self.groups)[1]
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """Row number in the dataset, from 0, with files in order of their paths; in a mixture, across all sources."""
+        return self.inventory.first_rows[self.groups] + self.rows
+
+    def places(self) -> tuple[tuple[str, int, int], ...]:
+        """Return `(file, row group, row)` of each row, as `exclude_rows` of `make_reader` takes them."""
+        files, ordinals = self.inventory.places_of(self.groups)
+        return tuple(zip(files.tolist(), ordinals.tolist(), self.rows.tolist(), strict=True))
+
+    def of_rank(self, rank: int) -> StepRows:
+        """Return the rows of one rank."""
+        here = self.ranks == rank
+        names = ("ranks", "groups", "rows", "valid", "sources")
+        return dataclasses.replace(self, **{name: getattr(self, name)[here] for name in names})
+
+    def __repr__(self) -> str:
+        groups = np.unique(self.groups)
+        of_ranks = len(np.unique(self.ranks))
+        files = len(np.unique(self.inventory.file[groups]))
+        windows = f"windows of {self.window_length:,} rows" if self.window_length > 1 else _counted(len(self), "row")
+        return (
+            f"StepRows(step {self.step:,}: epoch {self.epoch:,}, its step {self.step_of_epoch:,}; "
+            f"{f'{len(self):,} ' if self.window_length > 1 else ''}{windows}"
+            f"{f' on {of_ranks:,} ranks' if of_ranks > 1 else ''} in {_counted(len(groups), 'row group')} of "
+            f"{_counted(files, 'file')}{f', from {self._first}' if len(self) else ''})"
+        )
+
+    @property
+    def _first(self) -> tuple[str, int, int]:
+        file, ordinal = self.inventory.place_of(int(self.groups[0]))
+        return file.path, ordinal, int(self.rows[0])
+
+    def _repr_html_(self) -> str:
+        from petastore.notebook import html_table
+
+        places = zip(self.ranks.tolist(), *zip(*self.places(), strict=True), strict=True) if len(self) else ()
+        return html_table(repr(self), ["rank", "file", "row group", "row"], places, count=len(self))
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class RowSteps:
+    """Training steps of some rows: parallel NumPy arrays, one entry for each read of a row, sorted by step.
+
+    A row that the plan does not read has no entry, and a row that is read twice has two entries. Repeated rows of
+    `last_batch="pad"` have no entry.
+
+    Example:
+        >>> from petastore.plan import Order, Plan, ReadRequest
+        >>> order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
+        >>> plan = Plan(Inventory.of_rows([3, 4]), ReadRequest(("id",), order))
+        >>> steps = plan.steps_of_rows([("part-00000.parquet", 1, 3), ("part-00000.parquet", 0, 0)], batch_size=2)
+        >>> steps.rows.tolist(), steps.steps.tolist(), steps.ranks.tolist()
+        ([1, 0], [0, 3], [0, 0])
+        >>> steps
+        RowSteps(2 rows in 2 steps of epoch 0, from step 0)
+    """
+
+    epoch: int
+    """Epoch in which the rows were looked up."""
+
+    rows: NDArray[np.int64]
+    """Index of the row among those that were given."""
+
+    steps: NDArray[np.int64]
+    """Number of the step, as `rows_of_step` takes it; ascending."""
+
+    ranks: NDArray[np.int64]
+    """Rank that reads the row in this step."""
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        rows, steps = len(np.unique(self.rows)), len(np.unique(self.steps))
+        begin = f", from step {int(self.steps[0]):,}" if steps else ""
+        return f"RowSteps({_counted(rows, 'row')} in {_counted(steps, 'step')} of epoch {self.epoch:,}{begin})"
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+class StepLookup:
+    """Rows and steps of a plan. Thread-safe; orders of recent epochs are cached.
+
+    Args:
+        plan: Plan of any rank.
+    """
+
+    def __init__(self, plan: TracedPlan) -> None:
+        self._plan = plan
+        self._order = functools.lru_cache(maxsize=2 * len(plan.sources))(self._make_order)
+
+    def _make_order(self, epoch: int, source: int, own_epoch: int) -> EpochOrder:
+        return self._plan._sources_in(epoch)[source].order(own_epoch)  # noqa: SLF001 - a part of the plan's class
+
+    def rows_of_step(self, step: int, batch_size: int, rank: int | None, after: Cursor) -> StepRows:
+        """Return the rows of a step; see `RankPlan.rows_of_step`."""
+        step, count = whole_number(step, name="step", least=0), self._plan.request.shard.count
+        if rank is not None and not 0 <= whole_number(rank, name="rank", least=0) < count:
+            raise InvalidArgumentError(f"rank must be below {count}, the number of ranks of the plan, got {rank}")
+        begin, in_epoch = self._place_of(step, batch_size, after)
+        ranks = range(count) if rank is None else [rank]
+        parts = self._steps(batch_size, begin).places_at(in_epoch, [Shard(number, count) for number in ranks])
+        sizes = [len(places) for _, places, _ in parts]
+        sources = np.concatenate([source for source, _, _ in parts]).astype(np.int64)
+        groups, rows = self._rows_at(begin.epoch, sources, np.concatenate([places for _, places, _ in parts]))
+        valid = [
+            np.ones(size, np.bool_) if part[2] is None else part[2] for part, size in zip(parts, sizes, strict=True)
+        ]
+        return StepRows(
+            step=step,
+            epoch=begin.epoch,
+            step_of_epoch=in_epoch,
+            inventory=self._plan.inventory,
+            ranks=np.repeat(np.array(ranks, dtype=np.int64), sizes),
+            groups=groups,
+            rows=rows,
+            valid=np.concatenate(valid),
+            sources=sources,
+            window_length=getattr(self._plan.sources[0].selection, "length", 1),
+        )
+
+    def steps_of_rows(self, rows: RowPlaces, batch_size: int, epoch: int, after: Cursor) -> RowSteps:
+        """Return the steps of rows; see `RankPlan.steps_of_rows`."""
+        epoch, plan = whole_number(epoch, name="epoch", least=0), self._plan
+        if epoch < after.epoch:
+            raise InvalidArgumentError(
+                f"epoch must be at least {after.epoch}, the epoch of the argument `after`, got {epoch}"
+            )
+        begin, before, steps = self._epoch_at(epoch, batch_size, after)
+        layout = self._steps(batch_size, begin)
+        which, groups, numbers = _given_rows(plan.inventory, rows)
+        sources = np.searchsorted(plan.first_groups, groups, side="right") - 1
+        found = [(which[:0], which[:0], which[:0])]
+        for source in np.unique(sources).tolist():
+            here = np.flatnonzero(sources == source)
+            index, places = self._places_of(begin.epoch, source, groups[here], numbers[here], layout, steps)
+            again, at, ranks = layout.steps_of(source, places)
+            in_time = (at >= steps.start) & (at < steps.stop)
+            found.append((which[here[index[again[in_time]]]], at[in_time], ranks[in_time]))
+        index, at, ranks = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        order = np.lexsort((index, ranks, at))
+        return RowSteps(epoch, index[order], at[order] + before, ranks[order])
+
+    def _steps(self, batch_size: int, begin: Cursor) -> EpochSteps:
+        return self._plan._epoch_steps(batch_size, begin)  # noqa: SLF001 - a part of the plan's class
+
+    def _place_of(self, step: int, batch_size: int, after: Cursor) -> tuple[Cursor, int]:
+        """Return the position at which the epoch of a step begins, and the number of the step in this epoch."""
+        begin, left = after, step
+        while left >= (steps := self._steps(batch_size, begin).steps):
+            if begin.position == 0 and steps == 0:
+                raise InvalidArgumentError(
+                    f"step must be a step of the plan, got {step:,}, but the plan has no steps with "
+                    f"batch_size={batch_size:,}, because it has only "
+                    f"{_counted(self._plan.num_rows, 'row')}. Use a smaller batch_size or another last_batch"
+                )
+            begin, left = begin.next_epoch(), left - steps
+            if begin.epoch > self._last_unequal_epoch:
+                epochs, left = divmod(left, self._plan.steps_per_epoch(batch_size))
+                begin = dataclasses.replace(begin, epoch=begin.epoch + epochs)
+        return begin, left
+
+    @property
+    def _last_unequal_epoch(self) -> int:
+        """Return the last epoch that has fewer rows than others, because rows were excluded meanwhile; -1 for none."""
+        rests = [source.request.under_way for source in self._plan.sources]
+        return max((rest.epoch for rest in rests if rest is not None), default=-1)
+
+    def _epoch_at(self, epoch: int, batch_size: int, after: Cursor) -> tuple[Cursor, int, range]:
+        """Return the position at which an epoch begins, the number of steps before it, and its steps."""
+        if self._plan._walked_rows > self._plan.num_rows:  # noqa: SLF001 - "cycle": the only epoch is endless
+            ordinary = self._plan.steps_per_epoch(batch_size)
+            return after, 0, range((epoch - after.epoch) * ordinary, (epoch - after.epoch + 1) * ordinary)
+        begin, before = after, 0
+        while begin.epoch < epoch:
+            before += self._steps(batch_size, begin).steps
+            begin = begin.next_epoch()
+            if begin.epoch > self._last_unequal_epoch:
+                before += (epoch - begin.epoch) * self._plan.steps_per_epoch(batch_size)
+                begin = dataclasses.replace(begin, epoch=epoch)
+        return begin, before, range(self._steps(batch_size, begin).steps)
+
+    def _rows_at(
+        self, epoch: int, sources: NDArray[np.int64], places: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Return row group and row of some places."""
+        groups, rows = np.empty(len(places), dtype=np.int32), np.empty(len(places), dtype=np.int64)
+        all_sources = self._plan._sources_in(epoch)  # noqa: SLF001 - a part of the plan's class
+        for number in np.unique(sources).tolist():
+            source = all_sources[number]
+            here = np.flatnonzero(sources == number)
+            epochs, positions = np.divmod(places[here] + epoch * source.given, source.num_rows)
+            for own_epoch in np.unique(epochs).tolist():
+                chosen = epochs == own_epoch
+                own_groups, own_rows = self._order(epoch, number, own_epoch).rows_at(positions[chosen])
+                if source.selection is not None:
+                    own_rows = source.selection.rows_at(own_groups, own_rows)
+                groups[here[chosen]] = own_groups + source.first_group
+                rows[here[chosen]] = own_rows
+        return groups, rows
+
+    def _places_of(
+        self,
+        epoch: int,
+        number: int,
+        groups: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        layout: EpochSteps,
+        steps: range,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the indices of a source's rows and their places in an epoch, one entry for each read of a row."""
+        source = self._plan._sources_in(epoch)[number]  # noqa: SLF001 - a part of the plan's class
+        groups = groups - source.first_group
+        within = rows if source.selection is None else source.selection.places_of(groups, rows)
+        selected = np.flatnonzero((within >= 0) & (source.rows[groups] > 0))
+        first, stop = 0, source.given
+        if steps.stop < layout.steps:
+            first, stop = (int(layout.places_before(step)[number]) for step in (steps.start, steps.stop))
+        begin = epoch * source.given
+        found = [(selected[:0], within[:0])]
+        for own_epoch in range((begin + first) // source.num_rows, -(-(begin + stop) // source.num_rows)):
+            positions = self._order(epoch, number, own_epoch).positions_of(groups[selected], within[selected])
+            places = own_epoch * source.num_rows + positions - begin
+            in_time = (places >= first) & (places < stop)
+            found.append((selected[in_time], places[in_time]))
+        index, places = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        return index, places
+
+
+def _given_rows(
+    inventory: Inventory, rows: RowPlaces
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return three arrays for the given rows: index, row group, and row number in the row group."""
+    numbers = np.asarray(rows) if isinstance(rows, np.ndarray) else None
+    listed = [] if numbers is not None else list(rows)  # type: ignore[arg-type]
+    if listed and not isinstance(listed[0], (tuple, list)):
+        numbers = np.asarray(listed)
+    if numbers is None:
+        return inventory.find_rows(cast("list[RowPlace]", listed), name="rows")
+    total = inventory.num_rows
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or ((numbers < 0) | (numbers >= total)).any():
+        raise InvalidArgumentError(
+            f"rows must be a list of (file, row group, row), or of row numbers from 0 to {total - 1:,}, got "
+            f"{rows!r:.100}"
+        )
+    numbers = numbers.astype(np.int64)
+    groups = np.searchsorted(inventory.first_rows, numbers, side="right") - 1
+    return np.arange(len(numbers)), groups, numbers - inventory.first_rows[groups]

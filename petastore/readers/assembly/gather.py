@@ -1,0 +1,182 @@
+"""Gather the rows of a batch from row groups in memory: NumPy values by `np.take`, Arrow cells by `take`.
+
+Columns of the same dtype and shape are stored in one NumPy array, a *stack*. If row groups share the arrays of an
+arena, one call for each stack copies rows from all of these row groups. Row indices are computed once for all stacks
+whose rows are in the same order.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.arrow import arrow_numbers, concatenate
+from petastore.decoding.buffers import Buffers
+from petastore.plan.batches.spans import each_once
+from petastore.plan.order.grouped_rows import GroupedRows, Runs, inverse, places_by_key
+from petastore.readers.loaded.layout import Layout
+from petastore.readers.loaded.row_group import LoadedRowGroup
+
+__all__ = ["cell_gather", "stack_gather"]
+
+_Rows: TypeAlias = slice | NDArray[np.int64]
+
+_RUN_ROWS = 64
+"""Average rows per run from which each run is copied as a slice."""
+
+
+_Source: TypeAlias = tuple[Sequence[NDArray[Any]], _Rows, _Rows | None]
+"""Rows to copy from arrays that row groups share: the array of each stack, row indices in it, and in the output (None
+if all rows of the span come from these arrays)."""
+
+
+def stack_gather(
+    picked: GroupedRows, loaded: Mapping[int, LoadedRowGroup], layout: Layout, buffers: Buffers
+) -> Callable[[int, NDArray[Any]], Callable[[], None]]:
+    """Return a function that takes the number of a stack and an output array, and returns the copy task.
+
+    Args:
+        picked: Rows to copy, at least one.
+        loaded: Loaded row groups of these rows.
+        layout: Layout with the stacks.
+        buffers: Allocator of scratch memory.
+    """
+
+    @functools.cache
+    def sources(in_read_order: bool) -> list[_Source]:
+        return _sources(picked, loaded, in_read_order, buffers)
+
+    def task(number: int, out: NDArray[Any]) -> Callable[[], None]:
+        # The row groups are referenced until the task is done, so that their memory is not reused meanwhile.
+        return functools.partial(_take, number, sources(layout.stacks[number].in_read_order), out, loaded)
+
+    return task
+
+
+def _sources(
+    picked: GroupedRows, loaded: Mapping[int, LoadedRowGroup], in_read_order: bool, buffers: Buffers
+) -> list[_Source]:
+    groups = each_once(picked)
+    row_groups = [loaded[group] for group in groups.tolist()]
+    places = [row_group.place for row_group in row_groups]
+    permutation, runs = picked.permutation, picked.runs
+    if not (in_read_order or all(row_group.in_file_order for row_group in row_groups)):
+        runs = None  # `runs` count rows in reading order, but the rows of these stacks are in file order
+    if runs is not None and permutation is None and picked.num_rows >= _RUN_ROWS * len(runs.groups):
+        return _runs_as_slices(runs, loaded)
+    firsts = np.array([place.first for place in places], np.int64)
+    # arrays: shape (row groups,), number of the arena or separate arrays in which each row group is stored
+    numbers: dict[int, int] = {}
+    arrays = np.array([numbers.setdefault(id(place.stacks), len(numbers)) for place in places])
+    if len(numbers) == 1:
+        index = buffers.empty((picked.num_rows,), np.int64)
+        if runs is not None:
+            _write_runs(runs, firsts[np.searchsorted(groups, runs.groups)], index)
+        else:
+            np.take(firsts, np.searchsorted(groups, picked.groups), out=index, mode="clip")
+            _add_rows(index, picked.rows, places[0].places if in_read_order else None)
+        if permutation is not None:
+            index = permutation.applied_to(index, buffers.empty(index.shape, np.int64))
+        return [(places[0].stacks, _as_slice(index), None)]
+    sources: list[_Source] = []
+    which = np.searchsorted(groups, picked.groups)
+    for number, where in places_by_key(arrays[which]):
+        of_array, index = places[int(np.argmax(arrays == number))], firsts[which[where]]
+        _add_rows(index, picked.rows[where], of_array.places if in_read_order else None)
+        targets = where if permutation is None else permutation.targets[where]
+        sources.append((of_array.stacks, _as_slice(index), _as_slice(targets)))
+    return sources
+
+
+def _runs_as_slices(runs: Runs, loaded: Mapping[int, LoadedRowGroup]) -> list[_Source]:
+    """Return long runs as slices, because one copy per run is faster than an index per row."""
+    sources: list[_Source] = []
+    stops = np.cumsum(runs.counts).tolist()
+    for group, first, count, stop in zip(
+        runs.groups.tolist(), runs.firsts.tolist(), runs.counts.tolist(), stops, strict=True
+    ):
+        place = loaded[group].place
+        rows = slice(place.first + first, place.first + first + count)
+        sources.append((place.stacks, rows, slice(stop - count, stop)))
+    return sources
+
+
+def _write_runs(runs: Runs, begins: NDArray[np.int64], out: NDArray[np.int64]) -> None:
+    """Write the indices of the rows of some runs; inside a run, indices are consecutive.
+
+    Args:
+        runs: Runs of consecutive rows.
+        begins: Index of the first row of each run's row group, shape (runs,).
+        out: Output array, shape (rows,).
+    """
+    filled = runs.counts > 0
+    firsts, counts = (begins + runs.firsts)[filled], runs.counts[filled]
+    out.fill(1)
+    out[np.cumsum(counts) - counts] = np.diff(firsts + counts - 1, prepend=0) - (counts - 1)
+    np.cumsum(out, out=out)
+
+
+def _add_rows(index: NDArray[np.int64], rows: NDArray[np.int64], places: NDArray[np.int32] | None) -> None:
+    """Add the offsets of rows to the starts of their row groups."""
+    if places is None:
+        index += rows
+        return
+    of_rows = places[index + rows]
+    if len(of_rows) and int(of_rows.min()) < 0:
+        raise AssertionError(
+            "internal error: the plan requests rows that it did not announce when their row group was loaded"
+        )
+    index += of_rows
+
+
+def _take(number: int, sources: Sequence[_Source], out: NDArray[Any], _held: Mapping[int, LoadedRowGroup]) -> None:
+    for stacks, rows, where in sources:
+        stack = stacks[number]
+        if where is None and not isinstance(rows, slice):
+            np.take(stack, rows, axis=1, out=out, mode="clip")
+        elif isinstance(rows, slice) and (where is None or isinstance(where, slice)):
+            out[:, where or slice(None)] = stack[:, rows]
+        else:
+            for values, of_column in zip(stack, out, strict=True):
+                of_column[where] = values[rows]
+
+
+def cell_gather(groups: NDArray[np.int32], rows: NDArray[np.int64], columns: Mapping[int, Any]) -> Any:
+    """Return the cells of some rows of a column as one `pyarrow.Array`.
+
+    Args:
+        groups: Row group of each row, shape (rows,), at least one row.
+        rows: Index of each row in its row group, shape (rows,).
+        columns: Dict from row group to its column, a `pyarrow.Array` of all its rows.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> columns = {2: pa.array(["a", "b"]), 7: pa.array(["c", "d"])}
+        >>> cell_gather(np.array([7, 2, 7], np.int32), np.array([0, 1, 1]), columns).to_pylist()
+        ['c', 'b', 'd']
+    """
+    # Sort row groups by their first row in the batch, so that unshuffled rows need no permutation.
+    parts = sorted(places_by_key(groups), key=lambda part: int(part[1][0]))
+    joined = concatenate([_cells(columns[group], _as_slice(rows[where])) for group, where in parts])
+    together = np.concatenate([where for _, where in parts])
+    return joined if isinstance(_as_slice(together), slice) else joined.take(arrow_numbers(inverse(together)))
+
+
+def _cells(column: Any, rows: _Rows) -> Any:
+    return (
+        column.slice(rows.start, rows.stop - rows.start)
+        if isinstance(rows, slice)
+        else column.take(arrow_numbers(rows))
+    )
+
+
+def _as_slice(rows: NDArray[np.int64]) -> _Rows:
+    """Return consecutive rows as a slice, others unchanged."""
+    first, last = int(rows[0]), int(rows[-1])
+    if last - first != len(rows) - 1 or not bool((np.diff(rows) == 1).all()):
+        return rows
+    return slice(first, last + 1)

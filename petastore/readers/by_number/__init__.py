@@ -1,1 +1,0 @@
-"""By number: rows that are asked for in any order, one by one or in batches."""

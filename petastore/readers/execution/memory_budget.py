@@ -1,0 +1,304 @@
+"""Memory budget of a reader: its peak memory and its prefetch limit, computed before any data is read.
+
+```text
+row groups in memory     row groups that the order still needs, from loading to their last row
+batches                  being assembled, ready, or held by the trainer: one span more than the reader assembles ahead
+work                     pages of each worker, compressed and decoded, footers of files, and the plan of the batches
+prefetched               stored bytes of row groups that arrived before a worker decodes them
+```
+
+The order of rows determines the memory of row groups. With a smaller budget, spans become smaller and fewer, down to
+one batch at a time. Prefetching may use the rest of the budget.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from petastore.errors import InvalidArgumentError
+from petastore.plan.plan import Span
+from petastore.readers.assembly.assemble import Room, SpanWork, begin_in_room
+from petastore.readers.execution.execution import Execution
+from petastore.readers.loaded.footprint import ROUNDED, Footprint
+from petastore.readers.loaded.prefetch import MOST_PREFETCHED_BYTES
+from petastore.readers.loaded.row_group import LoadedRowGroup
+
+__all__ = ["FOOTERS_PART", "Budget", "Pace", "budget_of", "check_enough", "fitted", "pace_of"]
+
+FOOTERS_PART = 8
+"""Divisor of the budget for footers: above an eighth, least recently used footers are dropped and read again."""
+
+_FREE_SHARE = 4
+"""Divisor of the remaining bytes for prefetching if the size of some values is unknown before decoding: the rest is for
+these values."""
+
+_STREAMED_SPANS_SHARE = 5
+"""Divisor of the budget for the batches in preparation if parts of huge row groups are loaded."""
+
+_PLANNED_BYTES = 16 * 1024 * 1024
+"""Bytes of spans planned for prefetching."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Budget:
+    """Peak memory of a reader, by purpose, and its prefetch settings; print it.
+
+    Example:
+        >>> print(Budget(rows_per_span=512, ahead=3, at_hand_bytes=96_000_000, batch_bytes=34_000_000, work_bytes=0))
+        at most 130.0 MB: 96.0 MB of row groups in memory, 34.0 MB of batches in preparation (3 spans of 512 rows
+        ahead), 0.0 MB of workers, footers and plan, 0.0 MB prefetched
+    """
+
+    rows_per_span: int
+    """Maximum rows of a span, unless a single batch has more."""
+
+    ahead: int
+    """Number of spans that are assembled at a time."""
+
+    at_hand_bytes: int
+    """Bytes of row groups in memory."""
+
+    batch_bytes: int
+    """Bytes of batches in preparation."""
+
+    work_bytes: int
+    """Bytes of workers, footers and the plan."""
+
+    prefetched_bytes: int = 0
+    """Bytes of row groups prefetched from slow storage, as stored."""
+
+    @property
+    def total_bytes(self) -> int:
+        """Sum of all parts."""
+        return self.at_hand_bytes + self.batch_bytes + self.work_bytes + self.prefetched_bytes
+
+    def __str__(self) -> str:
+        total, at_hand, batches, work, prefetched = (
+            f"{size / 1e6:,.1f} MB"
+            for size in (
+                self.total_bytes, self.at_hand_bytes, self.batch_bytes, self.work_bytes, self.prefetched_bytes
+            )
+        )  # fmt: skip
+        return (
+            f"at most {total}: {at_hand} of row groups in memory, {batches} of batches in preparation ({self.ahead:,} "
+            f"spans of {self.rows_per_span:,} rows ahead), {work} of workers, footers and plan, {prefetched} prefetched"
+        )
+
+
+def fitted(
+    takes: Footprint,
+    at_hand_bytes: Callable[[int], int],
+    *,
+    batch_size: int,
+    rows_per_span: int,
+    workers: int,
+    limit: int | None,
+    prefetched_bytes: int = 0,
+) -> Budget:
+    """Return the fastest settings within a memory limit; if it is too small, those that need the least memory.
+
+    Args:
+        takes: Memory footprint of rows.
+        at_hand_bytes: Function that returns the maximum bytes of row groups in memory, given the number of rows of the
+            spans in progress.
+        batch_size: Number of rows of a batch.
+        rows_per_span: Number of rows of a span without a limit.
+        workers: Number of tasks that run at the same time; 0 if the tasks run in the consumer's thread.
+        limit: Limit in bytes; None means no limit.
+        prefetched_bytes: Maximum bytes that are prefetched.
+    """
+    footers = takes.footer_bytes if limit is None else min(takes.footer_bytes, limit // FOOTERS_PART)
+    rows = 2 * max(rows_per_span, batch_size)
+    while rows > batch_size:
+        rows = max(rows // 2, batch_size)
+        for ahead in range(workers + 1, 0, -1):
+            spans, permuted = (ahead + 1) * rows, max(min(workers, ahead), 1) * rows
+            values = _value_bytes(takes, batch_size, rows, ahead=ahead, workers=workers)
+            fixed = spans * (takes.row_bytes - takes.free_row_bytes) + permuted * takes.permuted_row_bytes
+            work = footers + takes.streamed_bytes + max(workers, 1) * takes.work_bytes + spans * takes.plan_row_bytes
+            budget = Budget(rows, ahead, at_hand_bytes(ahead * rows), int(ROUNDED * fixed) + values, work)
+            left = prefetched_bytes if limit is None else limit - budget.total_bytes
+            if left >= 0:
+                share = (left - _PLANNED_BYTES) // (_FREE_SHARE if takes.free_row_bytes else 1)
+                prefetched = left if limit is None else max(min(share, prefetched_bytes), 0)
+                return dataclasses.replace(budget, prefetched_bytes=prefetched)
+    # No setting fits: compute the smallest limit that would. Cached footers may take a fixed share of the limit.
+    least = budget.total_bytes - footers
+    least = min(least + takes.footer_bytes, (least - 1) * FOOTERS_PART // (FOOTERS_PART - 1) + 1)
+    return dataclasses.replace(budget, work_bytes=budget.work_bytes + least - budget.total_bytes)
+
+
+def _value_bytes(takes: Footprint, batch_size: int, rows: int, *, ahead: int, workers: int) -> int:
+    """Return the bytes for values whose size is an estimate, enough for spans and for a batch in each share."""
+    decoded = min(max(workers, 1), batch_size) if takes.decodes_values else 0
+    least = Room.shares(ahead) * (batch_size + decoded) * takes.value_row_bytes
+    return int(ROUNDED * max((ahead + 1) * rows * takes.free_row_bytes, least))
+
+
+def check_enough(
+    budget: Budget, limit: int | None, least: int, *, batch_size: int, workers: int, shuffles_rows: bool = False
+) -> None:
+    """Raise if even one batch at a time exceeds the limit.
+
+    Args:
+        budget: Settings from `fitted`.
+        limit: Limit in bytes; None means no limit.
+        least: Smallest limit that suffices.
+        batch_size: Number of rows of a batch.
+        workers: Number of tasks that run at the same time.
+        shuffles_rows: Whether `shuffle_buffer_bytes` determines how many row groups are in memory; used for the error
+            message.
+
+    Raises:
+        InvalidArgumentError: The limit is below `least`.
+    """
+    if limit is None or limit >= least:
+        return
+    smaller = "write row groups of fewer rows (rows_per_row_group, row_group_size_mb)"
+    less = {
+        budget.at_hand_bytes: "decrease shuffle_buffer_bytes, which keeps fewer row groups and mixes less"
+        if shuffles_rows
+        else smaller,
+        budget.batch_bytes: "ask for smaller batches",
+        budget.work_bytes: "use fewer workers (workers_count)" if workers > 1 else smaller,
+    }
+    raise InvalidArgumentError(
+        f"memory_budget must be at least {least:,} bytes for batches of {batch_size:,} rows, got "
+        f"{limit:,}: row groups take {budget.at_hand_bytes:,} bytes, batches {budget.batch_bytes:,}, and buffers "
+        f"{budget.work_bytes:,}. Raise memory_budget; or {less[max(less)]}; or read fewer columns"
+    )
+
+
+_CALLED_ROWS = 4096
+"""Rows of a span if a Python function is called for each row: large enough even at one microsecond a row."""
+
+
+class Pace(NamedTuple):
+    """Spans and prefetching of a pass."""
+
+    rows_per_span: int
+    """Number of rows of a span."""
+
+    ahead: int
+    """Number of spans that are assembled at a time."""
+
+    prefetched_bytes: int
+    """Stored bytes of row groups that may be prefetched from slow storage."""
+
+    begin: Callable[[Span, Mapping[int, LoadedRowGroup]], SpanWork]
+    """Function that divides the assembly of a span into tasks, or into parts if memory is limited."""
+
+
+def pace_of(execution: Execution, batch_size: int) -> Pace:
+    """Return the settings for batches of this size; see `budget_of`.
+
+    Raises:
+        InvalidArgumentError: `memory_budget` is too small for such batches.
+    """
+    limit = execution.workers.memory_budget
+    budget = None if limit is None else budget_of(execution, batch_size)
+    whole, execution = execution, execution.in_parts
+    workers, begin = execution.workers.at_a_time, execution.assembler.begin
+    if limit is None or budget is None:
+        return Pace(_rows_per_span(execution), workers + 1, _most_prefetched(execution), begin)
+    execution.memory.buffers.limit = budget.at_hand_bytes + budget.batch_bytes
+    for dataset in execution.source.datasets:
+        dataset.footers.limit_memory(limit // FOOTERS_PART // len(execution.source.datasets))
+    room = _room(whole, budget, batch_size)
+    begin = functools.partial(begin_in_room, execution.assembler, room)
+    return Pace(budget.rows_per_span, budget.ahead, budget.prefetched_bytes, begin)
+
+
+def _room(execution: Execution, budget: Budget, batch_size: int) -> Room:
+    """Divide the estimate for values of unknown size, which is part of `total_bytes`, and the unused bytes."""
+    limit, workers = execution.workers.memory_budget, execution.workers.at_a_time
+    assert limit is not None  # noqa: S101 - only called with a memory budget
+    values = _value_bytes(
+        execution.in_parts.footprint, batch_size, budget.rows_per_span, ahead=budget.ahead, workers=workers
+    )
+    return Room.of(
+        limit,
+        limit - budget.total_bytes + values,
+        ahead=budget.ahead,
+        workers=max(workers, 1),
+        least=functools.partial(_least_for, execution, limit, batch_size),
+    )
+
+
+def _least_for(execution: Execution, limit: int, batch_size: int, size: int) -> int:
+    """Return a limit that leaves these bytes for a batch; faster settings may use some of a larger limit."""
+    while True:
+        larger = _within(execution, limit)
+        lacks = size - _room(larger, _fitted(larger, batch_size), batch_size).asked_bytes
+        if lacks <= 0:
+            return limit
+        limit += max(lacks, limit // 64)
+
+
+def _within(execution: Execution, limit: int) -> Execution:
+    return dataclasses.replace(execution, workers=dataclasses.replace(execution.workers, memory_budget=limit))
+
+
+def budget_of(execution: Execution, batch_size: int) -> Budget:
+    """Return the peak memory of reading batches of this size; see `Reader.estimate_memory`.
+
+    Args:
+        execution: Execution of a reader by whole row groups; the budget decides how they are divided.
+        batch_size: Number of rows of a batch.
+
+    Raises:
+        InvalidArgumentError: `memory_budget` is too small for such batches.
+    """
+    limit = execution.workers.memory_budget
+    budget = _fitted(execution, batch_size)
+    if limit is None or budget.total_bytes <= limit:
+        return budget
+    least = limit
+    while budget.total_bytes > least:  # parts of huge row groups, and their memory, grow with the budget
+        least = budget.total_bytes
+        budget = _fitted(_within(execution, least), batch_size)
+    workers, shuffles = execution.workers.at_a_time, execution.plan.request.order.shuffle_rows
+    check_enough(budget, limit, least, batch_size=batch_size, workers=workers, shuffles_rows=shuffles)
+    return budget
+
+
+def _fitted(execution: Execution, batch_size: int) -> Budget:
+    execution = execution.in_parts
+    footprint, plan, workers = execution.footprint, execution.plan, execution.workers
+    ranks = plan.request.shard.count
+    return fitted(
+        footprint,
+        # On `ranks` ranks, `rows` rows of one rank extend over `rows * ranks` positions of the epoch.
+        lambda rows: plan.at_hand_bytes(footprint.group_bytes, early=rows * ranks - 1),
+        batch_size=batch_size,
+        rows_per_span=_rows_per_span(execution),
+        workers=workers.at_a_time,
+        limit=workers.memory_budget,
+        prefetched_bytes=min(_most_prefetched(execution), int(plan.inventory.stored_bytes.sum())),
+    )
+
+
+def _rows_per_span(execution: Execution) -> int:
+    """Return the number of rows of a span without a memory budget."""
+    workers = execution.workers
+    is_bounded = workers.memory_budget is not None
+    rows = execution.footprint.rows_per_span(workers.at_a_time + 1, is_bounded=is_bounded)
+    if execution.plan.parts is not None and workers.memory_budget is not None:
+        # Use several small spans instead of a large one, so that a span is assembled while the next parts are decoded.
+        most = workers.memory_budget // _STREAMED_SPANS_SHARE // (workers.at_a_time + 2)
+        rows = max(min(rows, most // execution.footprint.row_bytes), 1)
+    return min(rows, _CALLED_ROWS) if execution.functions.are_called else rows
+
+
+def _most_prefetched(execution: Execution) -> int:
+    """Return the limit of prefetched bytes without a memory budget, which allows at least the largest row group.
+
+    The limit may exceed the bytes of all row groups. Then row groups of the next epoch are planned before those of
+    this epoch are loaded, and each is fetched only once.
+    """
+    if not any(dataset.is_fetched for dataset in execution.source.datasets):
+        return 0
+    return int(max(MOST_PREFETCHED_BYTES, execution.plan.inventory.stored_bytes.max(initial=0)))

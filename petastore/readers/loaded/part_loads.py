@@ -1,0 +1,236 @@
+"""Loads of a huge row group's parts: its columns are decoded in streams, from the first row on, one part at a time.
+
+A stream decodes some of the columns. It has a few pages and the rows of one part in memory. The streams of a row group
+run in parallel, and each reads the row group once from the start: rows before the first needed part are decoded and
+dropped. If an earlier part is needed again, such as for `last_batch="wrap"`, the streams start again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from petastore.dataset import Dataset
+from petastore.dataset.dataset import ReadInParts
+from petastore.errors import DecodeError, ReaderClosedError
+from petastore.inventory import Inventory
+from petastore.monitoring.activity import Segments, at_work
+from petastore.plan.row_group_parts import RowGroupParts
+from petastore.readers.loaded.row_group import LoadedRowGroup
+from petastore.readers.loaded.row_group_reader import RowGroupReader, at_least, placed
+from petastore.storage.row_groups.asked_columns import Part
+from petastore.work import Pool
+from petastore.work.futures import after, together
+
+__all__ = ["PartLoads", "request_bytes"]
+
+_STREAMS_A_WORKER = 2
+"""Number of streams per worker into which the columns are divided, because columns take unequal time."""
+
+_MOST_OPEN = 2
+"""Row groups whose streams are kept open: the current one, and one that the same batches need."""
+
+_COPIED_PART = 4
+"""Divisor of the limit for the decoded rows of a dictionary column: some parts are in memory at a time."""
+
+_REQUESTS_SHARE = 4
+"""Divisor of a quarter of the budget for what is fetched of all columns at a time."""
+
+_LEAST_REQUEST, _MOST_REQUEST = 256 * 1024, 8 * 1024 * 1024
+"""Bytes of a remote column chunk that are fetched at a time."""
+
+
+class PartLoads:
+    """Loads the parts of row groups. Only one thread at a time may call `submit`, in the order of the plan.
+
+    Args:
+        parts: Division of the row groups.
+        inventory: Inventory with an entry for each part.
+        dataset: The dataset of the row groups.
+        loader: Reader of loaded row groups.
+        read: Function that reads a row group of the dataset, from `Dataset.reading`.
+        pool: Pool that decodes the parts.
+        log: Log of the time that decoding takes.
+    """
+
+    def __init__(
+        self,
+        parts: RowGroupParts,
+        inventory: Inventory,
+        dataset: Dataset,
+        loader: RowGroupReader,
+        read: ReadInParts,
+        pool: Pool,
+        log: Segments,
+    ) -> None:
+        self._log = log
+        self._parts, self._inventory, self._dataset = parts, inventory, dataset
+        self._loader, self._read, self._pool = loader, read, pool
+        self._streams: dict[int, _Streams] = {}
+        self._submit_now = functools.partial(pool.submit, priority=-1)
+
+    def has(self, part: int) -> bool:
+        """Return whether the row group of a part has several parts."""
+        return bool(self._parts.is_divided[part])
+
+    def submit(self, part: int, read_order: NDArray[np.int64] | None, *, priority: int) -> Future[LoadedRowGroup]:
+        """Submit the load of a part; lower priority numbers run first.
+
+        Args:
+            part: Number of the part.
+            read_order: Selected rows of the part; None means all.
+            priority: Priority of its tasks.
+        """
+        streams = self._streams_for(part)
+        tables: list[pa.Table] = []
+        submit = functools.partial(self._pool.submit, priority=priority)
+        decode = functools.partial(self._decode, streams, part, tables)
+        # Parts of a stream are decoded in order, because a stream only reads forward.
+        streams.decoded = decoded = after([streams.decoded], functools.partial(submit, decode))
+        load = functools.partial(self._load, part, read_order, tables)
+        return after([decoded], functools.partial(self._submit_now, load))
+
+    def _streams_for(self, part: int) -> _Streams:
+        """Return the streams of a part's row group; new streams if the existing ones have already decoded the part."""
+        group = int(self._parts.groups[part])
+        first, stop = self._parts.starts[group : group + 2].tolist()
+        streams = self._streams.pop(group, None)
+        if streams is None or part < streams.next:
+            streams = _Streams(first)
+        streams.next = part + 1
+        if streams.next < stop:
+            self._streams[group] = streams
+            if len(self._streams) > _MOST_OPEN:
+                del self._streams[next(iter(self._streams))]
+        return streams
+
+    def _begun(self, part: int) -> list[Iterator[pa.Table]]:
+        """Return new streams of a part's row group, which start at its first row."""
+        group, names = int(self._parts.groups[part]), tuple(self._loader.fields)
+        first, stop = self._parts.starts[group : group + 2].tolist()
+        file, ordinal = self._inventory.place_of(part)
+        count = min(_STREAMS_A_WORKER * self._pool.workers, len(names)) if self._pool.workers > 1 else 1
+        sets = [names]
+        if count > 1:
+            footer = self._dataset.footers.get(self._dataset.location, file)
+            sizes = {
+                name: sum(footer.chunk(ordinal, leaf).decoded_bytes for leaf in footer.leaves.get(name, ()))
+                for name in names
+            }
+            sets = _divided(sizes, count)
+        rows, most_bytes = self._parts.rows[first:stop], self._loader.most_bytes // _COPIED_PART * (stop - first)
+        requested = request_bytes(self._loader.most_bytes, len(names))
+        parts = [Part(each, int(rows[0]), most_bytes=most_bytes, request_bytes=requested) for each in sets]
+        return [_tables(self._read(file, ordinal, [each]), rows) for each in parts]
+
+    def _decode(self, streams: _Streams, part: int, tables: list[pa.Table]) -> Future[None]:
+        """Decode a part with all streams; decode and drop earlier parts that were not needed."""
+        if streams.running is None:
+            streams.running = self._placed(part, lambda: self._begun(part))
+        skipped, streams.at = part - streams.at, part + 1
+
+        def advance(stream: Iterator[pa.Table]) -> None:
+            for _ in range(skipped):
+                if self._pool.closed:
+                    raise ReaderClosedError("the reader was closed. Open another one")
+                next(stream)
+            tables.append(next(stream))
+
+        tasks = [functools.partial(self._placed, part, functools.partial(advance, each)) for each in streams.running]
+        return together(tasks, _nothing, self._submit_now)
+
+    def _load(self, part: int, read_order: NDArray[np.int64] | None, tables: list[pa.Table]) -> LoadedRowGroup:
+        rows = int(self._parts.rows[part])
+        of_all = functools.reduce(_beside, tables)
+        tables.clear()
+        return self._placed(
+            part, functools.partial(self._loader.load, rows, read_order, functools.partial(_selected, of_all))
+        )
+
+    def _placed(self, part: int, task: Callable[[], Any]) -> Any:
+        with at_work(self._log, "decoding", (part,)):
+            return placed(task, *self._inventory.place_of(part))
+
+
+class _Streams:
+    """Streams of a row group.
+
+    Args:
+        first: Number of the first part of the row group.
+    """
+
+    def __init__(self, first: int) -> None:
+        self.running: list[Iterator[pa.Table]] | None = None
+        """Tables of each stream, one for each part; None before the first part is decoded."""
+        self.at = self.next = first
+        """Numbers of the part that is decoded next, and of the first one that is not submitted."""
+        self.decoded: Future[Any] = Future()
+        """Future of the last part that was submitted."""
+        self.decoded.set_result(None)
+
+
+def request_bytes(most_bytes: int, columns: int) -> int:
+    """Return how many bytes of a remote column chunk to fetch in one request.
+
+    Args:
+        most_bytes: A quarter of the memory budget.
+        columns: Number of columns, which are fetched at the same time.
+    """
+    return min(max(most_bytes // _REQUESTS_SHARE // max(columns, 1), _LEAST_REQUEST), _MOST_REQUEST)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _beside(table: pa.Table, more: pa.Table) -> pa.Table:
+    return pa.Table.from_arrays([*table.columns, *more.columns], names=[*table.column_names, *more.column_names])
+
+
+def _selected(table: pa.Table, parts: Sequence[Part]) -> Iterator[pa.Table]:
+    return (table.select(list(part.columns)) for part in parts)
+
+
+def _divided(sizes: Mapping[str, int], most: int) -> list[tuple[str, ...]]:
+    """Divide columns into sets with about equal numbers of bytes.
+
+    Example:
+        >>> _divided({"a": 10, "b": 10, "c": 15}, 2)
+        [('c',), ('a', 'b')]
+    """
+    sets: list[list[str]] = [[] for _ in range(most)]
+    totals = [0] * most
+    for name in sorted(sizes, key=lambda name: -sizes[name]):
+        smallest = totals.index(min(totals))
+        sets[smallest].append(name)
+        totals[smallest] += sizes[name] + 1
+    return list(map(tuple, sets))
+
+
+def _tables(read_tables: Iterator[pa.Table], rows: NDArray[np.int64]) -> Iterator[pa.Table]:
+    """Yield the tables of a stream, each with the rows of a part.
+
+    Raises:
+        DecodeError: The row group has fewer or more rows.
+    """
+    tables, left = at_least(read_tables, int(rows.sum())), None
+    for number, count in enumerate(rows.tolist()):
+        table, left = next(tables) if left is None else left, None
+        while table.num_rows < count:  # Arrow returns several tables if 32-bit offsets cannot hold all bytes
+            table = pa.concat_tables([table, next(tables)])
+        if table.num_rows > count:  # small files are decoded whole
+            table, left = table.slice(0, count), table.slice(count)
+        # Request a table after the last one, so that the reader counts and checks all rows.
+        if number == len(rows) - 1 and (left is not None or next(read_tables, None) is not None):
+            raise DecodeError(
+                f"the row group must have {int(rows.sum()):,} rows in each column, as its footer declares, got more. "
+                "Restore the file from a copy, or write it again"
+            )
+        yield table
+        del table

@@ -1,0 +1,317 @@
+"""Compare page headers, which have no checksum, with the column chunk metadata in the footer.
+
+The checksum of a page covers only its data. A flipped bit in the header may change the number of values or the
+encoding, and give wrong values without any error. Redundant fields of header and footer are therefore compared. The
+pages of a chunk must have as many values as the chunk, an encoding must be one of the chunk's encodings, no page may be
+larger than the chunk, and the levels of a version 2 page must fill the bytes given in its header. For pages without a
+checksum at most the sizes are checked, because their data may be damaged as well.
+
+Field numbers are those of `parquet.thrift`: PageHeader {1 type, 2 uncompressed_page_size, 3 compressed_page_size,
+4 crc, 5 data_page_header, 7 dictionary_page_header, 8 data_page_header_v2}.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from petastore.errors import DecodeError
+from petastore.storage.footers.chunk_metadata import INTEGER, STRUCT, ChunkContents, read_varint, struct_reader
+from petastore.storage.footers.footer import Footer
+
+__all__ = [
+    "LONGEST_HEADER",
+    "PACKED",
+    "PAGE_ERRORS",
+    "TYPE",
+    "UNPACKED",
+    "ChunkCheck",
+    "Header",
+    "PageWindow",
+    "damaged_header",
+    "has_checksums",
+    "headers_of",
+    "read_header",
+    "refuse_damaged_pages",
+    "values_of",
+]
+
+_LEAST_BYTES = 128
+"""Bytes to read for a page header at first; nearly all headers are shorter."""
+
+_READ_BYTES = 1024
+LONGEST_HEADER = 1 << 24
+"""Maximum bytes of a page header, the same as in Arrow."""
+
+DATA, DATA_V2 = 0, 3
+"""Numbers of the page types "data page" and "data page, version 2" in page headers."""
+
+TYPE, UNPACKED, PACKED, CHECKSUM, V1, DICTIONARY, V2 = 1, 2, 3, 4, 5, 7, 8
+"""Field numbers of a page header."""
+
+_OF_VERSIONS = {DATA: V1, DATA_V2: V2}
+
+_BOOLEAN = {1: lambda _, at: (True, at), 2: lambda _, at: (False, at)}
+"""Readers of boolean fields, whose value is in the Thrift type."""
+
+RLE, BIT_PACKED = 3, 4
+"""Numbers of the encodings of repetition and definition levels in page headers."""
+
+Read = Callable[[int, int], bytes]
+"""Function that reads a number of bytes of a file from a position on; fewer at the end."""
+
+Header = dict[int, Any]
+"""Fields of a header by number; the header of the page type is a nested dict."""
+
+
+def headers_of(
+    header_at: Callable[[int], tuple[Header, int]], chunk: ChunkContents
+) -> Iterator[tuple[Header, int, int]]:
+    """Yield the header of each page of a column chunk, the start of its data, and the chunk's remaining bytes."""
+    at, left = chunk.first_page, chunk.values
+    stop = at + chunk.stored_bytes
+    while left > 0 and at < stop:
+        header, after = header_at(at)
+        yield header, after, max(stop - after, 0)
+        left -= values_of(header)
+        at = after + header[PACKED]
+
+
+def values_of(header: Header) -> int:
+    """Return the number of values of a page, including nulls; 0 for dictionary pages."""
+    of_version = _OF_VERSIONS.get(header[TYPE])
+    values: int = 0 if of_version is None else header[of_version][1]
+    return values
+
+
+class PageWindow:
+    """Buffer for reading a file: the last requested bytes, and some bytes after them.
+
+    Args:
+        read: Function that reads a number of bytes from a position on; fewer at the end of the file.
+        length: Number of bytes that are read at a time.
+    """
+
+    def __init__(self, read: Read, length: int = _READ_BYTES) -> None:
+        self._read, self._length = read, length
+        self._at, self._data = 0, b""
+        self.header_at = 0
+        """Position of the page header that was read last."""
+
+    def bytes_at(self, at: int, least: int = _LEAST_BYTES) -> bytes:
+        """Return the bytes from a position on: at least `least` bytes, or fewer at the end of the file."""
+        first = at - self._at
+        if first < 0 or first + least > len(self._data):
+            self._at, self._data = at, self._read(max(self._length, least), at)
+            first = 0
+        return self._data[first : first + max(least, _READ_BYTES)]
+
+    def header(self, at: int) -> tuple[Header, int]:
+        """Return the page header at a position, and the position after it.
+
+        Raises:
+            IndexError: The header is truncated.
+            ValueError: The bytes are not a page header.
+        """
+        self.header_at = at
+        try:
+            header, after = read_header(self.bytes_at(at), 0)
+        except IndexError:
+            # The header is longer than usual: its statistics may be as long as the longest cells.
+            header, after = read_header(self._read(LONGEST_HEADER, at), 0)
+        return header, at + after
+
+
+def read_header(data: bytes, at: int) -> tuple[Header, int]:
+    """Return the page header at a position of some bytes, and the position after it.
+
+    Raises:
+        IndexError: The header is truncated.
+        ValueError: The bytes are not a page header.
+    """
+    header, at = _read_header(data, at)
+    # A negative size would make the loop over pages go backwards, and never end.
+    if TYPE not in header or header.get(PACKED, -1) < 0:
+        raise ValueError("the header lacks the type or the size of its page")
+    return header, at
+
+
+_page = struct_reader({**dict.fromkeys(range(1, 7), INTEGER), 7: _BOOLEAN})
+_read_header = struct_reader(
+    {
+        **dict.fromkeys((TYPE, UNPACKED, PACKED, CHECKSUM), INTEGER),
+        **{number: {STRUCT: _page} for number in (V1, DICTIONARY, V2)},
+    }
+)
+
+
+_SMALL_BYTES = 64 * 1024
+
+_LEFT_OUT_BYTES = 128
+"""Extra bytes of a chunk: old releases of parquet-mr omit the dictionary header from the chunk's size."""
+
+
+def has_checksums(data: bytes, column: Any) -> bool:
+    """Return whether the pages of a file have checksums; True if the first page header is unreadable.
+
+    Args:
+        data: All bytes of the file.
+        column: The `pyarrow.parquet.ColumnChunkMetaData` of a chunk that Arrow has read: requesting the metadata of
+            other chunks may terminate the process.
+    """
+    try:
+        header, _ = read_header(data, column.dictionary_page_offset or column.data_page_offset)
+    except (LookupError, ValueError, OverflowError, RecursionError):
+        return True
+    return CHECKSUM in header
+
+
+def refuse_damaged_pages(
+    read: Read, footer: Footer, ordinal: int, leaves: Iterable[int], *, unchecked: bool = False
+) -> None:
+    """Raise an error if the page headers of a row group contradict the footer or each other.
+
+    Args:
+        read: Function that reads a number of bytes from a position on; fewer at the end of the file.
+        footer: Footer of the file.
+        ordinal: Number of the row group.
+        leaves: Leaf columns to check.
+        unchecked: Whether to check the lengths of pages without a checksum, too.
+
+    Raises:
+        DecodeError: A header is damaged; the message names the contradiction.
+    """
+    group = footer.metadata.row_group(ordinal)
+    window = PageWindow(read, _SMALL_BYTES) if group.total_byte_size <= _SMALL_BYTES else PageWindow(read)
+    for number, leaf in enumerate(leaves):
+        chunk = footer.chunk(ordinal, leaf)
+        pages = ChunkCheck(footer, chunk, leaf, unchecked=unchecked)
+        try:
+            for header, after, left in headers_of(window.header, chunk):
+                if not pages.check(header, left, functools.partial(window.bytes_at, after)):
+                    break
+            pages.finish()
+        except PAGE_ERRORS as problem:
+            raise damaged_header(problem, footer, ordinal, chunk, window.header_at) from None
+        if number == 0 and not (pages.have_checksums or unchecked):
+            return  # writers compute checksums for all columns or none
+
+
+PAGE_ERRORS = LookupError, ValueError, OverflowError, RecursionError
+"""Exceptions of reading and checking a damaged header."""
+
+
+def damaged_header(problem: Exception, footer: Footer, ordinal: int, chunk: ChunkContents, at: int) -> DecodeError:
+    """Return the error for a page header at a position of the file."""
+    return DecodeError(
+        f"the data is damaged: the page header of {chunk.path} at byte {at:,} is damaged: {problem}. Restore the file "
+        "from a copy, or write the file again",
+        file=footer.file.path,
+        row_group=ordinal,
+    )
+
+
+class ChunkCheck:
+    """Check of a leaf's page headers in order, for `refuse_damaged_pages`. Its methods raise `PAGE_ERRORS`."""
+
+    def __init__(self, footer: Footer, chunk: ChunkContents, leaf: int, *, unchecked: bool) -> None:
+        levels = footer.columns.stored.column(leaf)
+        self._most = levels.max_definition_level, levels.max_repetition_level
+        self._chunk, self._unchecked = chunk, unchecked
+        self._values = 0
+        self._checked: list[bool] = []
+
+    @property
+    def have_checksums(self) -> bool:
+        """Whether the first page has a checksum; also True without pages."""
+        return not self._checked or self._checked[0]
+
+    def check(self, header: Header, left: int, levels: Callable[[int], bytes | None]) -> bool:
+        """Check a page header; return whether the next one is to be checked.
+
+        Args:
+            header: Header of the page.
+            left: Number of bytes from the page's data to the end of the chunk.
+            levels: Function that returns a number of bytes of the page's data; None if they are not in memory.
+        """
+        self._checked.append(CHECKSUM in header)
+        left += 0 if self._checked[-1] else _LEFT_OUT_BYTES
+        if header[PACKED] > left:
+            raise ValueError(f"the page declares {header[PACKED]:,} bytes, but its column chunk has only {left:,} left")
+        if header.get(UNPACKED, 0) > self._chunk.decoded_bytes + _LEFT_OUT_BYTES:
+            raise ValueError(
+                f"the page declares {header[UNPACKED]:,} bytes after decompression, but the footer declares "
+                f"{self._chunk.decoded_bytes:,} for the whole column chunk"
+            )
+        if not all(self._checked):
+            return self._unchecked
+        self._values += values_of(header)
+        if header[TYPE] == DATA:
+            _check_v1(header[V1], self._chunk.encodings, *self._most)
+        elif header[TYPE] == DATA_V2:
+            _check_v2(header, self._chunk.encodings, levels, self._most)
+        return True
+
+    def finish(self) -> None:
+        """Check the number of values after the last page."""
+        if all(self._checked) and self._values != self._chunk.values:
+            raise ValueError(f"the pages have {self._values:,} values, but the footer declares {self._chunk.values:,}")
+
+
+def _check_v1(page: Header, encodings: Sequence[int], max_definition: int, max_repetition: int) -> None:
+    _check_encoding(page.get(2), encodings)
+    if max_definition:
+        _check_levels_encoding(page.get(3), encodings)
+    if max_repetition:
+        _check_levels_encoding(page.get(4), encodings)
+
+
+def _check_v2(
+    header: Header, encodings: Sequence[int], levels_of: Callable[[int], bytes | None], most: tuple[int, int]
+) -> None:
+    page = header.get(V2, {})
+    _check_encoding(page.get(4), encodings)
+    definition, repetition = page.get(5, -1), page.get(6, -1)
+    if definition < 0 or repetition < 0 or definition + repetition > header[PACKED]:
+        raise ValueError(
+            f"the levels must fit into the page of {header[PACKED]:,} bytes, got {definition:,} bytes of definition "
+            f"levels and {repetition:,} of repetition levels"
+        )
+    if not page.get(7, True) and header[PACKED] != header.get(UNPACKED):
+        raise ValueError(
+            "the page is not compressed, but its header declares different sizes before and after compression: "
+            f"{header.get(UNPACKED)} and {header[PACKED]} bytes"
+        )
+    levels = levels_of(repetition + definition)
+    if levels is not None:
+        _check_runs(levels[:repetition], most[1], page.get(1, 0))
+        _check_runs(levels[repetition : repetition + definition], most[0], page.get(1, 0))
+
+
+def _check_encoding(encoding: int | None, encodings: Sequence[int]) -> None:
+    if encoding not in encodings:
+        raise ValueError(
+            f"the page has encoding number {encoding}, but the footer declares only {', '.join(map(str, encodings))}"
+        )
+
+
+def _check_levels_encoding(encoding: int | None, encodings: Sequence[int]) -> None:
+    if encoding != RLE and BIT_PACKED not in encodings:
+        raise ValueError(
+            f"definition and repetition levels must have encoding number {RLE} (RLE), got encoding number {encoding}"
+        )
+
+
+def _check_runs(levels: bytes, highest: int, values: int) -> None:
+    """Raise an error if the encoded levels of a page do not match its number of bytes and values."""
+    width = highest.bit_length()
+    at = read = 0
+    while width and at < len(levels):
+        run, at = read_varint(levels, at)
+        read += (run >> 1) * 8 if run & 1 else run >> 1
+        at += (run >> 1) * width if run & 1 else (width + 7) // 8
+    if at != len(levels) or (width and not values <= read < values + 8):
+        raise ValueError(
+            f"the {len(levels):,} bytes of levels encode {read:,} levels, but the page has {values:,} values"
+        )

@@ -1,1 +1,0 @@
-"""What Petastorm wrote, without loading its pickles."""

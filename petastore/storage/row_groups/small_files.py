@@ -1,0 +1,162 @@
+"""Read small files whole, in one request, and return the tables of their row groups.
+
+Reading and verifying a whole small file takes less time than requesting its footer and then its pages, even if the file
+is read repeatedly.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from petastore.errors import DatasetChangedError, DecodeError, MetadataError, StorageError
+from petastore.inventory import DataFile
+from petastore.storage.files.location import Location
+from petastore.storage.files.whole_files import read_up_to
+from petastore.storage.footers.footer import Footer
+from petastore.storage.footers.footer_cache import FooterCache
+from petastore.storage.page_headers import has_checksums, refuse_damaged_pages
+from petastore.storage.ranges.pinned_files import PinnedFiles
+from petastore.storage.requests.failures import raise_alone
+from petastore.storage.row_groups.asked_columns import Part, check_rows, in_one, leaves_of, swelling_leaves
+from petastore.storage.row_groups.open_files import explained
+from petastore.storage.row_groups.opened_file import check_decoder
+
+__all__ = ["SMALL_FILE_BYTES", "SmallFiles", "are_for_one_go", "small_file"]
+
+
+SMALL_FILE_BYTES = 256 * 1024
+"""Maximum size of a file that is read whole."""
+
+_SMALL_FOOTER_BYTES = 16 * 1024
+"""Footer size above which a file is not parsed again for each row group."""
+
+_MOST_DECODED_BYTES = 4 * 1024 * 1024
+"""Maximum uncompressed bytes of a small file's row group; a larger row group is read column by column."""
+
+
+def small_file(
+    location: Location,
+    file: DataFile,
+    ordinal: int,
+    parts: Sequence[Part],
+    footers: FooterCache,
+    pinned: PinnedFiles | None = None,
+) -> tuple[pa.Table, Footer] | None:
+    """Return the columns of some parts of a row group of a small file, and the footer of the file.
+
+    Return None if the file is not small.
+
+    Args:
+        location: Location of the dataset.
+        file: File of the inventory.
+        ordinal: Number of the row group in its file, from 0.
+        parts: Parts to read.
+        footers: Cache of footers.
+        pinned: Range fetcher; None for local files.
+
+    Raises:
+        InvalidArgumentError: The file has no such column or row group.
+        SchemaError: The column cannot be read; the message has the reason.
+        DatasetChangedError: The file differs from the inventory.
+        DecodeError: A page is damaged.
+        StorageError: The file is missing or cannot be read.
+    """
+    small = SmallFiles(location, footers, pinned)
+    if not are_for_one_go(parts) or not small.has(file):
+        return None
+    known = footers.kept(location, file)
+    if location.is_local and known is not None and known.metadata.num_row_groups > 1:
+        return None  # keeping a file open between row groups is faster than reading the whole file for each row group
+    part = in_one(parts)
+    fetched = small.fetch(file)
+    table = small.table(file, ordinal, part, fetched)
+    return None if table is None else (table, fetched[1])
+
+
+def are_for_one_go(parts: Sequence[Part]) -> bool:
+    """Return whether the parts request whole columns, each only once."""
+    names = [name for part in parts for name in part.columns]
+    return bool(parts) and len(set(names)) == len(names) and all(part.first is None and part.columns for part in parts)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SmallFiles:
+    """Small files of a dataset, read whole."""
+
+    location: Location
+    footers: FooterCache
+    pinned: PinnedFiles | None
+
+    def has(self, file: DataFile) -> bool:
+        """Return whether a file and its footer are small, as far as known."""
+        if file.size > SMALL_FILE_BYTES:
+            return False
+        known = self.footers.kept(self.location, file)
+        return known is None or len(known.encoded) <= _SMALL_FOOTER_BYTES
+
+    def fetch(self, file: DataFile, *, is_last: bool = False) -> tuple[bytes, Footer]:
+        """Return a file's bytes and footer; a damaged remote file is fetched again once."""
+        if self.pinned is None:
+            whole = read_up_to(self.location, file.path, file.size + 1)
+            return whole, self.footers.found(self.location, file, whole)
+        known = self.footers.kept(self.location, file)
+        fetched = self.pinned.whole(file, None if known is None else known.version)
+        whole = fetched.read(0, file.size).to_pybytes()
+        try:
+            version = fetched.version if fetched.version.tells else None
+            footer = self.footers.found(self.location, file, whole, version)
+        except (MetadataError, DatasetChangedError):  # a damaged file has another digest than the inventory
+            if is_last:
+                raise
+            found = self.fetch(file, is_last=True)
+            self.pinned.fetcher.note_damaged()
+            return found
+        if self.pinned.settled(file, fetched.version).is_same(fetched.version):
+            return whole, footer
+        return self.fetch(file)  # another thread has already found another version
+
+    def table(self, file: DataFile, ordinal: int, part: Part, fetched: tuple[bytes, Footer]) -> pa.Table | None:
+        """Return the result of `_decoded`; if the file is damaged, fetch it again.
+
+        A bit may have flipped during the transfer.
+        """
+        try:
+            return _decoded(ordinal, part, *fetched)
+        except (pa.ArrowException, OSError, DecodeError) as problem:
+            if self.pinned is None or isinstance(problem, StorageError):
+                raise_alone(explained(problem, self.location, file, ordinal, part.columns, fetched[1]))
+        self.pinned.fetcher.note_damaged()
+        fetched = self.fetch(file)
+        try:
+            return _decoded(ordinal, part, *fetched)
+        except (pa.ArrowException, OSError, DecodeError) as problem:
+            raise_alone(explained(problem, self.location, file, ordinal, part.columns, fetched[1]))
+
+
+def _decoded(ordinal: int, part: Part, whole: bytes, footer: Footer) -> pa.Table | None:
+    """Return columns of a row group; None if they may be much larger when decoded."""
+    check_decoder()
+    reader = pq.ParquetReader()
+    metadata = footer.metadata
+    reader.open(pa.BufferReader(whole), metadata=metadata, page_checksum_verification=True)
+    groups = metadata.num_row_groups
+    leaves = leaves_of(footer, ordinal, part.columns, groups)
+    group = metadata.row_group(ordinal)
+    rows, size = group.num_rows, group.total_byte_size
+    if size > _MOST_DECODED_BYTES or footer.columns.int96_leaves:  # INT96 is checked only in files that stay open
+        return None
+    may_swell = rows * size > part.most_bytes or footer.columns.are_nested
+    if may_swell and swelling_leaves(footer, ordinal, part.columns, part.most_bytes):
+        return None
+    if groups == 1:  # fast path for one row group: a third faster
+        table = reader.read_all(column_indices=leaves, use_threads=False)
+    else:
+        table = reader.read_row_group(ordinal, column_indices=leaves, use_threads=False)
+    check_rows(table.num_rows, footer, ordinal, part.columns, rows)
+    if leaves and has_checksums(whole, group.column(leaves[0])):
+        refuse_damaged_pages(lambda size, at: whole[at : at + size], footer, ordinal, leaves)
+    return table

@@ -1,0 +1,1 @@
+"""Stores: object stores and web servers by obstore, and the filesystems of fsspec and Arrow, behind one interface."""

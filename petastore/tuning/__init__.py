@@ -1,0 +1,9 @@
+"""Rates of readers on this machine: measure one setting, or find the fastest one."""
+
+from __future__ import annotations
+
+from petastore.tuning.throughput import Memory, Throughput, reader_throughput
+from petastore.tuning.trials import tune
+from petastore.tuning.tuned import Tried, Tuned
+
+__all__ = ["Memory", "Throughput", "Tried", "Tuned", "reader_throughput", "tune"]

@@ -1,0 +1,250 @@
+"""Tuning: measure a reader of the user's dataset with several settings, and return the fastest."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
+
+import numpy as np
+
+from petastore.cache.folder import user_cache_directory
+from petastore.dataset import Dataset, open_dataset
+from petastore.errors import InvalidArgumentError, NoDataAvailableError
+from petastore.front import make_reader
+from petastore.plan.request import whole_number
+from petastore.selectors import RowGroupSelectorBase
+from petastore.tuning.race import planned_trials, race
+from petastore.tuning.settings import Setting, settings_to_try
+from petastore.tuning.throughput import Throughput, reader_throughput
+from petastore.tuning.tuned import Tuned, tuned_by
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from petastore.readers.options import PassedKwargs, RowGroupSelector, Urls
+
+__all__ = ["tune"]
+
+_PROBED_GROUPS: Final = 16
+"""Row groups that are read first, to learn how fast the dataset is read."""
+
+_LEAST_GROUPS: Final = 8
+"""Minimum of row groups in the sample, so that several workers have something to do."""
+
+_SAMPLES_IN_MEMORY: Final = 2
+"""Minimum size of a remote sample, in multiples of the bytes that a reader prefetches: a reader would fetch a smaller
+sample only once, but fetches a large dataset in each epoch."""
+
+_PROBE_SHARE: Final = 1 / 8
+"""Share of the time for the first measurement, and for filling the cache."""
+
+_MOST: Final = 2
+"""How many times the planned time a measurement may take, in which case it ends within an epoch."""
+
+_EPOCH_SHARE: Final = 0.2
+"""Share of a measurement that one epoch of the sample takes. Whole epochs are measured, after one to warm up."""
+
+
+def tune(
+    dataset_url: Urls | Dataset,
+    *,
+    batch_size: int | None = None,
+    seconds: float = 60,
+    dummy: bool = False,
+    mixing: bool = False,
+    on_progress: Callable[[int, int], object] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+    **arguments: Unpack[PassedKwargs],
+) -> Tuned:
+    """Find the settings of `make_reader` with which this machine reads a dataset fastest, by measuring them.
+
+    It reads some row groups of the dataset again and again, for `seconds` in all, and compares numbers of workers; the
+    pool `"process"` with a transform; and a local disk cache for remote files. All of them give the same rows. Local
+    files are read from the page cache after the first epoch.
+
+    Args:
+        dataset_url: Local path or URL of the dataset, a list of them, or an open `Dataset`.
+        batch_size: Rows per batch, as training reads them; None reads row by row.
+        seconds: Time for all measurements.
+        dummy: Whether to try `reader_pool_type="dummy"`. It prepares nothing while training computes, so it is fastest
+            only where training steps take almost no time.
+        mixing: Whether to try `interleave` and `shuffle_buffer_bytes`, which change how well rows are mixed.
+        on_progress: Function called with the number of finished and of planned measurements.
+        clock: Function that returns seconds.
+        **arguments: Arguments of `make_reader` that training uses, such as `shuffle_rows=True`. Arguments to try
+            replace them.
+
+    Returns:
+        The measured rates, the best arguments and code to copy. Print it.
+
+    Raises:
+        InvalidArgumentError: An argument is invalid; the message names it.
+        NoDataAvailableError: The dataset has no rows.
+        DatasetNotFoundError: No dataset exists at the URL.
+
+    Example:
+        >>> import tempfile, petastore
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = petastore.write_dataset(folder + "/ids", {"id": list(range(1000))}, rows_per_row_group=100)
+        ...     found = tune(folder + "/ids", batch_size=50, seconds=0.2, shuffle_rows=True)
+        >>> found.best["shuffle_rows"], len(found.tried[0].rates) > 0
+        (True, True)
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+        raise InvalidArgumentError(f"seconds must be a number above 0, got {seconds!r:.80}. 60 is usually enough")
+    if batch_size is not None:
+        whole_number(batch_size, name="batch_size", least=1)
+    began, given = clock(), arguments
+    dataset = dataset_url
+    if not isinstance(dataset, Dataset):
+        of_storage = ("storage_options", "filesystem", "storage_timeout", "schema")
+        stored: dict[str, Any] = {name: value for name, value in given.items() if name in of_storage}
+        dataset = open_dataset(dataset, **stored)
+        given = cast("PassedKwargs", {name: value for name, value in given.items() if name not in of_storage})
+    of_trials: PassedKwargs = {"seed": 0, **given, "progress": False}  # the bars of all readers would be confusing
+    trials = _Trials(dataset, of_trials, batch_size, clock)
+    trials.take_sample(_PROBED_GROUPS)
+    probe = trials.throughput(Setting(), trials.epoch_rows, max_seconds=seconds * _PROBE_SHARE)
+    assert probe.diagnosis is not None  # noqa: S101 - set in measured results
+    settings = settings_to_try(given, probe.diagnosis, dummy=dummy, mixing=mixing)
+    ends, display, done = began + seconds, on_progress or _show_nothing, 0
+    left_s = max(ends - clock(), 0.0)
+    planned = planned_trials(len(settings), left_s)
+    epoch_rows = left_s / planned * _EPOCH_SHARE * probe.rows_per_second
+    trials.take_sample(math.ceil(epoch_rows * trials.groups / trials.epoch_rows))
+
+    def measure(setting: Setting, share_s: float) -> float:
+        nonlocal done
+        display(min(done, planned), planned)
+        done += 1
+        return trials.rate(setting, share_s)
+
+    with contextlib.ExitStack() as stack:
+        if any("cache_type" in setting.arguments for setting in settings):
+            settings = trials.fill_cache(settings, stack, max_seconds=seconds * _PROBE_SHARE)
+        standings = race(settings, measure, seconds=ends - clock(), clock=clock)
+    display(planned, planned)
+    url = dataset.url if isinstance(dataset_url, (str, os.PathLike, Dataset)) else None
+    return tuned_by(url, arguments, standings, default_workers=probe.diagnosis.counters.workers)
+
+
+def _show_nothing(*_: int) -> None:
+    pass
+
+
+@dataclasses.dataclass(slots=True)
+class _Trials:
+    """Measurements of one dataset, over whole epochs of a sample of its row groups."""
+
+    dataset: Dataset
+    given: PassedKwargs
+    batch_size: int | None
+    clock: Callable[[], float]
+    cache_location: str | None = None
+    rates: dict[Setting, float] = dataclasses.field(default_factory=dict)
+    selector: _Sample | None = None
+    groups: int = 0
+    epoch_rows: int = 0
+    least_groups: int = _LEAST_GROUPS
+    """Minimum number of row groups of the next sample."""
+    overrun: float = 1.0
+    """How many times longer than by their rates measurements take, because of opening and the first epoch."""
+
+    def take_sample(self, groups: int) -> None:
+        """Take at least so many row groups, evenly spaced, and more if filters select no row of them."""
+        total = self.dataset.inventory.num_row_groups
+        self.groups, self.epoch_rows = min(max(groups, self.least_groups), total), 0
+        while not self.epoch_rows:
+            chosen = np.linspace(0, total - 1, self.groups).astype(int).tolist()
+            whole = self.given.get("rowgroup_selector")
+            self.selector = None if self.groups == total else _Sample(frozenset(chosen), whole)
+            with warnings.catch_warnings():
+                if self.selector is not None:
+                    warnings.filterwarnings("ignore", "none of the .* rows .* matches")  # true only for the sample
+                with make_reader(self.dataset, **self.arguments_of(Setting())) as reader:
+                    self.epoch_rows = reader.num_rows
+                    if self.epoch_rows:
+                        self._require_more_than(reader.estimate_memory(self.batch_size or 1).prefetched_bytes)
+            if not self.epoch_rows and self.selector is None:
+                raise NoDataAvailableError(
+                    f"{self.dataset.url} must have rows that the filters select, got none. Check the filters"
+                )
+            if not self.epoch_rows:
+                self.groups = min(2 * self.groups, total)
+
+    def _require_more_than(self, prefetched_bytes: int) -> None:
+        """Make the next sample larger than the row groups that a reader keeps in memory."""
+        mean = float(self.dataset.inventory.stored_bytes.mean())
+        self.least_groups = max(_LEAST_GROUPS, math.ceil(_SAMPLES_IN_MEMORY * prefetched_bytes / max(mean, 1.0)))
+
+    def fill_cache(self, settings: list[Setting], stack: contextlib.ExitStack, *, max_seconds: float) -> list[Setting]:
+        """Fill a temporary cache on the disk of the user's cache; return the settings that can be measured."""
+        parent = Path(self.given.get("cache_location") or user_cache_directory())
+        cached = [setting for setting in settings if "cache_type" in setting.arguments]
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            self.cache_location = stack.enter_context(tempfile.TemporaryDirectory(prefix="tune-", dir=parent))
+        except OSError:  # training could not use the cache either
+            return [setting for setting in settings if setting not in cached]
+        self.throughput(cached[0], 1, max_seconds=max_seconds)
+        return settings
+
+    def arguments_of(self, setting: Setting) -> PassedKwargs:
+        """Return the arguments of the reader of a setting."""
+        found: PassedKwargs = {**self.given, **setting.arguments}
+        if self.selector is not None:
+            found["rowgroup_selector"] = self.selector
+        if "cache_type" in setting.arguments:
+            found["cache_location"] = self.cache_location
+        return found
+
+    def rate(self, setting: Setting, seconds: float) -> float:
+        """Return rows per second of a setting, measured in whole epochs for about the given time."""
+        guess, began = self.rates.get(setting, self.rates[Setting()]), self.clock()
+        epochs = int(seconds / self.overrun * guess / self.epoch_rows) - 1  # the first one is the warm-up
+        found = self.throughput(setting, max(epochs, 1) * self.epoch_rows, max_seconds=_MOST * seconds)
+        if epochs > 1 and seconds > 0:
+            self.overrun = max(1.0, self.overrun * math.sqrt((self.clock() - began) / seconds))
+        return found.rows_per_second
+
+    def throughput(self, setting: Setting, rows: int, *, max_seconds: float) -> Throughput:
+        """Measure a setting, after one epoch to warm up."""
+        arguments = self.arguments_of(setting)
+        found = reader_throughput(
+            self.dataset,
+            warmup_cycles_count=self.epoch_rows,
+            measure_cycles_count=rows,
+            pool_type=arguments.pop("reader_pool_type", "thread"),
+            loaders_count=arguments.pop("workers_count", None),
+            reader_extra_args=arguments,
+            spawn_new_process=False,
+            batch_size=self.batch_size,
+            max_seconds=max_seconds,
+            clock=self.clock,
+        )
+        self.rates[setting] = found.rows_per_second
+        return found
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Sample(RowGroupSelectorBase):
+    """Selector of some row groups, among those that the user's selector picks."""
+
+    groups: frozenset[int]
+    whole: RowGroupSelector | None
+
+    def get_index_names(self) -> list[str]:
+        """Return the names of the indexes that the user's selector needs."""
+        return [] if self.whole is None else list(self.whole.get_index_names())
+
+    def select_row_groups(self, index_dict: Mapping[str, Any]) -> set[int]:
+        """Return the numbers of the row groups."""
+        return set(self.groups if self.whole is None else self.groups & set(self.whole.select_row_groups(index_dict)))

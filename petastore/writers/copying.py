@@ -1,0 +1,197 @@
+"""Copy columns and rows of a dataset as encoded cells, without decoding and without Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from petastore.arrow import compute as pc
+from petastore.dataset import Dataset, open_dataset
+from petastore.errors import DatasetExistsError, DatasetNotFoundError, EncodeError, InvalidArgumentError, SchemaError
+from petastore.inventory import Inventory
+from petastore.monitoring.progress import progress_shown
+from petastore.plan.request import whole_number
+from petastore.plan.unit import ReadUnit
+from petastore.schema import Unischema
+from petastore.schema.arrow import storage_schema
+from petastore.schema.select import select_fields
+from petastore.storage.files.listing import files_below
+from petastore.storage.files.location import Location, open_location
+from petastore.writers.layout import Layout
+from petastore.writers.local import write_cells
+
+__all__ = ["Copy", "DeclaredCells", "copy_cells"]
+
+
+@dataclasses.dataclass(frozen=True)
+class DeclaredCells:
+    """Casts batches of cells to the declared types, so that the copy's columns are REQUIRED again. Picklable."""
+
+    schema: Unischema
+    """The columns of the batches."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Return the batches in the types of the schema.
+
+        Raises:
+            EncodeError: A null is in a field that is not nullable.
+        """
+        stored = storage_schema(self.schema)
+        for batch in batches:
+            for field, cells in zip(self.schema, batch.columns, strict=True):
+                if cells.null_count and not field.nullable:
+                    raise EncodeError(
+                        "the value must not be null, because the schema of the source says nullable=False, got a null. "
+                        "Name the field in not_null_fields to skip such rows",
+                        column=field.name,
+                    )
+            columns = [cells.cast(field.type) for cells, field in zip(batch.columns, stored, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=stored)
+
+
+@dataclasses.dataclass(frozen=True)
+class Copy:
+    """Checked copy request."""
+
+    source: Dataset
+    """Dataset to copy."""
+
+    target: Location
+    """The directory of the copy."""
+
+    schema: Unischema
+    """Schema of the copy."""
+
+    not_null: tuple[str, ...]
+    """Columns in which no row of the copy is null."""
+
+    @classmethod
+    def of(
+        cls,
+        source_url: str | os.PathLike[str],
+        target_url: str | os.PathLike[str],
+        field_regex: Iterable[str] | None,
+        not_null_fields: Iterable[str] | None,
+        *,
+        overwrite_output: bool,
+        storage_options: Mapping[str, Any] | None,
+    ) -> Copy:
+        """Return the copy; see `petastore.spark.copy_dataset`.
+
+        Raises:
+            InvalidArgumentError: A column is unknown, or the target is the source or is inside it.
+            SchemaError: The source has no schema.
+            DatasetNotFoundError: The source does not exist.
+            DatasetExistsError: The target exists, and `overwrite_output` is False.
+        """
+        source = open_dataset(source_url, storage_options=storage_options)
+        target = open_location(target_url, storage_options=storage_options)
+        _refuse_overlap(source.location, target)
+        if not overwrite_output:
+            _refuse_files(target)
+        if not source.has_schema_document:
+            raise SchemaError(
+                f"the source must have a schema, got plain Parquet in {source.url}. Copy it with Spark, or add a "
+                "schema with petastore.writers.generate.generate_metadata"
+            )
+        copied = source.schema
+        if field_regex is not None:
+            asked = [field_regex] if isinstance(field_regex, str) else list(field_regex)
+            copied = Unischema(copied.name, select_fields(copied, asked, among=source.url))
+        not_null = tuple(not_null_fields or ())
+        for name in not_null:
+            if name not in source.schema:
+                known = ", ".join(map(repr, source.schema.fields))
+                raise InvalidArgumentError(f"not_null_fields must name fields of {source.url} ({known}), got {name!r}")
+        return cls(source, target, copied, not_null)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the stored cells of the copy, one batch per row group."""
+        source, names = self.source, list(dict.fromkeys([*self.schema.fields, *self.not_null]))
+        of_directories = source.partition_values(names)
+        for group, rows in enumerate(source.inventory.rows.tolist()):
+            stored = source.read(ReadUnit.whole(source.inventory, group, names))
+            cells = {name: stored.column(name) for name in stored.column_names}
+            cells |= {name: pa.repeat(values[group], rows) for name, values in of_directories.items()}
+            table = pa.table({name: cells[name] for name in names})
+            for name in self.not_null:
+                table = table.filter(pc.is_valid(table.column(name)))
+            yield from table.select(list(self.schema.fields)).to_batches()
+
+
+def _refuse_overlap(source: Location, target: Location) -> None:
+    one, other = (f"{place.root.rstrip('/')}/" for place in (source, target))
+    if source.filesystem == target.filesystem and (one.startswith(other) or other.startswith(one)):
+        raise InvalidArgumentError(f"the target must be outside the source {source.url}, got {target.url}")
+
+
+def _refuse_files(target: Location) -> None:
+    with contextlib.suppress(DatasetNotFoundError):
+        found = files_below(target)
+        raise DatasetExistsError(
+            f"the target {target.url} must be empty, got {len(found):,} files. Choose another URL, or overwrite them"
+        )
+
+
+def copy_cells(
+    source_url: str | os.PathLike[str],
+    target_url: str | os.PathLike[str],
+    field_regex: Iterable[str] | None = None,
+    not_null_fields: Iterable[str] | None = None,
+    *,
+    overwrite_output: bool = False,
+    files_count: int | None = None,
+    row_group_size_mb: float | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    progress: bool | Callable[[int], object] | None = None,
+) -> Inventory:
+    """Copy a dataset, or a part of it, in this process; parameters as in `petastore.spark.copy_dataset`.
+
+    Args:
+        source_url: A dataset of petastore or Petastorm.
+        target_url: The directory of the copy.
+        field_regex: Names, or regular expressions over whole names; None means all columns.
+        not_null_fields: Names of columns; rows with a null in any of these columns are skipped.
+        overwrite_output: Whether to replace an existing target; False raises an error if the target exists.
+        files_count: Maximum number of files of the copy.
+        row_group_size_mb: Approximate size of a row group of the copy in MiB.
+        storage_options: Keyword arguments of the fsspec filesystem.
+        progress: As in `write_dataset`.
+
+    Returns:
+        The files and row groups of the copy.
+
+    Raises:
+        InvalidArgumentError: As `Copy.of`; or a number is not positive.
+        SchemaError: As `Copy.of`.
+        DatasetNotFoundError: As `Copy.of`.
+        DatasetExistsError: As `Copy.of`.
+    """
+    rows_per_file = None
+    copied = Copy.of(
+        source_url,
+        target_url,
+        field_regex,
+        not_null_fields,
+        overwrite_output=overwrite_output,
+        storage_options=storage_options,
+    )
+    if files_count is not None:
+        files = whole_number(files_count, name="partitions_count", least=1)
+        rows_per_file = max(-(-copied.source.inventory.num_rows // files), 1)
+    total = None if copied.not_null else copied.source.inventory.num_rows
+    with progress_shown(progress, "copying", "rows", total) as show:
+        return write_cells(
+            copied.target,
+            copied.schema,
+            DeclaredCells(copied.schema)(copied.batches()),
+            Layout.of(row_group_size_mb=row_group_size_mb, rows_per_row_group=None, rows_per_file=rows_per_file),
+            mode="overwrite" if overwrite_output else "error",
+            writer="petastore copy",
+            progress=show,
+        )

@@ -1,1 +1,0 @@
-"""Copying datasets as stored cells: the copy that was asked for, and the copy in this process."""

@@ -1,0 +1,48 @@
+"""The simulation does what the rule says."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petastore.cache import simulate
+
+ONES = np.ones(20, np.int64)
+
+
+def test_cache_of_half_the_data_hits_half_of_a_static_order() -> None:
+    order = np.arange(20)
+    assert [hits.sum() for hits in simulate([order] * 4, ONES, 10, "belady")] == [0, 10, 10, 10]
+    assert [hits.sum() for hits in simulate([order] * 4, ONES, 10, "lru")] == [0, 0, 0, 0]
+    assert [hits.sum() for hits in simulate([order] * 2, ONES, 20, "lru")] == [0, 20]
+
+
+def most_hits(uses: tuple[int, ...], room: int) -> int:
+    """By trying everything."""
+    reached: dict[frozenset[int], int] = {frozenset(): 0}
+    for use in uses:
+        following: dict[frozenset[int], int] = {}
+        for kept, hits in reached.items():
+            choices = [kept] if use in kept else [kept, *map(frozenset, itertools.combinations(kept | {use}, room))]
+            choices += [] if use in kept or len(kept) >= room else [kept | {use}]
+            for choice in choices:
+                now = frozenset(choice)
+                following[now] = max(following.get(now, 0), hits + (use in kept))
+        reached = following
+    return max(reached.values())
+
+
+@given(st.permutations(range(5)), st.permutations(range(5)), st.integers(1, 4))
+def test_no_policy_hits_more_than_next_use(first: list[int], second: list[int], room: int) -> None:
+    hits = simulate([np.array(first), np.array(second)], ONES, room, "belady")
+    assert sum(of_epoch.sum() for of_epoch in hits) == most_hits((*first, *second), room)
+
+
+def test_simulated_entry_over_the_limit_evicts_nothing() -> None:
+    sizes = np.array([1, 1, 5])
+    for policy in ("belady", "lru"):
+        hits = simulate([np.array([0, 1, 2, 0, 1])], sizes, 3, policy)
+        assert hits[0].tolist() == [False, False, False, True, True]

@@ -1,0 +1,50 @@
+"""Print the classes of petastore that a first batch instantiates: `python -m tests.crossed_classes FOLDER`.
+
+From `make_reader` to torch's tensors, by a profiler in all threads. A reader that was read before has imported all
+modules, so that only what each reader makes anew is counted. Exceptions and classes without an `__init__` are not seen.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import FrameType
+
+from petastore import make_reader
+from petastore.adapters.torch import DataLoader
+from tests.crossed_files import BATCH, write_frames
+
+
+def first_batch(folder: str) -> None:
+    """Reads one batch of a new reader."""
+    with make_reader(folder) as reader:
+        next(iter(DataLoader(reader, batch_size=BATCH)))
+
+
+def main(folder: str) -> None:
+    """Writes a dataset, reads a batch of it, and watches a second reader read one."""
+    write_frames(folder, rows=1_000)
+    first_batch(folder)
+    made: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        # Named tuples are made by a lambda whose first argument is `_cls`; dataclasses have a written-out `__init__`.
+        name, code = frame.f_code.co_name, frame.f_code
+        if event != "call" or name not in {"__init__", "<lambda>", "__new__"} or not code.co_argcount:
+            return
+        first = frame.f_locals.get(code.co_varnames[0])
+        if name == "__init__" or (isinstance(first, type) and code.co_varnames[0] in {"_cls", "cls"}):
+            kind = first if isinstance(first, type) else type(first)
+            if kind.__module__.split(".")[0] == "petastore":
+                made.add(f"{kind.__module__}.{kind.__qualname__}")
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    first_batch(folder)
+    sys.setprofile(None)
+    threading.setprofile(None)
+    print(*sorted(made), sep="\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

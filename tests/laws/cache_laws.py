@@ -1,0 +1,210 @@
+"""Tests that every byte cache must pass: subclass `CacheLaws`, define how to create a cache, and inherit the tests.
+
+A cache gives the bytes that were fetched under a key, never others; it asks for them once where it has room; and what
+it has on disk is never more than its limit.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from petastore.cache import DiskCache
+
+__all__ = ["CacheLaws", "Source", "bytes_at_one_moment"]
+
+
+def bytes_at_one_moment(folder: Path) -> int:
+    """Bytes that files below a folder had together at one moment, at least, while others make and remove files there.
+
+    Files that were found and are still there afterwards were there together in between. Each is counted once, under
+    whatever name, and with the smaller of its sizes.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as made:
+        ...     _ = Path(made, "file").write_bytes(b"seven b")
+        ...     bytes_at_one_moment(Path(made))
+        7
+    """
+    found: dict[int, tuple[Path, int]] = {}
+    for parent, _, names in os.walk(folder):
+        for path in (Path(parent, name) for name in names):
+            status = _status(path)
+            if status is not None:
+                found[status.st_ino] = path, status.st_size
+    total = 0
+    for number, (path, size) in found.items():
+        status = _status(path)
+        if status is not None and status.st_ino == number:
+            total += min(size, status.st_size)
+    return total
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.lstat()
+    except FileNotFoundError:
+        return None
+
+
+class Source:
+    """Bytes by key, each as long and as random as its key says, and how often each was fetched.
+
+    Example:
+        >>> source = Source()
+        >>> source.fetch("a", 3)() == source.content("a", 3), source.fetched
+        (True, ['a'])
+    """
+
+    def __init__(self) -> None:
+        self.fetched: list[str] = []
+
+    @staticmethod
+    def content(key: str, size: int) -> bytes:
+        """What is under a key."""
+        return np.random.default_rng([size, *key.encode()]).bytes(size)
+
+    def fetch(self, key: str, size: int) -> Callable[[], bytes]:
+        """A function that fetches it."""
+
+        def fetch() -> bytes:
+            self.fetched.append(key)
+            return self.content(key, size)
+
+        return fetch
+
+
+class CacheLaws:
+    """The promise of `petastore.cache.DiskCache`, as tests."""
+
+    limit = 1 << 20
+
+    def make_cache(self, folder: Path) -> DiskCache:
+        """A cache in a folder, with the limit of these laws."""
+        raise NotImplementedError
+
+    @staticmethod
+    def ask(cache: DiskCache, source: Source, key: str, size: int) -> None:
+        """Asks for an entry, and verifies what comes."""
+        with cache.entry(key, source.fetch(key, size)) as view:
+            assert view.readonly
+            assert bytes(view) == source.content(key, size)
+
+    def test_what_is_asked_again_is_not_fetched_again(self, tmp_path: Path) -> None:
+        """Entries survive the cache that wrote them."""
+        source, sizes = Source(), {"empty": 0, "one": 1, "block": 4096, "odd": 70_001}
+        for _ in range(2):
+            with self.make_cache(tmp_path) as cache:
+                for _ in range(2):
+                    for key, size in sizes.items():
+                        self.ask(cache, source, key, size)
+        assert source.fetched == list(sizes)
+
+    def test_another_version_is_another_entry(self, tmp_path: Path) -> None:
+        """A key names its version, and the bytes of another version are never given."""
+        source = Source()
+        with self.make_cache(tmp_path) as cache:
+            for _ in range(2):
+                for version in ("file@1", "file@2"):
+                    self.ask(cache, source, version, 5_000)
+        assert source.fetched == ["file@1", "file@2"]
+
+    def test_it_never_has_more_on_disk_than_its_limit(self, tmp_path: Path) -> None:
+        """Nor does it keep what is larger than that."""
+        source = Source()
+        with self.make_cache(tmp_path) as cache:
+            for number in range(60):
+                self.ask(cache, source, f"entry {number}", 50_000 + 997 * number)
+                assert bytes_at_one_moment(tmp_path) <= self.limit
+            self.ask(cache, source, "large", self.limit)
+            self.ask(cache, source, "large", self.limit)
+            assert bytes_at_one_moment(tmp_path) <= self.limit
+            assert source.fetched.count("large") == 2
+            assert cache.metrics.bypassed == 2
+
+    def test_an_error_of_fetching_is_the_askers_and_leaves_nothing(self, tmp_path: Path) -> None:
+        """The next one tries for itself."""
+        source, problem = Source(), ZeroDivisionError("on purpose")
+
+        def fails() -> bytes:
+            raise problem
+
+        with self.make_cache(tmp_path) as cache:
+            before = bytes_at_one_moment(tmp_path)
+            with pytest.raises(ZeroDivisionError) as caught, cache.entry("key", fails):
+                pass
+            assert caught.value is problem
+            assert bytes_at_one_moment(tmp_path) == before
+            self.ask(cache, source, "key", 100)
+        assert source.fetched == ["key"]
+
+    def test_an_error_of_the_block_goes_through_and_the_entry_stays(self, tmp_path: Path) -> None:
+        """What becomes of the bytes is no concern of the cache."""
+        source = Source()
+        with self.make_cache(tmp_path) as cache:
+            with pytest.raises(KeyError), cache.entry("key", source.fetch("key", 10)):
+                raise KeyError
+            self.ask(cache, source, "key", 10)
+        assert source.fetched == ["key"]
+
+    def test_threads_that_want_one_entry_fetch_it_once(self, tmp_path: Path) -> None:
+        """Whoever comes second waits, and is given what the first has fetched."""
+        source, threads = Source(), 8
+        begin = threading.Barrier(threads)
+        problems: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                for number in range(10):
+                    begin.wait(60)
+                    self.ask(cache, source, f"entry {number}", 20_000)
+            except BaseException as problem:  # noqa: BLE001 - reported below
+                problems.append(problem)
+
+        with self.make_cache(tmp_path) as cache:
+            running = [threading.Thread(target=run) for _ in range(threads)]
+            for thread in running:
+                thread.start()
+            for thread in running:
+                thread.join()
+            assert problems == []
+            assert sorted(source.fetched) == sorted(f"entry {number}" for number in range(10))
+            assert cache.metrics.hits == 10 * (threads - 1)
+
+    def test_caches_of_one_folder_share_what_they_keep(self, tmp_path: Path) -> None:
+        """Whichever fetched it."""
+        source = Source()
+        with self.make_cache(tmp_path) as one, self.make_cache(tmp_path) as other:
+            self.ask(one, source, "key", 3_000)
+            self.ask(other, source, "key", 3_000)
+            assert (one.metrics.misses, other.metrics.hits) == (1, 1)
+        assert source.fetched == ["key"]
+
+    def test_every_damage_is_found_counted_and_mended(self, tmp_path: Path) -> None:
+        """A wrong byte in an entry, a piece that is missing, another entry in its place."""
+        random, source = np.random.RandomState(5), Source()
+        with self.make_cache(tmp_path) as cache:
+            known = {*_files(tmp_path)}
+            self.ask(cache, source, "key", 3_000)
+            (path,) = {*_files(tmp_path)} - known
+            right = path.read_bytes()
+            for damage in range(500):
+                place = random.randint(len(right))
+                wrong = bytearray(right)
+                wrong[place] ^= random.randint(1, 256)
+                path.write_bytes(wrong if damage % 10 else right[:place])
+                self.ask(cache, source, "key", 3_000)
+                assert cache.metrics.damaged == damage + 1
+                self.ask(cache, source, "key", 3_000)
+            assert cache.metrics.damaged == 500
+            assert len(source.fetched) == 501
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]

@@ -1,0 +1,106 @@
+"""The log of stages has the time of each thread, and nothing where no task is logged."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import resource
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from petastore.monitoring import activity
+from petastore.monitoring.activity import Segments, adopted, at_work, during, reading_local, running_since
+
+
+@pytest.fixture
+def ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that advances one second whenever it is read."""
+    clock = itertools.count()
+    monkeypatch.setattr(activity, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
+
+
+def found(log: Segments) -> list[tuple[float, str, object]]:
+    return [(ended - began, stage, owner) for began, ended, stage, owner, _ in log]
+
+
+@pytest.mark.usefixtures("ticks")
+def test_stages_of_nested_tasks_do_not_overlap() -> None:
+    log: Segments = collections.deque()
+    with at_work(log, "assembly", 1):
+        with at_work(log, "decoding", (5,)), during("storage"):
+            pass
+        with during("transform"):
+            pass
+    assert found(log) == [
+        (1, "assembly", 1),
+        (1, "decoding", (5,)),
+        (1, "storage", (5,)),
+        (1, "decoding", (5,)),
+        (1, "assembly", 1),
+        (1, "transform", 1),
+        (1, "assembly", 1),
+    ]
+
+
+def test_during_without_a_task_logs_nothing() -> None:
+    log: Segments = collections.deque()
+    with during("storage"), reading_local():
+        pass
+    with at_work(None, "decoding", 1), during("storage"):
+        pass
+    assert not log
+
+
+def test_stage_ends_with_an_exception() -> None:
+    log: Segments = collections.deque()
+    with pytest.raises(ZeroDivisionError), at_work(log, "assembly", 1), during("storage"):
+        raise ZeroDivisionError
+    logged = len(log)
+    with during("storage"):
+        pass
+    assert len(log) == logged
+
+
+@pytest.mark.usefixtures("ticks")
+def test_adopted_call_belongs_to_the_task_of_the_caller() -> None:
+    log: Segments = collections.deque()
+
+    def call() -> None:
+        with during("storage"):
+            pass
+
+    with at_work(log, "decoding", (3,)):
+        thread = threading.Thread(target=adopted(call))
+        thread.start()
+        thread.join()
+    assert (1, "storage", (3,)) in found(log)
+
+
+@pytest.mark.usefixtures("ticks")
+def test_running_since_logs_work_of_another_process() -> None:
+    log: Segments = collections.deque()
+    with at_work(log, "assembly", 4):
+        ended = running_since("transform")
+    log.clear()
+    ended(None)
+    assert [stage for _, stage, _ in found(log)] == ["transform"]
+
+
+@pytest.mark.parametrize(("blocks", "storage_s"), [(8, 0.7), (0, 0.0)])
+def test_local_read_without_cpu_is_storage_if_blocks_were_read(
+    monkeypatch: pytest.MonkeyPatch, blocks: int, storage_s: float
+) -> None:
+    now = [10.0]
+    usage = [SimpleNamespace(ru_inblock=0, ru_utime=1.0, ru_stime=0.0)]
+    monkeypatch.setattr(activity, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(resource, "getrusage", lambda _: usage[0])
+    log: Segments = collections.deque()
+    with at_work(log, "decoding", (1,)), reading_local():
+        now[0] = 11.0
+        usage[0] = SimpleNamespace(ru_inblock=blocks, ru_utime=1.2, ru_stime=0.1)
+    seconds = {"storage": 0.0, "decoding": 0.0}
+    for took, stage, _ in found(log):
+        seconds[stage] += took
+    assert seconds == pytest.approx({"storage": storage_s, "decoding": 1 - storage_s})

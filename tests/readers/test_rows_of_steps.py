@@ -1,0 +1,154 @@
+"""`rows_of_step` and `steps_of_rows` equal what readers give, rank by rank, row by row, with `provenance=True`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+import petastore
+from petastore import NGram, col, make_mixed_reader, make_reader
+from petastore.plan import Cursor
+from petastore.plan.state import resume
+from tests.tier import sized
+
+Place = tuple[str, int, int]
+
+
+@pytest.fixture(scope="module")
+def urls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Two datasets of several files with uneven row groups; `id` ascends."""
+    folder = tmp_path_factory.mktemp("traced")
+    for name, rows, per_group in (("a", 97, 10), ("b", 41, 7)):
+        ids = np.arange(rows)
+        petastore.write_dataset(
+            folder / name, {"id": ids, "kind": ids % 5}, rows_per_row_group=per_group, rows_per_file=3 * per_group
+        )
+    return [str(folder / "a"), str(folder / "b")]
+
+
+@st.composite
+def options(draw: st.DrawFn) -> dict[str, Any]:
+    """Options of readers, which all ranks share."""
+    chosen: dict[str, Any] = {
+        "seed": draw(st.integers(0, 9)),
+        "shuffle_rows": draw(st.booleans()),
+        "shuffle_row_groups": draw(st.booleans()),
+        "last_batch": draw(st.sampled_from(["even", "drop", "pad", "wrap"])),
+        "shuffle_buffer_bytes": draw(st.sampled_from([400, 2000, 2**20])),
+        "filters": draw(st.sampled_from([None, col("kind") != 3, col("id") < 33])),
+        "filter_cache": False,
+    }
+    if draw(st.booleans()):
+        chosen["reshuffle_each_epoch"] = draw(st.booleans())
+    return chosen
+
+
+def given_places(batch: Any) -> list[Place]:
+    return list(
+        zip(
+            batch["source_file"].tolist(),
+            batch["source_row_group"].tolist(),
+            batch["source_row"].tolist(),
+            strict=True,
+        )
+    )
+
+
+def traced_places(reader: petastore.Reader, rows: Any) -> list[Place]:
+    """The places that `provenance=True` names: in a mixture, paths begin with the URL of the dataset."""
+    if isinstance(reader.plan, petastore.Plan):
+        return list(rows.places())
+    return [
+        (f"{reader.dataset.datasets[source].url}/{file}", group, row)
+        for source, (file, group, row) in zip(rows.sources.tolist(), rows.places(), strict=True)
+    ]
+
+
+def check(readers: list[petastore.Reader], size: int, after: Cursor | None, most: int = 15) -> None:
+    """Compare each step of all ranks with the plan of the first rank."""
+    plan, seen = readers[0].plan, {}
+    for rank, reader in enumerate(readers):
+        for step, batch in enumerate(reader.iter_batches(size)):
+            if step == most:
+                break
+            rows = plan.rows_of_step(step, batch_size=size, rank=rank, after=after)
+            assert traced_places(reader, rows) == given_places(batch), (step, rank)
+            valid = batch["valid"].tolist() if "valid" in batch.columns else [True] * len(rows)
+            assert rows.valid.tolist() == valid
+            numbers = rows.numbers[rows.valid].tolist()
+            seen.update({(step, rank, number): rows.epoch for number in numbers})
+    numbers = sorted({number for _, _, number in seen})
+    last = max((step for step, _, _ in seen), default=0)
+    found = set()
+    for epoch in sorted(set(seen.values())):
+        steps = plan.steps_of_rows(numbers, batch_size=size, epoch=epoch, after=after)
+        triples = zip(steps.steps.tolist(), steps.ranks.tolist(), steps.rows.tolist(), strict=True)
+        found |= {(step, rank, numbers[row]) for step, rank, row in triples if step <= last}
+    assert found == set(seen)
+
+
+@settings(
+    max_examples=sized(full=60, quick=12),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(data=st.data(), count=st.integers(1, 4), size=st.integers(1, 9))
+def test_plan_names_the_rows_that_readers_give(urls: list[str], data: st.DataObject, count: int, size: int) -> None:
+    chosen = data.draw(options())
+    is_mixed, is_resumed = data.draw(st.booleans()), data.draw(st.booleans())
+    more: dict[str, Any] = {}
+    if is_mixed:
+        more = {
+            "batching": data.draw(st.sampled_from(["mixed", "per_source"])),
+            "stop": data.draw(st.sampled_from(["first_exhausted", "all_exhausted", "cycle"])),
+        }
+    event(f"mixed {is_mixed}, resumed {is_resumed}, last batch {chosen['last_batch']}")
+    epochs = None if more.get("stop") == "cycle" else 2
+
+    def reader_of(rank: int, ranks: int) -> petastore.Reader:
+        shared = {**chosen, "num_epochs": epochs, "cur_shard": rank, "shard_count": ranks, "provenance": True}
+        if is_mixed:
+            return make_mixed_reader(urls, [2, 1], workers_count=1, **shared, **more)
+        return make_reader(urls[0], workers_count=1, **shared)
+
+    with contextlib.ExitStack() as stack:
+        readers = [stack.enter_context(reader_of(rank, count)) for rank in range(count)]
+        if not is_resumed:
+            check(readers, size, None)
+            return
+        begun = stack.enter_context(reader_of(0, data.draw(st.integers(1, 3))))
+        batches = begun.iter_batches(data.draw(st.integers(1, 5)))
+        for _ in zip(range(data.draw(st.integers(1, 12))), batches, strict=False):
+            pass
+        state = json.loads(json.dumps(begun.state_dict()))
+        _, after = resume(readers[0].plan, state)
+        for reader in readers:
+            reader.load_state_dict(state)
+        check(readers, size, after)
+
+
+@pytest.mark.parametrize("shuffle_rows", [False, True])
+def test_plan_names_the_first_rows_of_windows(urls: list[str], shuffle_rows: bool) -> None:
+    ngram = NGram({0: ["id"], 1: ["id"], 2: ["id"]}, 1, "id")
+    with make_reader(urls[0], ngram, seed=2, shuffle_rows=shuffle_rows, num_epochs=2) as reader:
+        for step, _ in enumerate(reader.iter_batches(8)):
+            rows = reader.plan.rows_of_step(step, batch_size=8)
+            assert (rows.window_length, rows.places()) == (3, reader.position().rows)
+            found = reader.plan.steps_of_rows(rows.places(), batch_size=8, epoch=rows.epoch)
+            assert set(found.steps.tolist()) == {step}
+    assert step > 20
+
+
+def test_excluding_the_rows_of_a_step_takes_their_places(urls: list[str]) -> None:
+    with make_reader(urls[0], seed=2, shuffle_rows=True) as reader:
+        places = reader.plan.rows_of_step(3, batch_size=8).places()
+    with make_reader(urls[0], seed=2, shuffle_rows=True, exclude_rows=places, provenance=True) as reader:
+        assert reader.num_rows == 97 - 8
+        for batch in reader.iter_batches(8):
+            assert not set(given_places(batch)) & set(places)

@@ -1,0 +1,18 @@
+"""Footers of in-memory Parquet files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from petastore.storage.footers.footer import Footer, FooterParser
+from petastore.storage.footers.tails import MAX_FOOTER_BYTES, Tail, footer_in
+
+__all__ = ["footer_of_bytes"]
+
+
+def footer_of_bytes(data: Any) -> Footer:
+    """Return the footer of a whole file."""
+    whole = bytes(memoryview(data))
+    encoded = footer_in(whole, len(whole), "a.parquet", MAX_FOOTER_BYTES)
+    assert encoded is not None
+    return FooterParser().parse("a.parquet", Tail(len(whole), encoded))

@@ -1,0 +1,7 @@
+"""Fixtures that the tests of obstore's stores share with the tests of range requests."""
+
+from __future__ import annotations
+
+from tests.storage.ranges.conftest import _threads_that_obstore_keeps, fetcher
+
+__all__ = ["_threads_that_obstore_keeps", "fetcher"]

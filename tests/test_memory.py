@@ -1,0 +1,25 @@
+"""Growth is what the work took, whatever the process had before."""
+
+from __future__ import annotations
+
+import os
+
+from tests.memory import grown_in_child
+
+
+def test_memory_measure_ignores_memory_freed_by_a_fork() -> None:
+    held = [bytearray(100_000_000)]
+    os.register_at_fork(after_in_child=held.clear)
+    given, grown = grown_in_child(lambda _: len(b"x" * 50_000_000))
+    held.clear()
+    assert given == 50_000_000
+    assert 45_000_000 < grown < 60_000_000
+
+
+def test_memory_measure_counts_touched_memory() -> None:
+    pieces = [bytearray(100_000) for _ in range(1_000)]
+    end = pieces.pop()  # behind it nothing is free, so what is before it stays with the C library
+    pieces.clear()
+    given, grown = grown_in_child(lambda _: len(b"x" * 50_000_000))
+    assert (given, len(end)) == (50_000_000, 100_000)
+    assert 45_000_000 < grown < 60_000_000

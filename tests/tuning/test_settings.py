@@ -1,0 +1,60 @@
+"""The settings that tuning tries depend on what reading waits for, and none of them changes the rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from petastore.monitoring.diagnosis import Counters, Diagnosis, diagnose
+from petastore.tuning.settings import Setting, code_of, settings_to_try
+
+
+def probe(cpus: int, *, storage: float = 0.0, is_remote: bool = False) -> Diagnosis:
+    """Return the diagnosis of a reader with one worker per CPU that waits for storage in a part of the time."""
+    waits = {"elapsed_seconds": 1.0, "wait_seconds": 1.0, "wait_storage_seconds": storage}
+    return diagnose(Counters(**waits, workers=cpus, cpus=cpus, is_remote=is_remote))  # type: ignore[arg-type]
+
+
+def tried(given: Any, of: Diagnosis, **options: bool) -> list[Any]:
+    return [setting.arguments for setting in settings_to_try(given, of, **options)]
+
+
+def test_settings_begin_with_the_users_own_and_few_workers() -> None:
+    assert tried({}, probe(4)) == [{}, *({"workers_count": count} for count in (1, 2, 3, 6, 8))]
+    assert tried({"workers_count": 2}, probe(2)) == [{}, *({"workers_count": count} for count in (1, 3, 4, 6, 8))]
+
+
+def test_settings_have_more_workers_and_a_cache_when_reading_waits_for_remote_storage() -> None:
+    counts = (1, 3, 4, 6, 8, 12, 16)
+    plain = [{}, *({"workers_count": count} for count in counts)]
+    assert tried({}, probe(2, storage=0.04, is_remote=True)) == plain[:6]
+    assert tried({"cache_type": "local-disk"}, probe(2, storage=0.4, is_remote=True)) == plain
+    cached = tried({}, probe(2, storage=0.4, is_remote=True))[len(plain) :]
+    assert {"cache_type": "local-disk"} in cached
+    assert {"workers_count": 1, "cache_type": "local-disk"} in cached
+    assert len(cached) == len(plain)
+
+
+def test_settings_include_processes_only_with_a_transform() -> None:
+    pools = [one.get("reader_pool_type") for one in tried({"transform_spec": print}, probe(2))]
+    assert pools == [None] * 6 + ["process"] * 6
+    assert {"reader_pool_type": "process", "workers_count": 2} in tried({"transform_spec": print}, probe(2))
+
+
+def test_settings_change_prefetching_and_mixing_only_on_request() -> None:
+    assert {"reader_pool_type": "dummy"} not in tried({}, probe(2))
+    assert {"reader_pool_type": "dummy"} in tried({}, probe(2), dummy=True)
+    mixing = tried({}, probe(2), mixing=True)[6:]
+    assert {name for one in mixing for name in one} == {"interleave", "shuffle_buffer_bytes"}
+
+
+def test_code_names_objects_and_secrets_by_their_parameter() -> None:
+    assert code_of(None, {"storage_options": {"secret": "hush"}}) == (
+        "make_reader(\n    dataset_url,\n    storage_options=storage_options,\n)"
+    )
+    found = code_of("a'b", {"schema_fields": ["x"], "filters": [("x", ">", 1.5)], "transform_spec": object()})
+    assert found == (
+        "make_reader(\n    \"a'b\",\n    schema_fields=['x'],\n    filters=[('x', '>', 1.5)],\n"
+        "    transform_spec=transform_spec,\n)"
+    )
+    compile(found, "code", "eval")
+    assert str(Setting.of(cache_type="local-disk")) == 'cache_type="local-disk"'

@@ -1,0 +1,76 @@
+"""The server of the viewer: its port, its end, and the packages that it needs."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from petastore import open_dataset, write_dataset
+from petastore.errors import InvalidArgumentError, MissingExtraError
+from petastore.view import serve
+from tests.view.browsing import Client
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    write_dataset(str(tmp_path / "words"), {"word": ["a", "b"]})
+    return str(tmp_path / "words")
+
+
+def test_server_binds_to_loopback_and_frees_its_port_on_close(url: str) -> None:
+    with serve(open_dataset(url)) as viewer:
+        assert viewer.url.startswith(f"http://127.0.0.1:{viewer.port}/?token=")
+        assert Client(viewer).get("").status == 200
+        with pytest.raises(InvalidArgumentError, match="port must be free"):
+            serve(url, port=viewer.port)
+    viewer.close()
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", viewer.port)) != 0
+    with serve(url, port=viewer.port) as again:
+        assert again.url != viewer.url
+
+
+def test_server_that_is_closed_at_once_ends(url: str) -> None:
+    serve(url).close()
+
+
+def test_wait_returns_when_another_thread_closes(url: str) -> None:
+    viewer = serve(url)
+    closing = threading.Timer(0.1, viewer.close)
+    closing.start()
+    viewer.wait()
+    closing.join()
+
+
+@pytest.mark.parametrize("package", ["starlette", "uvicorn", "jinja2"])
+def test_server_without_its_packages_names_the_extra(url: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+
+    def without(name: str, *rest: Any) -> Any:
+        return None if name == package else find(name, *rest)
+
+    monkeypatch.setattr(importlib.util, "find_spec", without)
+    with pytest.raises(MissingExtraError, match=r"pip install 'petastore\[view\]'"):
+        serve(url)
+
+
+def test_server_leaves_log_handlers_of_the_program_open(url: str) -> None:
+    closed: list[str] = []
+
+    class Noted(logging.Handler):
+        def close(self) -> None:
+            closed.append("closed")
+            super().close()
+
+    handler = Noted()
+    try:
+        with serve(url):
+            assert closed == []
+    finally:
+        handler.close()
