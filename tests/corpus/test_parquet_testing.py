@@ -35,7 +35,7 @@ REFUSED: dict[str, Refusal] = {
     "bad_data/ARROW-RS-GH-6229-DICTHEADER.parquet": (DecodeError, "the data is damaged: Invalid column metadata"),
     "bad_data/ARROW-RS-GH-6229-LEVELS.parquet": (DecodeError, "the data is damaged: Number of decoded rep / def"),
     "bad_data/PARQUET-1481.parquet": (MetadataError, "Invalid physical column type: UNKNOWN"),
-    "data/incorrect_map_schema.parquet": (MetadataError, "Arrow does not read: Map keys must be annotated as required"),
+    "data/incorrect_map_schema.parquet": (MetadataError, "Apache Arrow cannot read: Map keys must be annotated"),
     "data/large_string_map.brotli.parquet": (SchemaError, "2,147,483,733 bytes of text inside its values .* 2 GiB"),
     **{name: ENCRYPTED for name in FILES if name.endswith(".encrypted") and "plaintext_footer" not in name},
     "data/aes256/encrypt_columns_plaintext_footer.parquet.encrypted": SECRET,
