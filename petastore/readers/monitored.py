@@ -30,7 +30,7 @@ _IN_DIAGNOSTICS = (
     "elapsed_seconds",
     "ready_spans_mean",
 )
-"""Counters of a diagnosis that `Reader.diagnostics` has."""
+"""Names of the fields of `Counters` that `Reader.diagnostics` includes."""
 
 
 class Monitored:

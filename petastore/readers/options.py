@@ -75,14 +75,14 @@ if TYPE_CHECKING:
         dataset_url: Required[Urls | Dataset]
 
     class ShardKwargs(OrderKwargs, total=False):
-        """Keyword arguments of `OrderOptions` and of `EpochOptions` but `num_epochs`."""
+        """Keyword arguments of `OrderOptions` and of `EpochOptions`, except `num_epochs`."""
 
         cur_shard: int | Shard | ShardWord | None
         shard_count: int | None
         last_batch: LastBatchWord | LastBatch
 
     class MapKwargs(DatasetKwargs, RowKwargs, total=False):
-        """Keyword arguments of a dataset whose rows are read by number."""
+        """Keyword arguments of a dataset with random access to rows."""
 
         max_cell_bytes: ByteSize | None
         transform_spec: AnyTransform | None
@@ -117,7 +117,7 @@ if TYPE_CHECKING:
         convert_early_to_numpy: bool
 
     class BatchReaderKwargs(FurtherKwargs, total=False):
-        """Keyword arguments of `make_batch_reader` behind the URL."""
+        """Keyword arguments of `make_batch_reader` after the URL."""
 
         num_epochs: int | None
         workers_count: int | None
@@ -133,7 +133,7 @@ if TYPE_CHECKING:
         schema_fields: Fields | NGram | None
 
     class ReaderKwargs(BatchReaderKwargs, total=False):
-        """Keyword arguments of `make_reader` behind the URL."""
+        """Keyword arguments of `make_reader` after the URL."""
 
         pyarrow_serialize: bool
 
@@ -180,7 +180,7 @@ FilterCache: TypeAlias = str | os.PathLike[str] | bool
 """Directory of cached filter results, or whether to cache them in the user's cache directory."""
 
 OnError: TypeAlias = Literal["raise", "skip", "quarantine"]
-"""What to do with rows that cannot be decoded or transformed."""
+"""Handling of rows that cannot be decoded or transformed."""
 
 
 class _IncludesRows(Protocol):
@@ -320,16 +320,18 @@ class RowOptions:
             from `petastore.selectors`.
         filter_cache: Cache of the rows that `filters` and `predicate` select: a local directory; True for the directory
             in `PETASTORE_CACHE`, or else the user's cache directory; False for no cache.
-        exclude_rows: Rows to exclude: a list of `(file, row group, row)`, in the form of errors and of
-            `provenance=True`.
+        exclude_rows: Rows to leave out: a list of tuples `(file, row group, row)`. `file` is the path relative to the
+            dataset, `row group` the number in the file and `row` the number in the row group, both from 0. Errors,
+            quarantined rows and the columns of `provenance=True` contain these three values.
 
     Args: Bad rows
-        on_error: What to do with a row of which a cell cannot be decoded or for which the transform raises. `"raise"`
-            raises when the row is read. `"skip"` and `"quarantine"` decode and transform all selected rows once, when
-            the reader is opened, and skip the bad ones, so the number of batches is exact and equal on all ranks.
-            The result is cached in `filter_cache`, unless there is a transform without `cache_key()`.
-        quarantine: Directory or URL to which `"quarantine"` writes bad rows as Parquet, with their location and the
-            error.
+        on_error: Handling of bad rows: a cell cannot be decoded, or `transform_spec` raises. `"raise"` raises the
+            error when the row is read. `"skip"` leaves bad rows out; `"quarantine"` also writes them to `quarantine`.
+            Both decode and transform all selected rows once, when the reader is opened, to find the bad rows. The
+            number of batches is therefore exact, and equal on all ranks. The result is cached in `filter_cache`,
+            unless the transform function has no method `cache_key()`.
+        quarantine: Directory or URL of the Parquet files to which `on_error="quarantine"` writes bad rows, with their
+            location and the error.
         max_bad_rows: Maximum number of bad rows to skip, or their share of the selected rows as a float below 1;
             more raise an error. None is no limit, but at least one row must be good.
 
@@ -382,7 +384,7 @@ class RowOptions:
         return self.filters is not None or self.predicate is not None or self.rowgroup_selector is not None
 
     def selected(self, dataset: Dataset, *, workers: Workers, batched: bool = False) -> Selection | None:
-        """Return the rows of a dataset that filters select, without `exclude_rows`; None means all."""
+        """Return the rows that filters select, without those of `exclude_rows`; None means all rows."""
         # Lazy imports, so that the first batch of a reader without filters arrives 20 ms sooner.
         selection = None
         if self.has_filter:

@@ -1,6 +1,7 @@
 """Reading pipeline: a pool fetches row groups and assembles spans, yielded in plan order.
 
-These rules are the specification of this module:
+A span is a sequence of consecutive batches that are assembled together. These rules are the specification of this
+module:
 
 * **Success.** Spans arrive in the order of the plan, in whichever order workers finish. `next()` of the consumer starts
   planning and assembly of at most `ahead` spans. A worker does the planning, one worker at a time, so that the
@@ -45,13 +46,13 @@ from petastore.work.futures import Pool, Task, after, together, wait_for
 __all__ = ["Load", "Pipeline"]
 
 Begin = Callable[[Span, Mapping[int, Any]], SpanWork]
-
+"""Function that returns the assembly work of a span, given its loaded row groups by number."""
 
 _SPANS_PLANNED = 64
 """Maximum spans that are planned for prefetching, besides those being assembled."""
 
 _ROWS_PLANNED = 1 << 20
-"""Maximum rows of planned spans, except the last: each row takes a few bytes until it is read."""
+"""Rows of planned spans at which planning pauses: the plan takes a few bytes for each row until it is read."""
 
 
 Load = Callable[..., Mapping[int, Future[Any]]]
@@ -155,7 +156,7 @@ class Pipeline(Iterator[AssembledSpan]):
 
     @property
     def _is_over(self) -> bool:
-        # A span that is being started is in neither queue.
+        # While `_is_planning` is set, a span may be in neither queue: a worker moves it from one to the other.
         return self._exhausted and not self._coming and not self._jobs and not self._is_planning
 
     @property
@@ -177,7 +178,7 @@ class Pipeline(Iterator[AssembledSpan]):
         return sum(span.num_rows for span in coming) < _ROWS_PLANNED
 
     def _have_planned(self) -> None:
-        """Plan or begin further spans while the limits allow it."""
+        """Submit tasks that plan or start the next spans, one task at a time, while the limits allow it."""
         while True:
             with self._lock:
                 # One thread plans at a time, because it changes the queue without the lock.
@@ -194,7 +195,7 @@ class Pipeline(Iterator[AssembledSpan]):
             self._plan()
 
     def _plan(self) -> None:
-        """Begin the next span if the limits allow it, otherwise only plan a span."""
+        """Plan a span, unless a planned one can start now; then start one if fewer than `ahead` are in progress."""
         if not (self._coming and self._has_place):
             self._plan_one()
         job: _SpanJob | _Failed | None = None
@@ -277,7 +278,7 @@ def _told(problem: BaseException) -> BaseException:
 
 
 class _Failed:
-    """A span that could not be planned."""
+    """Job of a span that could not be planned or started; `result` raises the error."""
 
     has_more = is_ready = False
     number, groups = -1, frozenset[int]()
@@ -314,7 +315,7 @@ class _SpanJob:
         self._submit = submit
         self._notify = notify
         self._parts: collections.deque[Callable[[], SpanWork]] = collections.deque()
-        # All row groups are waited for, so that of several failures the first in order is reported.
+        # Wait for all row groups, so that if several fail, the consumer gets the error of the first one in order.
         self._made: Future[AssembledSpan | None] = after(tables.values(), functools.partial(submit, self._divided))
         self._made.add_done_callback(notify)
 
@@ -343,12 +344,12 @@ class _SpanJob:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the span, or the requested part of it, is assembled. Does not start work."""
+        """Whether the span, or the part that was started last, is assembled. Does not start work."""
         made = self._made
         return made.done() and not _has_nothing(made)
 
     def is_done_now(self) -> bool:
-        """Return whether a span is ready. A span in parts continues when the consumer requests the next part."""
+        """Return whether the span, or its next part, is assembled; start assembling the next part if needed."""
         if self._parts and _has_nothing(self._made):
             self._made = self._submit(functools.partial(self._made_of, self._parts.popleft()))
             self._made.add_done_callback(self._notify)
@@ -362,7 +363,7 @@ class _SpanJob:
     def result(self) -> AssembledSpan:
         """Return the assembled columns, and drop this job's reference to them.
 
-        Cached row groups still reference the job.
+        The columns can then be freed, although futures of row groups in memory still reference this job.
         """
         made, self._made = self._made, _NOTHING
         if made.cancelled():
@@ -377,7 +378,9 @@ class _SpanJob:
 
 _NOTHING: Future[AssembledSpan | None] = Future()
 _NOTHING.set_result(None)
+"""Completed future that replaces a result which was taken."""
 
 
 def _has_nothing(made: Future[AssembledSpan | None]) -> bool:
+    """Return whether a future has the result None: no part of the span is being assembled, or assembled."""
     return made.done() and not made.cancelled() and made.exception() is None and made.result() is None

@@ -42,7 +42,7 @@ class Pass:
 
     def __init__(self, execution: Execution, begin: Cursor, before: WaitMeter | None = None) -> None:
         self.beginning = forks.Lock()
-        """Lock for starting a loop, because several threads may start one at once."""
+        """Lock held while a loop starts the next pass, because several threads may begin a loop at the same time."""
         self.is_over = False
         """Whether a thread has reached the end of the last epoch."""
         is_first, listeners = before is None or before.is_unused, None if before is None else before.listeners
@@ -96,7 +96,7 @@ class Pass:
         return pipeline is not None and not pipeline.is_closed
 
     def items(self) -> Shared[Any]:
-        """Return the reader's iterator from the cursor on, which all iterating threads share."""
+        """Return an iterator of the reader's items from the cursor on, which all iterating threads share."""
         execution = self._execution
         return Shared(functools.partial(self.handouts, execution.rows_per_item, execution.hand_out))
 
@@ -129,17 +129,17 @@ class Pass:
             pipeline.join()
             raise
         finally:
-            # `end` waits for running tasks. This code does not, so that threads that `close` wakes return at once.
+            # Close without waiting for running tasks, so that threads that `close` wakes return at once; `end` waits.
             pipeline.close()
             loads.close()
         self.let_go()
 
     def let_go(self) -> None:
-        """Save the position after the received items, and drop all rows."""
+        """Save the position after the last received item, and free the rows of the current span."""
         self._received, self._last_rows, self._handout = self.cursor, self.last_rows, None
 
     def _begun(self, batch_size: int) -> tuple[Pipeline, Loads]:
-        """Return the pipeline from the cursor on, and the loader of its row groups."""
+        """Start reading at the cursor: return a new pipeline, and the loader of its row groups."""
         pace = pace_of(self._execution, batch_size)
         execution = self._execution.in_parts
         plan, extended = execution.plan, execution.extended
@@ -149,9 +149,10 @@ class Pass:
 
             warn_of_huge_row_groups(plan, execution.footprint, limit)
         pool = execution.functions.pool()
-        # An arena has `room_rows` rows, without the following rows that windows append to a row group.
+        # Windows use no arena: its size, `room_rows`, does not count the rows that windows append to row groups.
         arena = None if extended else execution.memory.arena(execution.layout, plan.room_rows)
-        # Row groups that were read together are freed together, when the last of them is no longer needed.
+        # Small row groups that are loaded together are also freed together, later than the memory budget assumes. With
+        # a budget, each row group is therefore loaded separately.
         sizes = plan.inventory.decoded_bytes if execution.workers.memory_budget is None else None
         loads = self._loads = Loads(
             execution.source.datasets,
@@ -174,7 +175,7 @@ class Pass:
             prefetcher=loads.prefetcher,
             meter=self.meter,
         )
-        if self._is_stopped:  # the pass was closed in the meantime, when the pipeline did not exist yet
+        if self._is_stopped:  # `close` was called before the pipeline existed, so it did not close the pipeline
             pipeline.close()
         return pipeline, loads
 
@@ -202,17 +203,19 @@ class Pass:
 
     @property
     def end_is_news(self) -> bool:
-        """Return whether the pass has ended before the calling thread saw its end."""
+        """Whether the pass has ended and the next loop of the calling thread must be empty; see `_End`."""
         return self._end is not None and self._end.is_news
 
 
 class _End:
-    """End of a pass that several threads share, and the threads that have seen it.
+    """Threads that have seen the end of a pass; determines whether the next loop of a thread starts another pass.
 
-    A loop that begins after the end of a pass normally begins the next pass. However, a thread that should share the
-    pass may begin its loop after other threads have taken all rows. Its loop is then empty, instead of a second pass
-    over the rows. A loop of the thread that started the other threads begins the next pass when these have ended, and
-    so does a loop of a framework's own threads.
+    Several threads may share one pass. A thread that begins its loop after the others have taken all rows must get an
+    empty loop, not a second pass over the rows. These threads start the next pass instead:
+
+    * a thread that has seen the end;
+    * a thread that was started after the end, or by other means than Python's `threading`;
+    * the main thread, when all threads that have seen the end have stopped.
     """
 
     def __init__(self) -> None:
@@ -225,7 +228,7 @@ class _End:
 
     @property
     def is_news(self) -> bool:
-        """Return whether the pass ended before the calling thread could join it."""
+        """Whether the next loop of the calling thread must be empty, because other threads have taken all rows."""
         me = threading.current_thread()
         if me in self._told or me not in self._alive or isinstance(me, threading._DummyThread):  # noqa: SLF001
             return False

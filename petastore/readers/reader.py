@@ -31,7 +31,7 @@ MOVED = (
     "this iterator has ended, because load_state_dict, reset or reshard of its reader was called. Start a new loop, "
     "which continues at the reader's position"
 )
-"""The message of an iterator whose reader was moved."""
+"""Error message of an iterator whose reader has changed its position."""
 
 
 class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
@@ -341,7 +341,7 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
 
 
 def _end(iterators: Iterable[Any], why: str) -> None:
-    """Make running iterators raise `ReaderClosedError`; None means an iterator that has ended."""
+    """Make iterators raise `ReaderClosedError` with this message from now on; skip None (deleted iterators)."""
     for iterator in iterators:
         if iterator is not None:
             iterator.end(why)

@@ -1,9 +1,9 @@
 """Assemble the columns of a span's batches from row groups in memory, within the memory budget.
 
-The number of rows of a span is chosen before any data is read, from an estimate of their size. After loading, the
-decoded size is computed from the cells. A span that is larger than its share of the budget is not assembled in advance;
-some batches of it are assembled when the consumer needs them. A single batch that exceeds the budget raises an error
-before it is decoded.
+A span is a sequence of consecutive batches that are assembled together. The number of rows of a span is chosen before
+any data is read, from an estimate of their size. After loading, the decoded size is computed from the cells. A span
+that is larger than its share of the budget is not assembled in advance; some batches of it are assembled when the
+consumer needs them. A single batch that exceeds the budget raises an error before it is decoded.
 
 ```text
 a third    batches that the consumer holds
@@ -69,7 +69,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Room:
-    """Memory budget for values of unknown size."""
+    """Part of the memory budget for values of unknown size, such as text and images."""
 
     limit: int
     """Value of `memory_budget` in bytes."""
@@ -84,7 +84,7 @@ class Room:
     """Number of cells decoded at a time: each may need its size again while it is decoded."""
 
     least: Callable[[int], int] = lambda size: size
-    """Function from the bytes of a batch to the `memory_budget` that leaves them."""
+    """Function from the bytes of a batch's values to a sufficient `memory_budget`, for error messages."""
 
     @classmethod
     def of(cls, limit: int, values_bytes: int, *, ahead: int, workers: int, least: Callable[[int], int]) -> Self:
@@ -92,17 +92,17 @@ class Room:
 
         Args:
             limit: Value of `memory_budget` in bytes.
-            values_bytes: Bytes of it for such values.
+            values_bytes: Bytes of the budget that are available for these values.
             ahead: Number of spans that are assembled at a time.
             workers: Number of cells decoded at a time.
-            least: Function from the bytes of a batch to the `memory_budget` that leaves them.
+            least: Function from the bytes of a batch's values to a sufficient `memory_budget`.
         """
         share = values_bytes // cls.shares(ahead)
         return cls(limit, ahead_bytes=share // ahead, asked_bytes=share, workers=workers, least=least)
 
     @staticmethod
     def shares(ahead: int) -> int:
-        """Return the number of equal shares: of the consumer, of batches on request, and of spans in advance.
+        """Return the number of equal shares into which the memory is divided; see the table in this module's docstring.
 
         Example:
             >>> Room.shares(1), Room.shares(2), Room.shares(5)
@@ -111,7 +111,12 @@ class Room:
         return min(ahead + 1, 3)
 
     def taken(self, total: int, largest: int) -> int:
-        """Return the memory of values and of decoding them, given their total size and the largest to be decoded."""
+        """Return the bytes of memory that values take while they are decoded.
+
+        Args:
+            total: Bytes of all values.
+            largest: Bytes of the largest value whose decoding takes memory besides the value.
+        """
         return total + min(self.workers * largest, total)
 
 
@@ -143,6 +148,7 @@ def begin_in_room(assembler: Assembles, room: Room, span: Span, loaded: LoadedRo
 
 
 def _begin(assembler: Assembles, part: Span, loaded: LoadedRowGroups) -> SpanWork:
+    """Return the assembly work of some batches of a span, which references only their row groups."""
     return assembler.begin(part, {group: loaded[group] for group in np.unique(part.groups).tolist()})
 
 
@@ -175,7 +181,8 @@ _TASK_ROWS = 8192
 """Number of rows of a task if the size of the values is unknown."""
 
 _LARGE_VALUE_BYTES = 16 * 1024
-"""Values below this size are decoded in larger tasks, because starting a task costs as much as decoding several."""
+"""Minimum mean bytes of values for which tasks are divided by bytes. For smaller values, each task has `_TASK_ROWS`
+rows, because starting a task takes as long as decoding several of them."""
 
 LoadedRowGroups: TypeAlias = Mapping[int, LoadedRowGroup]
 Task: TypeAlias = Callable[[], None]
@@ -185,6 +192,7 @@ draws random numbers also takes `keys=`, the random key of each row, shape (rows
 
 
 def _where_they_are(groups: NDArray[Any], rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the arguments: row groups and rows have the same numbers in memory as in the dataset."""
     return groups, rows
 
 
@@ -206,7 +214,7 @@ class SpanWork:
     """Assembly work of a span: tasks that any threads may run in any order; call `finish` after all of them."""
 
     tasks: list[Task]
-    """Tasks that write disjoint parts of the columns."""
+    """Tasks that write to different parts of the columns."""
 
     finish: Callable[[], AssembledSpan | Future[AssembledSpan]]
     """Function that combines the results, called once after all tasks. It returns a future if processes still run."""
@@ -223,7 +231,7 @@ class Assembles(Protocol):
         """Return the assembly work of a span, given its loaded row groups."""
 
     def decoded_rows(self, span: Span) -> tuple[Assembler, Span]:
-        """Yield the decoder of rows and the rows that it decodes, batch after batch."""
+        """Return the assembler that decodes the rows of a span, and a span of these rows, batch after batch."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -240,7 +248,7 @@ class Assembler:
     """Output fields, after the transform."""
 
     columns: Mapping[str, EncodedColumn]
-    """Stored form of each field in the datasets of the rows."""
+    """Stored form of each field: its field, codec and partition values in each dataset."""
 
     transform: SpanTransform | None
     """Transform of the columns, run here or in other processes."""
@@ -255,13 +263,13 @@ class Assembler:
     """Maximum decoded bytes of a cell; None means no limit."""
 
     draws: bool = dataclasses.field(default=False, kw_only=True)
-    """Whether the user's functions draw random numbers."""
+    """Whether the transform draws random numbers, so that it receives a random key for each row."""
 
     origin: Origin = dataclasses.field(default=_where_they_are, kw_only=True)
-    """Mapping from rows in memory to rows of the dataset, where the two numberings differ."""
+    """Function that converts row groups and rows, as numbered in memory, to those of the dataset."""
 
     parts: RowGroupParts | None = dataclasses.field(default=None, kw_only=True)
-    """Division of the row groups, if parts of row groups are loaded: spans then name parts."""
+    """Division of row groups into parts, if parts are loaded: spans then number parts instead of row groups."""
 
     def begin(self, span: Span, loaded: LoadedRowGroups) -> SpanWork:
         """Return the assembly work of a span.
@@ -287,12 +295,12 @@ class Assembler:
         return SpanWork(tasks, functools.partial(self._finish, span, columns, tuple(stacks)))
 
     def decoded_rows(self, span: Span) -> tuple[Assembler, Span]:
-        """Yield the decoder of rows and the rows that it decodes, batch after batch."""
+        """Return the assembler that decodes the rows of a span, and a span of these rows, batch after batch."""
         return self._of_loaded, span
 
     @once
     def _of_loaded(self) -> Assembler:
-        """Assembler of spans whose numbers are those of the loaded data: row groups, or parts of row groups."""
+        """Assembler whose `origin` converts part numbers to row groups; this object if no row group is divided."""
         return self if self.parts is None else dataclasses.replace(self, origin=self.parts.in_row_groups, parts=None)
 
     def decoded_sizes(self, span: Span, loaded: LoadedRowGroups) -> dict[str, NDArray[np.int64]]:
@@ -401,7 +409,7 @@ class Assembler:
         return _put_together(span, (), transformed)
 
     def _keys(self, span: Span) -> dict[str, NDArray[np.uint64]]:
-        """Return the argument `keys` of a transform that draws random numbers: the random keys of a span's rows."""
+        """Return the keyword argument `keys` for a transform that draws random numbers; an empty dict for others."""
         return {"keys": random_keys(span, self.origin)} if self.draws else {}
 
     def _placed(self, problem: DecodeError, groups: NDArray[np.int32], rows: NDArray[np.int64]) -> DecodeError:
@@ -419,7 +427,7 @@ def of_spans(transform: Transform | None) -> SpanTransform | None:
 
 
 def _missing(name: str, span: Span, loaded: LoadedRowGroups) -> NDArray[np.bool_] | None:
-    """Return a mask of the missing values among some rows of a stacked column; None if no value is missing."""
+    """Return a mask of the missing values of a stacked column, shape (rows of the span,); None if none is missing."""
     missing = np.zeros(span.num_rows, dtype=np.bool_)
     for group, row_group in loaded.items():
         if name in row_group.missing:
@@ -429,7 +437,7 @@ def _missing(name: str, span: Span, loaded: LoadedRowGroups) -> NDArray[np.bool_
 
 
 def _mean_size(name: str, loaded: LoadedRowGroups) -> int | None:
-    """Return the mean bytes of a column's values, computed from their cells; None if small or unknown."""
+    """Return the mean decoded bytes of a column's values; None if unknown, or below `_LARGE_VALUE_BYTES`."""
     known = [row_group for row_group in loaded.values() if name in row_group.sizes]
     rows = sum(row_group.rows for row_group in known)
     mean = sum(row_group.total_bytes[name] for row_group in known) // max(rows, 1)

@@ -39,9 +39,10 @@ from petastore.schema.field import BytesCodec, UnischemaField
 __all__ = ["ColumnSource", "EncodedCells", "EncodedColumn", "Origin"]
 
 _LARGE_ROW_BYTES = 4096
-"""Row size in bytes from which rows are copied one by one: a call costs less than copying them twice."""
+"""Row size in bytes from which rows are copied one by one. A NumPy index over many rows copies each row twice."""
 
 Origin: TypeAlias = Callable[[NDArray[Any], NDArray[np.int64]], tuple[NDArray[Any], NDArray[np.int64]]]
+"""Function that converts row groups and rows, as numbered in memory, to those of the dataset; shapes (rows,)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -88,7 +89,7 @@ class _Way(NamedTuple):
     """Decoding method of cells."""
 
     source: ColumnSource
-    """Column of the dataset that stores them."""
+    """Column of the dataset that stores the cells."""
 
     stored: Any
     """Arrow type of the cells; None if they are stacked, or partition values."""
@@ -105,13 +106,13 @@ class EncodedCells:
     """Layout of the row groups in memory."""
 
     origin: Origin
-    """Mapping from rows in memory to rows of the datasets, where the two numberings differ."""
+    """Function that converts row groups and rows, as numbered in memory, to those of the datasets."""
 
     max_cell_bytes: int | None
     """Maximum decoded bytes of a cell; None means no limit."""
 
     buffers: Buffers = dataclasses.field(default_factory=Buffers)
-    """Allocator of memory for values that all have one shape."""
+    """Allocator of memory for values of one shape."""
 
     def decode(self, column: EncodedColumn, picked: GroupedRows, out: Decoded) -> None:
         """Decode rows of a column that is not stacked in all row groups.
@@ -147,7 +148,7 @@ class EncodedCells:
                 out.missing[where] = missing
 
     def _decode(self, way: _Way, picked: GroupedRows, distinct: Sequence[int], out: Decoded) -> None:
-        """Decode rows of these row groups that share a decoding method."""
+        """Decode rows whose row groups, `distinct`, all have the same decoding method."""
         field, codec = way.source.field, codec_of(way.source.field)
         if way.source.partition_values is not None:
             groups, _ = self.origin(picked.groups, picked.rows)
@@ -201,17 +202,14 @@ class EncodedCells:
 
 
 def _alike(name: str, of_groups: Mapping[int, LoadedRowGroup]) -> dict[int, NDArray[Any]] | None:
-    """Return a column's values of some row groups if all values have the same shape; otherwise None."""
+    """Return the values of a column by row group, if all of them have one shape and dtype; otherwise None."""
     viewed = {group: row_group.alike[name] for group, row_group in of_groups.items() if name in row_group.alike}
     kinds = {(values.shape[1:], values.dtype) for values in viewed.values()}
     return viewed if len(viewed) == len(of_groups) and len(kinds) == 1 else None
 
 
 def _put_alike(viewed: Mapping[int, NDArray[Any]], picked: GroupedRows, buffers: Buffers, out: NDArray[Any]) -> None:
-    """Copy rows whose values have the same shape into one array of reusable memory.
-
-    The values are views of this array.
-    """
+    """Copy values of one shape into one array of reusable memory, and set each element of `out` to a view of it."""
     first = next(iter(viewed.values()))
     values = buffers.empty((len(out), *first.shape[1:]), first.dtype.newbyteorder("="))
     are_large = values[:1].nbytes >= _LARGE_ROW_BYTES

@@ -30,8 +30,8 @@ _RUN_ROWS = 64
 
 
 _Source: TypeAlias = tuple[Sequence[NDArray[Any]], _Rows, _Rows | None]
-"""Rows to copy from arrays that row groups share: the array of each stack, row indices in it, and in the output (None
-if all rows of the span come from these arrays)."""
+"""Rows to copy from arrays that row groups share: the array of each stack, the row indices in these arrays, and the row
+indices in the output (None if all rows of the span come from these arrays, in order)."""
 
 
 def stack_gather(
@@ -60,12 +60,13 @@ def stack_gather(
 def _sources(
     picked: GroupedRows, loaded: Mapping[int, LoadedRowGroup], in_read_order: bool, buffers: Buffers
 ) -> list[_Source]:
+    """Return the rows to copy for all stacks that are stored in read order, or for all that are in file order."""
     groups = each_once(picked)
     row_groups = [loaded[group] for group in groups.tolist()]
     places = [row_group.place for row_group in row_groups]
     permutation, runs = picked.permutation, picked.runs
     if not (in_read_order or all(row_group.in_file_order for row_group in row_groups)):
-        runs = None  # `runs` count rows in reading order, but the rows of these stacks are in file order
+        runs = None  # runs are ranges of rows in read order, but these stacks are stored in file order
     if runs is not None and permutation is None and picked.num_rows >= _RUN_ROWS * len(runs.groups):
         return _runs_as_slices(runs, loaded)
     firsts = np.array([place.first for place in places], np.int64)
@@ -93,7 +94,7 @@ def _sources(
 
 
 def _runs_as_slices(runs: Runs, loaded: Mapping[int, LoadedRowGroup]) -> list[_Source]:
-    """Return long runs as slices, because one copy per run is faster than an index per row."""
+    """Return one slice for each run: for long runs, copying slices is faster than copying rows by index."""
     sources: list[_Source] = []
     stops = np.cumsum(runs.counts).tolist()
     for group, first, count, stop in zip(
@@ -121,7 +122,13 @@ def _write_runs(runs: Runs, begins: NDArray[np.int64], out: NDArray[np.int64]) -
 
 
 def _add_rows(index: NDArray[np.int64], rows: NDArray[np.int64], places: NDArray[np.int32] | None) -> None:
-    """Add the offsets of rows to the starts of their row groups."""
+    """Add to `index`, in place, the index of each row in its row group, in the order in which the stack stores rows.
+
+    Args:
+        index: Index of the first row of each row's row group, shape (rows,).
+        rows: Number of each row in its row group, in file order, shape (rows,).
+        places: `Place.places` for stacks in read order; None for file order.
+    """
     if places is None:
         index += rows
         return

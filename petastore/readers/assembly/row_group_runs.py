@@ -21,19 +21,19 @@ class RowsInMemory(NamedTuple):
     """Rows of a span, described by their location in memory."""
 
     span: Span
-    """The span; its row groups are keys of `loaded`, its rows are rows there."""
+    """The span, renumbered: its row groups are keys of `loaded`, and its rows are indices in these values."""
 
     loaded: Mapping[int, LoadedRowGroup]
-    """Row groups in memory, and runs of them, each under the number of one of its row groups."""
+    """Row groups in memory; several that were loaded together are one value, under the lowest of their numbers."""
 
     origin: Origin
-    """Returns the row groups and rows of the dataset."""
+    """Function that converts keys of `loaded` and rows to row groups and rows of the dataset."""
 
 
 def rows_in_memory(span: Span, loaded: Mapping[int, LoadedRowGroup], origin: Origin) -> RowsInMemory:
-    """Return the rows of a span, renumbered for row groups that were loaded together. There must be such row groups.
+    """Return the rows of a span, renumbered so that row groups that were loaded together count as one.
 
-    A batch then takes its rows from a few runs of row groups instead of thousands of row groups.
+    A batch then copies its rows from a few runs of row groups, instead of from thousands of small row groups.
 
     Args:
         span: The rows, by row group.

@@ -29,7 +29,7 @@ from petastore.storage.files.whole_files import read_range, replace_whole
 __all__ = ["Quarantine"]
 
 _MOST_BYTES = 128 * 1024 * 1024
-"""Bytes of a file, unless the bad rows of one row group have more."""
+"""Bytes from which a quarantine file is complete; the rows of the next row group begin another file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +88,7 @@ class Quarantine:
         return open_location(text, filesystem=filesystem, timeout_s=of_dataset.timeout_s)
 
     def _files(self, rows: Iterable[tuple[int, list[int], dict[str, Any], list[RowError]]]) -> Iterator[bytes]:
+        """Yield the content of each Parquet file."""
         buffer, writer = io.BytesIO(), None
         for group, numbers, cells, errors in rows:
             table = self._table(group, numbers, cells, errors)

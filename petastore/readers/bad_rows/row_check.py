@@ -26,13 +26,13 @@ RowError: TypeAlias = DecodeError | TransformError
 """Error of a bad row."""
 
 _MOST_ROWS = 8192
-"""Rows that are decoded together, at most; a failure among them is searched by decoding parts of them again."""
+"""Maximum rows that are decoded together; if decoding fails, parts of them are decoded again to find bad rows."""
 
 _MOST_BYTES = 64 * 1024 * 1024
-"""Decoded bytes of rows that are decoded together, unless one row has more."""
+"""Maximum decoded bytes of rows that are decoded together, unless one row has more."""
 
 _UNKNOWN_BYTES = 1024 * 1024
-"""Decoded bytes of a cell whose codec cannot tell."""
+"""Assumed decoded bytes of a cell whose codec cannot compute its size before decoding."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class RowCheck:
     """Function of columns and of the offsets of calls; None if there is no transform."""
 
     more: Mapping[str, int]
-    """Columns that the transform receives and that are in no file, with their only value."""
+    """Columns that the transform receives although no file stores them: name, and the value for all rows."""
 
     draws: bool
     """Whether the transform draws random numbers, so that it receives keys."""
@@ -127,10 +127,10 @@ class RowCheck:
 
 
 def failing_rows(attempt: Callable[[int, int], None], rows: int) -> list[int]:
-    """Return the rows for which a function raises. If the function raises for a range of rows, the range is divided.
+    """Return the rows for which a function raises, found by dividing each range of rows for which it raises.
 
     Args:
-        attempt: Function that takes the first row of a range and the row after its last; called for all rows first.
+        attempt: Function of a half-open range of rows (first row, end row); called first for the range of all rows.
         rows: Number of rows.
     """
     failing, ranges = [], [(0, rows)]

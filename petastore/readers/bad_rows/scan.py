@@ -45,7 +45,7 @@ _VERSION = 1  # version of the scan; a change invalidates all cached results
 _ROWS_PER_CALL = {"row": 256, "dataframe": 8192, "columns": 8192}
 _SHOWN_ROWS = 3
 _FIRST_ROWS = 100
-"""Rows that are tried for the output of a transform without `edit_fields`, until one does not fail."""
+"""Maximum rows tried to infer the output schema of a transform without `edit_fields`: bad rows are skipped."""
 
 _LOGGED_EVERY_S = 30.0
 _log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ def without_bad_rows(
                 memory.save(key, good, dataset.inventory.rows)
         bad = int((before.counts - good.counts).sum())
         if not bad:
-            return selection  # so that a state can be loaded by readers with and without `on_error="raise"`
+            return selection  # unchanged, so that readers with any `on_error` can load the same saved state
         scan.check_count(good)
         if options.quarantine is not None:
             Quarantine(dataset, fields, options.quarantine).write(good, scan.bad_rows(good))
@@ -138,7 +138,7 @@ class _Scan:
     def _counted(
         self, found: Iterable[tuple[int, NDArray[np.bool_]]], began: float
     ) -> Iterator[tuple[int, NDArray[np.bool_]]]:
-        """Log progress, and stop when there are too many bad rows."""
+        """Yield the row groups and masks of bad rows unchanged; log progress, and raise if too many rows are bad."""
         seen, logged, bad_rows, excluded = 0, began, 0, {}
         for group, bad in found:
             yield group, bad
@@ -187,12 +187,14 @@ class _Scan:
             yield group, rows, cells, errors
 
     def _bad_of_group(self, group: int) -> NDArray[np.bool_]:
+        """Return a mask of the bad rows of a row group, shape (rows of the row group,)."""
         rows = self._selected(self.before, group)
         bad = np.zeros(self.dataset.inventory.rows[group], np.bool_)
         bad[rows[self.check.failing(self.check.cells(group, rows), len(rows))]] = True
         return bad
 
     def _errors_of_group(self, good: Selection, group: int) -> tuple[list[int], dict[str, Any], list[RowError]]:
+        """Return the numbers of a row group's bad rows, their stored cells and their errors."""
         rows = np.setdiff1d(self._selected(self.before, group), self._selected(good, group))
         cells = self.check.cells(group, rows)
         file, ordinal = self.dataset.inventory.place_of(group)
@@ -229,7 +231,7 @@ def _check(
     batched: bool,
     source: tuple[str, int] | None,
 ) -> Iterator[tuple[RowCheck, Pool]]:
-    """Create the check of rows and the pool that runs it."""
+    """Yield the row check, and the pool that runs it; close both at the end of the `with` block."""
     more = {} if source is None else {source[0]: source[1]}
     view = Unischema(f"{dataset.schema.name}_view", [*fields, *(UnischemaField(name, "int32") for name in more)])
     workers = _within_budget(run.workers, dataset)
@@ -258,7 +260,7 @@ def _check(
 
 
 def _within_budget(workers: Workers, dataset: Dataset) -> Workers:
-    """Return the workers, at most as many as `memory_budget` allows, because each has a row group in memory."""
+    """Return the workers, reduced to the number that fits `memory_budget`: each has a row group in memory."""
     if workers.memory_budget is None or workers.kind == "dummy":
         return workers
     largest = max(int(dataset.inventory.decoded_bytes.max(initial=1)), 1)
@@ -275,7 +277,7 @@ def _described(
     *,
     batched: bool,
 ) -> TransformSpec | None:
-    """Return the transform with the schema that the reader infers from the first row that does not fail."""
+    """Return the transform; if it lacks `edit_fields`, infer them from the first row that is not bad."""
     left, described_spec = selection, spec
     for _ in range(_FIRST_ROWS):
         described_spec = described(spec, dataset, left, view, workers=run.workers, batched=batched, more=more)
@@ -299,7 +301,7 @@ def _key(
     batched: bool,
     source: tuple[str, int] | None,
 ) -> str | None:
-    """Return the cache key of a scan; None if the transform is an unknown function."""
+    """Return the cache key of a scan; None if the transform function has no `cache_key()`."""
     of_transform: Any = None
     if spec is not None:
         of_function = None if spec.func is None else told_by(spec.func, "cache_key")

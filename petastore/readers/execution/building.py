@@ -140,13 +140,13 @@ def _described(
     *,
     batched: bool,
 ) -> TransformSpec | None:
-    """Return a transform of all rows, with the schema inferred from the first row of the first dataset."""
+    """Return the transform of all rows; if it lacks `edit_fields`, infer them from the first dataset's first row."""
     if spec is None:
         return None
     from petastore.readers.execution.first_row import described  # only needed for transforms
 
     first = {} if source_column is None else {source_column: Decoded(np.zeros(1, np.int32), None)}
     dataset, selection = mixed.datasets[0], mixed.plan.sources[0].selection
-    # Each dataset's own fields define how it stores a column, which may differ between sources.
+    # Take the fields from the dataset, not from `view`, because the datasets may store a column with other codecs.
     own = Unischema(view.name, [field if field.name in first else dataset.schema[field.name] for field in view])
     return described(spec, dataset, selection, own, workers=workers, batched=batched, more=first)

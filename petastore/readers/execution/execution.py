@@ -72,10 +72,10 @@ class Execution:
     """Memory of row groups and batches."""
 
     files_of_pass: Callable[[], OpenFiles]
-    """Returns the open files of a pass; verified files stay verified from pass to pass."""
+    """Function that returns the open files of a new pass; passes share which row groups have valid checksums."""
 
     assembler: Assembles
-    """Assembler of spans."""
+    """Assembler of the batches of a span (consecutive batches that are prepared together)."""
 
     view: Unischema
     """Fields that are read, before the transform."""
@@ -93,10 +93,10 @@ class Execution:
     """Transform functions, and the threads or processes that call them."""
 
     gives_stacks: bool
-    """Whether columns that are stacked in memory are also stacked in the output."""
+    """Whether columns that share one array in memory (a stack) also share one array in the output."""
 
     hand_out: Callable[[AssembledSpan], Handout]
-    """Returns the items of a span that iteration yields: rows, batches or windows."""
+    """Function that returns the items of a span which iteration yields: rows, batches or windows."""
 
     rows_per_item: int
     """Maximum number of rows in one item."""
@@ -111,7 +111,7 @@ class Execution:
     """Transform function of all rows, as given by the user; None without one, or if each source has its own."""
 
     extended: Extended | None = None
-    """Function that extends row groups by the rows that follow, for windows; None for rows."""
+    """For windows, function that appends to a row group the following rows that its windows need; None for rows."""
 
     windows: WindowsOfRows | None = None
     """Description of windows; None for rows."""
@@ -121,7 +121,7 @@ class Execution:
 
     @property
     def stacked_columns(self) -> list[tuple[str, ...]]:
-        """Columns that are stacked in one array if no value is missing."""
+        """Names of columns that are stacked in one array if no value is missing: one tuple for each array."""
         layout = self.layout
         if not self.gives_stacks:
             return []
@@ -129,7 +129,7 @@ class Execution:
 
     @once
     def in_parts(self) -> Execution:
-        """The same execution, which loads huge row groups in parts if rows are read in file order."""
+        """This execution, changed to load huge row groups in parts if a memory budget and file order allow it."""
         plan, assembler = self.plan, self.assembler
         limit = self.workers.memory_budget
         if limit is None or not isinstance(plan, Plan) or not isinstance(assembler, Assembler) or self.extended:

@@ -74,7 +74,7 @@ def _first_row(
     max_cell_bytes: int | None,
     more: Mapping[str, Decoded],
 ) -> dict[str, Decoded] | None:
-    """Return the columns of the first row; None if no row is selected."""
+    """Return the columns of the first selected row, each with one value; None if no row is selected."""
     groups = np.flatnonzero(dataset.inventory.rows if selection is None else selection.counts)
     if not len(groups):
         return None
@@ -93,7 +93,7 @@ def _first_row(
 
 
 def _shown(spec: TransformSpec, row: dict[str, Decoded], dataset: Dataset, workers: Workers, *, batched: bool) -> str:
-    """Return the function's result for a row, as text."""
+    """Call the transform function with one row; return a JSON text with the dtypes and shapes of its result."""
     of_frames = takes_frames(spec, batched=batched)
     shows = showing(spec, spec.takes or ("dataframe" if of_frames else "row"))
     zones = dataset.time_zones if of_frames else {}

@@ -44,7 +44,7 @@ _Item = TypeVar("_Item")
 
 
 class Handout:
-    """Items of a span, in order; each item goes to one of the consuming threads.
+    """Rows, batches or windows of a span, in order; each item goes to one of the consuming threads.
 
     Args:
         span: Span of the items.
@@ -140,7 +140,7 @@ class Shared(Iterator[_Item]):
 
     def __init__(self, begin: Callable[[], Generator[Iterable[_Item]]]) -> None:
         self.at_hand: Iterator[_Item] = iter(())
-        """Remaining items of the last handout."""
+        """Remaining items of the current handout."""
         self._begin = begin
         self._handouts: Generator[Iterable[_Item]] | None = None
         self._turn = threading.Lock()
@@ -164,7 +164,7 @@ class Shared(Iterator[_Item]):
             self.end(ended_by(problem))
 
     def next_of_next(self) -> _Item:
-        """Return the next item when no item is ready."""
+        """Return the next item when `at_hand` is empty: get the next handout, unless another thread just did."""
         with self._turn:
             for item in self.at_hand:  # another thread has already fetched the next handout
                 return item

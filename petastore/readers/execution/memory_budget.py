@@ -7,8 +7,9 @@ work                     pages of each worker, compressed and decoded, footers o
 prefetched               stored bytes of row groups that arrived before a worker decodes them
 ```
 
-The order of rows determines the memory of row groups. With a smaller budget, spans become smaller and fewer, down to
-one batch at a time. Prefetching may use the rest of the budget.
+A span is a sequence of consecutive batches that are assembled together. With a smaller budget, spans become smaller and
+fewer, down to one batch at a time. The memory of row groups depends mainly on the order of rows. Prefetching may use
+the rest of the budget.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ FOOTERS_PART = 8
 """Divisor of the budget for footers: above an eighth, least recently used footers are dropped and read again."""
 
 _FREE_SHARE = 4
-"""Divisor of the remaining bytes for prefetching if the size of some values is unknown before decoding: the rest is for
-these values."""
+"""Divisor of the unused budget: a quarter of it is for prefetching if the size of some values is unknown before
+decoding, because the rest is for these values."""
 
 _STREAMED_SPANS_SHARE = 5
-"""Divisor of the budget for the batches in preparation if parts of huge row groups are loaded."""
+"""Divisor of the budget: a fifth is for batches in preparation if huge row groups are loaded in parts."""
 
 _PLANNED_BYTES = 16 * 1024 * 1024
-"""Bytes of spans planned for prefetching."""
+"""Bytes reserved for the plan of the spans whose row groups are prefetched."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -132,7 +133,10 @@ def fitted(
 
 
 def _value_bytes(takes: Footprint, batch_size: int, rows: int, *, ahead: int, workers: int) -> int:
-    """Return the bytes for values whose size is an estimate, enough for spans and for a batch in each share."""
+    """Return the bytes reserved for variable-size values, such as text and images.
+
+    The result is at least their estimated size in all spans, and at least one batch for each share of `Room`.
+    """
     decoded = min(max(workers, 1), batch_size) if takes.decodes_values else 0
     least = Room.shares(ahead) * (batch_size + decoded) * takes.value_row_bytes
     return int(ROUNDED * max((ahead + 1) * rows * takes.free_row_bytes, least))
@@ -173,7 +177,7 @@ def check_enough(
 
 
 _CALLED_ROWS = 4096
-"""Rows of a span if a Python function is called for each row: large enough even at one microsecond a row."""
+"""Maximum rows of a span if a transform function is called: even at 1 µs a row, the span takes 4 ms."""
 
 
 class Pace(NamedTuple):
@@ -189,7 +193,7 @@ class Pace(NamedTuple):
     """Stored bytes of row groups that may be prefetched from slow storage."""
 
     begin: Callable[[Span, Mapping[int, LoadedRowGroup]], SpanWork]
-    """Function that divides the assembly of a span into tasks, or into parts if memory is limited."""
+    """Function that divides the assembly of a span into tasks; or into parts, if its values exceed the memory limit."""
 
 
 def pace_of(execution: Execution, batch_size: int) -> Pace:
@@ -213,7 +217,10 @@ def pace_of(execution: Execution, batch_size: int) -> Pace:
 
 
 def _room(execution: Execution, budget: Budget, batch_size: int) -> Room:
-    """Divide the estimate for values of unknown size, which is part of `total_bytes`, and the unused bytes."""
+    """Return the memory limits of spans and batches for variable-size values, such as text and images.
+
+    These values get the bytes that the budget reserves for them, plus all bytes of `memory_budget` that are not used.
+    """
     limit, workers = execution.workers.memory_budget, execution.workers.at_a_time
     assert limit is not None  # noqa: S101 - only called with a memory budget
     values = _value_bytes(
@@ -229,7 +236,11 @@ def _room(execution: Execution, budget: Budget, batch_size: int) -> Room:
 
 
 def _least_for(execution: Execution, limit: int, batch_size: int, size: int) -> int:
-    """Return a limit that leaves these bytes for a batch; faster settings may use some of a larger limit."""
+    """Return a `memory_budget` that leaves `size` bytes for the variable-size values of a batch, for error messages.
+
+    Raising the budget by the missing bytes may not suffice, because a larger budget also allows faster settings, which
+    need more memory. The budget is therefore raised until the bytes suffice.
+    """
     while True:
         larger = _within(execution, limit)
         lacks = size - _room(larger, _fitted(larger, batch_size), batch_size).asked_bytes
@@ -239,6 +250,7 @@ def _least_for(execution: Execution, limit: int, batch_size: int, size: int) -> 
 
 
 def _within(execution: Execution, limit: int) -> Execution:
+    """Return the execution with another `memory_budget`."""
     return dataclasses.replace(execution, workers=dataclasses.replace(execution.workers, memory_budget=limit))
 
 
@@ -257,7 +269,7 @@ def budget_of(execution: Execution, batch_size: int) -> Budget:
     if limit is None or budget.total_bytes <= limit:
         return budget
     least = limit
-    while budget.total_bytes > least:  # parts of huge row groups, and their memory, grow with the budget
+    while budget.total_bytes > least:  # a larger budget makes the parts of huge row groups larger, too
         least = budget.total_bytes
         budget = _fitted(_within(execution, least), batch_size)
     workers, shuffles = execution.workers.at_a_time, execution.plan.request.order.shuffle_rows
@@ -266,6 +278,7 @@ def budget_of(execution: Execution, batch_size: int) -> Budget:
 
 
 def _fitted(execution: Execution, batch_size: int) -> Budget:
+    """Return the settings for batches of this size; they may exceed `memory_budget`."""
     execution = execution.in_parts
     footprint, plan, workers = execution.footprint, execution.plan, execution.workers
     ranks = plan.request.shard.count
@@ -282,7 +295,7 @@ def _fitted(execution: Execution, batch_size: int) -> Budget:
 
 
 def _rows_per_span(execution: Execution) -> int:
-    """Return the number of rows of a span without a memory budget."""
+    """Return the maximum number of rows of a span, before `fitted` reduces it to fit the memory budget."""
     workers = execution.workers
     is_bounded = workers.memory_budget is not None
     rows = execution.footprint.rows_per_span(workers.at_a_time + 1, is_bounded=is_bounded)
@@ -294,10 +307,11 @@ def _rows_per_span(execution: Execution) -> int:
 
 
 def _most_prefetched(execution: Execution) -> int:
-    """Return the limit of prefetched bytes without a memory budget, which allows at least the largest row group.
+    """Return the maximum prefetched bytes if memory is not limited; 0 if all files are local.
 
-    The limit may exceed the bytes of all row groups. Then row groups of the next epoch are planned before those of
-    this epoch are loaded, and each is fetched only once.
+    The result is at least the stored size of the largest row group. If it exceeds the stored size of the dataset, row
+    groups of the next epoch are requested while those of this epoch are still prefetched; each is then fetched once
+    for both epochs.
     """
     if not any(dataset.is_fetched for dataset in execution.source.datasets):
         return 0

@@ -104,12 +104,12 @@ class MixedDatasets:
 
     @once
     def columns(self) -> dict[str, EncodedColumn]:
-        """Field and codec, in each dataset, of the fields that are read."""
+        """Stored form of each field that is read: its field, codec and partition values in each dataset."""
         first_groups = self.plan.first_groups[:-1].tolist()
         return {field.name: EncodedColumn(self._sources_of(field), first_groups) for field in self.schema}
 
     def _sources_of(self, field: UnischemaField) -> tuple[ColumnSource, ...]:
-        """Return field and codec of a field in each dataset; equal ones share an object."""
+        """Return, for each dataset, its stored form of a field; datasets with equal forms share one object."""
         own = [view[field.name] for view in self.views]
         fields = [field] * len(own) if all(codec_of(one) == codec_of(field) for one in own) else own
         known: dict[tuple[int, int], ColumnSource] = {}
@@ -120,7 +120,7 @@ class MixedDatasets:
         )
 
     def column_of_sources(self, name: str) -> EncodedColumn:
-        """Return the source column of each row, as if it were a partition column."""
+        """Return the column with the source number of each row, as a partition column: one value per row group."""
         counts = np.diff(self.plan.first_groups)
         numbers = pa.array(np.repeat(np.arange(len(counts), dtype=np.int32), counts))
         return EncodedColumn.of(UnischemaField(name, np.int32), numbers)

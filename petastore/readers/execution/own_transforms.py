@@ -25,7 +25,7 @@ from petastore.work.pools import Workers
 __all__ = ["OwnTransforms", "transformed_apart"]
 
 _Piece: TypeAlias = tuple[NDArray[np.int64], "dict[str, Decoded] | Future[dict[str, Decoded]]"]
-"""Positions of a source's rows in a span, and the transformed columns."""
+"""Positions of a source's rows in a span, shape (n,), and the transformed columns of these rows."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ def _rows_of(column: Decoded, where: NDArray[np.int64]) -> Decoded:
 
 
 def _put_together(field: UnischemaField, rows: int, pieces: Sequence[tuple[NDArray[np.int64], Decoded]]) -> Decoded:
-    """Copy the rows of several sources to their positions in the span."""
+    """Return a column of a span, with the rows of each source copied to their positions in the span."""
     values = empty_column(field, rows)
     for where, part in pieces:
         values[where] = part.values

@@ -16,10 +16,11 @@ from petastore.readers.loaded.footprint import Footprint
 __all__ = ["STREAMED_COLUMN_BYTES", "page_bytes_of", "parts_of", "warn_of_huge_row_groups"]
 
 _HUGE_SHARE = 4
-"""Divisor of the budget: larger row groups are divided."""
+"""Divisor of the budget: row groups that take more than a quarter of it are divided into parts."""
 
 _PART_SHARE = 24
-"""Divisor of the budget: size of the parts. Some are in memory for the batches that are assembled, and two decoded."""
+"""Divisor of the budget: a part takes a 24th of it, because two parts are decoded at a time, and several more are in
+memory for the batches being assembled."""
 
 STREAMED_COLUMN_BYTES = 2_500_000
 """Memory of a streamed column: a page of 1 MiB, as most writers make them, compressed and decoded, and a buffer."""
@@ -39,14 +40,15 @@ def parts_of(plan: Plan, footprint: Footprint, limit: int) -> RowGroupParts | No
     if plan.parts is not None or not is_huge.any() or not plan.reads_in_file_order:
         return None
     sizes, rows = footprint.group_bytes, plan.inventory.rows
-    # Streams keep pages of all columns in memory. With many columns this may take as much as the whole row group.
+    # Decoding in parts keeps pages of all columns in memory. With many columns, they may take as much memory as the
+    # whole row group.
     is_huge &= sizes > 2 * len(footprint.view.fields) * STREAMED_COLUMN_BYTES
     of_parts = np.where(is_huge, rows_of_part(sizes, rows, limit // _PART_SHARE), np.maximum(rows, 1))
     return RowGroupParts.of(rows, of_parts) if (of_parts < rows).any() else None
 
 
 def page_bytes_of(dataset: Dataset, plan: Plan, footprint: Footprint, limit: int) -> int:
-    """Return the bytes of the pages that streams of the largest row group keep in memory; 0 if they are remote."""
+    """Return the bytes of pages that are in memory while the largest row group is decoded; 0 for remote files."""
     if not dataset.location.is_local:
         return 0
     from petastore.storage.row_groups.streamed_pages import page_bytes  # only needed for huge row groups
@@ -57,6 +59,7 @@ def page_bytes_of(dataset: Dataset, plan: Plan, footprint: Footprint, limit: int
 
 
 def _are_huge(plan: Plan, footprint: Footprint, limit: int) -> NDArray[np.bool_]:
+    """Return a mask of the row groups that are read and take more than a quarter of the budget, shape (groups,)."""
     return (footprint.group_bytes > limit // _HUGE_SHARE) & (plan.rows > 0)
 
 

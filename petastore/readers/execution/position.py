@@ -24,7 +24,7 @@ __all__ = ["LastRows", "Position", "places_of_rows", "position_of", "with_proven
 
 
 LastRows: TypeAlias = "tuple[Span, int, int]"
-"""A span, and the range of its rows that were returned last."""
+"""Span, first row and end row: the half-open range of rows in the span that were returned last."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
