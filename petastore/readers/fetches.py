@@ -68,7 +68,7 @@ def column_bytes(dataset: Dataset, columns: Iterable[str]) -> NDArray[np.int64]:
 
 
 def _in_footer(footer: Footer, ordinals: NDArray[np.int32], columns: list[str]) -> NDArray[np.int64]:
-    """Return the bytes of some columns in row groups of a file."""
+    """Return the stored bytes of some columns in each of the given row groups of a file, shape (row groups,)."""
     leaves = dict.fromkeys(leaf for name in columns for leaf in footer.leaves.get(name, ()))
     chunks = chunk_contents(footer.encoded, leaves, source=footer.file.path)
     sizes = [sum(group[leaf].stored_bytes for leaf in leaves if leaf in group) for group in chunks]
@@ -81,7 +81,7 @@ def _in_footer(footer: Footer, ordinals: NDArray[np.int32], columns: list[str]) 
 
 
 REQUESTS_BEFORE = 1
-"""Requests for a file before its first row group if its version is unknown: one, for the footer."""
+"""Number of requests before the first row group of a file whose version is unknown: one, for the footer."""
 
 
 def fetches_of(dataset: Dataset, columns: Iterable[str]) -> Fetches:
@@ -136,6 +136,7 @@ def fetches_of(dataset: Dataset, columns: Iterable[str]) -> Fetches:
 
 
 def _of_row_group(footer: Footer, ordinal: int, columns: list[str]) -> tuple[int, int, int, int]:
+    """Return the requests for a row group, their bytes, the number of cache entries, and the entries' bytes on disk."""
     chunks = sorted(row_group_chunks(footer, ordinal, [columns]).columns)
     requests = split_large(coalesce(chunks), MAX_CONCURRENCY)
     on_disk = sum(size_on_disk(one.length) for one in chunks)

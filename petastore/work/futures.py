@@ -82,6 +82,7 @@ def settle(future: Future[Any], task: Task) -> None:
 
 
 def _pass_on(future: Future[Any], made: Any) -> None:
+    """Set a future to a result; if the result is a future, to that future's result when it is done."""
     if not isinstance(made, Future):
         future.set_result(made)
     else:
@@ -132,7 +133,7 @@ def after(futures: Collection[Future[Any]], finish: Callable[[], Any]) -> Future
     """Return a future of a function that runs after other futures, without blocking.
 
     Args:
-        futures: Futures to wait for; they hold no reference to `finish` once done.
+        futures: Futures to wait for; when all are done, they do not reference `finish`.
         finish: Function called by the thread that completes the last future, if none failed.
 
     Returns:
@@ -156,7 +157,10 @@ def after(futures: Collection[Future[Any]], finish: Callable[[], Any]) -> Future
 
 
 class _Job:
-    """Join of several futures. It drops all references when it is done, because futures keep their callbacks."""
+    """Counter of unfinished tasks or futures, which runs `finish` after the last one.
+
+    When it is done, it drops all references, because completed futures still reference their callbacks.
+    """
 
     def __init__(self, parts: int, finish: Callable[[], Any]) -> None:
         self.future: Future[Any] = Future()
@@ -168,6 +172,7 @@ class _Job:
         self._problem: BaseException | None = None
 
     def run(self, number: int) -> None:
+        """Run a task, unless an earlier one in their order has failed, and count it as done."""
         try:
             if number < self._first_failed:
                 self.tasks[number]()
@@ -176,6 +181,7 @@ class _Job:
         self._count_down()
 
     def arrived(self, number: int, future: Future[Any]) -> None:
+        """Count a future as done, or cancel the result if the future was cancelled."""
         if future.cancelled():
             self.future.cancel()
             return
@@ -197,6 +203,7 @@ class _Job:
             self.settle()
 
     def settle(self) -> None:
+        """Set the result: that of `finish`, or the exception of the first failed task in their order."""
         future, finish, problem = self.future, self._finish, self._problem
         self.tasks.clear()
         del self.future, self._finish, self._problem
@@ -239,9 +246,9 @@ def result_of(future: Future[_Made], pool: Pool) -> _Made:
 def in_order(
     function: Callable[[_Asked], _Made], items: Iterable[_Asked], pool: Pool
 ) -> Iterator[tuple[_Asked, _Made]]:
-    """Yield each item with its result of a function, in order.
+    """Call a function for each item in a pool, and yield `(item, result)` in the order of the items.
 
-    The pool runs as many items at a time as it has workers, plus one.
+    Submits at most one more item at a time than the pool has workers.
 
     Raises:
         StorageTimeoutError: A storage request of a task in the pool exceeded its timeout.

@@ -64,7 +64,7 @@ class Workers:
     """Number of tasks that run at a time, or of processes for transform functions; None is one for each usable CPU."""
 
     memory_budget: int | None = None
-    """Maximum bytes of row groups in memory and prefetched batches; None means what full-speed prefetching uses."""
+    """Maximum bytes of row groups in memory and prefetched batches; None means no limit."""
 
     max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES
     """Maximum decoded bytes of one cell; None means no limit."""
@@ -82,7 +82,7 @@ class Workers:
 
     @property
     def most_copied_bytes(self) -> int:
-        """Return the maximum decoded bytes of a row group's dictionary column, with one copy of a value per row."""
+        """Maximum bytes of a dictionary-encoded column of a row group after decoding, with one value per row."""
         return MOST_BYTES if self.memory_budget is None else self.memory_budget // 4
 
     @property
@@ -112,7 +112,7 @@ _GRACE_S = 1.0
 """Seconds for which `join` waits for storage requests: most responses arrive within this time."""
 
 _LOOK_AGAIN_S = 0.05
-"""Seconds between checks of `join` whether running tasks wait for storage."""
+"""Seconds between checks in `join` for running tasks that wait for storage."""
 
 
 def available_cpus() -> int:
@@ -133,13 +133,14 @@ class _SharedThreads:
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """Forget all threads in a forked child."""
+        """Drop all threads in a forked child, in which they do not exist."""
         # Reentrant: garbage collection may run while the lock is held, and close a pool.
         self._lock = threading.RLock()
         self._threads: Threads | None = None
         self._leases = 0
 
     def lease(self) -> Threads:
+        """Return the threads for one more pool; start them for the first pool."""
         with self._lock:
             if self._threads is None:
                 self._threads = Threads("petastore", give_way=True)
@@ -147,6 +148,7 @@ class _SharedThreads:
             return self._threads
 
     def give_back(self) -> None:
+        """End the threads if no other pool uses them; call it once for each `lease`."""
         with self._lock:
             self._leases -= 1
             ended, self._threads = (self._threads, None) if self._leases == 0 else (None, self._threads)
@@ -186,7 +188,7 @@ class ThreadPool:
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """Forget all tasks in a forked child: the threads are the parent's."""
+        """Close the pool and drop all tasks in a forked child, which does not have the threads."""
         self._begin_without_threads()
         self.closed = True
 
@@ -197,7 +199,7 @@ class ThreadPool:
         self._waiting: list[tuple[int, int, Future[Any], Task]] = []
         self._starting: set[object] = set()  # a token for each thread that is about to run tasks of this pool
         self._running: set[int] = set()  # threads that run tasks, by their identifiers
-        self._left_behind: set[int] = set()  # abandoned threads, for which nothing waits
+        self._left_behind: set[int] = set()  # threads that `join` has abandoned: later calls do not wait for them
         self.closed = self._is_leasing = False
 
     def submit(self, task: Task, *, priority: int) -> Future[Any]:
@@ -226,6 +228,7 @@ class ThreadPool:
         return began
 
     def _run_waiting(self, token: object) -> None:
+        """Run queued tasks in the calling thread until the queue is empty."""
         me, held = threading.get_ident(), at_task()
         with self._lock:
             self._starting.discard(token)
@@ -245,6 +248,7 @@ class ThreadPool:
             del future, task  # drop references, or an idle thread would keep the last result alive
 
     def _give_threads_back(self, *, once_idle: bool) -> None:
+        """End the lease of a closed pool; with `once_idle`, only if none of its threads runs or starts."""
         if self.closed and self._is_leasing and not (once_idle and (self._starting or self._running)):
             self._is_leasing = False
             _shared.give_back()
@@ -289,7 +293,7 @@ class ThreadPool:
         return len(self._starting) + len(self._running - {threading.get_ident(), *self._left_behind})
 
     def _hopeless(self) -> list[Request]:
-        """Return the storage requests on which all other threads wait past their deadline; empty otherwise."""
+        """Return the storage requests of all other threads if each has waited at least `_GRACE_S`; otherwise []."""
         waited_for = self._running - self._left_behind - {threading.get_ident()}
         requests = map(request_by_thread.get, waited_for)
         hopeless = [request for request in requests if request is not None and request.seconds >= _GRACE_S]
@@ -368,7 +372,7 @@ class InlinePool:
         return future
 
     def requests(self) -> list[Request]:
-        """Return None: tasks run in the caller's thread."""
+        """Return an empty list, because tasks run in the caller's thread."""
         return []
 
     def close(self) -> None:

@@ -45,8 +45,8 @@ class Place:
     """Arrays shared by several row groups, one for each stack of the layout: `(columns, rows, *shape)`."""
 
     places: NDArray[np.int32] | None
-    """Index of each file row in stacks in read order, counted from `first`, and -1 for rows that are not read; shape
-    (rows,), shared by all row groups. None if all rows are in file order."""
+    """Index, counted from `first`, of each row in stacks that are stored in read order; -1 for rows that are not read.
+    Row groups that share the stacks also share this array. None if all stacks are in file order."""
 
     lease: object = None
     """Lease of the arena's rows, which are freed with the last reference to it."""
@@ -78,7 +78,7 @@ class Place:
 
 
 class _Lease:
-    """Rows of an arena, which are freed when the last reference is deleted."""
+    """Lease of a range of rows in an arena: the range is freed when the lease is garbage collected."""
 
     __slots__ = ("_arena", "_first", "_stop")
 
@@ -141,7 +141,8 @@ class Arena:
             self._free[number] = first + rows, stop
             fresh = max(first + rows - self._touched, 0)
             self._touched += fresh
-        # Called without the arena's lock, so that no thread holds this lock while it waits for the lock of `buffers`.
+        # `count` acquires the lock of `buffers`. The arena's lock is released before, so that no thread holds one of
+        # the locks while it waits for the other.
         self._buffers.count(fresh * self._row_bytes)
         return Place(first, rows, self._stacks, self._places, _Lease(self, first, first + rows))
 
@@ -191,7 +192,7 @@ class Memory:
 
 
 def _joined(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merge adjacent ranges of rows, which are ascending and not empty."""
+    """Return half-open ranges of rows sorted by their start, with adjacent ones merged and empty ones dropped."""
     joined: list[tuple[int, int]] = []
     for first, stop in sorted(parts):
         if joined and joined[-1][1] == first:

@@ -21,7 +21,7 @@ __all__ = ["cell_sizes", "cells_in_place", "cells_of_one_shape"]
 
 
 def cells_in_place(columns: Mapping[str, BoundCodec], cells: Mapping[str, pa.Array]) -> dict[str, ByteCells]:
-    """Return the buffers of encoded cells of columns without nulls that decode directly into an output array."""
+    """Return the bytes of each cell, for columns without nulls whose codec decodes directly into an output array."""
     return {
         name: byte_cells(chunk, columns[name].field)
         for name, chunk in cells.items()
@@ -48,4 +48,4 @@ def _sizes(bound: BoundCodec, chunk: pa.Array) -> NDArray[np.int64] | None:
     try:
         return decoded_sizes(chunk, bound.field, bound.codec)
     except DecodeError:
-        return None  # the column has another type; reading one of its rows raises the error
+        return None  # the column does not have its declared type; the error is raised when a row is decoded

@@ -27,10 +27,12 @@ ROUNDED = 1.25
 _LEAST_SPAN_BYTES = 8 * 1024 * 1024
 _MOST_SPAN_BYTES = 25 * 1024 * 1024
 _SPANS_BYTES = 75 * 1024 * 1024
-"""Decoded bytes of one span, and of all spans that are assembled at a time. Threads wait for each other about twenty
-times a span, whatever its size, and each wait idles a CPU for about 50 µs (measured with two workers: spans of 25 MB
-are read 1.1 to 1.5 times as fast as spans of 8 MB). With many workers another one always has work, and memory matters
-more. Batch sizes are often powers of two: 25 MB hold two batches of 12 MB and their labels."""
+"""Minimum and maximum decoded bytes of one span, and decoded bytes of all spans that are assembled at a time.
+
+In each span, of any size, threads wait for each other about twenty times, and each wait idles a CPU for about 50 µs.
+With two workers, spans of 25 MB are read 1.1 to 1.5 times as fast as spans of 8 MB (measured). With many workers, some
+worker always has work, so less memory is preferred. Batch sizes are often powers of two: 25 MB hold two batches of
+12 MB and their labels."""
 
 _UNKNOWN_VALUE_BYTES = 64
 """Assumed bytes of a value of unknown size."""
@@ -43,8 +45,8 @@ _WORK_BYTES = 24 * 1024 * 1024
 retained by allocators (measured: 10 to 40 MB for two workers)."""
 
 _ARROW_KEEPS = 1.75
-"""Ratio of memory that Arrow's allocator retains to the bytes of several cells (measured): their buffer grows by
-doubling. A single cell gets a buffer of its size."""
+"""Ratio of the memory that Arrow allocates for several variable-size cells to their bytes (measured), because their
+buffer grows by doubling. A single cell gets a buffer of its size."""
 
 _PLACE_BYTES = 20
 """Bytes of a row in memory besides its values: offsets, and its position in the plan."""
@@ -97,11 +99,11 @@ class Footprint:
     """Memory of a column while huge row groups are decoded part by part, besides its rows."""
 
     page_bytes: int = 0
-    """Memory of the largest pages of all columns while huge row groups are decoded; 0 if it is not known."""
+    """Memory of the largest pages of all columns while huge row groups are decoded; 0 if unknown."""
 
     @once
     def streamed_bytes(self) -> int:
-        """Memory of the streams that decode huge row groups part by part; 0 without such row groups."""
+        """Memory for decoding huge row groups part by part; 0 if no row group is huge."""
         if self.parts is None:
             return 0
         rows = self.inventory.rows * sum(len(stack.names) * stack.row_bytes for stack in self.layout.stacks)
@@ -141,8 +143,8 @@ class Footprint:
 
         Args:
             ahead: Number of concurrent spans.
-            is_bounded: Whether memory is limited. A larger size of decoded images is then assumed, so that spans rarely
-                exceed the budget and must be split.
+            is_bounded: Whether memory is limited. A larger size of decoded images is then assumed, because spans that
+                exceed the budget must be split.
         """
         size = min(max(_SPANS_BYTES // ahead, _LEAST_SPAN_BYTES), _MOST_SPAN_BYTES)
         more = 0
@@ -152,7 +154,7 @@ class Footprint:
 
     @once
     def _holds_files(self) -> bool:
-        """Return whether the cells of a codec are files, such as images, whose decoded size is unknown."""
+        """Whether any column stores files, such as images, whose decoded size is not known in advance."""
         return any(field.decoded_bytes is None and hasattr(codec_of(field), "decode_bytes") for field in self.view)
 
     @once
@@ -165,7 +167,7 @@ class Footprint:
 
     @once
     def _encoded_bytes(self) -> NDArray[np.int64]:
-        """For each row group, return the bytes of the cells in columns that are not stacked.
+        """Estimated decoded bytes of each row group's cells in columns that are not stacked, shape (groups,).
 
         The bytes of stacked columns and numbers are subtracted from the row group's size in the footer. The rest is
         divided evenly among all other columns of the file, also those that are not read. Partition columns have no
@@ -187,7 +189,7 @@ class Footprint:
 
     @once
     def permuted_row_bytes(self) -> int:
-        """Bytes of a row of the largest stack; a stack is copied when its rows are permuted."""
+        """Bytes of a row of the largest stack: while its rows are permuted, a copy of one stack is in memory."""
         return max((len(stack.names) * stack.row_bytes for stack in self.layout.stacks), default=0)
 
     @property
@@ -197,7 +199,7 @@ class Footprint:
 
     @once
     def work_bytes(self) -> int:
-        """Bytes that each worker needs."""
+        """Bytes that each worker needs while it reads a row group."""
         # While the following rows of windows are appended to a row group, its cells are in memory twice.
         copies = 2 if self.rows_of_window else 1
         encoded = self._encoded_bytes if self.parts is None else self._encoded_bytes[~self.parts.is_divided]

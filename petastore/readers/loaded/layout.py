@@ -74,7 +74,7 @@ class Layout:
     """
 
     stacks: tuple[Stack, ...]
-    """Stacks; a stack of scalars has as many columns as are best read at once."""
+    """Stacks; scalars of one dtype are divided into several stacks if reading them at once is slower."""
 
     encoded: tuple[str, ...]
     """Names of columns that stay encoded cells."""
@@ -88,7 +88,7 @@ class Layout:
 
     @once
     def reorders_rows(self) -> bool:
-        """Whether a stack stores its rows in reading order."""
+        """Whether any stack stores its rows in read order instead of file order."""
         return any(stack.in_read_order for stack in self.stacks)
 
     @once
@@ -127,6 +127,7 @@ class Layout:
 
 
 def _columns_at_once(field: UnischemaField, rows: int) -> int:
+    """Return the maximum number of columns in a stack with this field; 1 for arrays."""
     return max(min(_PART_BYTES // max(rows * field.dtype.itemsize, 1), _PART_COLUMNS), 1) if field.is_scalar else 1
 
 
@@ -135,7 +136,7 @@ def _may_be_stacked(field: UnischemaField) -> bool:
 
 
 def needs_decoding(field: UnischemaField) -> bool:
-    """Return whether decoding a cell takes memory besides its value; cells that are only copied take none."""
+    """Return whether decoding a cell takes memory besides its value; False for cells that are only copied."""
     return not isinstance(codec_of(field), (PlainCodec, ScalarCodec))
 
 

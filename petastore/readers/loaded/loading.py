@@ -35,16 +35,17 @@ __all__ = ["Extended", "Loads", "Readable", "runs"]
 _Made = TypeVar("_Made")
 
 _Asked: TypeAlias = tuple[float, int, NDArray[np.int64] | None]
-"""Priority of a row group, its number, and its rows in read order; None means file order."""
+"""Time of use of a row group (see `CacheOrder.plan`), its number, and its rows in read order (None is file order)."""
 
 Extended: TypeAlias = Callable[[int, int, Read], tuple[int, Read]]
-"""Returns the rows and the reading of an extended row group; see `Loads`."""
+"""Function of a row group, its number of rows and the function that reads it; returns the last two for the row group
+with the following rows of its windows appended."""
 
 _MOST_BYTES = 512 * 1024
 """Maximum bytes of several small row groups that one task reads."""
 
 _TINY_BYTES = 64 * 1024
-"""Bytes of row groups that are loaded together even where rows are shuffled."""
+"""Maximum bytes of a row group that is loaded together with others even if rows are shuffled."""
 
 _MOST_CACHED = 1.25
 """Maximum cache bytes per stored byte: entries are whole blocks of 4 KiB."""
@@ -181,6 +182,7 @@ class Loads:
         return loaded
 
     def _load(self, group: int, read_order: NDArray[np.int64] | None) -> Future[LoadedRowGroup]:
+        """Load a row group here, and submit tasks to other workers if it is large; return its future."""
         inventory = self._inventory
         file, ordinal = inventory.files[inventory.file[group]], int(inventory.ordinal[group])
         source, rows = self._source_of(group), int(inventory.rows[group])
@@ -237,14 +239,14 @@ class Loads:
     def take_back(self) -> None:
         """Delete the announced reading order from caches.
 
-        Does not close files, because a thread of the parent may use them.
+        Does not close files: after a fork, threads of the parent process may still use them.
         """
         if self._cache_order is not None:
             self._cache_order.close()
 
 
 def _read_datasets(datasets: Sequence[Dataset], plan: RankPlan, loaders: Sequence[RowGroupReader]) -> list[ReadDataset]:
-    """Return each dataset with the columns that are read from it."""
+    """Return the datasets, with the columns that are read from each, and whether they fit in the cache."""
     stored = sum(int(dataset.inventory.stored_bytes.sum()) for dataset in datasets)
     return [
         ReadDataset(
@@ -287,7 +289,7 @@ def runs(groups: Sequence[int], sizes: NDArray[np.int64] | None, workers: int) -
 
 
 def _cancel_with(futures: Sequence[Future[LoadedRowGroup]], task: Future[None]) -> None:
-    """Cancel the task when its future is cancelled."""
+    """Cancel the futures of row groups if the task that loads them was cancelled."""
     if task.cancelled():
         for future in futures:
             future.cancel()

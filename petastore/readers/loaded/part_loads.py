@@ -34,16 +34,16 @@ _STREAMS_A_WORKER = 2
 """Number of streams per worker into which the columns are divided, because columns take unequal time."""
 
 _MOST_OPEN = 2
-"""Row groups whose streams are kept open: the current one, and one that the same batches need."""
+"""Maximum number of row groups with open streams: a batch may need the rows of two row groups."""
 
 _COPIED_PART = 4
-"""Divisor of the limit for the decoded rows of a dictionary column: some parts are in memory at a time."""
+"""Divisor of the size limit of a dictionary column: each part may take a quarter, as several are in memory at once."""
 
 _REQUESTS_SHARE = 4
-"""Divisor of a quarter of the budget for what is fetched of all columns at a time."""
+"""Divisor of `most_bytes`: the concurrent requests for all columns of a row group take a quarter of it."""
 
 _LEAST_REQUEST, _MOST_REQUEST = 256 * 1024, 8 * 1024 * 1024
-"""Bytes of a remote column chunk that are fetched at a time."""
+"""Minimum and maximum bytes of a remote column chunk that one request fetches."""
 
 
 class PartLoads:
@@ -111,7 +111,7 @@ class PartLoads:
         return streams
 
     def _begun(self, part: int) -> list[Iterator[pa.Table]]:
-        """Return new streams of a part's row group, which start at its first row."""
+        """Return new streams of a part's row group, which start at the first row of the row group."""
         group, names = int(self._parts.groups[part]), tuple(self._loader.fields)
         first, stop = self._parts.starts[group : group + 2].tolist()
         file, ordinal = self._inventory.place_of(part)
@@ -159,7 +159,7 @@ class PartLoads:
 
 
 class _Streams:
-    """Streams of a row group.
+    """Streams that decode the columns of a row group, one part at a time.
 
     Args:
         first: Number of the first part of the row group.
@@ -169,14 +169,14 @@ class _Streams:
         self.running: list[Iterator[pa.Table]] | None = None
         """Tables of each stream, one for each part; None before the first part is decoded."""
         self.at = self.next = first
-        """Numbers of the part that is decoded next, and of the first one that is not submitted."""
+        """Number of the next part to decode (`at`), and of the next part to submit (`next`)."""
         self.decoded: Future[Any] = Future()
-        """Future of the last part that was submitted."""
+        """Future that is done when the last submitted part is decoded."""
         self.decoded.set_result(None)
 
 
 def request_bytes(most_bytes: int, columns: int) -> int:
-    """Return how many bytes of a remote column chunk to fetch in one request.
+    """Return the number of bytes of a remote column chunk to fetch in one request.
 
     Args:
         most_bytes: A quarter of the memory budget.
@@ -190,6 +190,7 @@ def _nothing() -> None:
 
 
 def _beside(table: pa.Table, more: pa.Table) -> pa.Table:
+    """Return a table with the columns of both tables."""
     return pa.Table.from_arrays([*table.columns, *more.columns], names=[*table.column_names, *more.column_names])
 
 
@@ -198,7 +199,7 @@ def _selected(table: pa.Table, parts: Sequence[Part]) -> Iterator[pa.Table]:
 
 
 def _divided(sizes: Mapping[str, int], most: int) -> list[tuple[str, ...]]:
-    """Divide columns into sets with about equal numbers of bytes.
+    """Divide columns into `most` sets with about equal numbers of bytes.
 
     Example:
         >>> _divided({"a": 10, "b": 10, "c": 15}, 2)
@@ -214,7 +215,7 @@ def _divided(sizes: Mapping[str, int], most: int) -> list[tuple[str, ...]]:
 
 
 def _tables(read_tables: Iterator[pa.Table], rows: NDArray[np.int64]) -> Iterator[pa.Table]:
-    """Yield the tables of a stream, each with the rows of a part.
+    """Yield one table for each part, with the part's number of rows, from tables with any number of rows.
 
     Raises:
         DecodeError: The row group has fewer or more rows.

@@ -94,6 +94,7 @@ class CacheOrder:
         return times
 
     def _announce(self, now: float) -> None:
+        """Announce to the caches when each row group will be used, from this time on."""
         with self._lock:
             begin = self._open[0] if self._open else now
         uses = self._plan.next_uses(begin, now)
@@ -130,6 +131,7 @@ class CacheOrder:
         self._report()
 
     def _report(self) -> None:
+        """Report to the caches which announced uses have ended, and which have begun."""
         with self._lock:
             begun = int(self._times.searchsorted(self._begun, side="right"))
             over = int(self._times.searchsorted(self._open[0])) if self._open else begun
@@ -228,6 +230,7 @@ class Prefetcher:
             self._request()
 
     def _request(self) -> None:
+        """Request planned row groups until a limit is reached. The caller holds the lock."""
         while self._is_open and self._planned:
             group = self._planned[0]
             one = self._of(group)
@@ -239,17 +242,18 @@ class Prefetcher:
                 self._bytes += size
                 request = self._requested[group] = _Request(size)
                 place = one.dataset.inventory.place_of(self._own(one, group))
-                # Loading the row group raises the error; a callback here would only log it.
+                # If the request fails, the load of the row group raises the error; here, it would only be logged.
                 with contextlib.suppress(PetastoreError):
                     one.dataset.fetch_ahead(*place, one.columns, self._files, by_cache=one.fits_cache)
             request.loads += 1
             self._planned.popleft()
 
     def _of(self, group: int) -> ReadDataset:
+        """Return the dataset that has a row group."""
         return self._datasets[bisect.bisect_right(self._first_groups, group) - 1]
 
     def _own(self, one: ReadDataset, group: int) -> int:
-        """Return the number, in its dataset, of a row group or of the row group of a part."""
+        """Return the number of a row group in its dataset; for a part, the number of the part's row group."""
         return group - one.first_group if self._parts is None else int(self._parts.groups[group])
 
 

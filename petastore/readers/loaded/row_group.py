@@ -25,7 +25,7 @@ class LoadedRowGroup:
     """Number of rows."""
 
     place: Place
-    """Memory of its stacks; values of columns in `cells` are arbitrary there."""
+    """Memory of the stacks; in it, the values of columns that are in `cells` are arbitrary."""
 
     missing: Mapping[str, NDArray[np.bool_]]
     """Masks of missing rows of stacked columns, shape (rows,)."""
@@ -34,7 +34,7 @@ class LoadedRowGroup:
     """Encoded columns: a `pyarrow.Array` of all rows."""
 
     files: Mapping[str, ByteCells]
-    """Cell buffers of columns without nulls whose codec decodes cells in place."""
+    """Bytes of each cell, for columns without nulls whose codec decodes bytes directly into the batch (images)."""
 
     sizes: Mapping[str, NDArray[np.int64]]
     """Decoded bytes of each value in variable-size columns, shape (rows,)."""
@@ -43,13 +43,15 @@ class LoadedRowGroup:
     """Free-shape columns whose values all have one shape: a view of the cells' memory, shape (rows, *shape)."""
 
     in_file_order: bool = True
-    """Whether the plan reads its rows in file order."""
+    """Whether the plan reads the rows in file order."""
 
     members: Mapping[int, int] | None = None
-    """Where several row groups were loaded as one: the first row of each, by its number, ascending by row."""
+    """First row of each row group, by row group number, ascending by row, if several row groups were loaded together;
+    None for one row group."""
 
     @once
     def _nulls_inside(self) -> dict[str, bool]:
+        """Cached results of `has_nulls_inside`, by column name."""
         return {}
 
     def has_nulls_inside(self, name: str) -> bool:

@@ -46,15 +46,16 @@ Read: TypeAlias = Callable[[Sequence[Part]], Iterator[pa.Table]]
 _Made = TypeVar("_Made")
 
 PIECE_BYTES = 8 * 1024 * 1024
-"""Size in bytes from which several workers read one row group; otherwise they would wait for one worker."""
+"""Bytes of stacked columns per task: several workers read a larger row group, instead of waiting for one worker."""
 
 _FEW_COLUMNS = 4
-"""Fewer columns than this are read one by one: each call into Arrow releases the GIL."""
+"""Minimum columns of a stack that one Arrow call converts together. Fewer columns are copied one by one by NumPy,
+because the Arrow call releases the GIL and must then wait for it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Reading:
-    """Row group that is being read. Each task writes its own columns and stacks."""
+    """Row group that is being read. Concurrent tasks add different columns and stacks to it."""
 
     rows: int
     read_order: NDArray[np.int64] | None
@@ -81,19 +82,19 @@ class RowGroupReader:
     """Allocator of memory for stacks."""
 
     most_bytes: int = dataclasses.field(default=MOST_BYTES, kw_only=True)
-    """Largest decoded size of a dictionary column's rows in a row group."""
+    """Maximum decoded bytes of a dictionary-encoded column in one row group; more raise an error."""
 
     piece_bytes: int = dataclasses.field(default=PIECE_BYTES, kw_only=True)
-    """Size in bytes from which several tasks read one row group."""
+    """Bytes of stacked columns per task; a larger row group is divided into several tasks."""
 
     @once
     def columns(self) -> dict[str, BoundCodec]:
-        """Reader of each stored column."""
+        """Codec of each column that the files store."""
         return {name: BoundCodec.of(field) for name, field in self.fields.items()}
 
     @once
     def parts(self) -> list[Part]:
-        """Columns that are read into each stack."""
+        """For each stack, the columns to read from files and the number of rows to read at once."""
         stacks = self.layout.stacks
         stored = [tuple(name for name in stack.names if name in self.fields) for stack in stacks]
         return [
@@ -139,7 +140,7 @@ class RowGroupReader:
         return tasks, functools.partial(self._loaded, reading)
 
     def _divided(self, rows: int, most: int) -> list[range]:
-        """Divide the stacks into groups with about equal numbers of bytes."""
+        """Divide the stacks into at most `most` ranges of stack numbers, with about equal numbers of bytes."""
         sizes = [rows * len(stack.names) * stack.row_bytes for stack in self.layout.stacks]
         pieces = max(min(most, sum(sizes) // self.piece_bytes, len(sizes)), 1)
         if pieces == 1:
@@ -149,7 +150,7 @@ class RowGroupReader:
         return [range(*pair) for pair in itertools.pairwise([0, *borders, len(sizes)])]
 
     def _run(self, reading: _Reading, numbers: range, names: Sequence[str]) -> None:
-        """Task: read the given stacks, and the given columns as encoded cells."""
+        """Run one task: read the stacks with these numbers, and the columns with these names as encoded cells."""
         rows, cells = reading.rows, dict[str, Any]()
         read_tables = reading.read([*self.parts[numbers.start : numbers.stop], *self._cell_parts(names)])
         tables = at_least(read_tables, rows)
@@ -201,6 +202,7 @@ class RowGroupReader:
     def _fill_by_columns(
         self, stack: Stack, table: pa.Table, order: NDArray[np.int64] | None, reading: _Reading, out: NDArray[Any]
     ) -> dict[str, Any]:
+        """Copy each column of the table into the stack; return the cells of columns that cannot be stacked."""
         not_stacked = {}
         for name, of_column in zip(stack.names, out, strict=True):
             bound = self.columns.get(name)
@@ -289,6 +291,7 @@ def at_least(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
 
 
 def _permute(whole: NDArray[Any], order: NDArray[np.int64] | None, out: NDArray[Any]) -> None:
+    """Copy the columns of a stack into `out`, with rows in the given order; None keeps the file order."""
     if order is None:
         np.copyto(out, whole)
     else:
@@ -301,7 +304,7 @@ def _chunk(column: pa.ChunkedArray) -> Any:
 
 
 def _decoded(bound: BoundCodec, chunk: Any) -> Decoded | None:
-    """Return all values of a column; None if a value cannot be decoded, or if decoding is more than a copy."""
+    """Return all values of a column; None if a value cannot be decoded, or if decoding needs more than a copy."""
     field = bound.field
     if bound.view is None or (chunk.null_count and not field.nullable):
         return None

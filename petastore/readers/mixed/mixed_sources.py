@@ -72,7 +72,7 @@ def open_sources(given: Sequence[SourceGiven], dataset: DatasetOptions, rows: Ro
 
 
 def _with_equal_types(datasets: Sequence[Dataset]) -> list[Dataset]:
-    """Return the datasets with casts for fields that differ in dtype or shape, if their types unify exactly."""
+    """Return the datasets, which read fields of different types as a common type, if one holds all values exactly."""
     first, *others = datasets
     fields: dict[str, Any] = {}
     for name in first.schema.fields:
@@ -89,6 +89,7 @@ def _with_equal_types(datasets: Sequence[Dataset]) -> list[Dataset]:
 
 
 def _cast(dataset: Dataset, fields: Mapping[str, Any]) -> Dataset:
+    """Return the dataset, which reads these fields with the given Arrow types."""
     read = [
         field_from_arrow(fields[field.name].with_nullable(field.nullable)) if field.name in fields else field
         for field in dataset.schema
@@ -98,7 +99,7 @@ def _cast(dataset: Dataset, fields: Mapping[str, Any]) -> Dataset:
 
 
 def _ask_of(given: SourceGiven, dataset: DatasetOptions, rows: RowOptions) -> tuple[DatasetOptions, RowOptions]:
-    """Return the options of a source: its own options, and those of the mixture for all others."""
+    """Return the dataset and row options of a source: options of the mixture, replaced by the source's own."""
     if not isinstance(given, Mapping):
         return dataclasses.replace(dataset, url=given), rows
     known = [*names_of(DatasetOptions), *names_of(RowOptions)]
@@ -180,11 +181,12 @@ def plan_mixture(
 
 
 def _with_chosen(plan: Plan, chosen: frozenset[str]) -> Plan:
+    """Return the plan, which also records these parameters as chosen by petastore instead of by the user."""
     return dataclasses.replace(plan, request=dataclasses.replace(plan.request, chosen=plan.request.chosen | chosen))
 
 
 def _agreed_columns(datasets: Sequence[Dataset], wanted: Fields | None) -> list[str]:
-    """Return the selected columns; raise an error unless all datasets have the same ones."""
+    """Return the names of the selected columns; raise if a dataset lacks one or has another dtype or shape."""
     first = datasets[0]
     if wanted is None:
         views = [Unischema(dataset.schema.name, dataset.fields_of(None)) for dataset in datasets]

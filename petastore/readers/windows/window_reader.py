@@ -58,7 +58,7 @@ __all__ = ["execution_of_windows", "footprint_of_windows", "open_window_reader"]
 
 
 HEADS_BYTES = 16 * 1024 * 1024
-"""Maximum cached bytes of first rows of row groups, or the size of one row group's if larger."""
+"""Maximum bytes of the cached first rows of row groups; those of one row group are cached even if larger."""
 
 
 def window_schema(rows: Unischema, places: Mapping[str, Sequence[int]]) -> Unischema:
@@ -88,10 +88,10 @@ def window_schema(rows: Unischema, places: Mapping[str, Sequence[int]]) -> Unisc
 
 @dataclasses.dataclass(frozen=True)
 class RowsBehind:
-    """Reader of extended row groups: row groups with the rows that follow them. Thread-safe."""
+    """Reader of extended row groups, to which the rows that their windows need are appended. Thread-safe."""
 
     windows: Windows
-    """Windows that determine the following rows."""
+    """Windows, which determine how many following rows a row group needs."""
 
     heads: RecentRowGroups
     """Cache of the first rows of row groups, with all columns of the files."""
@@ -106,7 +106,7 @@ class RowsBehind:
     def _extended(
         self, following: Sequence[Following], rows: int, read: Read, parts: Sequence[Part]
     ) -> Iterator[pa.Table]:
-        """Yield the tables of the row group's parts, each with the following rows appended."""
+        """Yield the tables of each part (some of the columns) of a row group, with the following rows appended."""
         left = read(parts)
         tables = at_least(left, rows)
         for part in parts:
@@ -125,7 +125,7 @@ class RowsBehind:
         yield from left  # yields no table, but reading to the end verifies the whole row group
 
     def _rest(self, rest: Following, part: Part) -> pa.Table:
-        # A copy, not a slice, so that the buffers contain only these rows.
+        # `take` copies the rows. A slice would reference the buffers of all cached rows.
         return self.heads.get(rest.group).select(part.columns).take(arrow_numbers(rest.rows))
 
 
@@ -151,19 +151,19 @@ class WindowAssembler:
     """Assembler of spans of windows. Thread-safe."""
 
     rows: Assembler
-    """Assembler of the covered rows; a row is identified by an extended row group and its index there."""
+    """Assembler of the rows that windows contain; a row is identified by its extended row group and its index in it."""
 
     windows: Windows
     """Windows to assemble."""
 
     places: Mapping[str, Sequence[int]]
-    """Row indices within a window at which each output field is read."""
+    """For each output field, indices of the rows of a window that have this field, from 0."""
 
     schema: Unischema
     """Output fields, from `window_schema`."""
 
     apart: bool
-    """Whether the rows of each batch are assembled separately, as transforms of whole batches need."""
+    """Whether each batch has its own copies of rows, because the transform receives whole batches."""
 
     def begin(self, span: Span, loaded: LoadedRowGroups) -> SpanWork:
         """Return the assembly work of a span; see `Assembler.begin`."""
@@ -172,11 +172,13 @@ class WindowAssembler:
         return SpanWork(work.tasks, functools.partial(self._finish_windows, span, place_of, work.finish))
 
     def decoded_rows(self, span: Span) -> tuple[Assembler, Span]:
-        """Yield the decoder, and the rows that the windows of a span contain."""
+        """Return the assembler of rows, and a span of the rows that the windows of a span contain."""
         return self.rows, self._covered(span, apart=True)[0]
 
     def _covered(self, span: Span, *, apart: bool) -> tuple[Span, NDArray[np.int64]]:
-        """Return the distinct rows of a span's windows, and the indices of each window's rows among these.
+        """Return a span of the distinct rows of windows, and the index of each window's rows in this span.
+
+        The index array has shape (windows, window length), with -1 for rows without fields.
 
         Args:
             span: Span of windows.
@@ -230,9 +232,9 @@ class WindowAssembler:
 def _each_once(
     groups: NDArray[np.int32], rows: NDArray[np.int64], parts: Sequence[NDArray[np.int64]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the first index of each distinct row, and for each row the number of its distinct row.
+    """Return the index of each distinct row's first occurrence, and the number of each row's distinct row.
 
-    Distinct rows are sorted by `parts`, then by their order in the dataset. Rows of different parts are always
+    Distinct rows are sorted by `parts`, then by their order in the dataset. Equal rows of different parts count as
     distinct.
     """
     key = groups * (rows.max(initial=0) + 1) + rows
@@ -384,7 +386,7 @@ def open_window_reader(dataset: Dataset, ngram: NGram, options: ReadOptions, *, 
 
 
 def _resolved(ngram: NGram, schema: Unischema, transform: AnyTransform | None) -> NGram:
-    """Return the NGram with its fields resolved, and the fields that only the transform adds."""
+    """Return the NGram with names replaced by fields: of the dataset, or of those that the transform adds."""
     spec = as_transform_spec(transform)
     after = schema if spec is None else schema_after(schema, spec)
     return ngram.resolved(Unischema(schema.name, [*schema, *(field for field in after if field.name not in schema)]))

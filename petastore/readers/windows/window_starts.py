@@ -123,7 +123,7 @@ def windows_of_series(
 def _found(
     dataset: Dataset, ngram: NGram, selection: Selection | None, workers: Workers
 ) -> tuple[Selection, SeriesLine]:
-    """Return the start rows of windows with the reasons for skipped rows, and the rows sorted by series."""
+    """Return the rows at which windows begin, with the numbers of skipped rows; and the rows sorted by series."""
     field, rows = ngram.timestamp_in(dataset.schema), dataset.inventory.rows
     most = most_between(ngram.delta_threshold, field)
     names = tuple(key.name for key in ngram.series_in(dataset.schema))
@@ -132,12 +132,12 @@ def _found(
     line = SeriesLine.of(len(rows), parts)
     flags = line.window_starts(parts, most, length=ngram.length, overlap=ngram.timestamp_overlap)
     kept = ((group, _of_rows(of_group, int(rows[group]), timestamps.rows_of(line, group))) for group, of_group in flags)
-    # Without `group_by=` row groups come in order, so flags are packed while they are computed.
+    # Without `group_by=`, row groups are computed in order, so each mask is packed before the next one is computed.
     return _with_pruned(Selection.of_flags(sorted(kept) if names else kept, rows), selection, rows), line
 
 
 def _with_pruned(starts: Selection, selection: Selection | None, rows: NDArray[np.int64]) -> Selection:
-    """Return window starts with the reasons for skipped rows."""
+    """Return the window starts, with the numbers of row groups and rows at which no window begins."""
     before = Selection(rows, {}) if selection is None else selection
     left_out = int((before.counts - starts.counts).sum())
     row_groups = int(((before.counts > 0) & (starts.counts == 0)).sum())
@@ -153,7 +153,7 @@ def _key(dataset: Dataset, ngram: NGram, field: UnischemaField, most: Any, selec
 
 
 def _of_rows(flags: NDArray[np.bool_], rows: int, order: NDArray[Any] | None) -> NDArray[np.bool_]:
-    """Convert flags of some rows of a row group to a mask of all its rows; None means all in file order."""
+    """Convert flags of the rows in `order` to a mask of all rows of a row group, shape (rows,); None is file order."""
     if order is None:
         return flags
     of_rows = np.zeros(rows, dtype=np.bool_)
@@ -178,7 +178,7 @@ class _Timestamps:
         """Numbers of the row groups with rows from which windows are formed."""
 
     def series(self, most: Any, group: int) -> SeriesOfGroup:
-        """Return the series of the rows of one row group."""
+        """Return the series of a row group: its rows sorted by series, with keys and first and last timestamps."""
         rows, cells = self._rows(group), self._cells(group)
         stamps = self._decoded(group, rows, cells[self._field.name])
         codes, keys = np.zeros(len(stamps.values), np.int32), [()]
@@ -193,13 +193,13 @@ class _Timestamps:
         return dataclasses.replace(kept, order=order.astype(np.int32))
 
     def rows_of(self, line: SeriesLine, group: int) -> NDArray[Any] | None:
-        """Return a row group's rows from which windows are formed, segment by segment; None means all in file order."""
+        """Return a row group's rows from which windows are formed, sorted by series; None is all in file order."""
         return line.orders.get(group) if self._series else self._rows(group)
 
     def _coded(
         self, columns: list[pa.Array], group: int, rows: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.int32], list[tuple[Any, ...]]]:
-        """Return the series of each row as a number, in the order of first occurrence."""
+        """Return the series number of each row, and the key of each series; numbered by first occurrence."""
         parts, values = [], []
         for name, column in zip(self._series, columns, strict=True):
             gone = np.flatnonzero(_is_nothing(column))
@@ -248,7 +248,7 @@ class _Timestamps:
     def _decoded(self, group: int, rows: NDArray[np.int64] | None, cells: pa.Array) -> Decoded:
         try:
             chosen = _chosen(cells, rows)
-            # petastore reports a missing column itself, with its purpose.
+            # Nulls are allowed here, because `_comparable` reports them with a clearer message.
             return decode_cells(chosen, _nullable(self._field), codec_of(self._field), max_cell_bytes=None)
         except DecodeError as problem:
             if problem.row is not None and rows is not None:
@@ -269,7 +269,7 @@ class _Timestamps:
         }
 
     def of_groups(self, kept: Callable[[Any, int], _Kept], most: Any, workers: Workers) -> dict[int, _Kept]:
-        """Read row groups concurrently, and return the result of `kept` for each."""
+        """Call `kept(most, group)` for each row group concurrently; return the results by row group number."""
         pool = workers.pool()
         try:
             return dict(
@@ -290,7 +290,7 @@ class _Timestamps:
 
 
 def _missing(values: NDArray[Any], missing: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
-    """Return a mask of the timestamps that are missing or NaN; empty if there are none."""
+    """Return a mask of the timestamps that are missing or NaN; if none can be, it may have the shape (0,)."""
     if values.dtype == np.dtype(object):
         return np.array([value is None or value.is_nan() for value in values], dtype=np.bool_)
     gone = np.isnan(values) if values.dtype.kind == "f" else np.zeros(0, dtype=np.bool_)
@@ -308,6 +308,6 @@ def _chosen(cells: pa.Array, rows: NDArray[np.int64] | None) -> pa.Array:
 
 
 def _is_nothing(column: pa.Array) -> NDArray[np.bool_]:
-    """Return a mask of missing or NaN cells."""
+    """Return a mask of the cells that are null or NaN, shape (rows,)."""
     nothing: NDArray[np.bool_] = column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
     return nothing
