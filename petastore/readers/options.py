@@ -333,7 +333,7 @@ class RowOptions:
         quarantine: Directory or URL of the Parquet files to which `on_error="quarantine"` writes bad rows, with their
             location and the error.
         max_bad_rows: Maximum number of bad rows to skip, or their share of the selected rows as a float below 1;
-            more raise an error. None is no limit, but at least one row must be good.
+            more raise an error. None means no limit, but at least one row must be good.
 
     Example:
         >>> RowOptions().is_for_all, RowOptions(filters=[("id", ">", 7)]).is_for_all

@@ -197,7 +197,7 @@ class RandomAccess:
         self.dataset = dataset
         """Dataset that is read."""
         self.selection = selection
-        """Selected rows; None is all."""
+        """Selected rows; None means all rows."""
         self.cache_bytes = whole_number(cache_bytes, name="cache_bytes", least=0)
         """Maximum bytes of cached row groups."""
         self.max_cell_bytes = Workers(max_cell_bytes=max_cell_bytes).max_cell_bytes
@@ -220,7 +220,7 @@ class RandomAccess:
                 "make_reader or ReaderDataset"
             )
         self.transform = described(spec, dataset, selection, self._view, workers=workers, batched=False)
-        """Transform of each row; None for no transform."""
+        """Transform of each row; None without a transform."""
         self.provenance = provenance
         """Whether columns with the origin of each row are added."""
         self._made = self._view if self.transform is None else transform_schema(self._view, self.transform)

@@ -61,7 +61,7 @@ class Workers:
     thread that iterates."""
 
     count: int | None = None
-    """Number of tasks that run at a time, or of processes for transform functions; None is one for each usable CPU."""
+    """Number of tasks that run at a time, or of processes for transform functions; None means one per usable CPU."""
 
     memory_budget: int | None = None
     """Maximum bytes of row groups in memory and prefetched batches; None means no limit."""

@@ -49,7 +49,7 @@ class RowCheck:
     """Maximum decoded bytes of a cell; a larger cell fails."""
 
     transform: Transform | None
-    """Function of columns and of the offsets of calls; None if there is no transform."""
+    """Function of columns and row offsets: each call gets the rows between two offsets; None without a transform."""
 
     more: Mapping[str, int]
     """Columns that the transform receives although no file stores them: name, and the value for all rows."""
