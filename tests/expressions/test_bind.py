@@ -100,7 +100,7 @@ never, always = test_of("constant", False), test_of("constant", True)
     ],
     ids=repr,
 )
-def test_comparisons_are_bound_to_the_columns_dtype(expression: Expression, dtype: Any, expected: Any) -> None:
+def test_filter_literal_is_cast_to_the_dtype_of_its_column(expression: Expression, dtype: Any, expected: Any) -> None:
     assert bound(expression, dtype) == expected
 
 
@@ -153,13 +153,13 @@ def test_literal_with_lone_surrogates_raises() -> None:
     ],
     ids=repr,
 )
-def test_ordering_of_columns_without_order_raises(field: UnischemaField) -> None:
+def test_comparing_a_column_whose_type_has_no_order_raises_with_advice(field: UnischemaField) -> None:
     with pytest.raises(InvalidArgumentError, match=r"'x'.*predicate="):
         bind(col("x") == 1, {"x": field}, among="the dataset")
     assert bind(col("x").is_null(), {"x": field}, among="the dataset").columns == ("x",)
 
 
-def test_columns_with_scalar_codec_can_be_filtered() -> None:
+def test_filter_on_a_column_with_scalar_codec_is_accepted() -> None:
     field = UnischemaField("x", "uint8", (), ScalarCodec("int"))
     assert bind(col("x") > 3, {"x": field}, among="the dataset") == test_of(">", 3)
 

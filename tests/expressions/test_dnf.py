@@ -31,7 +31,7 @@ from petastore.expressions import Expression, parse_filters
         (col("a") == 1, col("a") == 1),
     ],
 )
-def test_nested_lists_equal_the_expression(filters: Any, expression: Expression) -> None:
+def test_filters_as_nested_lists_equal_the_same_expression(filters: Any, expression: Expression) -> None:
     assert parse_filters(filters) == expression
 
 

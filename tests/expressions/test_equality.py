@@ -33,7 +33,7 @@ from petastore.expressions.literal import equality_key, equality_keys
         [(1, "a")],
     ],
 )
-def test_equal_values_have_equal_keys(alike: list[Any]) -> None:
+def test_values_that_compare_equal_have_equal_keys(alike: list[Any]) -> None:
     assert len({equality_key(value) for value in alike}) == 1
 
 
@@ -42,7 +42,7 @@ def test_different_values_have_different_keys() -> None:
     assert len({equality_key(value) for value in [*others, np.float32(0.1)]}) == 10
 
 
-def test_nan_and_nat_equal_nothing() -> None:
+def test_nan_and_nat_have_no_equality_key() -> None:
     assert equality_keys([float("nan"), np.datetime64("NaT"), Decimal("NaN"), 1], name="values") == {1}
 
 

@@ -55,7 +55,7 @@ SOME = [
         ),
     ],
 )
-def test_expression_repr_is_its_source(expression: Expression, text: str) -> None:
+def test_expression_repr_evaluates_to_an_equal_expression(expression: Expression, text: str) -> None:
     assert repr(expression) == text
     assert eval(text, {"col": col}) == expression  # noqa: S307 - our own text
 
@@ -70,7 +70,7 @@ def test_expressions_with_equal_parts_are_equal() -> None:
     assert (col("a") == 1) != 7
 
 
-def test_expression_description_is_json() -> None:
+def test_expression_description_is_valid_json_also_with_nan_and_infinity() -> None:
     for expression in [*SOME, col("a") == float("nan"), col("a") < float("inf"), col("a") == "\ud800"]:
         assert json.loads(json.dumps(expression.describe(), allow_nan=False)) == expression.describe()
         assert len(expression.fingerprint) == 32
@@ -93,7 +93,7 @@ def test_expression_columns_are_in_order_of_first_use() -> None:
     assert expression.columns == ("b", "a", "c")
 
 
-def test_chained_operators_are_flattened() -> None:
+def test_chained_and_or_expressions_are_flattened() -> None:
     every = (col("a") > 1) & (col("b") > 1) & ((col("c") > 1) & (col("d") > 1))
     assert isinstance(every, And)
     assert len(every.parts) == 4
@@ -156,7 +156,7 @@ def test_column_equals_compares_names() -> None:
     assert hash(col("a")) == hash(col("a"))
 
 
-def test_fold_evaluates_an_expression() -> None:
+def test_fold_combines_leaf_results_by_and_or_not() -> None:
     values = {"a": np.array([1, 2, 3]), "b": np.array([3, 2, 1])}
     expression = ~((col("a") == 1) | (col("b") == 1)) & (col("a") == 2)
     outcome = fold(expression, lambda leaf: values[leaf.column] == leaf.literal)

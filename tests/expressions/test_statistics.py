@@ -13,7 +13,7 @@ from petastore.expressions import ColumnStatistics, bind
 from petastore.plan.prune import prune
 
 
-def test_statistics_of_a_single_value_decide_except_for_nan() -> None:
+def test_statistics_with_equal_minimum_and_maximum_decide_filters_except_for_nan() -> None:
     values, missing, rows = np.array([1.0, 2.0, np.nan, 0.0]), np.array([False, False, False, True]), np.full(4, 5)
     known = ColumnStatistics.of_values(values, missing, rows)
     assert known.nulls.tolist() == [0, 0, 0, 5]
@@ -27,6 +27,6 @@ def test_statistics_of_a_single_value_decide_except_for_nan() -> None:
         assert (verdict.all.tolist(), verdict.undecided.tolist()) == (kept, undecided)
 
 
-def test_statistics_of_different_lengths_raise() -> None:
+def test_column_statistics_with_arrays_of_different_lengths_raise() -> None:
     with pytest.raises(InvalidArgumentError, match="must have the same shape, got"):
         dataclasses.replace(ColumnStatistics.unknown(3), nulls=np.zeros(2, np.int64))

@@ -38,7 +38,7 @@ def test_assert_agreed_accepts_equal_plans() -> None:
     assert all_ask([plan_of(rank) for rank in range(3)]) == {"agreed"}
 
 
-def test_assert_agreed_allows_different_columns() -> None:
+def test_assert_agreed_accepts_ranks_that_read_different_columns() -> None:
     assert all_ask([plan_of(0), plan_of(1, columns=("id", "more")), plan_of(2)]) == {"agreed"}
 
 
@@ -59,10 +59,10 @@ def test_assert_agreed_names_the_differing_rank_on_every_rank(changes: dict[str,
     assert name in said
 
 
-def test_assert_agreed_names_two_ranks_with_one_shard() -> None:
+def test_assert_agreed_raises_when_two_ranks_have_the_same_shard() -> None:
     (said,) = all_ask([plan_of(0), plan_of(1), plan_of(1)])
     assert "[0, 1, 1]" in said
 
 
-def test_plan_facts_are_small_json() -> None:
+def test_facts_exchanged_by_assert_agreed_are_below_1_kib_of_json() -> None:
     assert len(json.dumps(plan_of(0).facts())) < 1024

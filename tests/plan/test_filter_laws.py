@@ -20,13 +20,13 @@ few = settings(max_examples=examples(100), suppress_health_check=[HealthCheck.to
 
 @few
 @given(pruned_rows(max_groups=60))
-def test_pruning_never_contradicts_a_row(drawn: PrunedRows) -> None:
+def test_pruning_never_drops_a_matching_row_or_keeps_another_unchecked(drawn: PrunedRows) -> None:
     check_pruning(drawn.verdict(), drawn.inventory.rows, drawn.kept)
 
 
 @settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
 @given(pruned_rows(), plan_laws.orders(), st.sampled_from(plan_laws.RANKS), st.sampled_from(LastBatch))
-def test_matching_rows_are_read_once_by_any_number_of_ranks(
+def test_filtered_rows_are_read_once_in_equal_steps_on_any_number_of_ranks(
     drawn: PrunedRows, order: Order, ranks: int, last_batch: LastBatch
 ) -> None:
     verdict = drawn.verdict()
@@ -44,7 +44,7 @@ def test_matching_rows_are_read_once_by_any_number_of_ranks(
 
 @few
 @given(pruned_rows(max_groups=60), st.sampled_from(["none", "all"]), st.data())
-def test_filter_law_detects_a_wrong_verdict(drawn: PrunedRows, side: str, data: st.DataObject) -> None:
+def test_check_of_pruning_detects_a_wrongly_pruned_row_group(drawn: PrunedRows, side: str, data: st.DataObject) -> None:
     """Any row group whose rows say otherwise, put on the wrong side, is found."""
     ends = np.cumsum(drawn.inventory.rows)
     kept = np.array([part.sum() for part in np.split(drawn.kept, ends[:-1])])
@@ -57,7 +57,7 @@ def test_filter_law_detects_a_wrong_verdict(drawn: PrunedRows, side: str, data: 
         check_pruning(dataclasses.replace(verdict, **{side: marks}), drawn.inventory.rows, drawn.kept)
 
 
-def test_filter_law_prunes_often_enough() -> None:
+def test_random_filters_of_the_pruning_tests_prune_often_enough() -> None:
     """What is drawn must not leave everything undecided, or the law would hold of anything."""
     decided = []
 

@@ -34,7 +34,7 @@ def rows_of(plan: Plan) -> list[tuple[int, int]]:
 
 
 @given(st.data(), st.lists(st.integers(0, 7), min_size=1, max_size=9), st.integers(2, 5))
-def test_fixed_shares_are_disjoint_and_of_equal_size(data: st.DataObject, rows: list[int], ranks: int) -> None:
+def test_fixed_shares_of_ranks_are_disjoint_and_equally_large(data: st.DataObject, rows: list[int], ranks: int) -> None:
     kept = [np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)), np.bool_) for n in rows]
     for of_groups in (None, kept):
         whole = rows_of(plan_of(rows, Shard(), of_groups))

@@ -18,7 +18,7 @@ def chosen(inventory: Inventory, memory: int) -> tuple[int, int]:
 
 
 @given(inventories(), st.integers(1, 10**6))
-def test_default_lanes_have_many_divisors(inventory: Inventory, memory: int) -> None:
+def test_default_number_of_lanes_has_many_divisors(inventory: Inventory, memory: int) -> None:
     lanes, block_rows = chosen(inventory, memory)
     assert lanes in KNOWN
     assert lanes <= max(int(np.count_nonzero(inventory.rows)), 1)
@@ -40,7 +40,7 @@ def test_lanes_and_blocks_fit_in_the_shuffle_buffer(groups: int, rows: int, memo
         assert lanes * (block_rows + rows) * 8 <= memory
 
 
-def test_shuffle_buffer_is_used_for_lanes_before_blocks() -> None:
+def test_shuffle_buffer_is_spent_on_lanes_before_block_rows() -> None:
     inventory = Inventory.of_rows([1000] * 600, bytes_per_row=8)
     assert [chosen(inventory, memory)[0] for memory in (1, 10**5, 10**6, 10**7)] == [1, 6, 48, 96]
     assert chosen(inventory, 10**12) == (96, 2**19 // 96 - 1000)
@@ -58,7 +58,7 @@ def test_plan_without_rows_has_one_lane() -> None:
         assert chosen(Inventory.of_rows(rows), 10**6)[0] == 1
 
 
-def test_skipped_row_groups_do_not_count_for_lanes() -> None:
+def test_row_groups_without_selected_rows_do_not_count_for_memory() -> None:
     inventory = Inventory.of_rows([10, 20, 30], bytes_per_row=8)
     meant = in_memory(inventory, np.array([0, 1, 30]))
     assert meant.num_rows == 31

@@ -101,7 +101,9 @@ def test_law_each_row_once_and_equal_steps(plan: Plan, count: int, steps: int) -
 
 
 @pytest.mark.parametrize(("last_batch", "kept"), slow_but(LastBatch.DROP, TAILS_AND_FILTERS), ids=str)
-def test_law_holds_for_80_ranks_and_5000_row_groups(last_batch: LastBatch, kept: float | None) -> None:
+def test_law_each_row_once_and_equal_steps_for_80_ranks_and_5000_row_groups(
+    last_batch: LastBatch, kept: float | None
+) -> None:
     plan = largest(last_batch, kept, epochs=1)
     for count, batch_size in [(80, 21), (7, 64)]:
         plan_laws.check_equal_steps(shards_of(plan, count), batch_size)
@@ -192,7 +194,7 @@ def test_law_mixture_has_equal_steps_and_disjoint_rows(drawn: tuple[Mixture, lis
         ],
     ),
 )
-def test_law_mixture_holds_for_80_ranks_and_5000_row_groups(
+def test_law_mixture_equal_steps_and_disjoint_rows_for_80_ranks(
     batching: Batching, last_batch: LastBatch, kept: float | None
 ) -> None:
     few = Plan(Inventory.of_rows([100, 0, 1, 700]), ReadRequest(("id",), SHUFFLED, last_batch=last_batch))
@@ -291,5 +293,5 @@ def plans_of_every_kind() -> list[Plan | Mixture]:
     return made
 
 
-def test_law_two_interpreters_plan_equally() -> None:
+def test_law_plans_are_equal_in_another_interpreter() -> None:
     plan_laws.check_interpreters_agree(plans_of_every_kind)

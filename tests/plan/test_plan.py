@@ -58,7 +58,7 @@ def test_plan_global_batches_do_not_depend_on_ranks(
 
 
 @given(laws.inventories(), laws.orders(), st.sampled_from(RANKS), st.integers(1, 70), st.sampled_from(LastBatch))
-def test_plan_row_groups_are_in_memory_when_needed(
+def test_plan_keeps_row_groups_in_memory_until_their_last_row_is_read(
     inventory: Inventory, order: Order, ranks: int, batch_size: int, last_batch: LastBatch
 ) -> None:
     assume(last_batch is not LastBatch.EVEN or inventory.num_rows == 0 or inventory.num_rows >= ranks)
@@ -67,7 +67,7 @@ def test_plan_row_groups_are_in_memory_when_needed(
 
 
 @given(laws.inventories(), laws.orders(), st.integers(1, 40), st.integers(1, 300))
-def test_plan_batches_do_not_depend_on_span_size(
+def test_plan_batches_do_not_depend_on_how_many_rows_are_planned_at_once(
     inventory: Inventory, order: Order, batch_size: int, rows_per_span: int
 ) -> None:
     plan = Plan(inventory, ReadRequest(("id",), order, epochs=2))
@@ -112,7 +112,7 @@ def test_plan_shuffles_each_epoch_differently() -> None:
     assert len({tuple(batch.rows.tolist()) for batch in batches}) == 3
 
 
-def test_plan_order_of_next_seed_differs_from_next_epoch() -> None:
+def test_order_of_seed_5_epoch_1_differs_from_seed_6_epoch_0() -> None:
     fifth = laws.walk(plan_of([50] * 4, shuffled(5), epochs=2), 200)
     sixth = laws.walk(plan_of([50] * 4, shuffled(6), epochs=1), 200)
     assert fifth[1].rows.tolist() != sixth[0].rows.tolist()
@@ -134,7 +134,7 @@ def test_endless_plan_without_rows_ends() -> None:
     assert laws.walk(plan_of([0], shuffled(), epochs=None), 4) == []
 
 
-def test_pad_marks_repeats_on_ranks_without_rows() -> None:
+def test_last_batch_pad_marks_all_rows_as_repeats_on_ranks_without_rows() -> None:
     plans = laws.ranks_of(Inventory.of_rows([2]), shuffled(), ranks=5, last_batch=LastBatch.PAD)
     batches = [laws.walk(plan, 3) for plan in plans]
     assert [len(batch) for batch in batches] == [1] * 5
@@ -142,7 +142,7 @@ def test_pad_marks_repeats_on_ranks_without_rows() -> None:
     assert sorted(np.concatenate([batch[0].rows[batch[0].valid] for batch in batches]).tolist()) == [0, 1]
 
 
-def test_wrap_repeats_rows_as_often_as_needed() -> None:
+def test_last_batch_wrap_repeats_a_small_dataset_several_times() -> None:
     plans = laws.ranks_of(Inventory.of_rows([2]), shuffled(), ranks=3, last_batch=LastBatch.WRAP)
     rows = np.concatenate([laws.walk(plan, 4)[0].rows for plan in plans])
     assert np.bincount(rows).tolist() == [6, 6]
@@ -188,7 +188,7 @@ def test_plan_fingerprints_distinguish_plans() -> None:
     assert len({plan.fingerprint for plan in plans}) == 3
 
 
-def test_static_reshuffle_keeps_row_groups_on_their_ranks() -> None:
+def test_reshuffle_static_gives_each_rank_the_same_row_groups_in_another_row_order() -> None:
     order = dataclasses.replace(shuffled(lanes=4, block_rows=80), reshuffle="static")
     plans = laws.ranks_of(Inventory.of_rows([40] * 24), order, ranks=2, last_batch=LastBatch.EVEN, epochs=2)
     groups = []

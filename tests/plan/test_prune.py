@@ -55,7 +55,7 @@ def collected(of_groups: list[dict[str, Any]]) -> ColumnStatistics:
 
 @given(st.data(), filtered_rows(max_rows=12))
 @settings(max_examples=examples(200))
-def test_prune_verdict_never_contradicts_a_row(data: st.DataObject, drawn: FilteredRows) -> None:
+def test_pruning_by_statistics_agrees_with_each_row(data: st.DataObject, drawn: FilteredRows) -> None:
     total = len(drawn.kept)
     borders = sorted(data.draw(st.lists(st.integers(0, total), max_size=4)))
     slices = [slice(*pair) for pair in zip([0, *borders], [*borders, total], strict=True)]
@@ -119,11 +119,11 @@ def verdict_of(expression: Expression, dtype: Any, statistics: ColumnStatistics,
     ],
     ids=repr,
 )
-def test_statistics_bounds_decide_when_possible(expression: Expression, verdicts: str) -> None:
+def test_statistics_prune_or_select_row_groups_when_possible(expression: Expression, verdicts: str) -> None:
     assert verdict_of(expression, "int32", known([1, 4, 10, 12], [3, 8, 12, 12])) == verdicts
 
 
-def test_row_group_with_nulls_is_not_selected_whole() -> None:
+def test_row_group_that_may_have_nulls_is_not_selected_as_a_whole() -> None:
     assert verdict_of(col("x") > 0, "int32", known([1], [3], nulls=0)) == "+"
     assert verdict_of(col("x") > 0, "int32", known([1], [3], nulls=1)) == "?"
     assert verdict_of(col("x") > 0, "int32", known([1], [3], nulls=-1)) == "?"
@@ -136,7 +136,7 @@ def test_row_group_of_nulls_is_pruned() -> None:
         assert verdict_of(expression, "int32", nothing)[0] == verdict
 
 
-def test_row_group_with_nan_is_not_selected_whole() -> None:
+def test_row_group_that_may_have_nan_is_not_selected_as_a_whole() -> None:
     assert verdict_of(col("x") < 5.0, "float64", known([1.0], [3.0], nan=True)) == "?"
     assert verdict_of(col("x") < 5.0, "float64", known([1.0], [3.0], nan=False)) == "+"
     assert verdict_of(col("x") > 5.0, "float64", known([1.0], [3.0], nan=True)) == "-"
@@ -149,7 +149,7 @@ def test_statistics_treat_signed_zeros_as_equal() -> None:
     assert verdict_of(col("x") < 0.0, "float64", known([-0.0], [0.0])) == "-"
 
 
-def test_truncated_statistics_are_bounds() -> None:
+def test_truncated_statistics_prune_as_bounds() -> None:
     """`ab…` to `ac`: the longest common prefixes that a writer left of longer values."""
     cut = known([b"ab"], [b"ac"])
     for expression, verdict in [
@@ -179,7 +179,7 @@ def test_statistics_order_large_unsigned_numbers() -> None:
 
 
 @pytest.mark.parametrize("unknown", ["minimum", "maximum"])
-def test_single_statistics_bound_decides_its_side(unknown: str) -> None:
+def test_minimum_or_maximum_alone_prunes_on_its_side(unknown: str) -> None:
     statistics = known([None, 1], [3, 3]) if unknown == "minimum" else known([1, 1], [None, 3])
     low, high = (verdict_of(expression, "int32", statistics)[0] for expression in (col("x") < 1, col("x") > 3))
     assert (low, high) == (("?", "-") if unknown == "minimum" else ("-", "?"))
@@ -192,7 +192,7 @@ def test_missing_statistics_keep_row_groups_undecided() -> None:
         assert prune(bind(expression, fields, among="x"), {}, rows).none.tolist() == none
 
 
-def test_million_row_groups_are_pruned_at_once() -> None:
+def test_pruning_handles_a_million_row_groups() -> None:
     groups = 1_000_000
     low = np.arange(groups, dtype=np.int64) * 10
     flags = np.ones(groups, np.bool_)

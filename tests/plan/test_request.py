@@ -38,13 +38,13 @@ def test_seed_must_be_an_int(seed: object) -> None:
         Order(seed=seed, shuffle_row_groups=True, shuffle_rows=True, lanes=1, block_rows=1)  # type: ignore[arg-type]
 
 
-def test_literal_types_equal_accepted_words() -> None:
+def test_type_hints_of_last_batch_and_reshuffle_list_the_accepted_values() -> None:
     assert get_args(LastBatchWord) == tuple(last_batch.value for last_batch in LastBatch)
     for word in get_args(Reshuffle):
         order = Order(0, shuffle_row_groups=True, shuffle_rows=True, lanes=1, block_rows=1, reshuffle=word)
         assert order.reshuffle == word
 
 
-def test_columns_accept_an_iterator() -> None:
+def test_plan_columns_accept_an_iterator() -> None:
     ask = PlanOptions(iter(["id", "name"]))
     assert list(ask.columns or ()) == list(ask.columns or ()) == ["id", "name"]

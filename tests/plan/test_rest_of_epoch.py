@@ -51,7 +51,7 @@ def without(rows: list[int], excluded: set[tuple[int, int]], selection: Selectio
 
 
 @given(data=st.data())
-def test_rows_are_read_once_when_rows_are_excluded_inside_an_epoch(data: st.DataObject) -> None:
+def test_each_row_is_read_once_when_bad_rows_are_excluded_mid_epoch(data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(1, 12), min_size=2, max_size=8), label="rows")
     places = [(group, row) for group, count in enumerate(rows) for row in range(count)]
     excluded = data.draw(st.sets(st.sampled_from(places), max_size=len(places) // 2), label="excluded")
@@ -92,7 +92,7 @@ def test_rows_are_read_once_when_rows_are_excluded_inside_an_epoch(data: st.Data
     assert counts == collections.Counter([*left, *left, *(early & excluded)])
 
 
-def test_rest_of_an_epoch_survives_a_change_of_ranks_and_resumes() -> None:
+def test_resume_after_excluding_rows_mid_epoch_works_on_fewer_ranks() -> None:
     rows, order = [5] * 6, Order(3, True, False, lanes=2, block_rows=1, reshuffle="static", dealt_to=2)
     plan = plan_of(rows, None, Shard(0, 2), order, LastBatch.EVEN)
     state = dump_state(plan, batches_of(plan, 2, Cursor())[2][1])

@@ -17,7 +17,7 @@ MOST_BYTES_A_ROW = 0.2
 
 
 @given(st.lists(st.integers(0, 3000), max_size=6), st.floats(0, 1), st.integers(0, 2**32))
-def test_select_equals_positions_of_set_bits(rows: list[int], kept: float, seed: int) -> None:
+def test_row_bitmap_select_returns_the_positions_of_set_bits(rows: list[int], kept: float, seed: int) -> None:
     random = np.random.default_rng(seed)
     flags = {2 * group: random.random(count) < kept for group, count in enumerate(rows)}
     bitmaps = RowBitmaps.pack(flags.items())
@@ -38,7 +38,7 @@ def test_select_equals_positions_of_set_bits(rows: list[int], kept: float, seed:
         assert bitmaps[group].tolist() == of_group.tolist()
 
 
-def test_row_groups_without_a_bitmap_are_whole() -> None:
+def test_row_groups_without_a_bitmap_are_selected_as_a_whole() -> None:
     bitmaps = copy.deepcopy(RowBitmaps.pack([(1, np.array([False, True]))]))
     assert bitmaps.select(np.array([0, 1, 2], np.int32), np.array([5, 0, 6])).tolist() == [5, 1, 6]
     assert (0 in bitmaps, 1 in bitmaps) == (False, True)
@@ -47,7 +47,7 @@ def test_row_groups_without_a_bitmap_are_whole() -> None:
 
 
 @pytest.mark.parametrize("kept", [0.001, 0.5, 0.999])
-def test_memory_of_selection_stays_below_a_fifth_of_a_byte_a_row(kept: float) -> None:
+def test_selection_takes_less_than_a_fifth_of_a_byte_per_row(kept: float) -> None:
     """A filter over a billion rows fits 200 MB; here over a hundred millions, peaks of packing and lookups included."""
     groups, rows = 1000, 100_000
     one = np.random.default_rng(7).random(rows) < kept

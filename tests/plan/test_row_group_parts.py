@@ -43,7 +43,9 @@ def plans(draw: Any) -> tuple[Plan, RowGroupParts]:
 
 
 @given(plans(), st.integers(1, 7), st.integers(1, 20))
-def test_plan_in_parts_reads_the_same_rows_in_order(drawn: tuple[Plan, RowGroupParts], batch: int, span: int) -> None:
+def test_plan_of_row_groups_in_parts_reads_the_same_rows_in_the_same_order(
+    drawn: tuple[Plan, RowGroupParts], batch: int, span: int
+) -> None:
     plan, parts = drawn
     if 0 < plan.num_rows < plan.request.shard.count and plan.request.last_batch is LastBatch.EVEN:
         return
@@ -76,7 +78,7 @@ def test_parts_cover_every_row_of_a_row_group_once(drawn: tuple[Plan, RowGroupPa
     assert (parts.of_groups(divided.decoded_bytes) >= plan.inventory.decoded_bytes).all()
 
 
-def test_shuffled_and_interleaved_plans_do_not_read_in_file_order() -> None:
+def test_reads_in_file_order_is_false_for_shuffled_rows_or_several_lanes() -> None:
     order = Order(0, True, False, lanes=1, block_rows=1)
     plan = Plan(Inventory.of_rows([10, 10]), ReadRequest(("id",), order))
     assert plan.reads_in_file_order

@@ -41,7 +41,7 @@ def test_plan_reads_exactly_the_selected_rows(
     assert seen == collections.Counter(wanted)
 
 
-def test_selections_change_the_plan_fingerprint() -> None:
+def test_plan_fingerprint_depends_on_the_selection() -> None:
     inventory = Inventory.of_rows([2, 2])
     request = ReadRequest(("id",), Order(seed=0, shuffle_row_groups=True, shuffle_rows=False, lanes=1, block_rows=1))
     some = [
@@ -52,7 +52,7 @@ def test_selections_change_the_plan_fingerprint() -> None:
     assert len({Plan(inventory, request, one).fingerprint for one in some}) == 3
 
 
-def test_skipped_rows_are_counted_without_changing_the_selection() -> None:
+def test_selection_equality_ignores_the_counts_of_skipped_rows() -> None:
     told = Selection(np.array([0, 2]), {}, (Pruned("statistics", 1, 2),))
     untold = Selection(np.array([0, 2]), {})
     assert told == untold
@@ -69,18 +69,18 @@ def test_skipped_rows_are_counted_without_changing_the_selection() -> None:
         ("filter", 3, 2, "rows at least row_groups, got row_groups=3 and rows=2"),
     ],
 )
-def test_impossible_pruned_counts_raise(by: str, row_groups: int, rows: int, message: str) -> None:
+def test_invalid_counts_of_skipped_rows_raise(by: str, row_groups: int, rows: int, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         Pruned(by, row_groups, rows)  # type: ignore[arg-type]
 
 
-def test_bitmap_must_match_the_selected_count() -> None:
+def test_selection_bitmap_that_does_not_match_its_count_raises() -> None:
     with pytest.raises(InvalidArgumentError, match=r"row group 1 .* got 1 True where counts\[1\] is 2"):
         Selection(np.array([1, 2]), {1: np.array([True, False, False])})
 
 
 @given(data=st.data())
-def test_selection_without_rows_keeps_exactly_the_others(data: st.DataObject) -> None:
+def test_removing_rows_from_a_selection_keeps_all_other_rows(data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=6), label="rows")
     selected = [data.draw(arrays_of_flags(size)) for size in rows]
     counts = np.array(rows)

@@ -17,7 +17,7 @@ ORDER = Order(seed=7, shuffle_row_groups=True, shuffle_rows=False, lanes=3, bloc
 INVENTORY = Inventory.of_rows([5] * 12)
 
 
-def test_default_shuffle_options_are_chosen_from_the_data() -> None:
+def test_shuffling_a_plan_chooses_lanes_and_block_rows_from_the_dataset() -> None:
     request = ReadRequest(("id",), ORDER, Shard(1, 3), chosen=frozenset({"lanes", "block_rows"}))
     plan = with_rows_shuffled(Plan(INVENTORY, request))
     lanes, block_rows = shuffled_lanes(
@@ -27,18 +27,18 @@ def test_default_shuffle_options_are_chosen_from_the_data() -> None:
     assert plan.request.shard == Shard(1, 3)
 
 
-def test_explicit_shuffle_options_are_kept() -> None:
+def test_shuffling_a_plan_keeps_explicit_lanes_and_block_rows() -> None:
     plan = with_rows_shuffled(Plan(INVENTORY, ReadRequest(("id",), ORDER)))
     assert (plan.request.order.lanes, plan.request.order.block_rows) == (3, 1)
 
 
-def test_shuffled_plan_of_a_shuffled_plan_is_unchanged() -> None:
+def test_shuffling_an_already_shuffled_plan_returns_it() -> None:
     plan = with_rows_shuffled(Plan(INVENTORY, ReadRequest(("id",), ORDER)))
     assert with_rows_shuffled(plan) is plan
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])
-def test_shuffled_plan_ranks_have_each_row_once(ranks: int) -> None:
+def test_ranks_of_a_shuffled_plan_read_each_row_once(ranks: int) -> None:
     request = ReadRequest(("id",), ORDER, Shard(0, ranks), chosen=frozenset({"lanes", "block_rows"}))
     plan = with_rows_shuffled(Plan(INVENTORY, request))
     assert sum(plan.for_shard(Shard(rank, ranks)).rows_per_epoch(4) for rank in range(ranks)) == 60

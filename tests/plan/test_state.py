@@ -27,7 +27,7 @@ def test_state_is_smaller_than_300_bytes() -> None:
     assert len(json.dumps(state)) < 300
 
 
-def test_state_is_a_new_object_each_time() -> None:
+def test_dump_state_returns_a_new_dict_each_time() -> None:
     plan = plan_of([9])
     first, second = dump_state(plan, Cursor()), dump_state(plan, Cursor())
     assert first == second
@@ -35,7 +35,7 @@ def test_state_is_a_new_object_each_time() -> None:
     assert first["order"] is not second["order"]
 
 
-def test_state_sets_default_parameters() -> None:
+def test_state_overrides_parameters_left_at_their_defaults() -> None:
     state = dump_state(plan_of([9, 9]), Cursor(1, 3))
     other = dataclasses.replace(ORDER, seed=1, lanes=2)
     plan, cursor = resume(plan_of([9, 9], other, chosen=frozenset({"seed", "lanes"})), state)
@@ -92,7 +92,7 @@ def _dealt_plan(ranks: int, rank: int = 0) -> Plan:
 
 
 @pytest.mark.parametrize("ranks", [1, 3, 6])
-def test_resumed_epoch_keeps_its_row_group_assignment(ranks: int) -> None:
+def test_resume_mid_epoch_keeps_the_row_group_order_until_the_epoch_ends(ranks: int) -> None:
     cursor = Cursor(1, 96)
     state = json.loads(json.dumps(dump_state(_dealt_plan(4), cursor)))
     plans = [resume(_dealt_plan(ranks, rank), state)[0] for rank in range(ranks)]
@@ -114,7 +114,7 @@ def test_resumed_epoch_keeps_its_row_group_assignment(ranks: int) -> None:
     assert of_states == [4, ranks]
 
 
-def test_state_of_a_resumed_epoch_resumes_exactly() -> None:
+def test_state_saved_after_resuming_on_fewer_ranks_resumes_exactly() -> None:
     cursor = Cursor(1, 96)
     plans = [resume(_dealt_plan(3, rank), dump_state(_dealt_plan(4), cursor))[0] for rank in range(3)]
     whole = train(plans, 4, after=cursor)
@@ -127,7 +127,7 @@ def test_state_of_a_resumed_epoch_resumes_exactly() -> None:
     assert rest.cursors == whole.cursors[3:]
 
 
-def test_state_without_dealing_resumes_unchanged() -> None:
+def test_state_of_a_version_without_dealt_to_resumes_in_its_own_order() -> None:
     before = dataclasses.replace(_dealt_plan(4).request.order, dealt_to=None)
     plan = Plan(_dealt_plan(4).inventory, dataclasses.replace(_dealt_plan(4).request, order=before))
     state = dump_state(plan, Cursor(1, 96))
@@ -150,13 +150,13 @@ def test_state_between_epochs_reassigns_row_groups() -> None:
     assert resumed.request.under_way is None
 
 
-def test_row_groups_are_reassigned_when_ranks_change() -> None:
+def test_reshard_equals_resuming_a_state_on_another_number_of_ranks() -> None:
     plan = resharded(_dealt_plan(4), Shard(1, 3), Cursor(1, 96))
     resumed, _ = resume(_dealt_plan(3, 1), dump_state(_dealt_plan(4), Cursor(1, 96)))
     assert plan.request == resumed.request
 
 
-def test_reshuffled_order_is_not_assigned_to_ranks() -> None:
+def test_dealt_to_raises_unless_the_order_is_static() -> None:
     with pytest.raises(InvalidArgumentError, match=r"dealt_to must be None unless .*, got 3 with reshuffle="):
         Order(7, True, False, 1, 1, "epoch", 3)
     with pytest.raises(InvalidArgumentError, match="dealt_to"):

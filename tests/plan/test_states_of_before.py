@@ -159,7 +159,7 @@ KINDS: dict[str, Callable[[dict[str, Any], dict[str, Any], int, list[Any] | None
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_state_of_an_older_version_resumes_identically(case: dict[str, Any]) -> None:
+def test_state_saved_by_an_older_version_resumes_with_the_same_batches(case: dict[str, Any]) -> None:
     assert case["states"], "nobody wrote a state"
     assert sum(map(len, case["batches"])) >= 20
     assert follow(case, case["states"])[1] == case["batches"]
@@ -168,7 +168,7 @@ def test_state_of_an_older_version_resumes_identically(case: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     "case", [case for case in CASES if "seed" in case["asked"]], ids=lambda case: str(case["name"])
 )
-def test_state_format_is_stable(case: dict[str, Any]) -> None:
+def test_state_format_is_unchanged_between_versions(case: dict[str, Any]) -> None:
     """But for `dealt_to`, which was added: to how many ranks row groups are dealt."""
     today = follow(case, None)[0]
     for state in today:

@@ -101,7 +101,9 @@ def test_unsupported_arrow_type_raises_with_its_name(arrow_type: pa.DataType) ->
         ("timedelta64[ms]", (), pa.int64()),
     ],
 )
-def test_field_without_a_codec_has_sparks_storage_type(dtype: Any, shape: tuple[int, ...], stored: pa.DataType) -> None:
+def test_field_without_a_codec_is_stored_in_the_type_that_spark_uses(
+    dtype: Any, shape: tuple[int, ...], stored: pa.DataType
+) -> None:
     assert natural_storage_type(UnischemaField("x", dtype, shape)) == stored
     lists = natural_storage_type(UnischemaField("x", dtype, (2, None)))
     assert lists == pa.list_(pa.field("element", pa.list_(pa.field("element", stored, False)), False))
@@ -131,7 +133,7 @@ def test_non_nullable_field_is_required_in_the_file(tmp_path: Any) -> None:
     assert [columns.column(index).max_definition_level for index in range(3)] == [0, 1, 1]
 
 
-def test_written_schema_is_inferred_up_to_the_wider_type() -> None:
+def test_schema_inferred_from_written_columns_has_equal_or_wider_dtypes() -> None:
     schema = Unischema.from_arrow_schema(
         storage_schema([UnischemaField("a", "uint8"), UnischemaField("b", str, (None,))])
     )

@@ -81,7 +81,7 @@ GOOD: dict[str, Any] = {
 }
 
 
-def test_newer_schema_document_names_the_needed_release() -> None:
+def test_schema_document_of_a_newer_version_raises_with_the_required_release() -> None:
     newer = {**GOOD, "version": DOCUMENT_VERSION + 1, "needs": "petastore 3.2"}
     with pytest.raises(MetadataError, match=r"here.*version 2.*up to 1.*Install petastore 3\.2"):
         parsed(newer)
@@ -154,7 +154,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
         max_size=3,
     )
 )
-def test_any_json_is_a_schema_or_raises_metadata_error(fields: list[Any]) -> None:
+def test_schema_document_with_random_json_fields_parses_or_raises(fields: list[Any]) -> None:
     try:
         schema = parsed({**GOOD, "fields": fields})
     except MetadataError:

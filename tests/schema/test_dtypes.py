@@ -40,6 +40,6 @@ def test_invalid_dtype_raises(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "i4", "int", "float", "int32,int32", "<U4", "datetime64[us", "O", "void"])
-def test_dtype_names_of_documents_are_canonical_or_raise(name: str) -> None:
+def test_dtype_name_that_is_not_canonical_raises(name: str) -> None:
     with pytest.raises(SchemaError):
         dtype_from_name(name)

@@ -63,7 +63,7 @@ def test_invalid_dtype_raises_with_the_field(bad: Any) -> None:
 
 
 @given(name=st.text(max_size=16) | st.text("biufcSUmMVOde0123456789,()[]<>|=: 'nsuDY", max_size=14))
-def test_any_dtype_text_is_valid_or_raises_schema_error(name: str) -> None:
+def test_any_dtype_name_round_trips_or_raises_schema_error(name: str) -> None:
     try:
         found = dtype_from_name(name)
     except SchemaError:
@@ -98,7 +98,7 @@ def test_field_name_must_be_text(name: Any) -> None:
 
 
 @pytest.mark.parametrize("codec", [NdarrayCodec, "ndarray", 5, object()])
-def test_field_codec_must_have_the_codec_methods(codec: Any) -> None:
+def test_field_codec_without_the_codec_methods_raises(codec: Any) -> None:
     with pytest.raises(
         SchemaError,
         match=r"field 'x': codec must be an object such as petastore\.codecs\.NdarrayCodec\(\), or None, got",
@@ -106,7 +106,7 @@ def test_field_codec_must_have_the_codec_methods(codec: Any) -> None:
         UnischemaField("x", "int32", (2,), codec)
 
 
-def test_decoded_bytes_is_known_for_fixed_fields_only() -> None:
+def test_decoded_bytes_is_none_for_fields_of_variable_size() -> None:
     assert UnischemaField("x", "float32", (4, 3)).decoded_bytes == 48
     assert UnischemaField("x", "bool").decoded_bytes == 1
     assert UnischemaField("x", "float32", (0, 3)).decoded_bytes == 0
@@ -114,7 +114,7 @@ def test_decoded_bytes_is_known_for_fixed_fields_only() -> None:
         assert free.decoded_bytes is None
 
 
-def test_text_array_field_is_not_fixed() -> None:
+def test_is_fixed_is_false_for_text_arrays_and_variable_shapes() -> None:
     assert UnischemaField("x", str).is_fixed
     assert not UnischemaField("x", str, (2,)).is_fixed
     assert UnischemaField("x", "int32", (2, 0)).is_fixed

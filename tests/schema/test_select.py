@@ -25,7 +25,7 @@ def test_regular_expressions_match_whole_names() -> None:
     assert [field.name for field in match_unischema_fields(FIELDS, "id.+")] == ["id_user"]
 
 
-def test_existing_name_is_not_a_pattern() -> None:
+def test_existing_field_name_is_not_treated_as_a_regular_expression() -> None:
     assert chosen("a.b") == ["a.b"]
     assert chosen("f(x)") == ["f(x)"]
     assert chosen("a.b|id") == ["id", "a.b", "aXb"]

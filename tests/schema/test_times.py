@@ -15,7 +15,7 @@ from petastore.schema.values import numpy_time
 
 
 @given(st.datetimes(timezones=st.none() | st.timezones(), allow_imaginary=False))
-def test_equal_times_of_any_unit_are_equal(instant: dt.datetime) -> None:
+def test_numpy_time_of_datetime_and_pandas_timestamp_is_the_same_instant_in_utc(instant: dt.datetime) -> None:
     try:
         in_utc = instant if instant.tzinfo is None else instant.astimezone(dt.UTC).replace(tzinfo=None)
     except OverflowError:
@@ -37,12 +37,12 @@ def test_equal_times_of_any_unit_are_equal(instant: dt.datetime) -> None:
         (np.timedelta64(5, "ps"), np.timedelta64(5, "ps")),
     ],
 )
-def test_time_unit_is_kept(value: Any, expected: Any) -> None:
+def test_numpy_time_keeps_the_unit_of_its_argument(value: Any, expected: Any) -> None:
     found = numpy_time(value)
     assert found is not None
     assert (found, found.dtype) == (expected, expected.dtype)
 
 
 @pytest.mark.parametrize("value", [None, 3, np.int64(3), "2026-01-31", dt.time(1, tzinfo=dt.UTC), b"x"])
-def test_other_values_are_not_times(value: Any) -> None:
+def test_numpy_time_is_none_for_values_that_are_not_times(value: Any) -> None:
     assert numpy_time(value) is None

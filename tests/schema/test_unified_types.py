@@ -96,7 +96,9 @@ TYPES = st.recursive(st.sampled_from(LEAVES), nested, max_leaves=4)
         ([pa.map_(pa.string(), pa.int8()), pa.list_(pa.int8())], None),
     ],
 )
-def test_unified_type_is_the_narrowest_exact_type(types: list[pa.DataType], expected: pa.DataType | None) -> None:
+def test_unified_type_is_the_narrowest_type_that_keeps_all_values_exact(
+    types: list[pa.DataType], expected: pa.DataType | None
+) -> None:
     for order in itertools.permutations(types):
         found = unified_type(order)
         assert (found is None) == (expected is None)
@@ -107,7 +109,7 @@ def _members(found: Any) -> list[pa.Field]:
     return list(found) if pa.types.is_struct(found) else [pa.field("x", found)]
 
 
-def test_unified_field_is_nullable_where_one_is_at_any_depth() -> None:
+def test_unified_field_is_nullable_if_any_file_has_it_nullable_also_when_nested() -> None:
     def field(nullable: bool) -> pa.Field:
         item = pa.field("element", pa.int8(), nullable=nullable)
         return pa.field("x", pa.struct([pa.field("l", pa.list_(item), nullable=nullable)]), nullable=nullable)
@@ -161,7 +163,7 @@ SCALARS[pa.time32("s").id] = SCALARS[pa.time64("ns").id] = [0, 3]
 
 @settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(TYPES, TYPES, st.data())
-def test_unified_values_equal_those_that_pyarrow_concatenates(
+def test_values_cast_to_the_unified_type_equal_pyarrow_concat_tables(
     one: pa.DataType, other: pa.DataType, data: st.DataObject
 ) -> None:
     first, second = cells_of(one, data), cells_of(other, data)
@@ -192,7 +194,9 @@ def test_unified_type_does_not_depend_on_the_order_of_files(types: list[pa.DataT
 
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(TYPES, st.integers(0, 2), st.data())
-def test_conformed_slices_equal_slices_of_conformed(stored: pa.DataType, begin: int, data: st.DataObject) -> None:
+def test_casting_a_slice_to_the_unified_type_equals_slicing_the_cast(
+    stored: pa.DataType, begin: int, data: st.DataObject
+) -> None:
     cells = cells_of(stored, data)
     found = unified_type([stored, data.draw(TYPES)])
     if found is not None:

@@ -38,7 +38,7 @@ def test_unischema_fields_are_attributes_and_items() -> None:
         USER["nobody"]
 
 
-def test_unischema_field_with_a_taken_name_is_an_item_only() -> None:
+def test_unischema_field_named_like_an_attribute_is_accessible_only_by_item() -> None:
     schema = Unischema("s", [UnischemaField("name", "int32"), UnischemaField("fields", "int32")])
     assert schema.name == "s"
     assert schema["name"].dtype_name == schema["fields"].dtype_name == "int32"
@@ -99,7 +99,7 @@ def test_schema_view_keeps_the_order_of_the_schema() -> None:
         USER.create_schema_view(["nobody"])
 
 
-def test_schema_view_of_no_fields_is_empty() -> None:
+def test_create_schema_view_without_fields_returns_an_empty_schema() -> None:
     view = USER.create_schema_view([])
     assert (view.name, len(view)) == (f"{USER.name}_view", 0)
 
@@ -115,11 +115,11 @@ def test_make_namedtuple_fills_missing_nullable_fields() -> None:
 
 
 @pytest.mark.parametrize("name", ["class", "two words", "None", ""])
-def test_unischema_with_any_name_creates_rows(name: str) -> None:
+def test_unischema_name_need_not_be_an_identifier_to_create_rows(name: str) -> None:
     assert repr(Unischema(name, [USER.id]).make_namedtuple(id=1)) == "Row(id=1)"
 
 
-def test_as_spark_schema_equals_the_stored_columns() -> None:
+def test_as_spark_schema_has_the_types_of_the_stored_columns() -> None:
     from pyspark.sql import types
 
     schema = Unischema(

@@ -42,7 +42,7 @@ def shares_of(batches: EpochBatches) -> list[list[list[int]]]:
 
 
 @given(epochs())
-def test_ranks_divide_consecutive_positions(batches: EpochBatches) -> None:
+def test_each_global_batch_is_divided_evenly_among_ranks(batches: EpochBatches) -> None:
     consumed = [batches.start, *batches.consumed_after(range(batches.steps)).tolist()]
     for step, of_ranks in enumerate(shares_of(batches)):
         run = np.arange(consumed[step], consumed[step + 1])
@@ -54,7 +54,7 @@ def test_ranks_divide_consecutive_positions(batches: EpochBatches) -> None:
 
 
 @given(epochs())
-def test_only_last_batch_drop_leaves_out_rows(batches: EpochBatches) -> None:
+def test_only_last_batch_drop_drops_rows(batches: EpochBatches) -> None:
     left = batches.num_rows - batches.start
     if batches.steps:
         left = batches.num_rows - int(batches.consumed_after(range(batches.steps))[-1])
@@ -97,7 +97,7 @@ def test_rank_with_its_own_lanes_reads_no_other_lanes(batches: EpochBatches) -> 
 
 
 @pytest.mark.parametrize(("rows", "said"), [(1, "1 row"), (7, "7 rows")])
-def test_fewer_rows_than_ranks_raise(rows: int, said: str) -> None:
+def test_last_batch_even_with_fewer_rows_than_ranks_raises(rows: int, said: str) -> None:
     with pytest.raises(
         NoDataAvailableError, match=f"at least one row, got {said} for 8 ranks.*fewer ranks, or last_batch='pad'"
     ):
@@ -105,13 +105,13 @@ def test_fewer_rows_than_ranks_raise(rows: int, said: str) -> None:
     assert EpochBatches(0, 4, 8, 1, LastBatch.EVEN).steps == 0
 
 
-def test_remainder_smaller_than_ranks_joins_the_previous_batch() -> None:
+def test_last_batch_even_adds_fewer_remaining_rows_than_ranks_to_the_batch_before() -> None:
     batches = EpochBatches(num_rows=26, batch_size=3, ranks=4, lanes=1, last_batch=LastBatch.EVEN)
     assert batches.steps == 2
     assert [batches.rows_of(Shard(rank, 4)) for rank in range(4)] == [6, 7, 6, 7]
 
 
-def test_pad_repeats_a_row_on_ranks_without_rows() -> None:
+def test_last_batch_pad_repeats_a_row_on_ranks_without_rows() -> None:
     share = EpochBatches(2, 3, 3, 1, LastBatch.PAD).share(Shard(0, 3), 0, 1)
     assert share.valid is not None
     assert share.valid.tolist() == [False] * 3

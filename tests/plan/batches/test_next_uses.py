@@ -79,7 +79,7 @@ def test_next_uses_of_a_mixture_name_row_groups_of_all_sources(one: Plan, other:
     assert uses.until > 0
 
 
-def test_next_uses_of_an_often_repeated_source_are_few() -> None:
+def test_next_uses_of_a_mixture_with_a_tiny_repeated_source_stay_few() -> None:
     order = Order(seed=0, shuffle_row_groups=True, shuffle_rows=False, lanes=1, block_rows=1)
     small = Plan(Inventory.of_rows([3, 3]), ReadRequest(("id",), order, epochs=None))
     large = Plan(Inventory.of_rows([1000] * sized(full=50, quick=10)), ReadRequest(("id",), order))

@@ -15,14 +15,14 @@ from tests.laws.plan_laws import inventories, orders
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9), st.integers(0, 9)), max_size=12))
-def test_peak_memory_equals_the_fullest_position(held: list[tuple[int, int, int]]) -> None:
+def test_estimated_peak_memory_equals_the_sum_at_the_fullest_position(held: list[tuple[int, int, int]]) -> None:
     first, length, weight = np.array(held, dtype=np.int64).reshape(-1, 3).T
     by_place = [sum(each for begin, more, each in held if begin <= place <= begin + more) for place in range(30)]
     assert most_at_a_time(first, first + length, weight) == max(by_place)
 
 
 @given(inventories(), orders(), st.integers(0, 3))
-def test_row_groups_are_in_memory_when_their_rows_are_needed(inventory: Inventory, order: Order, epoch: int) -> None:
+def test_range_of_positions_of_a_row_group_covers_all_its_rows(inventory: Inventory, order: Order, epoch: int) -> None:
     found = EpochOrder(inventory.rows, order, epoch)
     groups, first, last = needed_from_to(found.pieces())
     assert groups.tolist() == np.flatnonzero(inventory.rows).tolist()
@@ -33,7 +33,9 @@ def test_row_groups_are_in_memory_when_their_rows_are_needed(inventory: Inventor
 
 
 @given(inventories(), orders(), st.integers(0, 50))
-def test_residency_has_the_row_groups_of_each_lane_and_position(inventory: Inventory, order: Order, early: int) -> None:
+def test_estimated_memory_of_lanes_equals_the_row_groups_needed_at_once(
+    inventory: Inventory, order: Order, early: int
+) -> None:
     found = EpochOrder(inventory.rows, order, 0)
     group_bytes = 1 + np.arange(inventory.num_row_groups) % 5
     lanes = range(found.lanes // 2, found.lanes)
@@ -60,7 +62,7 @@ def test_unshuffled_order_holds_one_row_group_in_memory() -> None:
 
 
 @given(st.integers(1, 60), st.integers(1, 30), st.sampled_from([1, 2, 6, 12]), st.integers(1, 200), st.integers(0, 9))
-def test_equal_row_groups_in_memory_stay_within_the_estimate(
+def test_equally_large_row_groups_in_memory_stay_within_the_estimate(
     groups: int, size: int, lanes: int, block_rows: int, seed: int
 ) -> None:
     rows = np.full(groups, size)
@@ -71,11 +73,11 @@ def test_equal_row_groups_in_memory_stay_within_the_estimate(
 
 
 @pytest.mark.parametrize("rows", [[], [0, 0]])
-def test_empty_plan_needs_no_memory(rows: list[int]) -> None:
+def test_plan_without_rows_needs_no_memory(rows: list[int]) -> None:
     assert room_rows(np.array(rows, dtype=np.int64), 0, lanes=4, block_rows=100) == 0
 
 
-def test_blocks_of_filtered_rows_span_more_row_groups() -> None:
+def test_memory_estimate_grows_when_a_filter_leaves_few_rows_per_row_group() -> None:
     rows = np.full(100, 100)
     assert room_rows(rows, 10_000, lanes=2, block_rows=100) == 2 * 2 * (100 + 100)
     assert room_rows(rows, 1_000, lanes=2, block_rows=100) == 2 * 2 * (1000 + 100)

@@ -24,7 +24,7 @@ from tests.laws.plan_laws import inventories, orders
 
 
 @given(inventories(), orders(), st.sampled_from([1, 2, 3, 5]), st.sampled_from(list(LastBatch)), st.integers(1, 9))
-def test_spans_announce_each_row_once(
+def test_spans_fetch_row_groups_with_each_row_once_in_their_read_order(
     inventory: Inventory, order: Order, ranks: int, last_batch: LastBatch, batch: int
 ) -> None:
     assume(last_batch is not LastBatch.EVEN or inventory.num_rows >= ranks)
@@ -42,7 +42,7 @@ def test_spans_announce_each_row_once(
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=20), st.integers(0, 99), st.booleans())
-def test_spans_yield_rows_as_announced(rows: list[int], seed: int, shuffle: bool) -> None:
+def test_rows_of_a_row_group_are_taken_in_its_announced_read_order(rows: list[int], seed: int, shuffle: bool) -> None:
     """One rank on its own takes the rows of a row group that is in one lane just in the announced order."""
     order = Order(seed=seed, shuffle_row_groups=True, shuffle_rows=shuffle, lanes=1, block_rows=40)
     plan = Plan(Inventory.of_rows(rows), ReadRequest(("id",), order))
@@ -57,7 +57,7 @@ def test_spans_yield_rows_as_announced(rows: list[int], seed: int, shuffle: bool
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=20), st.integers(0, 99), st.booleans())
-def test_spans_announce_only_selected_rows(rows: list[int], seed: int, shuffle: bool) -> None:
+def test_read_orders_of_row_groups_contain_only_selected_rows(rows: list[int], seed: int, shuffle: bool) -> None:
     bitmaps = {group: np.arange(count) % 3 == 0 for group, count in enumerate(rows) if group % 2 and count > 1}
     counts = [int(bitmaps[group].sum()) if group in bitmaps else count for group, count in enumerate(rows)]
     order = Order(seed=seed, shuffle_row_groups=True, shuffle_rows=shuffle, lanes=3, block_rows=40)
@@ -74,7 +74,7 @@ def test_spans_announce_only_selected_rows(rows: list[int], seed: int, shuffle: 
 
 
 @given(mixture_laws.mixtures(), st.integers(1, 9))
-def test_mixture_spans_announce_the_rows_of_their_sources(mixture: Mixture, batch: int) -> None:
+def test_read_orders_of_a_mixture_contain_the_rows_of_each_span(mixture: Mixture, batch: int) -> None:
     spans = list(mixture.spans(batch, rows_per_span=16))
     assert sum(len(span.rows) for span in spans) == 2 * mixture.num_rows
     for span in spans:
@@ -108,7 +108,7 @@ def test_runs_are_consecutive_rows_in_read_order(
                 assert_in_read_order(span.picked, announced)
 
 
-def test_orders_of_whole_row_groups_are_runs() -> None:
+def test_spans_that_read_whole_row_groups_have_runs() -> None:
     for shuffle_rows in (False, True):
         order = Order(seed=1, shuffle_row_groups=True, shuffle_rows=shuffle_rows, lanes=4, block_rows=1)
         plan = Plan(Inventory.of_rows([50] * 9), ReadRequest(("id",), order))
@@ -118,7 +118,7 @@ def test_orders_of_whole_row_groups_are_runs() -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_worker_runs_follow_their_read_order(workers: int, ranks: int) -> None:
+def test_runs_of_dataloader_workers_follow_the_read_order_of_row_groups(workers: int, ranks: int) -> None:
     order = Order(seed=3, shuffle_row_groups=True, shuffle_rows=True, lanes=12, block_rows=1)
     inventory = Inventory.of_rows([700, 900, 1100, 650, 800])
     request = ReadRequest(("id",), order, Shard(ranks - 1, ranks), 2)
@@ -137,7 +137,7 @@ def test_worker_runs_follow_their_read_order(workers: int, ranks: int) -> None:
 
 
 @pytest.mark.parametrize(("lanes", "most"), [(1, 13), (48, 18)])
-def test_order_memory_is_small_and_freed_after_the_epoch(lanes: int, most: int) -> None:
+def test_epoch_order_takes_little_memory_and_is_freed_after_the_epoch(lanes: int, most: int) -> None:
     """20 MB of a million row groups."""
     groups = 100_000
     order = Order(seed=1, shuffle_row_groups=True, shuffle_rows=lanes > 1, lanes=lanes, block_rows=100)

@@ -44,7 +44,7 @@ sizes = st.lists(st.integers(1, 60), min_size=1, max_size=4)
 
 
 @given(sizes, st.data(), st.sampled_from([LastBatch.EVEN, LastBatch.DROP]))
-def test_mixture_keeps_the_batch_order_of_each_source(
+def test_batching_per_source_keeps_the_row_order_of_each_source(
     rows: list[int], data: st.DataObject, last_batch: LastBatch
 ) -> None:
     weights = data.draw(st.lists(st.integers(1, 5), min_size=len(rows), max_size=len(rows)))
@@ -59,7 +59,7 @@ def test_mixture_keeps_the_batch_order_of_each_source(
 
 
 @given(sizes, st.lists(st.integers(1, 5), min_size=1, max_size=30))
-def test_mixed_batches_do_not_depend_on_span_size(rows: list[int], takes: list[int]) -> None:
+def test_batching_per_source_does_not_depend_on_steps_computed_at_once(rows: list[int], takes: list[int]) -> None:
     whole, bit_by_bit = (epoch_of(rows, [1] * len(rows)) for _ in range(2))
     wanted = whole.take(whole.steps)
     found: list[list[int]] = []
@@ -83,14 +83,14 @@ def tail_of(batches: Batches) -> list[list[int]]:
     return after.tolist()
 
 
-def test_mixture_keeps_proportions_at_every_step() -> None:
+def test_batching_per_source_keeps_the_weights_at_every_step() -> None:
     epoch = epoch_of([4000, 8000, 1000], [4, 8, 1])
     after = np.array(tail_of(epoch.take(epoch.steps)))
     wanted = after.sum(axis=1)[:, None] * np.array([4, 8, 1]) / 13
     assert np.abs(after - wanted).max() <= 2 * 4  # a batch has four rows, and its turn is drawn within its stretch
 
 
-def test_resume_of_source_batches_gives_the_same_batches() -> None:
+def test_batching_per_source_resumes_with_the_same_batches() -> None:
     rows, weights = [40, 80, 17], [2, 4, 1]
     whole = epoch_of(rows, weights)
     first = whole.take(9)

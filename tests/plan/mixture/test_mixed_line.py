@@ -39,12 +39,12 @@ from petastore.plan.order.visits import lane_of_visit
         ([2.5], (1,)),
     ],
 )
-def test_weights_become_the_smallest_integers(weights: list[Any], expected: tuple[int, ...]) -> None:
+def test_mixture_weights_are_reduced_to_the_smallest_integers(weights: list[Any], expected: tuple[int, ...]) -> None:
     assert proportions(weights) == expected
 
 
 @given(st.lists(st.floats(1e-12, 1e12), min_size=1, max_size=40))
-def test_proportions_are_within_the_rounding_bound(weights: list[float]) -> None:
+def test_mixture_weights_are_rounded_within_a_bound(weights: list[float]) -> None:
     found = proportions(weights)
     total, period = sum(map(Fraction, weights)), sum(found)
     assert period <= LONGEST_PERIOD
@@ -55,7 +55,7 @@ def test_proportions_are_within_the_rounding_bound(weights: list[float]) -> None
 
 
 @pytest.mark.parametrize("weights", [[], [0], [-1, 2], ["1"], [None], [True], [float("inf")], [1] * 1025, [1j]])
-def test_invalid_weights_raise(weights: list[Any]) -> None:
+def test_invalid_mixture_weights_raise(weights: list[Any]) -> None:
     with pytest.raises(InvalidArgumentError):
         proportions(weights)
 
@@ -64,7 +64,7 @@ shapes = st.tuples(st.lists(st.integers(1, 7), min_size=1, max_size=5), st.sampl
 
 
 @given(shapes, st.integers(-(2**70), 2**70))
-def test_each_period_and_lane_has_sources_in_proportion(shape: tuple[list[int], int], seed: int) -> None:
+def test_each_cycle_and_lane_of_a_mixture_has_sources_by_weight(shape: tuple[list[int], int], seed: int) -> None:
     counts, lanes = tuple(shape[0]), shape[1]
     period = sum(counts)
     stretch = period * lanes
@@ -78,7 +78,7 @@ def test_each_period_and_lane_has_sources_in_proportion(shape: tuple[list[int], 
 
 
 @given(shapes, st.integers(0, 10**6))
-def test_mixed_line_counts_and_lookups_agree(shape: tuple[list[int], int], first: int) -> None:
+def test_source_counts_and_positions_in_a_mixture_agree(shape: tuple[list[int], int], first: int) -> None:
     line = mixed_line(tuple(shape[0]), shape[1], 3)
     sources, places = line.at(np.arange(first, first + 60))
     for number, (source, place) in enumerate(zip(sources.tolist(), places.tolist(), strict=True), start=first):
@@ -88,7 +88,9 @@ def test_mixed_line_counts_and_lookups_agree(shape: tuple[list[int], int], first
 
 
 @given(shapes, st.integers(1, 500), st.integers(1, 400))
-def test_mixed_line_counts_lanes_across_epochs(shape: tuple[list[int], int], rows: int, num_rows: int) -> None:
+def test_rows_per_lane_of_a_mixture_source_are_counted_across_epochs(
+    shape: tuple[list[int], int], rows: int, num_rows: int
+) -> None:
     line = mixed_line(tuple(shape[0]), shape[1], 3)
     lanes = min(shape[1], 6)
     turns = SourceTurns(line.turns(0, lanes), lanes, rows)
@@ -108,7 +110,7 @@ def test_mixed_line_counts_lanes_across_epochs(shape: tuple[list[int], int], row
         assert again.tolist() == [position]
 
 
-def test_mixed_line_is_balanced_at_every_position() -> None:
+def test_source_shares_are_balanced_at_every_position_of_a_mixture() -> None:
     line = mixed_line((50, 30, 20), 12, 9)
     sources, _ = line.at(np.arange(5000))
     for source, share in enumerate((0.5, 0.3, 0.2)):
@@ -116,13 +118,13 @@ def test_mixed_line_is_balanced_at_every_position() -> None:
         assert np.abs(given_so_far - share * np.arange(1, 5001)).max() < 4
 
 
-def test_mixture_lanes_are_a_multiple_of_source_lanes() -> None:
+def test_number_of_mixture_lanes_is_a_common_multiple_of_source_lanes_if_small() -> None:
     assert common_lanes([48, 6, 4, 1], 3) == 48
     assert common_lanes([4, 6], 3) == 12
     assert common_lanes([1009, 1013, 1019], 8) == 1019
     assert common_lanes([10**7], 2) == 2**20
 
 
-def test_mixed_line_order_is_stable() -> None:
+def test_mixture_source_order_is_unchanged_between_versions() -> None:
     sources, _ = mixed_line((3, 1, 2), 4, 5).at(np.arange(24))
     assert sources.tolist() == [2, 1, 0, 2, 0, 0, 2, 1, 0, 2, 0, 0, 0, 2, 1, 0, 2, 0, 0, 2, 1, 0, 2, 0]

@@ -28,7 +28,7 @@ batches = st.lists(st.integers(1, 900), min_size=1, max_size=4)
 
 
 @given(shapes.flatmap(with_ranks), st.integers(0, 20_000), batches, st.integers(0, 2))
-def test_mixed_runs_equal_single_lookups(
+def test_mixture_rows_looked_up_by_runs_equal_those_looked_up_one_by_one(
     drawn: tuple[list[tuple[int, int]], int], first: int, sizes: list[int], rank: int
 ) -> None:
     """Of each row of some batches: its source, which of its lanes it is on, and the turns of that lane before."""
@@ -57,7 +57,9 @@ def test_mixed_runs_equal_single_lookups(
 
 
 @given(shapes, st.sampled_from([1, 2, 3]), st.integers(0, 20_000), batches)
-def test_mixed_lane_order_is_invertible(shape: list[tuple[int, int]], lanes: int, first: int, sizes: list[int]) -> None:
+def test_permutation_of_mixture_lanes_is_invertible(
+    shape: list[tuple[int, int]], lanes: int, first: int, sizes: list[int]
+) -> None:
     line = mixed_line(tuple(weight for weight, _ in shape), lanes, 3)
     found = LanesOfSources(line, [lanes] * len(shape))
     borders = first + np.cumsum([0, *sizes])
@@ -71,14 +73,14 @@ def test_mixed_lane_order_is_invertible(shape: list[tuple[int, int]], lanes: int
         assert targets[permutation.order].tolist() == list(range(int(offsets[-1])))
 
 
-def test_rank_has_no_own_lanes_when_ranks_do_not_divide_lanes() -> None:
+def test_mixture_ranks_have_their_own_lanes_only_if_ranks_divide_all_lanes() -> None:
     for ranks, lanes in itertools.product([2, 3], itertools.product(LANES, repeat=2)):
         found = LanesOfSources(mixed_line((1, 1), 12, 3), lanes)
         is_known = found.own_of(lanes_of(Shard(0, ranks), 12)) is not None
         assert is_known == (not any(count % ranks for count in lanes)), (ranks, lanes)
 
 
-def test_mixed_order_is_defined_for_single_lanes() -> None:
+def test_mixture_permutation_is_none_for_runs_of_several_lanes() -> None:
     found = LanesOfSources(mixed_line((1, 1), 2, 3), [2, 2])
     runs, _ = LaneRuns.between(np.array([0, 10]), lanes=2, own=range(2))
     assert found.permutation(runs) is None

@@ -56,7 +56,7 @@ def shared(
 
 @few
 @given(laws.mixtures(stops=("first_exhausted", "all_exhausted", "cycle")))
-def test_mixture_proportions_are_exact_after_every_period(mixture: Mixture) -> None:
+def test_mixture_proportions_are_exact_after_each_cycle_of_weights(mixture: Mixture) -> None:
     laws.check_exact_proportions(mixture)
 
 
@@ -114,7 +114,9 @@ def test_mixture_ranks_and_batch_size_may_change_at_any_step(
 
 @few
 @given(shared(laws.mixtures(tails=tuple(LastBatch)), [1, 2, 3, 8]), st.integers(1, 20))
-def test_mixture_row_groups_are_in_memory_when_needed(drawn: tuple[Mixture, int], batch_size: int) -> None:
+def test_mixture_keeps_row_groups_in_memory_until_their_last_row_is_read(
+    drawn: tuple[Mixture, int], batch_size: int
+) -> None:
     mixture, ranks = drawn
     for rank in range(ranks):
         check_row_groups_at_hand(mixture.for_shard(Shard(rank, ranks)), batch_size)
@@ -122,7 +124,9 @@ def test_mixture_row_groups_are_in_memory_when_needed(drawn: tuple[Mixture, int]
 
 @few
 @given(laws.mixtures(), st.integers(1, 9), st.integers(1, 200))
-def test_mixture_batches_do_not_depend_on_span_size(mixture: Mixture, batch_size: int, rows_per_span: int) -> None:
+def test_mixture_batches_do_not_depend_on_how_many_rows_are_planned_at_once(
+    mixture: Mixture, batch_size: int, rows_per_span: int
+) -> None:
     one_by_one, many = (
         [
             list(zip(span.groups[first:stop].tolist(), span.rows[first:stop].tolist(), strict=True))
@@ -144,7 +148,7 @@ def test_mixture_batches_do_not_depend_on_span_size(mixture: Mixture, batch_size
     st.integers(1, 40),
     st.sampled_from([16, 4096]),
 )
-def test_mixture_runs_are_consecutive_rows_of_a_row_group(
+def test_mixture_runs_are_rows_of_one_row_group_in_read_order(
     drawn: tuple[Mixture, int], batch_size: int, rows_per_span: int
 ) -> None:
     mixture, ranks = drawn
@@ -169,7 +173,7 @@ def check_runs(picked: GroupedRows, announced: dict[int, Any]) -> int:
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_most_rows_of_a_mixture_are_in_runs(shuffle: bool) -> None:
+def test_mixture_plans_most_rows_as_runs(shuffle: bool) -> None:
     order = dataclasses.replace(ORDER, lanes=4 if shuffle else 1, shuffle_rows=shuffle, block_rows=1)
     mixture = mixture_of(*[source(*[500] * 12, order=order) for _ in range(3)], weights=[2, 1, 1], epochs=2)
     announced: dict[int, Any] = {}
@@ -191,7 +195,7 @@ def test_mixture_reads_row_groups_about_once_per_epoch() -> None:
         assert reads <= 1.05 * len(touched) + 4 * ranks
 
 
-def test_mixture_fetches_a_repeated_row_group_again() -> None:
+def test_mixture_fetches_a_row_group_again_when_its_source_wraps() -> None:
     order = dataclasses.replace(ORDER, lanes=1)
     mixture = mixture_of(*[source(*[20] * 10, order=order, last_batch=LastBatch.WRAP) for _ in range(2)])
     turns: dict[int, list[list[int]]] = {}
@@ -285,14 +289,14 @@ def test_batching_per_source_has_one_source_per_step_on_all_ranks() -> None:
         assert len({number for number, _ in step.rows}) == 1
 
 
-def test_batching_per_source_has_no_periodic_pattern() -> None:
+def test_batching_per_source_does_not_repeat_a_pattern_of_sources() -> None:
     mixture = mixture_of(*[source(5000) for _ in range(2)])
     sources = [step.rows[0][0] for step in laws.steps_of(mixture, 1, 1, most=500)]
     for beat in range(1, 50):
         assert sources[:400] != sources[beat : 400 + beat]
 
 
-def test_mixture_seed_changes_only_the_alternation() -> None:
+def test_mixture_seed_changes_the_order_and_not_the_data_fingerprint() -> None:
     first, other = (mixture_of(source(300), source(500), weights=[2, 1], seed=seed) for seed in (1, 2))
     batches = [[step.rows for step in laws.steps_of(mixture, 1, 9)] for mixture in (first, other)]
     assert batches[0] != batches[1]
@@ -315,7 +319,7 @@ def test_mixture_state_is_small() -> None:
     assert len(json.dumps(dump_state(mixture, cursor))) < 640
 
 
-def test_mixture_state_sets_default_parameters() -> None:
+def test_mixture_state_overrides_parameters_left_at_their_defaults() -> None:
     chosen = frozenset({"seed", "lanes"})
     mixture = mixture_of(source(90, chosen=chosen), source(90), seed=5, chosen=frozenset({"seed"}))
     drawn = dataclasses.replace(ORDER, seed=99, lanes=3)
@@ -417,7 +421,7 @@ def test_incompatible_mixture_sources_raise(second: Plan, message: str) -> None:
         mixture_of(source(9), second)
 
 
-def test_endless_sources_need_a_matching_stop() -> None:
+def test_endless_mixture_sources_raise_for_an_unreachable_stop() -> None:
     endless = source(9, epochs=None)
     with pytest.raises(
         InvalidArgumentError, match=r"stop must be 'cycle' if all sources are endless .*, got 'first_exhausted'"
@@ -442,7 +446,7 @@ def test_mixture_with_fewer_rows_than_ranks_raises_on_every_rank() -> None:
             mixture.for_shard(Shard(rank, 7)).steps_per_epoch(2)
 
 
-def test_mixture_units_are_numbered_across_sources() -> None:
+def test_mixture_row_groups_are_numbered_across_sources() -> None:
     mixture = mixture_of(source(5, 6), source(7, 8, 9))
     assert [mixture.unit(group).rows[1] for group in range(5)] == [5, 6, 7, 8, 9]
     assert [mixture.unit(group).row_group for group in range(5)] == [0, 1, 0, 1, 2]

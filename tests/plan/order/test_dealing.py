@@ -33,7 +33,7 @@ def _groups_of(plan: Plan) -> set[int]:
 
 @pytest.mark.parametrize("shuffle_rows", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_dealing_moves_few_row_groups_when_ranks_change(shuffle_rows: bool, seed: int) -> None:
+def test_changing_the_number_of_ranks_moves_few_row_groups_between_ranks(shuffle_rows: bool, seed: int) -> None:
     plan = _plan([100] * 64, _order(shuffle_rows=shuffle_rows, lanes=48, seed=seed))
     for before, after in [(4, 3), (3, 4)]:
         must = dealing.fewest_moved(plan, before=before, after=after)
@@ -44,7 +44,7 @@ def test_dealing_moves_few_row_groups_when_ranks_change(shuffle_rows: bool, seed
         assert fetched <= 1.3 * 16  # row groups, those included that two ranks share
 
 
-def test_dealing_keeps_equal_shares() -> None:
+def test_assignment_of_row_groups_gives_ranks_equal_steps_and_each_row_once() -> None:
     for shuffle_rows in (False, True):
         plan = _plan(_UNEVEN, _order(shuffle_rows=shuffle_rows, lanes=12), epochs=2)
         for ranks in (1, 2, 3, 5):
@@ -59,7 +59,7 @@ def test_dealing_keeps_equal_shares() -> None:
     shuffle_rows=st.booleans(),
     seed=st.integers(0, 2**64),
 )
-def test_dealing_keeps_most_rows_on_their_rank(
+def test_changing_the_number_of_ranks_keeps_most_rows_on_their_rank(
     inventory: Inventory, ranks: tuple[int, int], shuffle_rows: bool, seed: int
 ) -> None:
     before, after = ranks
@@ -72,32 +72,34 @@ def test_dealing_keeps_most_rows_on_their_rank(
 
 
 @given(rows=st.lists(st.integers(0, 50), min_size=1, max_size=80), ranks=st.integers(1, 20), shift=st.integers(0, 99))
-def test_rank_among_more_ranks_keeps_a_subset_of_its_row_groups(rows: list[int], ranks: int, shift: int) -> None:
+def test_adding_a_rank_takes_row_groups_from_others_and_gives_them_none(
+    rows: list[int], ranks: int, shift: int
+) -> None:
     fewer, more = (owners(np.array(rows), count, shift=shift) for count in (ranks, ranks + 1))
     stays = more < ranks
     assert (fewer[stays] == more[stays]).all()
 
 
 @given(rows=st.lists(st.integers(0, 50), min_size=1, max_size=80), ranks=st.integers(1, 9), strata=st.integers(1, 4))
-def test_dealing_order_has_each_row_group_once(rows: list[int], ranks: int, strata: int) -> None:
+def test_assignment_of_row_groups_has_each_row_group_once(rows: list[int], ranks: int, strata: int) -> None:
     line = dealt_line(np.array(rows), ranks, hashed_for=(5,), strata=strata)
     assert sorted(line.tolist()) == np.flatnonzero(rows).tolist()
 
 
-def test_dealing_gives_ranks_row_groups_from_all_parts() -> None:
+def test_assignment_gives_each_rank_row_groups_from_the_whole_dataset() -> None:
     owner = owners(np.full(800, 10), 8)
     for rank in range(8):
         assert np.diff(np.flatnonzero(owner == rank)).max() <= 40
 
 
-def test_dealing_is_unchanged_between_versions() -> None:
+def test_assignment_of_row_groups_is_unchanged_between_versions() -> None:
     line = dealt_line(np.array(_UNEVEN), 3, hashed_for=(0, 7, 0), strata=2)
     assert line.tolist() == [6, 0, 8, 11, 7, 2, 10, 1, 4, 9, 5]
     order = Order(-3, True, False, 3, 1, "static", 3)
     assert line_of_groups(np.array(_UNEVEN), order, epoch=5, lanes=3).tolist() == [1, 11, 6, 8, 9, 2, 5, 10, 7, 4, 0]
 
 
-def test_dealing_to_one_rank_changes_nothing() -> None:
+def test_assignment_to_one_rank_equals_the_order_without_assignment() -> None:
     for shuffle_rows in (False, True):
         alone = Order(3, True, shuffle_rows, 4, 20, "static", 1)
         plain = Order(3, True, shuffle_rows, 4, 20, "static")

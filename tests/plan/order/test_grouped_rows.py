@@ -11,7 +11,9 @@ from petastore.plan.order.grouped_rows import GroupedRows, Permutation, Runs, in
 
 
 @given(st.lists(st.integers(0, 5), min_size=0, max_size=8), st.integers(0, 2**32 - 1), st.booleans())
-def test_grouped_rows_slices_have_the_requested_rows(sizes: list[int], seed: int, in_order: bool) -> None:
+def test_slices_of_rows_grouped_by_row_group_have_the_requested_rows(
+    sizes: list[int], seed: int, in_order: bool
+) -> None:
     random, count = np.random.RandomState(seed), sum(sizes)
     groups = np.sort(random.randint(0, 4, count)).astype(np.int32)
     permutation = None if in_order else Permutation(random.permutation(count).astype(np.int64))
@@ -35,7 +37,9 @@ def test_inverse_undoes_a_permutation(numbers: list[int]) -> None:
     st.lists(st.integers(1, 60), min_size=1, max_size=9),
     st.booleans(),
 )
-def test_run_slices_have_the_requested_rows(sizes: list[int], weights: list[int], in_order: bool) -> None:
+def test_slices_of_rows_given_as_runs_have_the_requested_rows(
+    sizes: list[int], weights: list[int], in_order: bool
+) -> None:
     """Runs whose rows are asked for in their order; long parts of them are runs again."""
     count, random = sum(sizes), np.random.RandomState(1)
     run_of = np.sort(random.choice(len(weights), count, p=np.array(weights) / sum(weights)))
@@ -57,7 +61,7 @@ def test_run_slices_have_the_requested_rows(sizes: list[int], weights: list[int]
 
 
 @given(st.integers(0, 40), st.integers(0, 99))
-def test_permutation_equals_the_inverse_of_its_inverse(count: int, seed: int) -> None:
+def test_permutation_given_by_order_or_targets_computes_the_other(count: int, seed: int) -> None:
     order = np.random.RandomState(seed).permutation(count).astype(np.int64)
     targets = np.argsort(order)
     for known in (
@@ -72,7 +76,7 @@ def test_permutation_equals_the_inverse_of_its_inverse(count: int, seed: int) ->
         assert not known.targets.flags.writeable
 
 
-def test_long_run_slices_are_runs() -> None:
+def test_slices_of_long_runs_of_rows_are_runs() -> None:
     whole = GroupedRows.of_runs(
         Runs.of_file(np.array([4, 2], np.int32), np.array([0, 7]), np.array([300, 300])),
         Permutation(np.concatenate([np.arange(0, 600, 2), np.arange(1, 600, 2)])),
@@ -95,7 +99,7 @@ def test_grouped_rows_report_each_row_group_once(groups: list[int]) -> None:
     assert each_once(rows).dtype == np.int32
 
 
-def test_runs_without_rows_are_left_out() -> None:
+def test_runs_without_rows_are_dropped() -> None:
     runs = Runs.of_file(np.array([4, 2, 5], np.int32), np.array([1, 7, 3]), np.array([2, 0, 1]))
     assert runs.groups.tolist() == [4, 5]
     assert runs.rows().tolist() == [1, 2, 3]

@@ -24,7 +24,7 @@ def test_order_has_each_row_group_with_rows_once(inventory: Inventory, order: Or
     assert sorted(line.tolist()) == np.flatnonzero(inventory.rows).tolist()
 
 
-def test_lanes_get_other_parts_in_the_next_epoch() -> None:
+def test_lanes_read_other_parts_of_the_dataset_in_the_next_epoch() -> None:
     parts = []
     for epoch in range(2):
         line = line_of_groups(np.full(240, 5), ORDER, epoch=epoch, lanes=24).reshape(24, 10)
@@ -35,20 +35,20 @@ def test_lanes_get_other_parts_in_the_next_epoch() -> None:
     assert parts[0] != parts[1]
 
 
-def test_ranks_have_every_nth_lane() -> None:
+def test_lanes_of_a_rank_are_spread_over_the_whole_dataset() -> None:
     line = line_of_groups(np.full(240, 5), ORDER, epoch=0, lanes=24).reshape(24, 10)[:, 0] // 10
     for ranks in (2, 3, 4, 6, 8, 12):
         for of_rank in np.split(line, ranks):
             assert len({int(part) // ranks for part in of_rank}) == 24 // ranks
 
 
-def test_static_order_keeps_the_row_group_order() -> None:
+def test_reshuffle_static_keeps_the_row_group_order_in_each_epoch() -> None:
     static = dataclasses.replace(ORDER, reshuffle="static")
     lines = [line_of_groups(np.full(240, 5), static, epoch=epoch, lanes=24).tolist() for epoch in range(2)]
     assert lines[0] == lines[1]
 
 
-def test_interleaved_row_groups_come_from_all_parts() -> None:
+def test_consecutive_rows_come_from_row_groups_of_the_whole_dataset() -> None:
     order = EpochOrder(np.full(240, 50), ORDER, 0)
     for position in (0, 3000, 9000):
         groups, _ = order.rows_at(np.arange(position, position + 24))

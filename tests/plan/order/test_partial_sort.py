@@ -17,7 +17,7 @@ lengths = st.integers(1, 40) | st.integers(1, 6000) | st.sampled_from([1, 2, 409
 
 @settings(max_examples=examples(200), deadline=None)
 @given(data=st.data(), permutations=st.lists(st.tuples(states, lengths), min_size=1, max_size=6))
-def test_looked_up_entries_equal_those_of_whole_permutations(
+def test_entries_of_a_permutation_computed_partially_equal_the_whole_one(
     data: st.DataObject, permutations: list[tuple[int, int]]
 ) -> None:
     which, places, expected = [], [], []
@@ -38,7 +38,7 @@ def test_looked_up_entries_equal_those_of_whole_permutations(
 
 
 @pytest.mark.parametrize("length", [1, 7, 1000, 5361])
-def test_every_entry_is_found_when_looked_up_alone(length: int) -> None:
+def test_each_entry_of_a_permutation_can_be_computed_alone_and_inverted(length: int) -> None:
     """Many of them are further from their quantile than the margin, which then grows."""
     of_states = np.array([mix(length)], dtype=np.uint64)
     whole, of_lengths = hashed_permutation(mix(length), length), np.array([length])
@@ -48,7 +48,7 @@ def test_every_entry_is_found_when_looked_up_alone(length: int) -> None:
         assert PartialSort().places_of(of_states, of_lengths, np.zeros(1, np.int64), found)[0] == place
 
 
-def test_lookup_of_no_entries_is_empty() -> None:
+def test_computing_no_entries_of_a_permutation_returns_an_empty_array() -> None:
     nothing = np.empty(0, np.int64)
     for look_up in (PartialSort().numbers_at, PartialSort().places_of):
         assert look_up(nothing.astype(np.uint64), nothing, nothing, nothing).tolist() == []

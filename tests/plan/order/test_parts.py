@@ -17,7 +17,7 @@ from petastore.plan.request import LastBatch, Order, ReadRequest, Shard
 
 
 @given(st.data())
-def test_ranks_read_only_their_own_part(data: st.DataObject) -> None:
+def test_ranks_read_only_their_own_part_of_a_prepared_dataset(data: st.DataObject) -> None:
     ranks = data.draw(st.integers(1, 13))
     parts = Parts.of(data.draw(st.integers(ranks, 400)), ranks=ranks)
     groups, owners = [], []
@@ -44,14 +44,14 @@ def test_ranks_read_only_their_own_part(data: st.DataObject) -> None:
 
 
 @given(st.integers(1, 200), st.integers(0, 5000))
-def test_parts_differ_by_at_most_one_row(ranks: int, more: int) -> None:
+def test_parts_of_a_prepared_dataset_differ_by_at_most_one_row(ranks: int, more: int) -> None:
     parts = Parts.of(ranks + more, ranks=ranks)
     assert sum(parts.rows) == ranks + more
     assert np.ptp(parts.rows) <= 1
     assert parts.lanes % ranks == 0
 
 
-def test_fewer_rows_than_ranks_raise() -> None:
+def test_dividing_fewer_rows_than_ranks_into_parts_raises() -> None:
     with pytest.raises(
         NoDataAvailableError, match=r"each rank must have at least one row, got 3 rows for 4 ranks\. Use fewer ranks"
     ):

@@ -19,21 +19,21 @@ from tests.laws.plan_laws import check_runs_are_their_positions, inventories, or
 
 
 @given(st.integers(1, 300))
-def test_lane_order_visits_each_lane_once_per_round(lanes: int) -> None:
+def test_interleaving_reads_from_each_lane_once_per_round(lanes: int) -> None:
     order = lane_of_visit(lanes)
     assert sorted(order.tolist()) == list(range(lanes))
     assert order[visit_of_lane(lanes)].tolist() == list(range(lanes))
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96])
-def test_ranks_that_divide_the_lanes_have_their_own_lanes(lanes: int) -> None:
+def test_each_rank_has_its_own_lanes_if_ranks_divide_their_number(lanes: int) -> None:
     for ranks in [ranks for ranks in range(1, lanes + 1) if lanes % ranks == 0]:
         assert spreads_evenly(lanes, ranks), f"{ranks} ranks"
         for run in (lane_of_visit(lanes).reshape(-1, ranks) * ranks // lanes).tolist():
             assert sorted(run) == list(range(ranks))
 
 
-def test_lane_order_is_stable() -> None:
+def test_lane_order_is_unchanged_between_versions() -> None:
     assert lane_of_visit(12).tolist() == [1, 11, 5, 8, 7, 2, 10, 3, 6, 0, 4, 9]
     assert lane_of_visit(10).tolist() == [0, 5, 1, 6, 2, 7, 3, 8, 4, 9]
 
@@ -67,7 +67,7 @@ datasets = inventories() | uneven_inventories(max_groups=300)
 
 
 @given(datasets, orders(), st.integers(0, 3), shares, st.lists(st.integers(1, 5000), max_size=5))
-def test_rows_of_lane_runs_equal_rows_at_positions(
+def test_rows_looked_up_by_runs_equal_rows_looked_up_one_by_one(
     inventory: Inventory, order: Order, epoch: int, share: tuple[int, int], cuts: list[int]
 ) -> None:
     """An epoch goes round its lanes: batches of any sizes, from anywhere in it, of all lanes or of those of a rank."""
@@ -80,7 +80,7 @@ def test_rows_of_lane_runs_equal_rows_at_positions(
 
 
 @given(datasets, orders(), st.lists(st.integers(1, 5), min_size=1, max_size=3), st.integers(0, 3), st.data())
-def test_rows_of_source_lane_runs_equal_rows_at_positions(
+def test_rows_of_a_mixture_source_looked_up_by_runs_equal_those_one_by_one(
     inventory: Inventory, order: Order, weights: list[int], epoch: int, data: st.DataObject
 ) -> None:
     """An epoch of a source of a mixture does not go round its lanes: they have their turns when the source has."""

@@ -19,7 +19,7 @@ def fetches(groups: int) -> Fetches:
 
 
 @pytest.mark.parametrize("groups", [64, 10_000])
-def test_cost_with_a_cache_of_half_the_data_hits_half(groups: int) -> None:
+def test_estimated_cost_with_a_cache_of_half_the_data_has_half_cache_hits(groups: int) -> None:
     order = np.random.RandomState(0).permutation(groups)
     asked = StorageAsk(fetches(groups), cache_bytes=groups // 2 * 8192)
     first, second, third = cost_of([order] * 3, asked).epochs
@@ -29,12 +29,12 @@ def test_cost_with_a_cache_of_half_the_data_hits_half(groups: int) -> None:
         assert epoch.bytes == 100 * epoch.requests == 100 * (groups - epoch.hits // 2)
 
 
-def test_cost_counts_opening_a_file_once() -> None:
+def test_estimated_cost_counts_the_footer_request_once_per_file() -> None:
     first, second = cost_of([np.array([0, 1]), np.array([1, 4])], StorageAsk(fetches(8))).epochs
     assert (first.requests, second.requests) == (2 + 1, 2 + 1)
 
 
-def test_explanation_includes_the_cost_if_requested() -> None:
+def test_explain_includes_the_storage_cost_if_requested() -> None:
     order = Order(7, True, False, 2, 1, "static", 2)
     plan = Plan(Inventory.of_rows([10] * 8), ReadRequest(("id",), order, Shard(1, 2), epochs=None))
     asked = StorageAsk(fetches(8), cache_bytes=1 << 20, price_per_request=0.001, price_per_gb=0.09)
@@ -50,7 +50,7 @@ def test_explanation_includes_the_cost_if_requested() -> None:
     assert lines[1] == "            epoch 1: 0 requests, 0 B, 8 of 8 entries from the cache, 0 of money"
 
 
-def test_cost_of_one_epoch() -> None:
+def test_estimated_cost_covers_no_more_epochs_than_the_plan_has() -> None:
     order = Order(7, True, False, 1, 1)
     plan = Plan(Inventory.of_rows([10] * 8), ReadRequest(("id",), order))
     cost = plan.explain(5, storage=StorageAsk(fetches(8), epochs=5)).cost

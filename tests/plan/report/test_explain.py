@@ -43,7 +43,7 @@ def test_explain_counts_the_reads_of_the_plan() -> None:
         assert plans[0].explain(10).reads_per_row_group == pytest.approx(fetched / 240, abs=0.01)
 
 
-def test_explain_mixing_ranges_from_none_to_uniform() -> None:
+def test_explain_mixing_decreases_from_no_shuffle_to_a_uniform_shuffle() -> None:
     inventory = Inventory.of_rows([1000] * 200)
 
     def mixing(*, shuffle_rows: bool, lanes: int, block_rows: int) -> float:
@@ -111,7 +111,7 @@ def test_explain_counts_column_bytes_when_known() -> None:
 
 
 @pytest.mark.parametrize("column_bytes", [np.zeros(3, np.int64), np.zeros(2), np.zeros((2, 1), np.int64)])
-def test_explain_raises_for_column_bytes_of_other_row_groups(column_bytes: Any) -> None:
+def test_explain_raises_for_column_bytes_of_wrong_length_or_dtype(column_bytes: Any) -> None:
     order = Order(seed=0, shuffle_row_groups=True, shuffle_rows=False, lanes=2, block_rows=1)
     with pytest.raises(
         InvalidArgumentError, match="column_bytes must be integers, one for each of 2 row groups, got shape"

@@ -23,7 +23,7 @@ Entry = tuple[int, int, int]
     st.integers(1, 9),
     st.sampled_from(LastBatch),
 )
-def test_feeds_equal_the_row_groups_of_batches(
+def test_plan_feeds_list_the_row_groups_of_each_batch_and_rank(
     inventory: Inventory, order: Order, ranks: int, batch_size: int, last_batch: LastBatch
 ) -> None:
     assume(inventory.num_rows >= ranks)
@@ -44,7 +44,7 @@ def two_epochs(plan: Plan) -> Plan:
     return Plan(plan.inventory, ReadRequest(request.columns, request.order, request.shard, 2, request.last_batch))
 
 
-def test_feeds_sample_a_long_epoch() -> None:
+def test_plan_feeds_sample_the_batches_of_a_long_epoch() -> None:
     order = Order(seed=3, shuffle_row_groups=True, shuffle_rows=True, lanes=6, block_rows=100)
     feeds = Plan(Inventory.of_rows([100] * 60), ReadRequest(("id",), order, Shard(1, 2))).feeds(3)
     assert feeds.num_batches == 1000
@@ -55,7 +55,7 @@ def test_feeds_sample_a_long_epoch() -> None:
     assert feeds.first_row_groups == (0, 60)
 
 
-def test_feeds_are_empty_without_rows() -> None:
+def test_plan_feeds_of_a_dataset_without_rows_are_empty() -> None:
     order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
     feeds = Plan(Inventory.of_rows([0]), ReadRequest(("id",), order)).feeds(4)
     assert (len(feeds.batches), feeds.num_batches) == (0, 0)

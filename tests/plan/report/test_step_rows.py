@@ -38,7 +38,9 @@ def check(plan: Plan | Mixture, count: int, size: int, after: Cursor | None = No
 
 @settings(max_examples=examples(100), deadline=None)
 @given(data=st.data(), count=ranks, size=sizes, last_batch=st.sampled_from(LastBatch))
-def test_lookups_equal_the_batches_of_a_plan(data: st.DataObject, count: int, size: int, last_batch: LastBatch) -> None:
+def test_rows_of_step_and_steps_of_rows_equal_the_batches_of_a_plan(
+    data: st.DataObject, count: int, size: int, last_batch: LastBatch
+) -> None:
     inventory = data.draw(plan_laws.inventories(max_groups=12))
     selection = data.draw(st.none() | plan_laws.selections(inventory))
     order = data.draw(plan_laws.orders())
@@ -59,7 +61,9 @@ def test_lookups_equal_the_batches_of_a_plan(data: st.DataObject, count: int, si
     size=sizes,
     data=st.data(),
 )
-def test_lookups_equal_the_batches_of_a_mixture(mixture: Mixture, count: int, size: int, data: st.DataObject) -> None:
+def test_rows_of_step_and_steps_of_rows_equal_the_batches_of_a_mixture(
+    mixture: Mixture, count: int, size: int, data: st.DataObject
+) -> None:
     mixture = mixture.for_shard(Shard(0, count))
     step_laws.check_rows_of_steps(mixture, ranks=count, batch_size=size, most=30)
     most = 3 * mixture.steps_per_epoch(size) if mixture.stop == "cycle" else 2000
@@ -72,7 +76,7 @@ def test_lookups_equal_the_batches_of_a_mixture(mixture: Mixture, count: int, si
 
 @settings(max_examples=examples(40), deadline=None)
 @given(data=st.data(), size=st.integers(1, 4))
-def test_lookups_equal_the_batches_when_rows_are_excluded_inside_an_epoch(data: st.DataObject, size: int) -> None:
+def test_rows_of_step_equals_batches_when_rows_are_excluded_mid_epoch(data: st.DataObject, size: int) -> None:
     rows = data.draw(st.lists(st.integers(1, 12), min_size=2, max_size=8))
     count = data.draw(st.integers(1, 2))
     begun = plan_of(rows, count, epochs=3)
@@ -85,7 +89,7 @@ def test_lookups_equal_the_batches_when_rows_are_excluded_inside_an_epoch(data: 
         check(plan, count, size, after)
 
 
-def test_lookups_equal_the_batches_after_another_number_of_ranks() -> None:
+def test_rows_of_step_equals_batches_after_the_number_of_ranks_changed() -> None:
     order = Order(7, True, False, lanes=4, block_rows=1, reshuffle="static", dealt_to=4)
     after = Cursor(epoch=1, position=8)
     plan = resharded(plan_of([5] * 12, 4, order, epochs=4), Shard(0, 3), after)
@@ -93,7 +97,7 @@ def test_lookups_equal_the_batches_after_another_number_of_ranks() -> None:
     check(plan, 3, 2, after)
 
 
-def test_step_counts_through_all_epochs_and_passes() -> None:
+def test_rows_of_step_counts_steps_through_all_epochs() -> None:
     plan = plan_of([10, 10])
     steps = plan.steps_per_epoch(4)
     later = plan.rows_of_step(5 * steps + 2, batch_size=4)
@@ -102,7 +106,7 @@ def test_step_counts_through_all_epochs_and_passes() -> None:
     assert (same.epoch, same.numbers.tolist()) == (5, later.numbers.tolist())
 
 
-def test_step_of_windows_has_their_start_rows_and_length() -> None:
+def test_rows_of_step_returns_the_first_row_and_length_of_windows() -> None:
     starts = WindowStarts(np.array([3, 0]), {0: np.array([True, False, True, True, False])}, length=3)
     plan = dataclasses.replace(plan_of([5, 4]), selection=starts)
     found = plan.rows_of_step(0, batch_size=3)
@@ -111,7 +115,7 @@ def test_step_of_windows_has_their_start_rows_and_length() -> None:
     assert plan.steps_of_rows([("part-00000.parquet", 0, 1)], batch_size=2).steps.tolist() == []
 
 
-def test_rows_are_named_as_exclude_rows_takes_them() -> None:
+def test_rows_of_step_places_are_accepted_by_steps_of_rows() -> None:
     files = (DataFile("a.parquet", 1), DataFile("b.parquet", 1))
     inventory = Inventory(files, np.array([0, 1, 1]), np.array([0, 0, 1]), *[np.array([2, 2, 2])] * 3)
     order = Order(0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
@@ -125,7 +129,7 @@ def test_rows_are_named_as_exclude_rows_takes_them() -> None:
     assert plan.steps_of_rows([], batch_size=3).rows.tolist() == []
 
 
-def test_row_of_a_file_that_is_listed_twice_comes_twice() -> None:
+def test_steps_of_rows_finds_a_row_twice_if_its_file_is_listed_twice() -> None:
     plan = dataclasses.replace(plan_of([4, 2]), inventory=Inventory.of_rows([4, 2]).repeated([2]))
     found = plan.steps_of_rows([("part-00000.parquet", 1, 1)], batch_size=1)
     assert found.rows.tolist() == [0, 0]
@@ -155,12 +159,12 @@ def test_row_of_a_file_that_is_listed_twice_comes_twice() -> None:
         ),
     ],
 )
-def test_invalid_lookup_raises(call: Any, message: str) -> None:
+def test_rows_of_step_and_steps_of_rows_invalid_arguments_raise(call: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         call(plan_of([5, 5], 2, last_batch=LastBatch.DROP))
 
 
-def test_plan_is_pickled_without_the_orders_of_lookups() -> None:
+def test_pickled_plan_excludes_the_orders_cached_by_rows_of_step() -> None:
     plan = plan_of([1000] * 100)
     before = len(pickle.dumps(plan))
     expected = plan.rows_of_step(3, batch_size=8).numbers.tolist()
@@ -171,7 +175,7 @@ def test_plan_is_pickled_without_the_orders_of_lookups() -> None:
 
 
 @pytest.mark.parametrize("shuffle_rows", [False, True])
-def test_steps_of_a_million_row_groups_are_looked_up_without_sorting_again(
+def test_rows_of_step_sorts_a_million_row_groups_once_per_epoch(
     monkeypatch: pytest.MonkeyPatch, shuffle_rows: bool
 ) -> None:
     """The row groups are ordered once an epoch; a step then permutes no block: it hashes those that it has rows of."""
@@ -209,7 +213,7 @@ def test_steps_of_a_million_row_groups_are_looked_up_without_sorting_again(
 
 @pytest.mark.parametrize("last_batch", LastBatch)
 @pytest.mark.parametrize("after", [Cursor(), Cursor(2, 30, 1)])
-def test_steps_of_far_epochs_equal_those_after_the_epochs_before(last_batch: LastBatch, after: Cursor) -> None:
+def test_rows_of_step_of_a_far_epoch_equals_starting_from_that_epoch(last_batch: LastBatch, after: Cursor) -> None:
     plan, size = plan_of([7] * 9, 3, last_batch=last_batch), 4
     before = plan.steps_left(size, dataclasses.replace(after, first_epoch=after.epoch)) or 0
     epochs, step = 10**7, 3

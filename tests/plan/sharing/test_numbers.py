@@ -23,7 +23,7 @@ from tests.laws.plan_laws import inventories
     given_out=st.integers(0, 10),
     memory=st.integers(0, 2000),
 )
-def test_sampler_indices_come_once_over_all_ranks(
+def test_block_sampler_indices_are_disjoint_over_all_ranks_and_workers(
     inventory: Inventory,
     keep: int,
     shuffle: bool,
@@ -57,7 +57,7 @@ def test_sampler_indices_come_once_over_all_ranks(
     assert sorted(seen) == list(range(total))
 
 
-def test_unshuffled_workers_have_contiguous_parts() -> None:
+def test_unshuffled_sampler_gives_dataloader_workers_contiguous_parts() -> None:
     inventory = Inventory.of_rows([10, 10, 10, 10])
     plan = plan_of_numbers(
         inventory,

@@ -24,19 +24,19 @@ def plan_of(*, worker: int = 0, workers: int = 2, rows: int = 50) -> WorkerPlan:
     return WorkerPlan(Inventory.of_rows([rows]), request, worker=Shard(worker, workers), begin=BEGIN)
 
 
-def test_worker_state_after_a_round_is_a_reader_state() -> None:
+def test_dataloader_state_after_a_batch_of_each_worker_loads_into_a_reader() -> None:
     state = json.loads(json.dumps(dump_place(plan_of(), 2, 4, of_all=True)))
     assert resume(plan_of(), state)[1] == Cursor(1, 8 + 2 * 4 * 2, 0)
     assert resume_place(plan_of(), state, batch_size=9, workers=5, worker=3)[1:] == (Cursor(1, 24, 0), 0)
 
 
-def test_worker_state_inside_a_round_counts_from_the_start() -> None:
+def test_dataloader_state_between_workers_counts_batches_from_the_start() -> None:
     state = json.loads(json.dumps(dump_place(plan_of(), 3, 4, of_all=True)))
     assert resume_place(plan_of(), state, batch_size=4, workers=2, worker=None)[1:] == (BEGIN, 3)
     assert len(json.dumps(state)) < 500
 
 
-def test_state_of_one_worker_is_for_that_worker_only() -> None:
+def test_state_of_one_dataloader_worker_resumes_that_worker_only() -> None:
     state = json.loads(json.dumps(dump_place(plan_of(worker=1), 2, 4, of_all=False)))
     assert resume_place(plan_of(), state, batch_size=4, workers=2, worker=1)[1:] == (BEGIN, 2)
     alone = dump_place(plan_of(workers=1), 3, 4, of_all=False)
@@ -64,13 +64,13 @@ def test_state_of_one_worker_is_for_that_worker_only() -> None:
         ),
     ],
 )
-def test_worker_state_raises_for_other_workers(now: dict[str, Any], message: str) -> None:
+def test_worker_state_raises_for_another_worker_or_number_of_workers(now: dict[str, Any], message: str) -> None:
     state = dump_place(plan_of(worker=1), 2, 4, of_all=False)
     with pytest.raises(InvalidArgumentError, match=message):
         resume_place(plan_of(), state, **{"batch_size": 4, "workers": 2, "worker": 1, **now})
 
 
-def test_worker_state_raises_for_other_ranks_inside_a_round() -> None:
+def test_dataloader_state_between_workers_raises_for_another_number_of_ranks() -> None:
     state = dump_place(plan_of(), 3, 4, of_all=True)
     alone = Plan(Inventory.of_rows([50]), ReadRequest(("id",), ORDER, epochs=3))
     with pytest.raises(

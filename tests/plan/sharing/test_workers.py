@@ -111,7 +111,7 @@ def test_single_worker_has_the_batches_of_the_rank(
     batch_size=st.integers(1, 9),
     data=st.data(),
 )
-def test_worker_resumes_from_each_of_its_batches(
+def test_dataloader_worker_resumes_after_each_of_its_batches(
     inventory: Inventory, order: Order, last_batch: LastBatch, workers: int, batch_size: int, data: st.DataObject
 ) -> None:
     plan = plan_of(inventory, order, rank=Shard(), last_batch=last_batch, epochs=2)
@@ -137,7 +137,7 @@ def test_worker_resumes_from_each_of_its_batches(
     batch_size=st.integers(1, 6),
     data=st.data(),
 )
-def test_other_workers_and_ranks_resume_after_a_round(
+def test_state_after_a_batch_of_each_worker_resumes_on_other_workers_and_ranks(
     inventory: Inventory, order: Order, ranks: int, workers: int, batch_size: int, data: st.DataObject
 ) -> None:
     if inventory.num_rows < 3:
@@ -169,7 +169,7 @@ def test_other_workers_and_ranks_resume_after_a_round(
     last_batch=st.sampled_from(TAILS),
     workers=st.integers(1, 4),
 )
-def test_worker_row_groups_are_in_memory_when_needed(
+def test_dataloader_worker_keeps_row_groups_until_their_last_row_is_read(
     inventory: Inventory, order: Order, last_batch: LastBatch, workers: int
 ) -> None:
     plan = plan_of(inventory, order, rank=Shard(), last_batch=last_batch, epochs=2)
@@ -213,7 +213,7 @@ def test_next_uses_of_a_worker_are_the_row_groups_that_it_fetches(ranks: int, wo
             assert len(fetched) <= len(announced) + 12  # the last batches take the end of lanes of others
 
 
-def test_explicit_lanes_are_kept_for_workers() -> None:
+def test_explicit_lanes_are_not_changed_for_dataloader_workers() -> None:
     order = Order(0, shuffle_row_groups=True, shuffle_rows=True, lanes=5, block_rows=7)
     plan = Plan(Inventory.of_rows([10] * 20), ReadRequest(("id",), order))
     assert with_lanes_for_workers(plan, 4, shuffle_buffer_bytes=10**6) is plan

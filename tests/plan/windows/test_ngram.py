@@ -18,7 +18,7 @@ X1, X2 = UnischemaField("x1", np.float32, (3,)), UnischemaField("x2", np.str_)
 SCHEMA = Unischema("track", [TIME, X1, X2])
 
 
-def test_ngram_length_includes_gaps() -> None:
+def test_ngram_length_includes_offsets_without_fields() -> None:
     ngram = NGram({3: [X1], -1: [TIME]}, 5, TIME)
     assert (ngram.length, ngram.offsets, list(ngram.fields), ngram.delta_threshold) == (5, range(-1, 4), [-1, 3], 5)
 
@@ -33,12 +33,12 @@ def test_ngram_resolves_regular_expressions_in_schema_order() -> None:
     assert ngram == resolved
 
 
-def test_ngram_resolves_fields_to_stored_fields() -> None:
+def test_ngram_resolves_fields_to_the_fields_of_the_dataset() -> None:
     wanted = UnischemaField("x1", np.int8)
     assert NGram({0: [wanted]}, 5, TIME).resolved(SCHEMA).fields == {0: [X1]}
 
 
-def test_ngram_has_names_and_schemas_by_offset() -> None:
+def test_ngram_returns_field_names_and_schema_of_each_offset() -> None:
     ngram = NGram({-1: [X2, TIME], 1: [X1]}, 5, TIME)
     assert ngram.get_field_names_at_timestep(-1) == ["x2", "time"]
     assert ngram.get_field_names_at_timestep(0) == []
@@ -47,7 +47,7 @@ def test_ngram_has_names_and_schemas_by_offset() -> None:
     assert len(ngram.get_schema_at_timestep(SCHEMA, 0)) == 0
 
 
-def test_ngrams_of_equal_windows_are_equal() -> None:
+def test_ngrams_with_equal_fields_and_thresholds_are_equal() -> None:
     ngram = NGram({0: [X1, X2]}, 5, TIME)
     assert ngram == NGram({0: [X2, X1]}, 5.0, TIME)
     assert hash(ngram) == hash(NGram({0: [X2, X1]}, 5, TIME))
@@ -84,7 +84,7 @@ def test_ngram_pattern_without_a_unique_match_raises() -> None:
         NGram({0: [X1]}, 5, "x.*").resolved(SCHEMA)
 
 
-def test_functions_of_field_lists_raise_for_an_ngram() -> None:
+def test_create_schema_view_raises_for_an_ngram() -> None:
     with pytest.raises(InvalidArgumentError, match="make_batch_reader"):
         SCHEMA.create_schema_view(NGram({0: [X1]}, 5, TIME))
 
@@ -106,6 +106,6 @@ def test_form_ngram_equals_petastorm() -> None:
         ngram.form_ngram(rows[::-1], SCHEMA)
 
 
-def test_window_column_axis_has_the_offsets_of_its_field() -> None:
+def test_offsets_of_returns_the_window_offsets_that_have_a_field() -> None:
     ngram = NGram({2: [X1], -1: [X1, X2]}, 5, TIME)
     assert (ngram.offsets_of("x1"), ngram.offsets_of("x2"), ngram.offsets_of("time")) == ([-1, 2], [-1], [])

@@ -52,7 +52,7 @@ def test_group_by_gives_all_windows_of_each_series(tmp_path: Path, order: list[s
     assert len(by_hand) == SENSORS * (ROWS - 3 if overlap else ROWS // 4)
 
 
-def test_group_by_ends_windows_where_the_next_series_follows_closely(tmp_path: Path) -> None:
+def test_group_by_ends_windows_at_a_new_series_even_without_a_time_gap(tmp_path: Path) -> None:
     frame = recorded(["sensor", "time"]).assign(time=np.arange(SENSORS * ROWS))
     petastore.write_dataset(str(tmp_path / "x"), frame, rows_per_row_group=ROWS)
     with make_reader(str(tmp_path / "x"), ngram(2)) as reader:
@@ -62,7 +62,7 @@ def test_group_by_ends_windows_where_the_next_series_follows_closely(tmp_path: P
 
 
 @pytest.mark.parametrize("seed", range(sized(full=150, quick=25)))
-def test_group_by_equals_windows_by_hand_on_random_data(tmp_path: Path, seed: int) -> None:
+def test_group_by_windows_equal_a_reference_implementation(tmp_path: Path, seed: int) -> None:
     draw = np.random.default_rng(seed)
     rows, per_group = int(draw.integers(1, 60)), int(draw.integers(1, 15))
     series, times = draw.integers(0, draw.integers(1, 5), rows), np.zeros(rows, np.int64)
@@ -95,7 +95,7 @@ def test_group_by_equals_windows_by_hand_on_random_data(tmp_path: Path, seed: in
     assert found == expected
 
 
-def test_group_by_is_shared_by_ranks_and_resumed(tmp_path: Path) -> None:
+def test_group_by_windows_are_sharded_and_resumed(tmp_path: Path) -> None:
     petastore.write_dataset(str(tmp_path / "x"), recorded(["time"]), rows_per_row_group=11)
     every = windows_of(tmp_path / "x", ngram())
     options: dict[str, Any] = {"seed": 3, "shuffle_rows": True}
@@ -116,7 +116,7 @@ def test_group_by_is_shared_by_ranks_and_resumed(tmp_path: Path) -> None:
         reader.load_state_dict(state)
 
 
-def test_group_by_takes_partitions_categories_and_several_columns(tmp_path: Path) -> None:
+def test_group_by_accepts_partition_and_category_columns_together(tmp_path: Path) -> None:
     for place in ("a", "b"):
         for part in range(2):
             folder = tmp_path / "x" / f"place={place}"
@@ -147,7 +147,7 @@ def test_group_by_windows_of_several_readers_can_be_mixed(tmp_path: Path) -> Non
     assert sum(len(batch["row"]) for batch in batches) >= 2 * SENSORS * (ROWS - 3) - 1
 
 
-def test_group_by_rejects_missing_and_unsorted_rows_by_name(tmp_path: Path) -> None:
+def test_group_by_raises_for_null_keys_and_unsorted_timestamps(tmp_path: Path) -> None:
     frame = recorded(["sensor", "time"])
     petastore.write_dataset(str(tmp_path / "missing"), frame.assign(sensor=frame["sensor"].replace(1, np.nan)))
     with pytest.raises(
@@ -164,12 +164,12 @@ def test_group_by_rejects_missing_and_unsorted_rows_by_name(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("group_by", [[], 3, ["sensor", None]])
-def test_group_by_must_be_columns(group_by: Any) -> None:
+def test_group_by_that_is_not_column_names_raises(group_by: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"^group_by must "):
         NGram({0: ["row"]}, 1, "time", group_by=group_by)
 
 
-def test_form_ngram_with_group_by_keeps_series_apart() -> None:
+def test_form_ngram_with_group_by_never_mixes_series() -> None:
     schema = Unischema("s", [UnischemaField(name, np.int64) for name in ("sensor", "time", "row")])
     data = [{"sensor": row % 2, "time": row // 2, "row": row} for row in range(6)]
     windows = ngram(2).form_ngram(data, schema)

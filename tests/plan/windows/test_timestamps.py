@@ -37,7 +37,7 @@ def test_timestamps_of_unsigned_integers_are_exact(pairs: list[tuple[int, int]],
     assert follow_closely(before, after, np.uint64(most)).tolist() == [0 <= b - a <= most for a, b in pairs]
 
 
-def test_timestamp_nan_ends_a_sequence() -> None:
+def test_nan_or_infinite_timestamp_step_ends_a_window_sequence() -> None:
     nan, inf = float("nan"), float("inf")
     before, after = np.array([0.0, nan, 0.0, inf, -inf]), np.array([nan, 0.0, inf, inf, inf])
     assert follow_closely(before, after, 5.0).tolist() == [False] * 5
@@ -59,7 +59,7 @@ def test_delta_threshold_is_rounded_down_to_the_unit(unit: str, asked: str, coun
     assert most == count * UNITS[asked] // UNITS[unit]
 
 
-def test_delta_threshold_infinity_is_the_largest_number() -> None:
+def test_delta_threshold_timedelta_max_allows_any_gap() -> None:
     assert most_between(dt.timedelta.max, UnischemaField("t", "datetime64[ns]")) == 2**64 - 1
 
 

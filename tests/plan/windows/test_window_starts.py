@@ -38,7 +38,9 @@ def starts_of(parts: list[Any], most: Any, *, length: int, overlap: bool = True)
 
 @pytest.mark.parametrize("overlap", [True, False])
 @given(parts=SEQUENCES, length=st.integers(1, 5), most=st.integers(0, 3))
-def test_window_starts_equal_a_double_loop(parts: list[list[int]], length: int, most: int, overlap: bool) -> None:
+def test_window_starts_equal_a_reference_implementation(
+    parts: list[list[int]], length: int, most: int, overlap: bool
+) -> None:
     by_hand = windows_by_hand(parts, length=length, most=most, overlap=overlap)
     assert starts_of(parts, np.uint64(most), length=length, overlap=overlap) == [window[0] for window in by_hand]
 
@@ -70,7 +72,7 @@ def test_timestamp_overlap_false_windows_share_no_timestamp() -> None:
     assert starts_of([[0, 1, 1, 1, 2, 3]], np.uint64(1), length=2, overlap=False) == [(0, 0), (0, 4)]
 
 
-def test_timestamp_overlap_false_restarts_after_a_gap() -> None:
+def test_timestamp_overlap_false_starts_a_window_after_each_gap() -> None:
     assert starts_of([[0, 1, 2, 9, 10, 11, 12]], np.uint64(1), length=2, overlap=False) == [(0, 0), (0, 3), (0, 5)]
 
 

@@ -45,7 +45,7 @@ def test_windows_cover_their_start_and_following_selected_rows(
         assert all(rest.rows[-1] < windows.head(rest.group) for rest in windows.following(group))
 
 
-def test_windows_of_all_rows_have_no_bitmaps() -> None:
+def test_windows_over_all_rows_continue_into_the_next_row_group() -> None:
     windows = Windows(np.array([2, 2]), None, Selection(np.array([2, 0]), {}), 3)
     assert windows.covered(np.array([0, 0], np.int32), np.array([0, 1])).tolist() == [[0, 1, 2], [1, 2, 3]]
     assert [(rest.group, rest.rows.tolist()) for rest in windows.following(0)] == [(1, [0, 1])]
