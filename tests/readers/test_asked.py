@@ -30,17 +30,17 @@ DUMMY = Workers("dummy")
     ],
     ids=str,
 )
-def test_invalid_cache_raises_before_anything_is_opened(asked: dict[str, Any], said: str) -> None:
+def test_invalid_cache_options_raise_before_the_dataset_is_opened(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         DatasetOptions("/nowhere", **asked)
 
 
-def test_options_of_an_unused_cache_are_ignored() -> None:
+def test_cache_options_are_ignored_without_a_cache() -> None:
     assert not DatasetOptions("/nowhere", cache_type=None, cache_size_limit=-1).caches
 
 
 @pytest.mark.parametrize("name", ["memory_budget", "max_cell_bytes", "shuffle_buffer_bytes", "cache_size_limit"])
-def test_byte_sizes_may_have_units(name: str) -> None:
+def test_options_in_bytes_accept_text_with_units(name: str) -> None:
     def given(value: Any) -> ReadOptions:
         return ReadOptions.of("/nowhere", cache_type="local-disk", **{name: value})
 
@@ -50,12 +50,12 @@ def test_byte_sizes_may_have_units(name: str) -> None:
             given(wrong)
 
 
-def test_memory_budget_accepts_units() -> None:
+def test_memory_budget_and_max_cell_bytes_accept_text_with_units() -> None:
     workers = ReadOptions.of("/nowhere", memory_budget="1.5 GB", max_cell_bytes="16 MiB").run.workers
     assert (workers.memory_budget, workers.max_cell_bytes) == (1_500_000_000, 2**24)
 
 
-def test_options_open_a_url_and_keep_an_open_dataset(tmp_path: Path) -> None:
+def test_dataset_options_open_a_url_or_use_an_open_dataset(tmp_path: Path) -> None:
     dataset = written(tmp_path / "data")
     opened = DatasetOptions(str(tmp_path / "data")).opened()
     assert opened.inventory.fingerprint == dataset.inventory.fingerprint
@@ -64,7 +64,7 @@ def test_options_open_a_url_and_keep_an_open_dataset(tmp_path: Path) -> None:
         DatasetOptions(str(tmp_path / "nowhere")).opened()
 
 
-def test_decode_for_unknown_fields_raises(tmp_path: Path) -> None:
+def test_decode_option_for_unknown_fields_raises(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="picture"):
         DatasetOptions(written(tmp_path), decode={"picture": ImageDecode(gray=True)}).opened()
 
@@ -77,7 +77,7 @@ def test_row_options_without_filters_select_all_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "asked", [{"filters": [("id", "<", 4)]}, {"predicate": in_set([0, 1, 2, 3], "id")}], ids=["filters", "predicate"]
 )
-def test_row_options_select_filtered_rows(tmp_path: Path, asked: dict[str, Any]) -> None:
+def test_filter_options_select_the_matching_rows(tmp_path: Path, asked: dict[str, Any]) -> None:
     rows = RowOptions(**asked, filter_cache=False)
     assert not rows.is_for_all
     selection = rows.selected(written(tmp_path), workers=DUMMY)

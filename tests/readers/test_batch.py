@@ -20,7 +20,7 @@ COLUMNS = Columns(
 )
 
 
-def test_batch_is_a_mapping_from_column_to_its_rows() -> None:
+def test_batch_is_a_mapping_from_column_names_to_arrays() -> None:
     batch = Batch(COLUMNS, 1, 3, Cursor(0, 3))
     assert list(batch) == ["id", "x", "word"]
     assert (len(batch), "id" in batch, "ID" in batch, batch.num_rows) == (3, True, False, 2)
@@ -36,7 +36,7 @@ def test_batch_masks_missing_values() -> None:
     assert np.ma.getmaskarray(column).tolist() == [[False, False], [True, True], [False, False]]
 
 
-def test_batch_rows_are_views() -> None:
+def test_batch_columns_are_zero_copy_views() -> None:
     batch = Batch(COLUMNS, 2, 5, Cursor())
     assert np.shares_memory(batch["id"], COLUMNS.by_name["id"].values)
     batch.columns["new"] = np.zeros(3)

@@ -41,7 +41,7 @@ def in_files(url: str, columns: set[str]) -> list[int]:
     [{"id"}, {"box"}, {"id", "name"}, {"id", "name", "box"}, set()],
     ids=lambda names: " ".join(sorted(names)),
 )
-def test_column_bytes_equal_the_files(url: str, columns: set[str]) -> None:
+def test_column_bytes_equal_the_chunk_sizes_in_the_files(url: str, columns: set[str]) -> None:
     found = column_bytes(open_dataset(url), columns)
     assert found.tolist() == in_files(url, columns)
     if len(columns) == 3:
@@ -53,7 +53,7 @@ def test_column_bytes_of_partition_columns_are_zero(url: str) -> None:
     assert column_bytes(open_dataset(url), ["day", "id"]).tolist() == in_files(url, {"id"})
 
 
-def test_explanation_with_column_bytes_gives_the_fetched_bytes(url: str) -> None:
+def test_explain_with_column_bytes_counts_only_selected_columns(url: str) -> None:
     with make_batch_reader(url, ["id"]) as reader:
         plan = reader.plan
         known = plan.explain(10, column_bytes=column_bytes(open_dataset(url), plan.request.columns))

@@ -48,7 +48,9 @@ def epoch_of(url: str, epoch: int, **asked: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("read_before_reset", [0, 5, None])
-def test_reset_after_excluding_rows_gives_the_next_whole_epoch(url: str, read_before_reset: int | None) -> None:
+def test_reset_after_excluding_rows_mid_epoch_starts_the_next_whole_epoch(
+    url: str, read_before_reset: int | None
+) -> None:
     with open_reader(url, exclude_rows=EXCLUDED) as reader:
         reader.load_state_dict(state_after(url, 25))
         if read_before_reset is None:
@@ -73,7 +75,7 @@ def test_state_after_reset_counts_the_whole_epoch(url: str) -> None:
         assert first + ids(reader) == epoch_of(url, 1)
 
 
-def test_set_epoch_of_the_resumed_epoch_gives_its_rest_and_then_all_of_it(url: str) -> None:
+def test_set_epoch_after_excluding_rows_mid_epoch_reads_the_rest_then_whole_epochs(url: str) -> None:
     before = state_after(url, 24)
     with open_reader(url, exclude_rows=EXCLUDED) as reader, DataLoader(reader, batch_size=6) as loader:
         loader.load_state_dict(before)
@@ -94,7 +96,7 @@ def test_set_epoch_of_the_resumed_epoch_gives_its_rest_and_then_all_of_it(url: s
         assert len(epoch(0)) < len(LEFT) - 20
 
 
-def test_set_epoch_of_another_number_warns_instead_of_dropping_the_rest(url: str) -> None:
+def test_set_epoch_that_does_not_match_the_state_warns_and_reads_the_rest(url: str) -> None:
     with open_reader(url, exclude_rows=EXCLUDED) as reader, DataLoader(reader, batch_size=6) as loader:
         loader.load_state_dict(state_after(url, 24))
         loader.set_epoch(5)
@@ -103,7 +105,7 @@ def test_set_epoch_of_another_number_warns_instead_of_dropping_the_rest(url: str
         assert len(rest) < len(LEFT) - 20
 
 
-def test_second_loop_after_excluding_rows_gives_the_next_whole_epoch(url: str) -> None:
+def test_second_loop_after_excluding_rows_mid_epoch_reads_a_whole_epoch(url: str) -> None:
     with open_reader(url, exclude_rows=EXCLUDED) as reader, DataLoader(reader, batch_size=6) as loader:
         loader.load_state_dict(state_after(url, 24))
         next(iter(loader))
@@ -111,7 +113,7 @@ def test_second_loop_after_excluding_rows_gives_the_next_whole_epoch(url: str) -
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_rows_of_a_position_are_excluded_alike_on_every_rank(url: str, ranks: int) -> None:
+def test_rows_of_the_last_step_can_be_excluded_on_every_rank(url: str, ranks: int) -> None:
     """The rows of one step, of all ranks, are left out of the rest of the epoch and of the next one."""
     bad: list[tuple[str, int, int]] = []
     for rank in range(ranks):

@@ -53,7 +53,7 @@ def counted(dataset: Dataset, proxy: FaultProxy, **asked: Any) -> list[tuple[int
 @pytest.mark.leaves_running("fsspec keeps its web session")
 @pytest.mark.parametrize("columns", [["x0"], ["x1", "x2"], None], ids=str)
 @pytest.mark.parametrize("shard", [(0, 1), (1, 2)], ids=str)
-def test_fetches_of_equals_the_requests_of_a_proxy(
+def test_predicted_requests_and_bytes_equal_those_counted_by_a_proxy(
     columns: list[str] | None, shard: tuple[int, int], dataset: Dataset, proxy: FaultProxy
 ) -> None:
     rank = petastore.plan.Shard(*shard)
@@ -69,7 +69,9 @@ def test_fetches_of_equals_the_requests_of_a_proxy(
 
 @pytest.mark.server
 @pytest.mark.leaves_running("fsspec keeps its web session")
-def test_fetches_of_excludes_cached_chunks(dataset: Dataset, proxy: FaultProxy, tmp_path: Path) -> None:
+def test_predicted_requests_exclude_column_chunks_in_the_disk_cache(
+    dataset: Dataset, proxy: FaultProxy, tmp_path: Path
+) -> None:
     kept = dataset.with_cache(tmp_path, limit=1 << 24)
     plan = kept.plan(seed=0, epochs=2)
     room = kept.kept.cache.info().limit if kept.kept.cache is not None else 0
@@ -81,7 +83,7 @@ def test_fetches_of_excludes_cached_chunks(dataset: Dataset, proxy: FaultProxy, 
 
 @pytest.mark.server
 @pytest.mark.leaves_running("fsspec keeps its web session")
-def test_fetches_of_raises_for_unknown_columns(dataset: Dataset) -> None:
+def test_prediction_of_requests_raises_for_unknown_columns(dataset: Dataset) -> None:
     found = fetches_of(dataset, ["x3"])
     assert found.requests.tolist() == [1] * GROUPS
     assert ((found.bytes > CHUNK) & (found.bytes < 1.1 * CHUNK)).all()

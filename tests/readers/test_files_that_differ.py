@@ -14,7 +14,9 @@ from petastore.readers.random_access import RandomAccess
 
 
 @pytest.mark.parametrize("row_group_size", [None, 30])
-def test_categories_of_two_files_may_exceed_the_index_type(tmp_path: Path, row_group_size: int | None) -> None:
+def test_dictionary_values_of_two_files_may_exceed_the_int8_index_type(
+    tmp_path: Path, row_group_size: int | None
+) -> None:
     kind = pa.dictionary(pa.int8(), pa.string())
     for file in range(2):
         names = pa.array([f"user {100 * file + number}" for number in range(100)]).dictionary_encode().cast(kind)
@@ -26,7 +28,7 @@ def test_categories_of_two_files_may_exceed_the_index_type(tmp_path: Path, row_g
         assert batch["name"].tolist() == [f"user {number}" for number in range(200)]
 
 
-def test_rows_by_number_come_from_files_that_differ_in_nullable_elements(tmp_path: Path) -> None:
+def test_random_access_reads_files_that_differ_in_nullable_list_elements(tmp_path: Path) -> None:
     for file in range(2):
         element = pa.field("element", pa.int64(), nullable=bool(file))
         pq.write_table(pa.table({"x": pa.array([[file], [7]], pa.list_(element))}), tmp_path / f"{file}.parquet")

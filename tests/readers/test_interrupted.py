@@ -62,14 +62,14 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-def test_interrupt_while_a_thread_starts_ends_the_reader(url: str) -> None:
+def test_ctrl_c_while_a_worker_thread_starts_ends_the_reader(url: str) -> None:
     program = [sys.executable, "-c", WHILE_A_THREAD_STARTS, url]
     ended = subprocess.run(program, capture_output=True, text=True, timeout=_NET_S, check=False)
     assert (ended.stdout, ended.stderr, ended.returncode) == ("ended\n", "", 0)
 
 
 @pytest.mark.parametrize("awaited", ["opened", "row"])
-def test_interrupt_of_a_process_pool_prints_one_traceback(url: str, tmp_path: Path, awaited: str) -> None:
+def test_ctrl_c_with_a_process_pool_prints_one_traceback(url: str, tmp_path: Path, awaited: str) -> None:
     """Workers may be starting, or at a call: the interrupt goes to all processes of the program, as in a terminal."""
     program = subprocess.Popen(
         [sys.executable, "-c", IN_A_PROCESS_POOL, url],

@@ -332,7 +332,7 @@ def test_disk_cache_works_with_map_dataset(remote: Remote) -> None:
     rows.rows.dataset.kept.close()
 
 
-def test_disk_cache_is_set_per_mixture_source(remote: Remote) -> None:
+def test_disk_cache_can_be_set_for_each_mixture_source(remote: Remote) -> None:
     def mixed(sources: list[SourceGiven], **kept: Any) -> tuple[list[int], dict[str, Any]]:
         with petastore.make_mixed_reader(
             sources, [ROWS[0], ROWS[1]], ["id"], seed=0, stop="all_exhausted", **kept

@@ -79,7 +79,7 @@ def test_memory_budget_does_not_change_batches(urls: tuple[str, str]) -> None:
     assert ids(memory_budget=80_000_000) == ids()
 
 
-def test_footers_are_limited_to_an_eighth_of_the_budget(tmp_path: Path) -> None:
+def test_cached_footers_take_at_most_an_eighth_of_memory_budget(tmp_path: Path) -> None:
     """8,000 column chunks take 8 MB in footers."""
     for number in range(16):
         table = pa.table({f"c{column}": np.arange(10) for column in range(100)})
@@ -106,7 +106,7 @@ def test_too_small_memory_budget_raises_before_reading(urls: tuple[str, str]) ->
         make_reader(urls[0], memory_budget=0)
 
 
-def test_memory_budget_error_has_advice_for_the_reader(urls: tuple[str, str]) -> None:
+def test_memory_budget_error_advises_by_the_reader_options(urls: tuple[str, str]) -> None:
     def refusal(batch_size: int = 8, budget: int = 10**6, **options: Any) -> str:
         with make_batch_reader(urls[1], memory_budget=budget, workers_count=1, **options) as reader:
             with pytest.raises(InvalidArgumentError) as refused:
@@ -119,7 +119,7 @@ def test_memory_budget_error_has_advice_for_the_reader(urls: tuple[str, str]) ->
     assert refusal(batch_size=10**6, budget=10**8).startswith("ask for smaller batches")
 
 
-def test_memory_estimate_without_a_budget_is_readable(urls: tuple[str, str]) -> None:
+def test_memory_estimate_without_a_budget_shows_the_sum_of_its_parts(urls: tuple[str, str]) -> None:
     with make_reader(urls[1], shuffle_rows=True, workers_count=2) as reader:
         budget = reader.estimate_memory(64)
     assert str(budget).startswith("at most ")

@@ -106,7 +106,7 @@ def test_mixed_windows_keep_the_transform_of_each_reader(urls: list[str]) -> Non
             assert window[0].pose[0] == (time if time < 1000 else -time)
 
 
-def test_mixed_windows_raise_for_different_readers(urls: list[str]) -> None:
+def test_mixing_windows_with_rows_raises(urls: list[str]) -> None:
     rows = petastore.make_reader(urls[1], ["time", "pose", "name"])
     with pytest.raises(InvalidArgumentError, match=r"got rows from reader 1 and NGram\(.*\) from reader 0"):
         WeightedSamplingReader([readers_of(urls)[0], rows], [1, 1])
@@ -114,7 +114,7 @@ def test_mixed_windows_raise_for_different_readers(urls: list[str]) -> None:
         WeightedSamplingReader(readers_of(urls), [1, 1], source_column="source")
 
 
-def test_mixed_windows_memory_is_estimated(urls: list[str]) -> None:
+def test_memory_of_mixed_windows_can_be_estimated(urls: list[str]) -> None:
     with WeightedSamplingReader(readers_of(urls), [1, 1]) as reader:
         assert reader.estimate_memory(4).total_bytes > 0
 

@@ -64,7 +64,7 @@ def ids(url: str, batch_size: int, workers: int, budget: int) -> list[int]:
 
 @pytest.mark.parametrize(("batch_size", "workers"), [(1, 1), (2, 2), (7, 3), (16, 4)])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_budget_named_by_the_error_opens_and_reads(
+def test_memory_budget_named_in_the_error_is_the_smallest_that_works(
     folders: dict[str, str], shape: str, batch_size: int, workers: int
 ) -> None:
     rows, url = SHAPES[shape][0].num_rows, folders[shape]
@@ -79,7 +79,7 @@ def test_budget_named_by_the_error_opens_and_reads(
     assert ids(url, batch_size, workers, least) == list(range(rows))
 
 
-def test_budget_named_for_a_large_cell_is_enough(tmp_path: Path) -> None:
+def test_memory_budget_named_in_the_error_for_a_large_cell_works(tmp_path: Path) -> None:
     table = cells(*[1000] * 3000, 30 * MB, *[1000] * 3000)
     pq.write_table(table, tmp_path / "a.parquet", write_batch_size=1, use_dictionary=False)
     with pytest.raises(InvalidArgumentError) as refused:

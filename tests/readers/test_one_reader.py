@@ -28,11 +28,11 @@ def below(name: str, classes: dict[str, ast.ClassDef]) -> set[str]:
     return direct.union(*(below(other, classes) for other in direct))
 
 
-def test_reader_has_one_subclass(repository: Path) -> None:
+def test_weighted_sampling_reader_is_the_only_subclass_of_reader(repository: Path) -> None:
     assert below("Reader", classes_of(repository / "petastore")) == {"WeightedSamplingReader"}
 
 
-def test_reader_has_few_methods_and_imports_little_of_petastore(repository: Path) -> None:
+def test_reader_class_has_few_methods_and_its_module_few_imports(repository: Path) -> None:
     (path,) = (repository / "petastore").rglob("readers/reader.py")
     tree = ast.parse(path.read_text(encoding="utf-8"))
     (reader,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
@@ -44,7 +44,7 @@ def test_reader_has_few_methods_and_imports_little_of_petastore(repository: Path
     assert len(imports) <= 14
 
 
-def test_reader_constructor_returns_its_own_class(repository: Path) -> None:
+def test_reader_classes_do_not_override_new(repository: Path) -> None:
     makers = [
         name
         for name, node in classes_of(repository / "petastore" / "readers").items()
@@ -76,7 +76,7 @@ def test_rows_windows_and_mixtures_are_read_by_the_same_class(urls: list[str]) -
             assert type(reader) is Reader
 
 
-def test_reader_of_windows_has_an_ngram_and_others_none(urls: list[str]) -> None:
+def test_reader_ngram_is_none_unless_it_reads_windows(urls: list[str]) -> None:
     with petastore.make_reader(urls[0], NGram({0: ["id"], 1: ["text"]}, 1, "id")) as reader:
         assert reader.ngram is not None
         assert reader.windows is not None

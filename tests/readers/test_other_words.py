@@ -33,7 +33,7 @@ def test_parameter_of_another_library_raises_with_advice(asked: dict[str, Any], 
     assert isinstance(refused.value, InvalidArgumentError)
 
 
-def test_all_reader_functions_give_parameter_advice() -> None:
+def test_make_reader_functions_advise_on_unknown_parameters() -> None:
     for make in (petastore.make_reader, petastore.make_batch_reader, petastore.make_mixed_reader):
         with pytest.raises(UnknownParameterError, match=f"{make.__name__} has no parameter shuffle"):
             make("nowhere", shuffle=True)  # type: ignore[call-arg]
@@ -47,7 +47,7 @@ WORDS = (
 )
 
 
-def test_advised_parameters_exist(subtests: pytest.Subtests) -> None:
+def test_advice_on_unknown_parameters_names_existing_parameters(subtests: pytest.Subtests) -> None:
     known = set(inspect.signature(petastore.make_batch_reader).parameters)
     for word in WORDS.split():
         with subtests.test(word):
@@ -60,12 +60,12 @@ def test_advised_parameters_exist(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.parametrize("given", ["numbers", Path("numbers"), ["numbers"]])
-def test_loader_of_a_path_raises_with_advice(given: Any) -> None:
+def test_torch_dataloader_of_a_path_raises_with_advice(given: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"reader must be an open reader, got .*make_reader\("):
         DataLoader(given)
 
 
-def test_loader_of_a_dataset_raises_with_advice(tmp_path: Path) -> None:
+def test_torch_dataloader_of_a_dataset_raises_with_advice(tmp_path: Path) -> None:
     petastore.write_dataset(tmp_path / "x", {"id": np.arange(3)})
     dataset: Any = petastore.open_dataset(str(tmp_path / "x"))
     with pytest.raises(

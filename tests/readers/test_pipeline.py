@@ -66,14 +66,14 @@ def first_rows(assembled: list[AssembledSpan]) -> list[tuple[int, int]]:
 
 
 @every_pool
-def test_pipeline_yields_spans_in_plan_order(make_pool: Callable[[], Pool]) -> None:
+def test_pipeline_yields_rows_in_plan_order(make_pool: Callable[[], Pool]) -> None:
     line = pipeline(make_pool())
     assert first_rows(list(line)) == [(int(span.groups[0]), int(span.rows[0])) for span in spans()]
     assert line.is_closed
     line.join()
 
 
-def test_pipeline_assembles_while_planning() -> None:
+def test_pipeline_planning_and_assembly_may_run_concurrently() -> None:
     """Whoever plans changes the queue of planned spans without a lock: nobody else may go through it meanwhile."""
     is_planning, looked, seen = threading.Event(), threading.Event(), []
 
@@ -109,7 +109,7 @@ def test_pipeline_assembles_while_planning() -> None:
 
 
 @every_pool
-def test_pipeline_raises_a_stage_error_once_in_order(make_pool: Callable[[], Pool]) -> None:
+def test_pipeline_raises_a_fetch_error_after_the_rows_before_it(make_pool: Callable[[], Pool]) -> None:
     def fetch(group: int) -> int:
         if group == 3:
             raise ZeroDivisionError("row group 3")
@@ -129,7 +129,9 @@ def test_pipeline_raises_a_stage_error_once_in_order(make_pool: Callable[[], Poo
 
 @every_pool
 @pytest.mark.parametrize("stage", ["fetch", "begin", "task", "finish"])
-def test_pipeline_converts_stop_iteration_of_a_stage(make_pool: Callable[[], Pool], stage: str) -> None:
+def test_pipeline_raises_worker_error_when_a_stage_raises_stop_iteration(
+    make_pool: Callable[[], Pool], stage: str
+) -> None:
     def at(here: str, number: int) -> None:
         if here == stage and number == 3:
             raise StopIteration("of somebody's next()")
@@ -204,7 +206,7 @@ def test_pipeline_frees_spans_after_delivery(make_pool: Callable[[], Pool]) -> N
 
 
 @every_pool
-def test_pipeline_reports_the_first_failed_task(make_pool: Callable[[], Pool]) -> None:
+def test_pipeline_raises_the_error_of_the_first_failed_task(make_pool: Callable[[], Pool]) -> None:
     def fails(number: int) -> None:
         raise ZeroDivisionError(f"task {number}")
 
@@ -220,7 +222,7 @@ def test_pipeline_reports_the_first_failed_task(make_pool: Callable[[], Pool]) -
 
 
 @every_pool
-def test_pipeline_raises_assembly_errors(make_pool: Callable[[], Pool]) -> None:
+def test_pipeline_raises_the_error_of_an_assembly(make_pool: Callable[[], Pool]) -> None:
     def finish() -> AssembledSpan:
         raise ZeroDivisionError("finish")
 
@@ -232,7 +234,7 @@ def test_pipeline_raises_assembly_errors(make_pool: Callable[[], Pool]) -> None:
 
 
 @every_pool
-def test_pipeline_limits_prefetching(make_pool: Callable[[], Pool]) -> None:
+def test_pipeline_prefetches_at_most_the_given_number_of_spans(make_pool: Callable[[], Pool]) -> None:
     fetched: list[int] = []
     line = pipeline(make_pool(), fetch=fetched.append, ahead=4)
     next(line)
@@ -339,7 +341,7 @@ def test_interpreter_exits_with_a_daemon_thread_reading(tmp_path: Path, pool: st
 
 
 @every_pool
-def test_pipeline_reports_the_first_failed_row_group(make_pool: Callable[[], Pool]) -> None:
+def test_pipeline_raises_the_error_of_the_first_failed_row_group(make_pool: Callable[[], Pool]) -> None:
     pool = make_pool()
     second_failed = threading.Event()
 

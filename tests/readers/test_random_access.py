@@ -138,7 +138,7 @@ def test_random_access_to_an_empty_dataset_raises(tmp_path: Path) -> None:
         rows.take([0])
 
 
-def test_random_access_indexes_selected_rows(dataset: Dataset, in_order: Rows) -> None:
+def test_random_access_numbers_only_selected_rows(dataset: Dataset, in_order: Rows) -> None:
     kept = [np.array([one % 3 == 1 for one in range(rows)]) for rows in dataset.inventory.rows.tolist()]
     selection = Selection(np.array([one.sum() for one in kept]), dict(enumerate(kept)))
     rows = RandomAccess(dataset, ["id"], selection=selection)
@@ -227,7 +227,7 @@ def test_random_access_is_thread_safe(dataset: Dataset, in_order: Rows) -> None:
     assert not wrong
 
 
-def test_random_access_pickle_excludes_cached_data(dataset: Dataset) -> None:
+def test_pickled_random_access_excludes_cached_row_groups(dataset: Dataset) -> None:
     rows = RandomAccess(dataset, ["id"], cache_bytes=12_345)
     before = rows.take([3, 9])["id"].tolist()
     again = pickle.loads(pickle.dumps(rows))  # noqa: S301 - our own

@@ -39,7 +39,7 @@ def ids(run: Pass, size: int, most: int | None = None) -> list[list[int]]:
     return list(itertools.islice(batches, most))
 
 
-def test_read_pass_yields_all_epochs_and_ends(run: Pass) -> None:
+def test_iteration_yields_the_batches_of_all_epochs_and_ends(run: Pass) -> None:
     assert not run.is_over
     assert ids(run, 10) == 2 * [list(range(10)), list(range(10, 20)), list(range(20, ROWS))]
     assert (run.is_over, run.cursor) == (True, Cursor(2, 0))
@@ -47,7 +47,7 @@ def test_read_pass_yields_all_epochs_and_ends(run: Pass) -> None:
     assert not run.is_running
 
 
-def test_read_pass_cursor_follows_consumed_rows(run: Pass) -> None:
+def test_cursor_of_an_iteration_follows_the_consumed_rows(run: Pass) -> None:
     batches = run.batches(4)
     handouts = (batch for handout in batches for batch in handout)
     taken = [next(handouts)["id"].tolist() for _ in range(3)]
@@ -57,14 +57,14 @@ def test_read_pass_cursor_follows_consumed_rows(run: Pass) -> None:
     assert ids(run, 5, most=1) == [[12, 13, 14, 15, 16]]
 
 
-def test_read_pass_alternates_rows_and_batches(run: Pass) -> None:
+def test_iteration_may_alternate_between_rows_and_batches(run: Pass) -> None:
     items = run.items()
     assert [next(items).id for _ in range(3)] == [0, 1, 2]
     assert run.cursor == Cursor(0, 3)
     assert ids(run, 6, most=1) == [[3, 4, 5, 6, 7, 8]]
 
 
-def test_stopped_read_pass_yields_nothing(run: Pass) -> None:
+def test_stopped_iteration_raises_reader_closed_error(run: Pass) -> None:
     batches = run.batches(4)
     next(iter(next(batches)))
     run.close()
@@ -74,7 +74,7 @@ def test_stopped_read_pass_yields_nothing(run: Pass) -> None:
         next(run.batches(4))
 
 
-def test_read_pass_cursor_is_known_after_release(run: Pass) -> None:
+def test_cursor_of_an_iteration_is_known_after_its_pipeline_is_released(run: Pass) -> None:
     batches = run.batches(4)
     handout = next(batches)
     next(iter(handout))
@@ -83,7 +83,7 @@ def test_read_pass_cursor_is_known_after_release(run: Pass) -> None:
     batches.close()
 
 
-def test_read_pass_counts_spans_under_petastorms_names(run: Pass) -> None:
+def test_iteration_counts_spans_under_petastorm_diagnostics_names(run: Pass) -> None:
     assert set(run.spans.values()) == {0}
     batches = run.batches(4)
     next(batches)
@@ -94,7 +94,7 @@ def test_read_pass_counts_spans_under_petastorms_names(run: Pass) -> None:
     batches.close()
 
 
-def test_read_pass_end_is_reported_to_each_thread(run: Pass) -> None:
+def test_end_of_an_iteration_is_reported_once_to_each_thread_that_reads(run: Pass) -> None:
     assert not run.end_is_news
     go_on, answers = threading.Event(), list[bool]()
 
@@ -114,7 +114,7 @@ def test_read_pass_end_is_reported_to_each_thread(run: Pass) -> None:
     assert answers == [True, False]
 
 
-def test_read_pass_resumes_from_any_cursor(dataset: Dataset) -> None:
+def test_iteration_starts_from_the_given_cursor(dataset: Dataset) -> None:
     execution = execution_of(dataset, epochs=2)
     assert ids(Pass(execution, Cursor(1, 20)), 10) == [[20, 21, 22]]
     assert ids(Pass(execution, Cursor(2, 0)), 10) == []

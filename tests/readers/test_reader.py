@@ -158,7 +158,7 @@ def test_reader_order_does_not_depend_on_pool_or_workers(
     assert batches(workers_count=workers) == batches(reader_pool_type="dummy")
 
 
-def test_reader_rows_equal_its_batches(uneven: str) -> None:
+def test_reader_yields_the_same_rows_singly_and_in_batches(uneven: str) -> None:
     with petastore.make_reader(uneven, seed=1, shuffle_rows=True) as reader:
         rows = [(int(row.id), row.word) for row in reader]
         reader.reset()
@@ -235,7 +235,7 @@ def test_iter_batches_continues_at_the_current_position(uneven: str) -> None:
     assert list(itertools.chain(*first, *rest)) == list(range(200))
 
 
-def test_kept_batch_does_not_change(uneven: str) -> None:
+def test_batch_kept_by_the_user_does_not_change_later(uneven: str) -> None:
     with petastore.make_reader(uneven, shuffle_rows=True, num_epochs=3) as reader:
         kept = [(batch, batch["id"].copy()) for batch in reader.iter_batches(16)]
     assert len(kept) == 3 * 13
@@ -301,7 +301,7 @@ def test_unclosed_reader_warns_and_stops(uneven: str) -> None:
     assert threads_of_petastore() == []
 
 
-def test_dropped_iter_batches_stops_its_workers(uneven: str) -> None:
+def test_garbage_collected_iter_batches_stops_the_worker_threads(uneven: str) -> None:
     reader = petastore.make_reader(uneven, num_epochs=None)
     batches = reader.iter_batches(4)
     next(batches)
@@ -311,7 +311,7 @@ def test_dropped_iter_batches_stops_its_workers(uneven: str) -> None:
     assert threads_of_petastore() == []
 
 
-def test_random_seed_is_visible_and_ranks_share_a_fixed_one(uneven: str) -> None:
+def test_default_seed_is_random_without_shards_and_0_with_shards(uneven: str) -> None:
     with petastore.make_reader(uneven) as first, petastore.make_reader(uneven) as second:
         assert first.plan.request.order.seed != second.plan.request.order.seed
     seeds = set()
@@ -326,7 +326,7 @@ def test_reader_repr_describes_the_data(uneven: str) -> None:
         assert "shard 1 of 4, 50 of 200 rows, 2 columns, 1 epoch, seed 5" in repr(reader)
 
 
-def test_reader_missing_values_keep_the_dtype(tmp_path: Path) -> None:
+def test_integer_column_with_nulls_keeps_its_dtype(tmp_path: Path) -> None:
     table = pa.table({"n": pa.array([1, None, 2**60], pa.int64()), "s": ["a", None, "c"]})
     pq.write_table(table, tmp_path / "part.parquet")
     with petastore.make_batch_reader(str(tmp_path)) as reader:

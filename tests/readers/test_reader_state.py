@@ -86,7 +86,7 @@ def test_another_number_of_ranks_divides_the_remaining_rows(url: str) -> None:
     assert sorted(seen) == list(range(ROWS))
 
 
-def test_reshard_continues_as_another_rank(url: str) -> None:
+def test_reshard_mid_epoch_reads_the_remaining_rows_once_on_other_ranks(url: str) -> None:
     readers = [petastore.make_reader(url, shuffle_rows=True, cur_shard=rank, shard_count=2) for rank in range(2)]
     seen: list[int] = []
     for reader in readers:
@@ -104,7 +104,7 @@ def test_reshard_continues_as_another_rank(url: str) -> None:
 
 
 @pytest.mark.parametrize("shuffle_rows", [False, True])
-def test_reshard_keeps_row_groups_and_finishes_the_epoch(url: str, shuffle_rows: bool) -> None:
+def test_state_of_a_static_order_finishes_the_epoch_on_another_number_of_ranks(url: str, shuffle_rows: bool) -> None:
     def ranks(count: int, state: Any = None, steps: int | None = None) -> tuple[list[list[int]], Any]:
         given = []
         for rank in range(count):

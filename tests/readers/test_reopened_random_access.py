@@ -24,7 +24,7 @@ class OurHandler(pyarrow.fs.FSSpecHandler):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("kind", ["local", "fsspec", "ours"])
-def test_reopened_dataset_has_its_own_client(tmp_path: Path, kind: str) -> None:
+def test_dataset_reopened_after_a_fork_has_its_own_filesystem_client(tmp_path: Path, kind: str) -> None:
     url, filesystem = str(tmp_path / "data"), None
     if kind == "fsspec":
         url = f"memory://{tmp_path}"

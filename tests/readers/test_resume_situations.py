@@ -74,7 +74,7 @@ def items_and_states(url: str, asked: str, way: str) -> list[tuple[list[int], di
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("asked", ASKED)
-def test_resume_at_the_last_batch_and_around_it_is_exact(url: str, asked: str, way: str) -> None:
+def test_resume_at_the_end_of_an_epoch_and_around_it_is_exact(url: str, asked: str, way: str) -> None:
     run = items_and_states(url, asked, way)
     assert len(run) % EPOCHS == 0
     steps = len(run) // EPOCHS
@@ -104,7 +104,7 @@ def test_resume_inside_a_batch_gives_the_remaining_rows(url: str, asked: str) ->
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_state_loaded_in_a_loop_is_exact_or_raises(url: str, way: str) -> None:
+def test_state_loaded_inside_a_loop_is_exact_or_ends_the_loop(url: str, way: str) -> None:
     run = items_and_states(url, "shuffled", way)
     with open_reader(url, "shuffled") as reader:
         for at in (7, 7, 3):
@@ -151,7 +151,7 @@ def test_first_batch_after_a_resume_has_the_cursor_of_its_step(url: str) -> None
             assert [batch.cursor for batch in itertools.islice(reader.iter_batches(BATCH), 2)] == cursors[at : at + 2]
 
 
-def test_state_of_other_rows_behind_a_filter_raises(url: str, tmp_path: Path) -> None:
+def test_state_saved_with_another_filter_raises(url: str, tmp_path: Path) -> None:
     run = items_and_states(url, "filtered", "batches")
     for filters in (None, col("id") < 50):
         with (

@@ -99,7 +99,9 @@ def check(readers: list[petastore.Reader], size: int, after: Cursor | None, most
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data(), count=st.integers(1, 4), size=st.integers(1, 9))
-def test_plan_names_the_rows_that_readers_give(urls: list[str], data: st.DataObject, count: int, size: int) -> None:
+def test_rows_of_step_equals_the_provenance_of_batches_read(
+    urls: list[str], data: st.DataObject, count: int, size: int
+) -> None:
     chosen = data.draw(options())
     is_mixed, is_resumed = data.draw(st.booleans()), data.draw(st.booleans())
     more: dict[str, Any] = {}
@@ -134,7 +136,7 @@ def test_plan_names_the_rows_that_readers_give(urls: list[str], data: st.DataObj
 
 
 @pytest.mark.parametrize("shuffle_rows", [False, True])
-def test_plan_names_the_first_rows_of_windows(urls: list[str], shuffle_rows: bool) -> None:
+def test_rows_of_step_equals_the_first_rows_of_windows_read(urls: list[str], shuffle_rows: bool) -> None:
     ngram = NGram({0: ["id"], 1: ["id"], 2: ["id"]}, 1, "id")
     with make_reader(urls[0], ngram, seed=2, shuffle_rows=shuffle_rows, num_epochs=2) as reader:
         for step, _ in enumerate(reader.iter_batches(8)):
@@ -145,7 +147,7 @@ def test_plan_names_the_first_rows_of_windows(urls: list[str], shuffle_rows: boo
     assert step > 20
 
 
-def test_excluding_the_rows_of_a_step_takes_their_places(urls: list[str]) -> None:
+def test_exclude_rows_accepts_the_rows_of_a_step(urls: list[str]) -> None:
     with make_reader(urls[0], seed=2, shuffle_rows=True) as reader:
         places = reader.plan.rows_of_step(3, batch_size=8).places()
     with make_reader(urls[0], seed=2, shuffle_rows=True, exclude_rows=places, provenance=True) as reader:

@@ -56,7 +56,7 @@ def write(folder: Path, files: list[list[list[tuple[int, bool]]]], begin_anew: b
     shards=st.integers(1, 3),
     shuffle=st.booleans(),
 )
-def test_windows_equal_a_double_loop(
+def test_windows_of_random_data_equal_a_reference_implementation(
     files: Any,
     begin_anew: bool,
     offsets: set[int],

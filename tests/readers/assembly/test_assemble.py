@@ -69,7 +69,7 @@ def same(found: Any, wanted: Any) -> bool:
 
 
 @given(st.randoms(use_true_random=False))
-def test_assembled_batches_do_not_depend_on_task_order(dataset: Dataset, random: Any) -> None:
+def test_assembled_batches_do_not_depend_on_the_order_of_decoding_tasks(dataset: Dataset, random: Any) -> None:
     execution = execution_of(dataset, order=SHUFFLED)
     assembler = assembler_of(execution)
     seen = []
@@ -103,7 +103,7 @@ def test_columns_of_one_dtype_are_stacked_in_one_array(dataset: Dataset) -> None
             assert np.shares_memory(of_stack, columns.by_name[name].values)
 
 
-def test_assembled_repeats_are_marked(dataset: Dataset) -> None:
+def test_last_batch_pad_marks_repeated_rows_in_the_valid_column(dataset: Dataset) -> None:
     execution = execution_of(dataset, columns=["id"], last_batch=LastBatch.PAD, shard=Shard(0, 1))
     marks = []
     for span, loaded in spans_of(execution, batch=10):
@@ -121,7 +121,7 @@ def test_assembled_span_without_rows_has_all_columns(dataset: Dataset) -> None:
 
 
 @pytest.mark.parametrize("later", [False, True])
-def test_transform_receives_columns_and_batch_starts(dataset: Dataset, later: bool) -> None:
+def test_transform_receives_columns_and_the_offsets_of_batches(dataset: Dataset, later: bool) -> None:
     given_offsets: list[Any] = []
 
     def transform(columns: dict[str, Decoded], offsets: Any) -> Any:
@@ -143,7 +143,7 @@ def test_transform_receives_columns_and_batch_starts(dataset: Dataset, later: bo
     assert made.batch(0)["twice"].tolist() == [8, 10, 12, 14]
 
 
-def test_assembly_error_names_file_row_group_and_row(tmp_path: Path) -> None:
+def test_value_outside_the_dtype_raises_with_file_row_group_and_row(tmp_path: Path) -> None:
     ids = [1, 2, 3, 300, 5]
     pq.write_table(pa.table({"id": pa.array(ids, pa.int32())}), tmp_path / "part-7.parquet", row_group_size=2)
     declared = Unischema("s", [UnischemaField("id", np.uint8)])
@@ -156,7 +156,7 @@ def test_assembly_error_names_file_row_group_and_row(tmp_path: Path) -> None:
     assert (problem.column, problem.file, problem.row_group, problem.row) == ("id", "part-7.parquet", 1, 1)
 
 
-def test_sizes_of_values_are_known_before_they_are_decoded(dataset: Dataset) -> None:
+def test_decoded_sizes_of_text_are_known_before_decoding(dataset: Dataset) -> None:
     execution = execution_of(dataset, columns=["id", "word"])
     span, loaded = next(spans_of(execution))
     sizes = assembler_of(execution).decoded_sizes(span, loaded)

@@ -75,7 +75,7 @@ WANTED: dict[int, list[Any]] = {3: [0, None, 2, 3], 5: [10, 11, None, 13], 6: [2
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(LOADED)), st.integers(0, 3)), min_size=1, max_size=12))
-def test_encoded_rows_equal_rows_of_every_row_group_form(picked: list[tuple[int, int]]) -> None:
+def test_cells_gathered_from_encoded_and_stacked_row_groups_decode_equally(picked: list[tuple[int, int]]) -> None:
     found = decoded(LOADED, picked)
     assert found.missing is not None
     gone = found.missing.tolist()
@@ -83,14 +83,14 @@ def test_encoded_rows_equal_rows_of_every_row_group_form(picked: list[tuple[int,
     assert values == [WANTED[group][row] for group, row in picked]
 
 
-def test_encoded_bad_cell_raises_with_its_row() -> None:
+def test_gathered_cell_outside_the_dtype_raises_with_its_row() -> None:
     loaded = LOADED | {9: with_cells(pa.array([40, 2**40], pa.int64()))}
     with pytest.raises(DecodeError) as caught:
         decoded(loaded, [(3, 0), (5, 1), (9, 0), (6, 0), (9, 1)])
     assert (caught.value.row, caught.value.column) == (4, "x")
 
 
-def test_partition_values_follow_the_row_groups_of_rows() -> None:
+def test_partition_values_are_those_of_the_row_group_of_each_row() -> None:
     column = EncodedColumn.of(NUMBER, pa.array([100, 101, 102, 103], pa.int32()))
     loaded = {2: LoadedRowGroup(5, Place(0, 5, (), None), {}, {}, {}, {})}
     out = Decoded(np.zeros(3, np.int32), np.zeros(3, np.bool_))
@@ -102,7 +102,7 @@ def test_partition_values_follow_the_row_groups_of_rows() -> None:
     assert out.values.tolist() == [102, 103, 102]
 
 
-def test_each_dataset_decodes_with_its_own_codec() -> None:
+def test_rows_of_a_mixture_are_decoded_by_the_codec_of_their_dataset() -> None:
     array = UnischemaField("x", np.int32, (2,), NdarrayCodec(), nullable=True)
     plain = UnischemaField("x", np.int32, (2,), nullable=True)
     column = EncodedColumn((ColumnSource(array), ColumnSource(plain)), (0, 4))
@@ -127,7 +127,7 @@ def arrays_of(values: list[Any], *, are_viewed: bool = True) -> LoadedRowGroup:
 
 
 @given(data=st.data())
-def test_viewed_arrays_of_one_shape_equal_decoded_ones(data: st.DataObject) -> None:
+def test_zero_copy_views_of_ragged_arrays_equal_decoded_ones(data: st.DataObject) -> None:
     like = data.draw(st.sampled_from([LONG, SHORT, SHORT[:0]]))
     kinds = [like, like, like.astype(">i2"), np.asfortranarray(like), np.concatenate([SHORT, like]), None]
     values: dict[int, list[Any]] = {}
@@ -156,7 +156,7 @@ def test_viewed_arrays_of_one_shape_equal_decoded_ones(data: st.DataObject) -> N
             np.testing.assert_array_equal(made, wanted)
 
 
-def test_viewed_array_memory_is_reused_when_unreferenced() -> None:
+def test_memory_of_gathered_ragged_arrays_is_reused_when_unreferenced() -> None:
     loaded, buffers = {1: arrays_of([LONG, LONG + 1]), 4: arrays_of([LONG + 2])}, Buffers()
     rows = GroupedRows(np.array([4, 1, 1], np.int32), np.array([0, 1, 0]), None)
     out = Decoded(empty_column(FREE, 3), None)
@@ -169,7 +169,7 @@ def test_viewed_array_memory_is_reused_when_unreferenced() -> None:
     assert buffers.kept_bytes >= 3 * LONG.nbytes
 
 
-def test_image_files_are_decoded_without_copying_cells() -> None:
+def test_images_are_decoded_from_the_memory_of_their_row_groups() -> None:
     codec = CompressedImageCodec("png")
     field = UnischemaField("x", np.uint8, (None, None), codec)
     images = [np.full((2, 2 + number), number, np.uint8) for number in range(4)]

@@ -71,7 +71,7 @@ def gathered(picked: GroupedRows, row_groups: dict[int, LoadedRowGroup], layout:
     st.booleans(),
     st.sampled_from([LAYOUT, IN_FILE_ORDER]),
 )
-def test_rows_are_gathered_in_the_order_of_the_span(
+def test_rows_of_loaded_row_groups_are_gathered_in_batch_order(
     rows: list[int], room: int, seed: int, block_rows: int, shuffle_rows: bool, shuffle_row_groups: bool, layout: Layout
 ) -> None:
     order = {"shuffle_row_groups": shuffle_row_groups, "shuffle_rows": shuffle_rows, "block_rows": block_rows}
@@ -86,7 +86,7 @@ def test_rows_are_gathered_in_the_order_of_the_span(
 
 
 @pytest.mark.parametrize("room", [0, 10])
-def test_gathering_unannounced_rows_raises(room: int) -> None:
+def test_gathering_rows_that_were_not_loaded_raises(room: int) -> None:
     row_group = loaded(3, 0, np.array([0, 2]), Arena(LAYOUT, room, Buffers()).place(3))
     picked = GroupedRows(np.zeros(2, np.int32), np.array([0, 1]), None)
     with pytest.raises(AssertionError, match="did not announce"):
@@ -94,7 +94,7 @@ def test_gathering_unannounced_rows_raises(room: int) -> None:
 
 
 @pytest.mark.parametrize("apart", [1, 70_000])
-def test_row_groups_with_distant_numbers_are_gathered_alike(apart: int) -> None:
+def test_rows_of_sparsely_numbered_row_groups_are_gathered_in_batch_order(apart: int) -> None:
     rows = np.zeros(3 * apart, dtype=np.int64)
     rows[::apart] = 10
     order: dict[str, Any] = {"shuffle_row_groups": True, "shuffle_rows": True, "block_rows": 20}

@@ -55,7 +55,7 @@ def expected(url: str) -> Mapping[int, list[int]]:
     return drawn_by(make_reader, url, 10, transform_spec=ROW, workers_count=1)
 
 
-def test_rng_gives_each_row_of_each_epoch_other_values(url: str) -> None:
+def test_transform_rng_differs_for_each_row_and_epoch(url: str) -> None:
     values = [value for of_epochs in expected(url).values() for value in of_epochs]
     assert len(values) == len(set(values)) == 2 * ROWS
     assert drawn_by(make_reader, url, 10, transform_spec=ROW, seed=6) != expected(url)
@@ -74,14 +74,14 @@ def test_rng_gives_each_row_of_each_epoch_other_values(url: str) -> None:
         (make_batch_reader, ROW, "thread", 2, 9),
     ],
 )
-def test_rng_is_independent_of_pool_workers_and_batch_size(
+def test_transform_rng_is_independent_of_pool_workers_and_batch_size(
     url: str, make: Callable[..., Any], spec: TransformSpec, pool: str, workers: int, batch_size: int
 ) -> None:
     asked = {"transform_spec": spec, "reader_pool_type": pool, "workers_count": workers}
     assert drawn_by(make, url, batch_size, **asked) == expected(url)
 
 
-def test_rng_is_independent_of_order_and_ranks(url: str) -> None:
+def test_transform_rng_is_independent_of_order_and_ranks(url: str) -> None:
     of_ranks = [
         drawn_by(make_reader, url, 4, transform_spec=ROW, cur_shard=rank, shard_count=3, reshuffle_each_epoch=False)
         for rank in range(3)
@@ -92,7 +92,7 @@ def test_rng_is_independent_of_order_and_ranks(url: str) -> None:
 
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
-def test_rng_continues_when_resumed_mid_epoch(url: str, pool: Any) -> None:
+def test_transform_rng_gives_the_same_values_after_a_resume_mid_epoch(url: str, pool: Any) -> None:
     asked: dict[str, Any] = {"seed": 5, "num_epochs": 2, "shuffle_rows": True, "transform_spec": ROW}
     with make_reader(url, **asked) as reader:
         batches = reader.iter_batches(10)
@@ -107,12 +107,12 @@ def test_rng_continues_when_resumed_mid_epoch(url: str, pool: Any) -> None:
     }
 
 
-def test_rng_is_the_same_behind_a_filter(url: str) -> None:
+def test_transform_rng_of_a_row_is_the_same_with_a_filter(url: str) -> None:
     values = drawn_by(make_reader, url, 10, transform_spec=ROW, filters=[("id", ">", 60)])
     assert values == {number: of_epochs for number, of_epochs in expected(url).items() if number > 60}
 
 
-def test_rng_of_a_row_is_the_same_in_each_window(url: str) -> None:
+def test_transform_rng_of_a_row_is_the_same_in_each_window(url: str) -> None:
     ngram = NGram({0: ["id", "drawn"], 1: ["id", "drawn"]}, 1, "id")
     spec = TransformSpec(sent.draws_of_columns, [("drawn", np.int64, (), False)], takes="columns", rng="rng")
     with make_batch_reader(url, ngram, seed=5, transform_spec=spec) as reader:
@@ -125,7 +125,7 @@ def test_rng_of_a_row_is_the_same_in_each_window(url: str) -> None:
 
 
 @pytest.mark.parametrize("batching", ["mixed", pytest.param("per_source", marks=pytest.mark.slow)])
-def test_rng_differs_when_a_source_of_a_mixture_starts_over(url: str, tmp_path: Path, batching: Any) -> None:
+def test_transform_rng_differs_when_a_mixture_source_is_repeated(url: str, tmp_path: Path, batching: Any) -> None:
     petastore.write_dataset(str(tmp_path / "few"), {"id": np.arange(1000, 1007)})
 
     def values(batch_size: int, pool: Any = "thread", apart: bool = False) -> Drawn:
@@ -154,7 +154,7 @@ def test_rng_differs_when_a_source_of_a_mixture_starts_over(url: str, tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1, 2])
-def test_rng_is_the_same_in_torch_workers(url: str, workers: int) -> None:
+def test_transform_rng_is_the_same_in_torch_workers(url: str, workers: int) -> None:
     dataset = ReaderDataset(url, batch_size=10, seed=5, shuffle_rows=True, num_epochs=2, transform_spec=ROW)
     loader = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=workers)
     assert {n: sorted(of_n) for n, of_n in drawn(iter(loader)).items()} == {
@@ -162,7 +162,7 @@ def test_rng_is_the_same_in_torch_workers(url: str, workers: int) -> None:
     }
 
 
-def test_rng_values_are_stable(url: str) -> None:
+def test_transform_rng_values_are_unchanged_between_versions(url: str) -> None:
     def bits(row: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         return row | {"bits": np.uint64(rng.bit_generator.random_raw())}
 
@@ -175,7 +175,7 @@ def test_rng_values_are_stable(url: str) -> None:
 
 
 @pytest.mark.parametrize("make", [RandomAccess, MapDataset])
-def test_rng_is_rejected_where_rows_are_read_by_number(url: str, make: Any) -> None:
+def test_transform_rng_raises_for_random_access_and_map_dataset(url: str, make: Any) -> None:
     dataset = petastore.open_dataset(url) if make is RandomAccess else url
     parameter = "transform" if make is RandomAccess else "transform_spec"
     with pytest.raises(InvalidArgumentError, match="neither seed nor epoch"):
@@ -183,11 +183,11 @@ def test_rng_is_rejected_where_rows_are_read_by_number(url: str, make: Any) -> N
 
 
 @pytest.mark.parametrize("rng", ["rgn", "not a name", 3])
-def test_rng_must_name_an_argument_of_the_function(rng: Any) -> None:
+def test_transform_rng_must_name_an_argument_of_the_function(rng: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"^rng must be the name of a keyword argument"):
         TransformSpec(sent.draws_of_row, rng=rng)
 
 
-def test_rng_needs_a_function() -> None:
+def test_transform_rng_without_a_function_raises() -> None:
     with pytest.raises(InvalidArgumentError, match=r"^rng must be None for a TransformSpec without a function"):
         TransformSpec(rng="rng")

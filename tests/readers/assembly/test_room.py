@@ -60,7 +60,7 @@ def read(warm_python: WarmInterpreter, tmp_path: Path) -> Callable[..., tuple[in
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_medium_cells_are_read_within_memory_budget(read: Any, shuffle: bool) -> None:
+def test_compressed_arrays_of_4_mb_are_read_within_memory_budget(read: Any, shuffle: bool) -> None:
     cells = [bombs.npz(4 * MB)] * sized(full=300, quick=60)
     options = {"memory_budget": 150 * MB, "shuffle_rows": shuffle, "seed": 1}
     taken, grown, rows, said = read(ARRAY, bombs.npz(10), cells, 4, **options)
@@ -70,7 +70,7 @@ def test_medium_cells_are_read_within_memory_budget(read: Any, shuffle: bool) ->
 
 
 @pytest.mark.slow
-def test_medium_images_are_read_within_memory_budget(read: Any) -> None:
+def test_images_of_1_megapixel_are_read_within_memory_budget(read: Any) -> None:
     """By resident memory: what decoders of images take is counted nowhere else."""
     cells = [bombs.png(1000, 1000)] * 100
     _, grown, rows, said = read(SCAN, bombs.png(8, 8), cells, 4, memory_budget=140 * MB)
@@ -148,7 +148,7 @@ def test_memory_budget_does_not_change_windows_and_mixtures(url: str) -> None:
     assert all_of(memory_budget=200 * MB) == all_of()
 
 
-def test_reader_resumes_inside_a_partially_assembled_span(url: str) -> None:
+def test_reader_with_memory_budget_resumes_after_any_batch(url: str) -> None:
     with make_reader(url, workers_count=1, seed=0) as reader:
         expected = sizes(reader, 4)
     for steps in range(0, 75, sized(full=6, quick=15)):
@@ -162,14 +162,14 @@ def test_reader_resumes_inside_a_partially_assembled_span(url: str) -> None:
             assert sizes(reader, 4) == expected[steps:]
 
 
-def test_single_rows_are_read_within_memory_budget(url: str) -> None:
+def test_memory_budget_does_not_change_single_ragged_rows(url: str) -> None:
     with make_reader(url, workers_count=2, seed=0, memory_budget=80 * MB) as reader:
         found = [len(row.a) for row in reader]
     with make_reader(url, workers_count=2, seed=0) as reader:
         assert [len(row.a) for row in reader] == found
 
 
-def test_stop_during_a_part_ends_the_wait(url: str) -> None:
+def test_reader_with_memory_budget_can_be_stopped_mid_batch(url: str) -> None:
     with make_reader(url, workers_count=2, memory_budget=64 * MB) as reader:
         batches = reader.iter_batches(4)
         next(batches)
@@ -177,7 +177,7 @@ def test_stop_during_a_part_ends_the_wait(url: str) -> None:
         assert reader.stopped
 
 
-def test_memory_budget_error_names_the_largest_cell(tmp_path: Path) -> None:
+def test_memory_budget_error_names_file_row_group_and_row_of_the_largest_cell(tmp_path: Path) -> None:
     cells = [bombs.npz(size * MB) for size in (1, 1, 2, 1, 90, 1)]
     url = bombs.write_cells(tmp_path, ARRAY, cells, rows_per_row_group=2)
     options: dict[str, Any] = {"workers_count": 1, "memory_budget": 100 * MB, "shuffle_row_groups": False}

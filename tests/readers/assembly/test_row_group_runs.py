@@ -52,7 +52,7 @@ def _batches(folder: Path, **options: Any) -> list[dict[str, list[Any]]]:
     order=st.sampled_from([{"shuffle_row_groups": False}, {"seed": 5}, {"seed": 5, "shuffle_rows": True}]),
     filters=st.sampled_from([None, [("id", ">", 40)]]),
 )
-def test_batches_equal_those_of_single_loads(
+def test_batches_of_row_groups_loaded_together_equal_those_loaded_singly(
     tmp_path_factory: pytest.TempPathFactory,
     sizes: list[list[int]],
     order: dict[str, Any],

@@ -10,7 +10,7 @@ from petastore.readers.bad_rows.row_check import failing_rows
 
 
 @given(flags=st.lists(st.booleans(), min_size=1, max_size=40), names=st.sampled_from(["first", "last", "none"]))
-def test_failing_rows_are_found_by_dividing_ranges(flags: list[bool], names: str) -> None:
+def test_failing_rows_are_found_by_bisection_in_few_calls(flags: list[bool], names: str) -> None:
     calls = []
 
     def attempt(first: int, stop: int) -> None:

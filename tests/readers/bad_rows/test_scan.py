@@ -122,7 +122,7 @@ def trained(
 
 @pytest.mark.parametrize("last_batch", ["even", "drop", "pad", "wrap"])
 @pytest.mark.parametrize(("ranks", "later_ranks"), [(1, 2), (2, 3), (3, 1), (3, 2)])
-def test_good_rows_are_read_once_and_ranks_stay_in_step_after_a_resume(
+def test_on_error_skip_after_a_resume_keeps_equal_steps_and_each_good_row(
     url: str, tmp_path: Path, ranks: int, later_ranks: int, last_batch: LastBatchWord
 ) -> None:
     first, state = trained(url, ranks, last_batch, tmp_path / "bad", steps=3)
@@ -147,7 +147,7 @@ def test_good_rows_are_read_once_and_ranks_stay_in_step_after_a_resume(
     assert {row["error"] for row in table if row["row"]["id"] in FAILING} == {"TransformError"}
 
 
-def test_quarantined_rows_have_place_cause_and_stored_cells(url: str, tmp_path: Path) -> None:
+def test_on_error_quarantine_writes_file_row_error_and_stored_cells_of_bad_rows(url: str, tmp_path: Path) -> None:
     assert ids_of(url, on_error="quarantine", quarantine=tmp_path / "bad") == without(BAD_CELLS)
     table = pq.read_table(tmp_path / "bad")
     row = table.slice(0, 1).to_pylist()[0]
@@ -170,19 +170,19 @@ def test_quarantined_rows_have_place_cause_and_stored_cells(url: str, tmp_path: 
         ),
     ],
 )
-def test_failing_transforms_are_found_in_every_pool(url: str, pool: PoolType, takes: Any) -> None:
+def test_on_error_skip_finds_rows_of_failing_transforms_in_every_pool(url: str, pool: PoolType, takes: Any) -> None:
     spec = TransformSpec(doubled if takes == "row" else doubled_frame, takes=takes)
     options: dict[str, Any] = {"on_error": "skip", "transform_spec": spec, "reader_pool_type": pool}
     assert ids_of(url, **options, workers_count=2) == without(BAD_CELLS, FAILING)
 
 
-def test_batch_reader_skips_rows_of_failing_dataframes(url: str) -> None:
+def test_on_error_skip_finds_rows_of_failing_dataframe_transforms(url: str) -> None:
     with make_batch_reader(url, shuffle_row_groups=False, on_error="skip", transform_spec=doubled_frame) as reader:
         ids = [row for batch in reader for row in batch.id.tolist()]
     assert ids == without(BAD_CELLS, FAILING)
 
 
-def test_first_row_that_fails_does_not_hide_the_fields_of_a_transform(url: str) -> None:
+def test_schema_inference_skips_bad_first_rows(url: str) -> None:
     def late(row: dict[str, Any]) -> dict[str, Any]:
         if row["id"] < 3:
             raise ValueError("too early")
@@ -191,7 +191,7 @@ def test_first_row_that_fails_does_not_hide_the_fields_of_a_transform(url: str) 
     assert ids_of(url, on_error="skip", transform_spec=late) == without(BAD_CELLS, {0, 1, 2})
 
 
-def test_transform_that_changes_its_argument_is_retried_with_the_stored_cells(url: str) -> None:
+def test_on_error_skip_retries_an_in_place_transform_with_the_stored_values(url: str) -> None:
     def in_place(columns: dict[str, Any]) -> dict[str, Any]:
         columns["id"] += 1000
         assert columns["id"].max() < 2000
@@ -204,7 +204,7 @@ def test_transform_that_changes_its_argument_is_retried_with_the_stored_cells(ur
     assert [row - 1000 for row in ids] == without(BAD_CELLS, FAILING)
 
 
-def test_only_columns_that_are_read_and_rows_that_filters_select_are_checked(url: str) -> None:
+def test_on_error_skip_checks_only_selected_columns_and_rows(url: str) -> None:
     assert ids_of(url, schema_fields=["id"], on_error="skip", max_bad_rows=0) == without()
     only = col("id").isin([1, 7, 8])
     with make_reader(url, filters=only, shuffle_row_groups=False, on_error="skip", max_bad_rows=1) as reader:
@@ -213,7 +213,7 @@ def test_only_columns_that_are_read_and_rows_that_filters_select_are_checked(url
         assert [(step.by, step.rows) for step in reader.plan.selection.pruned][-1] == ("bad rows", 1)
 
 
-def test_state_without_bad_rows_fits_a_reader_that_raises(url: str) -> None:
+def test_state_of_a_skipping_reader_without_bad_rows_loads_into_any_reader(url: str) -> None:
     with make_reader(url, ["id"], on_error="skip") as reader, make_reader(url, ["id"]) as other:
         next(reader)
         other.load_state_dict(reader.state_dict())
@@ -222,7 +222,7 @@ def test_state_without_bad_rows_fits_a_reader_that_raises(url: str) -> None:
 
 @pytest.mark.parametrize("pool", ["thread", "dummy"])
 @pytest.mark.parametrize("shuffle_rows", [False, True])
-def test_run_that_raised_resumes_without_the_bad_rows(url: str, pool: PoolType, shuffle_rows: bool) -> None:
+def test_state_saved_before_an_error_resumes_with_on_error_skip(url: str, pool: PoolType, shuffle_rows: bool) -> None:
     def read(rank: int, ranks: int, state: Any, steps: int | None, **options: Any) -> tuple[list[int], Any]:
         shard: dict[str, Any] = {
             "cur_shard": rank,
@@ -259,7 +259,7 @@ def scans(caplog: pytest.LogCaptureFixture) -> Iterator[str]:
     return (record.getMessage() for record in caplog.records if "decoded once" in record.getMessage())
 
 
-def test_scan_is_cached_without_a_transform_or_with_cache_key(
+def test_scan_for_bad_rows_is_cached_without_a_transform_or_with_cache_key(
     url: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -279,7 +279,7 @@ def test_scan_is_cached_without_a_transform_or_with_cache_key(
 
 
 @pytest.mark.parametrize("most", [3, 0.0125])
-def test_more_bad_rows_than_allowed_raise_and_name_the_first_ones(url: str, most: float) -> None:
+def test_more_bad_rows_than_max_bad_rows_raise_and_name_the_first_ones(url: str, most: float) -> None:
     message = r"max_bad_rows must be at least .* row 7 of row group 0 in 0\.parquet"
     with pytest.raises(DecodeError, match=message) as caught:
         make_reader(url, on_error="skip", max_bad_rows=most)
@@ -289,12 +289,12 @@ def test_more_bad_rows_than_allowed_raise_and_name_the_first_ones(url: str, most
         make_reader(url, on_error="skip", max_bad_rows=most)
 
 
-def test_transform_that_always_raises_ends_the_run(url: str) -> None:
+def test_on_error_skip_raises_when_every_row_is_bad(url: str) -> None:
     with pytest.raises(TransformError, match=r"on_error must leave at least one good row, but all .*ZeroDivisionError"):
         make_reader(url, ["id"], on_error="skip", transform_spec=lambda _: {"id": 1 // 0})
 
 
-def test_windows_and_mixtures_skip_bad_rows(url: str) -> None:
+def test_on_error_skip_works_with_windows_and_mixtures(url: str) -> None:
     ngram = NGram({0: ["id", "image"], 1: ["id"]}, delta_threshold=1, timestamp_field="id")
     damaged = {row for row in BAD_CELLS if row % 40 == 7}
     with make_reader(url, ngram, shuffle_row_groups=False, on_error="skip") as reader:
@@ -314,7 +314,7 @@ def test_windows_and_mixtures_skip_bad_rows(url: str) -> None:
     assert set(counts) == {(source, row) for source in (0, 1) for row in without(BAD_CELLS)} - {(1, 0)}
 
 
-def test_torch_loaders_and_datasets_skip_bad_rows(url: str) -> None:
+def test_on_error_skip_works_with_torch_loaders_and_datasets(url: str) -> None:
     options: dict[str, Any] = {"on_error": "skip", "transform_spec": doubled}
     good = without(BAD_CELLS, FAILING)
     with DataLoader(make_reader(url, ["id"], shuffle_row_groups=False, **options), batch_size=BATCH) as loader:
@@ -345,13 +345,13 @@ def test_torch_loaders_and_datasets_skip_bad_rows(url: str) -> None:
         ({"exclude_rows": [("2.parquet", 0, 0)]}, "exclude_rows must name rows of the dataset"),
     ],
 )
-def test_invalid_options_of_bad_rows_raise(url: str, options: dict[str, Any], message: str) -> None:
+def test_invalid_on_error_options_raise(url: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         make_reader(url, **options)
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
-def test_excluded_rows_are_neither_read_nor_checked(url: str, on_error: OnError) -> None:
+def test_rows_of_exclude_rows_are_neither_read_nor_checked_for_errors(url: str, on_error: OnError) -> None:
     excluded = [(f"{row // 120}.parquet", row % 120 // 17, row % 120 % 17) for row in sorted(BAD_CELLS)]
     with make_reader(url, exclude_rows=excluded, shuffle_row_groups=False, on_error=on_error) as reader:
         assert [int(row.id) for row in reader] == without(BAD_CELLS)

@@ -45,7 +45,7 @@ def fitted(of_rows: Any, at_hand_bytes: Any, *, limit: int | None, shuffles_rows
 
 
 @given(SIZES, SIZES, st.integers(0, 10**7))
-def test_budget_of_the_error_is_enough_also_with_footers(row: int, work: int, footers: int) -> None:
+def test_memory_budget_named_in_the_error_is_exactly_enough(row: int, work: int, footers: int) -> None:
     sizes: dict[str, Any] = {"batch_size": 10, "rows_per_span": 100, "workers": 2}
     of_rows = takes(row, work=work, footers=footers)
     with pytest.raises(InvalidArgumentError) as refused:
@@ -62,7 +62,7 @@ def budget_within(limit: int, **sizes: Any) -> Budget:
 
 
 @given(SIZES, SIZES, st.integers(0, 10**6), st.integers(1, 10**5), st.integers(1, 10**5), st.integers(0, 16), SIZES)
-def test_reader_within_the_budget_stays_below_it_and_a_larger_one_raises(
+def test_memory_budget_is_kept_or_raises_if_it_is_too_small(
     row: int, permuted: int, work: int, batch: int, rows: int, workers: int, limit: int
 ) -> None:
     needs = takes(row, permuted, work, 40, footers=work)
@@ -82,7 +82,7 @@ def test_reader_within_the_budget_stays_below_it_and_a_larger_one_raises(
         assert 0 <= budget.prefetched_bytes <= 10**8
 
 
-def test_prefetch_uses_the_remaining_budget() -> None:
+def test_prefetching_uses_the_remaining_memory_budget() -> None:
     sizes: Any = {"batch_size": 100, "rows_per_span": 10_000, "workers": 2, "prefetched_bytes": 256 * MB}
     prefetched = [budget_within(limit * MB, **sizes).prefetched_bytes // MB for limit in (60, 100, 1000)]
     assert prefetched == [0, 32, 256]
@@ -99,7 +99,7 @@ def test_footers_take_an_eighth_of_a_budget_at_most() -> None:
     assert found == [MB, MB // 8, MB]
 
 
-def test_budget_error_gives_the_required_size_and_advice() -> None:
+def test_memory_budget_error_gives_the_required_size_and_advice() -> None:
     with pytest.raises(
         InvalidArgumentError,
         match=r"memory_budget must be at least 5,200 .* got 100: row groups take 5,000 bytes, .* of fewer rows",
@@ -116,7 +116,7 @@ def test_budget_error_gives_the_required_size_and_advice() -> None:
         (10, 10**4, 9000, {"workers": 1}, "row groups of fewer rows"),
     ],
 )
-def test_budget_error_advises_by_the_largest_consumer(
+def test_memory_budget_error_advises_on_the_largest_consumer(
     row: int, work: int, at_hand: int, options: dict[str, Any], advice: str
 ) -> None:
     sizes: Any = {"batch_size": 8, "rows_per_span": 64, "workers": 2, "limit": 100, **options}

@@ -29,7 +29,7 @@ def read(dataset: Dataset, execution: Execution) -> list[tuple[int, float]]:
         return [(int(number), float(value)) for number, value in reader]
 
 
-def test_execution_stacks_all_possible_columns(dataset: Dataset) -> None:
+def test_execution_stacks_all_fixed_size_columns(dataset: Dataset) -> None:
     execution = build_execution(dataset, plan_of(dataset, columns=["id", "x"]), workers=DUMMY)
     assert len(execution.loaders) == 1
     assert execution.layout.encoded == ()

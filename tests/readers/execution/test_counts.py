@@ -15,7 +15,7 @@ from petastore.work.pools import Workers
 from tests.readers.small import plan_of, written
 
 
-def test_diagnostics_count_nothing_for_local_files(tmp_path: Path) -> None:
+def test_diagnostics_have_no_storage_counters_for_local_files(tmp_path: Path) -> None:
     assert counts_of([written(tmp_path)]) == {}
     assert counts_of([]) == {}
 

@@ -21,7 +21,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return written(Path(tmp_path_factory.mktemp("execution")) / "data")
 
 
-def test_repr_describes_the_execution_in_one_line(dataset: Dataset) -> None:
+def test_repr_of_an_execution_describes_the_read_in_one_line(dataset: Dataset) -> None:
     execution = execution_of(dataset, columns=["id", "x"], shard=Shard(1, 2), epochs=3)
     seed = execution.plan.request.order.seed
     assert str(execution) == (
@@ -30,7 +30,7 @@ def test_repr_describes_the_execution_in_one_line(dataset: Dataset) -> None:
     assert str(execution_of(dataset, batched=True)).startswith("batches of ")
 
 
-def test_execution_on_another_plan_keeps_everything_else(dataset: Dataset) -> None:
+def test_execution_with_another_plan_keeps_its_loaders(dataset: Dataset) -> None:
     execution = execution_of(dataset)
     other = plan_of(dataset, shard=Shard(0, 2))
     moved = execution.on(other)
@@ -38,7 +38,7 @@ def test_execution_on_another_plan_keeps_everything_else(dataset: Dataset) -> No
     assert (moved.assembler, moved.loaders, moved.source) == (execution.assembler, execution.loaders, execution.source)
 
 
-def test_untransformed_columns_are_stacked(dataset: Dataset) -> None:
+def test_execution_without_a_transform_stacks_fixed_size_columns(dataset: Dataset) -> None:
     execution = execution_of(dataset)
     assert ("x", "maybe") in execution.stacked_columns
     assert not any("word" in together or "free" in together for together in execution.stacked_columns)
@@ -50,7 +50,7 @@ def test_execution_raises_for_fewer_rows_than_shards(dataset: Dataset) -> None:
     execution_of(dataset, shard=Shard(0, 99), last_batch=LastBatch.PAD).refuse_what_cannot_be()
 
 
-def test_execution_raises_for_too_large_fields(dataset: Dataset) -> None:
+def test_execution_raises_for_fields_larger_than_max_cell_bytes(dataset: Dataset) -> None:
     with pytest.raises(InvalidArgumentError, match="max_cell_bytes"):
         execution_of(dataset, workers=Workers("dummy", max_cell_bytes=3)).refuse_what_cannot_be()
 

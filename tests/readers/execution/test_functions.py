@@ -30,7 +30,9 @@ FIELDS_ONLY = TransformSpec(selected_fields=["word", "id"])
         ("dummy", [CALLED], True, False),
     ],
 )
-def test_only_functions_run_in_processes(kind: Any, specs: Any, are_called: bool, in_processes: bool) -> None:
+def test_process_pool_starts_processes_only_for_transform_functions(
+    kind: Any, specs: Any, are_called: bool, in_processes: bool
+) -> None:
     functions = Functions.of(specs, workers=Workers(kind, 2), batched=False)
     assert (functions.are_called, functions.processes is not None) == (are_called, in_processes)
     pool = functions.pool()
@@ -42,12 +44,12 @@ def test_only_functions_run_in_processes(kind: Any, specs: Any, are_called: bool
         functions.join()
 
 
-def test_columns_are_unchanged_without_a_transform(tmp_path: Path) -> None:
+def test_schema_is_unchanged_without_a_transform(tmp_path: Path) -> None:
     functions = Functions.of([None], workers=Workers("dummy"), batched=False)
     assert functions.transform(None, SCHEMA, written(tmp_path), Buffers()) == (SCHEMA, None)
 
 
-def test_transform_without_a_function_makes_no_call(tmp_path: Path) -> None:
+def test_transform_without_a_function_only_selects_columns(tmp_path: Path) -> None:
     functions = Functions.of([FIELDS_ONLY], workers=Workers("dummy"), batched=False)
     schema, transform = functions.transform(FIELDS_ONLY, SCHEMA, written(tmp_path), Buffers())
     assert set(schema.fields) == {"word", "id"}

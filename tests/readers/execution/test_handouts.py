@@ -48,7 +48,7 @@ def same(left: Iterable[Any], right: Iterable[Any]) -> bool:
     return all(type(one) is type(other) and np.array_equal(one, other) for one, other in zip(left, right, strict=True))
 
 
-def test_row_has_the_values_and_types_of_its_columns() -> None:
+def test_row_named_tuple_has_the_values_and_types_of_its_columns() -> None:
     days = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], "datetime64[D]")
     of_words = np.empty(3, dtype=object)
     of_words[:] = ["a", None, b"c"]
@@ -128,7 +128,7 @@ def test_state_after_any_row_resumes_at_the_next_one(url: str, last_batch: str, 
             assert [int(row.id) for row in other] == taken[number:]
 
 
-def test_rows_and_batches_can_alternate(url: str) -> None:
+def test_row_reader_may_alternate_between_rows_and_iter_batches(url: str) -> None:
     with petastore.make_reader(url, shuffle_row_groups=False) as reader:
         seen = [int(row.id) for row in itertools.islice(reader, 10)]
         seen += next(reader.iter_batches(9))["id"].tolist()
@@ -140,7 +140,7 @@ def test_rows_and_batches_can_alternate(url: str) -> None:
     assert seen == list(range(61))
 
 
-def test_column_batches_and_batches_can_alternate(url: str) -> None:
+def test_batch_reader_may_alternate_between_its_batches_and_iter_batches(url: str) -> None:
     with petastore.make_batch_reader(url, shuffle_row_groups=False) as reader:
         seen = next(reader).id.tolist()
         seen += next(reader.iter_batches(9))["id"].tolist()
@@ -148,7 +148,7 @@ def test_column_batches_and_batches_can_alternate(url: str) -> None:
     assert seen == list(range(61))
 
 
-def test_loop_resumes_after_a_reset_inside_it(url: str) -> None:
+def test_loop_restarts_at_the_first_row_after_a_reset_inside_it(url: str) -> None:
     with petastore.make_reader(url, shuffle_row_groups=False, workers_count=1) as reader:
         seen = []
         for row in reader:
@@ -158,14 +158,14 @@ def test_loop_resumes_after_a_reset_inside_it(url: str) -> None:
     assert seen == [*range(15), *range(61)]
 
 
-def test_transformed_rows_have_the_transforms_fields(url: str) -> None:
+def test_transformed_rows_have_the_fields_of_the_transform(url: str) -> None:
     spec = TransformSpec(lambda row: {"id": row["id"], "half": row["x"][0] / 2}, [("half", np.float32, (), False)],
                          selected_fields=["half", "id"])  # fmt: skip
     with petastore.make_reader(url, shuffle_row_groups=False, transform_spec=spec) as reader:
         assert [(int(row.id), row.half) for row in reader] == [(i, np.float32(i / 2)) for i in range(61)]
 
 
-def test_rows_without_fields_are_counted(url: str) -> None:
+def test_rows_are_counted_when_a_transform_removes_all_fields(url: str) -> None:
     spec = TransformSpec(None, removed_fields=list(SCHEMA.fields))
     with petastore.make_reader(url, transform_spec=spec) as reader:
         assert [tuple(row) for row in itertools.islice(reader, 5)] == [()] * 5

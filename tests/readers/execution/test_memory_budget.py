@@ -26,20 +26,20 @@ def bounded(dataset: Dataset, memory: int | None) -> Execution:
     return execution_of(dataset, workers=Workers("thread", 2, memory_budget=memory))
 
 
-def test_spans_in_progress_are_workers_plus_one_without_budget(dataset: Dataset) -> None:
+def test_reader_without_memory_budget_prefetches_one_span_more_than_workers(dataset: Dataset) -> None:
     for count in (1, 5):
         assert pace_of(execution_of(dataset, workers=Workers("thread", count)), 4).ahead == count + 1
     assert pace_of(execution_of(dataset), 4).ahead == 1
 
 
-def test_spans_are_smaller_with_a_row_transform(dataset: Dataset) -> None:
+def test_reader_plans_fewer_rows_at_once_with_a_transform(dataset: Dataset) -> None:
     plan, workers = plan_of(dataset), Workers("dummy")
     plain = build_execution(dataset, plan, workers=workers)
     called = build_execution(dataset, plan, workers=workers, transform=TransformSpec(unchanged))
     assert pace_of(called, 4).rows_per_span == 4096 < pace_of(plain, 4).rows_per_span
 
 
-def test_memory_budget_bounds_spans_and_buffers(dataset: Dataset) -> None:
+def test_memory_budget_bounds_prefetching_and_kept_buffers(dataset: Dataset) -> None:
     wide, narrow = bounded(dataset, 10**9), bounded(dataset, 60 * 10**6)
     for execution in (wide, narrow):
         budget = budget_of(execution, 4)
@@ -49,12 +49,12 @@ def test_memory_budget_bounds_spans_and_buffers(dataset: Dataset) -> None:
     assert budget_of(narrow, 4).batch_bytes < budget_of(wide, 4).batch_bytes
 
 
-def test_too_small_memory_budget_raises_with_the_required_size(dataset: Dataset) -> None:
+def test_too_small_memory_budget_raises_with_the_given_size(dataset: Dataset) -> None:
     with pytest.raises(InvalidArgumentError, match=r"memory_budget must be .* got 1,000:"):
         pace_of(bounded(dataset, 1000), 4)
 
 
-def test_spans_are_split_only_with_a_memory_budget(dataset: Dataset) -> None:
+def test_batches_are_assembled_in_parts_only_with_a_memory_budget(dataset: Dataset) -> None:
     free = bounded(dataset, None)
     assert pace_of(free, 4).begin == free.assembler.begin
     held = bounded(dataset, 10**9)

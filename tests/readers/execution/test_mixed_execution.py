@@ -52,7 +52,7 @@ def test_mixed_row_groups_are_numbered_across_sources(datasets: list[Dataset]) -
     assert set(execution.schema.fields) == set(SCHEMA.fields)
 
 
-def test_source_column_has_the_source_of_each_row(datasets: list[Dataset]) -> None:
+def test_source_column_is_added_to_the_schema_and_must_be_a_new_name(datasets: list[Dataset]) -> None:
     schema = execution_of(datasets, source_column="source").schema
     assert schema["source"].numpy_dtype is np.int32
     with pytest.raises(InvalidArgumentError, match="source_column must not be a field of the datasets, got 'id'"):
@@ -62,7 +62,7 @@ def test_source_column_has_the_source_of_each_row(datasets: list[Dataset]) -> No
     assert "source" not in apart.view
 
 
-def test_transform_of_the_mixture_differs_from_source_transforms(datasets: list[Dataset]) -> None:
+def test_mixture_has_one_transform_or_different_transforms_per_source(datasets: list[Dataset]) -> None:
     assert execution_of(datasets, transform=MORE).transform is not None
     assert execution_of(datasets, transforms=[MORE, MORE]).transform is not None
     apart = execution_of(datasets, transforms=[MORE, TransformSpec(renamed, edit_fields=MORE.edit_fields)])

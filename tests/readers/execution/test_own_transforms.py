@@ -48,7 +48,7 @@ def span_of(groups: NDArray[np.int32], offsets: list[int]) -> Span:
     )
 
 
-def test_source_transforms_receive_only_their_rows(tmp_path: Path) -> None:
+def test_transform_of_a_mixture_source_receives_only_rows_of_its_source(tmp_path: Path) -> None:
     mixed = three_datasets(tmp_path)
 
     @given(st.lists(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=5), min_size=1, max_size=4))

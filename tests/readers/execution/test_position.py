@@ -21,7 +21,7 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("last_batch", ["even", "drop", "pad", "wrap"])
-def test_position_names_the_next_step_and_the_rows_of_the_last_batch(url: str, last_batch: LastBatchWord) -> None:
+def test_reader_position_has_the_next_step_and_the_rows_of_the_last_batch(url: str, last_batch: LastBatchWord) -> None:
     with make_reader(
         url, provenance=True, shuffle_rows=True, seed=1, num_epochs=2, cur_shard=1, shard_count=2, last_batch=last_batch
     ) as reader:
@@ -36,7 +36,7 @@ def test_position_names_the_next_step_and_the_rows_of_the_last_batch(url: str, l
         assert reader.position().rows == position.rows
 
 
-def test_position_after_a_resume_continues_the_step(url: str) -> None:
+def test_reader_position_after_a_resume_continues_counting_steps(url: str) -> None:
     with make_reader(url, seed=1) as reader, make_reader(url, seed=1) as resumed:
         _ = list(itertools.islice(reader.iter_batches(4), 5))
         resumed.load_state_dict(reader.state_dict())
@@ -47,7 +47,7 @@ def test_position_after_a_resume_continues_the_step(url: str) -> None:
         assert len(resumed.position().rows) == 4
 
 
-def test_position_of_iterated_rows_names_the_last_row(url: str) -> None:
+def test_reader_position_in_a_row_loop_names_the_last_row(url: str) -> None:
     with make_reader(url, shuffle_row_groups=False) as reader:
         for row in itertools.islice(reader, 13):
             position = reader.position()
@@ -57,7 +57,7 @@ def test_position_of_iterated_rows_names_the_last_row(url: str) -> None:
         assert file.endswith(".parquet")
 
 
-def test_position_in_a_mixture_names_the_dataset(url: str) -> None:
+def test_reader_position_in_a_mixture_names_the_dataset(url: str) -> None:
     with make_mixed_reader([url, url], [1, 1], provenance=True) as reader:
         for number, batch in enumerate(itertools.islice(reader.iter_batches(4), 3), start=1):
             assert reader.position().step == number

@@ -48,7 +48,7 @@ def stored_at(url: Path) -> Callable[[str, int, int], int]:
     ],
     ids=["plain", "shuffled", "filtered", "sharded", "predicate", "transformed"],
 )
-def test_provenance_has_the_origin_of_each_row(url: Path, options: dict[str, Any]) -> None:
+def test_provenance_has_file_row_group_and_row_of_each_row(url: Path, options: dict[str, Any]) -> None:
     stored = stored_at(url)
     with make_reader(str(url), provenance=True, filter_cache=False, **options) as reader:
         assert list(reader.schema.fields)[-3:] == ["source_file", "source_row_group", "source_row"]

@@ -58,7 +58,7 @@ NAMES = ["rows", "batches", "loader", "loader to a device", "rows of a loader", 
 
 
 @pytest.mark.parametrize("begin", LOOPS, ids=NAMES)
-def test_loop_raises_again_after_an_error(
+def test_iterator_raises_again_after_a_transform_error(
     reader: petastore.Reader, begin: Callable[[petastore.Reader], Iterator[Any]]
 ) -> None:
     items = begin(reader)
@@ -69,7 +69,7 @@ def test_loop_raises_again_after_an_error(
             next(items)
 
 
-def test_reader_continues_after_an_error_with_the_next_rows(url: str) -> None:
+def test_reader_resumes_from_its_own_state_after_a_transform_error(url: str) -> None:
     failures = [BROKEN]
 
     def once(row: dict[str, Any]) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def test_reader_continues_after_an_error_with_the_next_rows(url: str) -> None:
     assert seen == list(range(before, ROWS))
 
 
-def test_failed_batch_is_not_skipped(reader: petastore.Reader) -> None:
+def test_batched_dataloader_raises_again_after_a_failed_transform(reader: petastore.Reader) -> None:
     def refuse(column: Any) -> Any:
         raise ValueError("no such column")
 
@@ -129,7 +129,9 @@ def test_torch_workers_raise_again_after_an_error(url: str) -> None:
     gc.collect()  # torch leaves the error of a worker in a cycle, with the frame that knows the workers
 
 
-def test_reader_with_a_cache_logs_nothing_after_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_rewritten_file_error_with_a_disk_cache_logs_no_callback_tracebacks(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Loads that are under way when a file is found rewritten end without tracebacks of their callbacks."""
     store, failed = MemoryFileSystem(), 0
 

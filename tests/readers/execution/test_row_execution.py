@@ -24,7 +24,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return written(Path(tmp_path_factory.mktemp("row_execution")) / "data")
 
 
-def test_selected_fields_are_read_and_returned(dataset: Dataset) -> None:
+def test_execution_reads_and_returns_the_selected_fields(dataset: Dataset) -> None:
     execution = execution_of(dataset, columns=["word", "x"])
     assert set(execution.view.fields) == set(execution.schema.fields) == {"word", "x"}
     assert execution.transform is None
@@ -39,13 +39,13 @@ def test_transform_changes_the_output_and_not_the_columns_read(dataset: Dataset)
     assert (execution.gives_stacks, execution.stacked_columns) == (False, [])
 
 
-def test_function_that_contradicts_the_schema_raises(dataset: Dataset) -> None:
+def test_transform_that_selects_an_unknown_field_raises(dataset: Dataset) -> None:
     with pytest.raises(InvalidArgumentError, match="nowhere"):
         build_execution(
             dataset, plan_of(dataset), workers=DUMMY, transform=TransformSpec(unchanged, selected_fields=["nowhere"])
         )
 
 
-def test_batches_have_the_rows_of_the_largest_row_group(dataset: Dataset) -> None:
+def test_default_batch_size_is_the_largest_row_group(dataset: Dataset) -> None:
     assert execution_of(dataset, batched=True).rows_per_item == 5
     assert execution_of(dataset, last_batch=LastBatch.DROP).rows_per_item == 1

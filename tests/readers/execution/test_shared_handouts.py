@@ -123,7 +123,7 @@ def test_each_window_goes_to_one_thread(url: str) -> None:
     assert all(window[1].id == window[0].id + 1 and window[0].text == f"row {window[0].id}" for window in found)
 
 
-def test_late_thread_gets_nothing_and_joins_the_next_iteration(url: str) -> None:
+def test_thread_that_starts_after_the_end_joins_only_the_next_iteration(url: str) -> None:
     all_are_there, go_on = threading.Barrier(2), threading.Event()
     late: list[int] = []
 
@@ -199,7 +199,7 @@ def test_reader_stop_wakes_all_threads(url: str) -> None:
         stopping.join()
 
 
-def test_error_goes_to_one_thread_and_the_others_raise_too() -> None:
+def test_iteration_error_is_raised_in_one_thread_and_reader_closed_in_the_others() -> None:
     def fails() -> Generator[Iterable[int]]:
         yield iter([1])
         raise ZeroDivisionError("on purpose")

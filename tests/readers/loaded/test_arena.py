@@ -36,7 +36,7 @@ def turns_of(place: Place) -> set[int]:
 
 
 @given(st.lists(st.integers(0, 60) | st.none(), max_size=60))
-def test_arena_ranges_never_overlap_and_are_reused(steps: list[int | None]) -> None:
+def test_memory_arena_ranges_never_overlap_and_are_reused(steps: list[int | None]) -> None:
     arena = shelf_of(100)
     held: list[tuple[int, Place]] = []
     for number, rows in enumerate(steps):
@@ -60,7 +60,7 @@ def test_arena_ranges_never_overlap_and_are_reused(steps: list[int | None]) -> N
     assert everything.first == 0
 
 
-def test_arena_allocates_the_first_fit() -> None:
+def test_memory_arena_allocates_the_first_free_range_that_fits() -> None:
     arena = shelf_of(100)
     places = [arena.place(20) for _ in range(5)]
     assert [place.first for place in places if place] == [0, 20, 40, 60, 80]
@@ -76,7 +76,7 @@ def test_arena_allocates_the_first_fit() -> None:
     assert wide.first == 25
 
 
-def test_arena_counts_only_touched_memory() -> None:
+def test_memory_arena_counts_only_the_bytes_in_use_so_far() -> None:
     buffers = Buffers()
     arena = shelf_of(1_000_000, buffers)
     assert buffers.given_bytes == 0
@@ -133,7 +133,7 @@ def epochs(url: str, batch_size: int, **asked: Any) -> list[dict[str, Any]]:
     filters=st.sampled_from([None, [("id", ">", 250)], [("age", "<", 300)]]),
     shard=st.sampled_from([{}, {"cur_shard": 1, "shard_count": 3}]),
 )
-def test_arena_size_does_not_change_batches(
+def test_memory_arena_size_does_not_change_batches(
     mixed_columns: str,
     monkeypatch: pytest.MonkeyPatch,
     seed: int,
@@ -151,7 +151,9 @@ def test_arena_size_does_not_change_batches(
     assert sum(len(batch["id"]) for batch in with_enough) > 0
 
 
-def test_shuffled_batches_gather_rows_from_an_arena(mixed_columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_shuffled_reads_allocate_one_memory_arena_per_reader(
+    mixed_columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[Arena] = []
 
     class Noted(Arena):

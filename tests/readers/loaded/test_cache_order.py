@@ -101,7 +101,7 @@ def heard_of(plan: Plan) -> tuple[Heard, CacheOrder]:
     return heard, CacheOrder(plan, [ReadDataset(heard, 0, ("id",))])
 
 
-def test_planned_load_is_kept_until_it_has_run() -> None:
+def test_announced_position_advances_only_after_loads_have_ended() -> None:
     order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
     plan = Plan(Inventory.of_rows([5] * 4), ReadRequest(("id",), order))
     heard, cache_order = heard_of(plan)
@@ -149,19 +149,19 @@ STATIC: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("asked", STATIC, ids=lambda asked: " ".join(map(str, asked)))
-def test_static_order_hits_half_with_a_cache_of_half_the_data(asked: Any, remote: Remote) -> None:
+def test_static_order_with_a_cache_of_half_the_data_has_half_cache_hits(asked: Any, remote: Remote) -> None:
     with remote.reader(**{**DUMMY, **asked}) as reader:
         assert hits_of(reader) >= 0.48
         assert simulated(reader, "lru") < 0.25
 
 
 @pytest.mark.parametrize("asked", [{}, {"shuffle_rows": True}, {"workers_count": 4, "reader_pool_type": "thread"}])
-def test_changing_orders_hit_twice_as_much_as_lru(asked: Any, remote: Remote) -> None:
+def test_reshuffled_epochs_have_twice_the_cache_hits_of_lru(asked: Any, remote: Remote) -> None:
     with remote.reader(**{**DUMMY, **asked}) as reader:
         assert hits_of(reader) >= max(2 * simulated(reader, "lru"), 0.4)
 
 
-def test_readers_that_share_a_cache_keep_each_others_next_entries(remote: Remote) -> None:
+def test_two_readers_that_share_a_cache_both_have_half_cache_hits(remote: Remote) -> None:
     """Two that read the same in one order, one some way behind: each finds more than half of what it asks for."""
     asked = {**DUMMY, "reshuffle_each_epoch": False}
     with remote.reader(**asked) as one, remote.reader(**asked) as other, ThreadPoolExecutor(2) as threads:
@@ -180,7 +180,7 @@ def test_readers_that_share_a_cache_keep_each_others_next_entries(remote: Remote
     ],
     ids=lambda asked: next(iter(asked)),
 )
-def test_skipped_row_groups_are_not_announced(asked: Any, remote: Remote) -> None:
+def test_row_groups_skipped_by_a_filter_take_no_cache_space(asked: Any, remote: Remote) -> None:
     """Half of the row groups with room for a quarter: half of them are found, whatever lay in the cache before."""
     asked = {**DUMMY, "shuffle_row_groups": False, "filter_cache": False, **asked}
     limit = room(GROUPS // 4)
@@ -195,7 +195,7 @@ def test_skipped_row_groups_are_not_announced(asked: Any, remote: Remote) -> Non
         assert reader.diagnostics["cache_hits"] - before >= 0.48 * (EPOCHS - 1) * GROUPS // 2
 
 
-def test_columns_not_read_are_evicted_first(remote: Remote) -> None:
+def test_cached_columns_that_no_reader_needs_are_evicted_first(remote: Remote) -> None:
     with remote.reader(**{**DUMMY, "schema_fields": ["other"], "num_epochs": 1}) as other:
         assert sum(len(batch.other) for batch in other) == GROUPS * ROWS
         assert other.diagnostics["cache_bytes_written"] >= GROUPS // 2 * 40_000
@@ -203,14 +203,14 @@ def test_columns_not_read_are_evicted_first(remote: Remote) -> None:
         assert hits_of(reader) >= 0.48
 
 
-def test_single_epoch_iterations_hit_like_epochs(remote: Remote) -> None:
+def test_repeated_loops_of_one_epoch_have_the_cache_hits_of_several_epochs(remote: Remote) -> None:
     with remote.reader(**{**DUMMY, "num_epochs": 1}) as reader:
         for _ in range(EPOCHS):
             assert sum(len(batch.id) for batch in reader) == GROUPS * ROWS
         assert reader.diagnostics["cache_hits"] >= 0.45 * (EPOCHS - 1) * GROUPS
 
 
-def test_mixture_sources_are_announced_in_one_order(urls: list[str], tmp_path: Path) -> None:
+def test_mixture_of_two_datasets_in_one_cache_has_half_cache_hits(urls: list[str], tmp_path: Path) -> None:
     limit = room(GROUPS // 2)
     datasets = [petastore.open_dataset(some).with_cache(tmp_path, limit=limit) for some in (urls[:2], urls[2:])]
     asked: dict[str, Any] = {"schema_fields": ["id"], "shuffle_row_groups": False, "reader_pool_type": "dummy"}
@@ -221,7 +221,7 @@ def test_mixture_sources_are_announced_in_one_order(urls: list[str], tmp_path: P
         assert reader.diagnostics["cache_hits"] >= 0.48 * (EPOCHS - 1) * GROUPS
 
 
-def test_early_stop_withdraws_the_access_forecast(remote: Remote) -> None:
+def test_stopping_a_reader_early_removes_its_announced_access_order(remote: Remote) -> None:
     with DiskCache(remote.cache, limit=room(GROUPS // 2)) as cache:
         with remote.reader(**DUMMY) as reader:
             next(reader)
@@ -229,7 +229,7 @@ def test_early_stop_withdraws_the_access_forecast(remote: Remote) -> None:
         assert cache.info().readers == 0
 
 
-def test_memory_of_cache_order_and_prefetcher_is_20_bytes_a_row_group() -> None:
+def test_cache_order_and_prefetcher_take_20_bytes_per_row_group() -> None:
     """An empty deque for each took 800 bytes. The most is held while epochs are read; then nothing grows."""
     groups = sized(full=100_000, quick=4_000)
     order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=False, lanes=1, block_rows=1)

@@ -15,7 +15,7 @@ FREE = UnischemaField("free", "int32", (None,), NdarrayCodec())
 COLUMNS = {field.name: BoundCodec.of(field) for field in (ZIP, FREE, UnischemaField("word", str))}
 
 
-def test_cells_report_their_offsets_and_decoded_sizes() -> None:
+def test_encoded_cells_report_offsets_decoded_sizes_and_equal_shapes() -> None:
     zipped = [ZIP.codec.encode(ZIP, np.arange(3, dtype=np.int32))] * 2  # type: ignore[union-attr]
     arrays = [NdarrayCodec().encode(FREE, np.arange(rows, dtype=np.int32)) for rows in (1, 7)]
     cells = {"zip": pa.array(zipped, pa.binary()), "free": pa.array(arrays, pa.binary()), "word": pa.array(["a", "b"])}

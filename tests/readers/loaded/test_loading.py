@@ -20,7 +20,7 @@ from petastore.work.pools import PoolType
 
 
 @given(st.lists(st.integers(0, 10**6), max_size=200), st.integers(0, 10))
-def test_loads_cover_all_row_groups_in_order(sizes: list[int], workers: int) -> None:
+def test_small_row_groups_are_loaded_together_within_512_kib(sizes: list[int], workers: int) -> None:
     groups = list(range(len(sizes)))
     found = runs(groups, np.array(sizes, dtype=np.int64), workers)
     assert [group for run in found for group in groups[run]] == groups
@@ -82,7 +82,7 @@ def test_row_groups_fetched_together_equal_those_fetched_singly(
     assert together == one_by_one
 
 
-def test_files_with_other_types_are_fetched_one_by_one(tmp_path: Path) -> None:
+def test_files_with_different_column_types_are_loaded_one_by_one(tmp_path: Path) -> None:
     for number in range(60):
         column = pa.array(["a", "b"] * 5)
         column = column.dictionary_encode() if number % 2 else column

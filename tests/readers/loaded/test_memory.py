@@ -13,7 +13,7 @@ from petastore.readers.loaded.layout import Layout
 LAYOUT = Layout.of(Unischema("s", [UnischemaField("x", np.float32)]), rows=100)
 
 
-def test_arena_is_allocated_once() -> None:
+def test_memory_arena_is_reused_until_a_larger_one_is_needed() -> None:
     memory = Memory()
     assert memory.arena(LAYOUT, 0) is None
     first = memory.arena(LAYOUT, 100)
@@ -27,7 +27,7 @@ def test_arena_is_allocated_once() -> None:
     assert memory.arena(LAYOUT, 101) is memory.arena(LAYOUT, 100) is larger
 
 
-def test_row_groups_are_separate_arrays_without_an_arena(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_arena_is_none_when_it_cannot_be_allocated(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(12, "Cannot allocate memory")
 
@@ -35,7 +35,7 @@ def test_row_groups_are_separate_arrays_without_an_arena(monkeypatch: pytest.Mon
     assert Memory().arena(LAYOUT, 100) is None
 
 
-def test_buffer_returned_after_the_end_is_not_kept() -> None:
+def test_buffer_released_after_close_is_not_kept() -> None:
     memory = Memory()
     held = memory.buffers.empty((2**20,), np.dtype(np.float32))
     arena = memory.arena(LAYOUT, 100)

@@ -119,7 +119,7 @@ def read(url: Any, size: int, skip: int = 0, **options: Any) -> list[dict[str, A
     ],
     ids=["in order", "row groups shuffled", "filter", "excluded rows", "provenance"],
 )
-def test_parts_give_the_batches_of_whole_row_groups(
+def test_row_groups_read_in_parts_give_the_same_batches(
     folder: str, pool: str, options: dict[str, Any], small_parts: list[int]
 ) -> None:
     whole = read(folder, 77, reader_pool_type=pool, **options)
@@ -131,7 +131,7 @@ def test_parts_give_the_batches_of_whole_row_groups(
 
 @pytest.mark.parametrize("last_batch", ["even", "drop", "pad", "wrap"])
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_parts_are_shared_by_ranks_as_whole_row_groups(
+def test_row_groups_read_in_parts_are_sharded_like_whole_ones(
     folder: str, last_batch: str, ranks: int, small_parts: list[int]
 ) -> None:
     for rank in range(ranks):
@@ -147,7 +147,7 @@ def test_parts_are_shared_by_ranks_as_whole_row_groups(
         assert small_parts
 
 
-def test_parts_equal_the_values_of_pyarrow(folder: str, small_parts: list[int]) -> None:
+def test_row_groups_read_in_parts_have_the_values_that_pyarrow_reads(folder: str, small_parts: list[int]) -> None:
     path = f"{folder}/day=0/part.parquet"
     with make_reader(path, shuffle_row_groups=False, memory_budget=BUDGET, workers_count=2) as reader:
         rows = list(reader)
@@ -188,7 +188,7 @@ def layouts(draw: Any) -> dict[str, Any]:
 @pytest.mark.filterwarnings("ignore:none of the .* rows:UserWarning")  # a filter may match none of few rows
 @settings(max_examples=sized(full=120, quick=8), deadline=None)
 @given(layouts())
-def test_parts_of_a_few_rows_equal_whole_row_groups(layout: dict[str, Any]) -> None:
+def test_row_groups_read_in_tiny_parts_give_the_same_batches(layout: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         in_parts(patch, layout["share"])
         for number, rows in enumerate(layout["rows"]):
@@ -204,7 +204,7 @@ def test_parts_of_a_few_rows_equal_whole_row_groups(layout: dict[str, Any]) -> N
         assert parts == whole
 
 
-def test_position_and_errors_name_rows_of_the_row_group(folder: str) -> None:
+def test_reader_position_read_in_parts_names_rows_of_the_row_group(folder: str) -> None:
     with make_batch_reader(folder, ["id"], shuffle_row_groups=False, memory_budget=BUDGET) as reader:
         batches = reader.iter_batches(500)
         last = [next(batches)["id"].tolist() for _ in range(5)][-1]
@@ -214,7 +214,9 @@ def test_position_and_errors_name_rows_of_the_row_group(folder: str) -> None:
     assert rows[-1] == ("day=0/part.parquet", 1, 499)
 
 
-def test_cell_that_cannot_be_decoded_is_named_in_its_row_group(tmp_path: Path, small_parts: list[int]) -> None:
+def test_damaged_cell_read_in_parts_is_named_by_its_row_in_the_row_group(
+    tmp_path: Path, small_parts: list[int]
+) -> None:
     schema = petastore.Unischema("s", [petastore.UnischemaField("x", "f4", (None,), petastore.codecs.NdarrayCodec())])
     url = str(tmp_path / "arrays")
     petastore.write_dataset(url, schema, ({"x": np.zeros(40, "f4")} for _ in range(1000)), rows_per_row_group=1000)
@@ -260,7 +262,7 @@ def test_damaged_page_raises_after_the_rows_before_it(tmp_path: Path, rows: int,
 @pytest.mark.parametrize(
     ("change", "problem"), [(-1, "as its footer declares, got fewer"), (1, "as its footer declares, got more")]
 )
-def test_other_number_of_rows_than_planned_raises(
+def test_row_group_part_with_another_number_of_rows_than_planned_raises(
     folder: str, change: int, problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PartLoads, "_begun", functools.partialmethod(begun_with_rows, PartLoads._begun, change))
@@ -292,7 +294,7 @@ def test_shuffled_huge_row_group_warns_and_is_loaded_whole(folder: str, small_pa
         read(folder, 77, interleave=3, seed=1, memory_budget=BUDGET)
 
 
-def test_one_warning_for_a_reader(folder: str) -> None:
+def test_large_row_group_warning_is_given_once_per_reader(folder: str) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with make_batch_reader(folder, shuffle_rows=True, seed=1, memory_budget=BUDGET) as reader:
@@ -310,7 +312,7 @@ def remote(folder: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("cache", [False, True])
-def test_remote_parts_equal_whole_row_groups(
+def test_remote_row_groups_read_in_parts_give_the_same_batches(
     folder: str, remote: str, cache: bool, tmp_path: Path, small_parts: list[int]
 ) -> None:
     cached: dict[str, Any] = {"cache_type": "local-disk", "cache_location": str(tmp_path)} if cache else {}

@@ -99,7 +99,7 @@ def test_prefetch_requests_row_groups_in_load_order() -> None:
     assert noted.held == set()
 
 
-def test_prefetch_starts_after_the_first_load() -> None:
+def test_prefetch_starts_after_the_first_row_group_is_loaded() -> None:
     noted: Any = Noted(Inventory.of_rows([10] * 4, bytes_per_row=1))
     prefetcher: Any = Prefetcher([ReadDataset(noted, 0, ("id",))], noted, 1000)
     prefetcher.plan(Planned([0, 1, 2]))
@@ -110,7 +110,7 @@ def test_prefetch_starts_after_the_first_load() -> None:
     assert noted.fetched == [2]
 
 
-def test_prefetch_shares_a_request_between_two_loads() -> None:
+def test_row_group_planned_twice_is_prefetched_once() -> None:
     noted, prefetcher = prefetching([10] * 3, most_bytes=20, first_group=7)
     prefetcher.plan(Planned([7, 8]))
     prefetcher.plan(Planned([7, 9]))
@@ -126,7 +126,7 @@ def test_prefetch_shares_a_request_between_two_loads() -> None:
     load(prefetcher, 7)
 
 
-def test_load_started_before_its_prefetch_fetches_itself() -> None:
+def test_row_group_loaded_before_its_prefetch_is_not_prefetched() -> None:
     noted, prefetcher = prefetching([10] * 4, most_bytes=10)
     prefetcher.plan(Planned([0, 1, 2, 3]))
     first = prefetcher.begin(0)
@@ -272,7 +272,9 @@ def test_row_groups_of_a_small_remote_dataset_are_not_fetched_again_in_each_epoc
 
 @servers
 @leaves
-def test_prefetch_fetches_cached_bytes_at_most_once(folder: Path, proxy: FaultProxy, tmp_path: Path) -> None:
+def test_prefetch_with_a_disk_cache_fetches_each_byte_at_most_once(
+    folder: Path, proxy: FaultProxy, tmp_path: Path
+) -> None:
     asked: dict[str, Any] = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": 1 << 26}
     for epochs, times in ((3, 1), (2, 0)):
         proxy.begin(Faults())

@@ -45,7 +45,7 @@ def test_row_group_positions_in_an_arena_are_correct(read_order: Any, written: l
     assert place.places[4:7].tolist() == written
 
 
-def test_row_group_reports_value_sizes() -> None:
+def test_loaded_row_group_reports_the_largest_value_and_total_bytes() -> None:
     row_group = LoadedRowGroup(
         3, Place(0, 3, (), None), {}, {}, {}, {"word": np.array([3, 9, 4]), "none": np.array([], np.int64)}
     )

@@ -91,7 +91,7 @@ def seen(taken: RowGroupReader, row_group: LoadedRowGroup, field: UnischemaField
 
 
 @given(st.integers(1, 400), st.integers(0, 9), st.booleans())
-def test_loaded_rows_equal_their_decoded_cells(rows: int, seed: int, in_read_order: bool) -> None:
+def test_loaded_row_group_has_the_values_that_were_written(rows: int, seed: int, in_read_order: bool) -> None:
     turns = np.random.RandomState(seed).permutation(rows) if in_read_order else None
     taken = loader(rows=rows)
     row_group = taken.load(rows, turns, reading(table(rows)))
@@ -101,7 +101,7 @@ def test_loaded_rows_equal_their_decoded_cells(rows: int, seed: int, in_read_ord
             np.testing.assert_array_equal(found, value(field, row), err_msg=f"{field.name} of row {row}")
 
 
-def test_loaded_values_are_stacked_or_stay_encoded() -> None:
+def test_fixed_size_columns_are_stacked_on_loading_and_others_stay_encoded() -> None:
     taken = loader()
     row_group = taken.load(50, None, reading(table(50)))
     assert set(row_group.cells) == {"word", "zip", "free"}
@@ -111,7 +111,7 @@ def test_loaded_values_are_stacked_or_stay_encoded() -> None:
 
 
 @pytest.mark.parametrize("rows", [4, 1])
-def test_ragged_arrays_of_one_shape_are_viewed(rows: int) -> None:
+def test_ragged_arrays_of_equal_shape_are_loaded_as_one_zero_copy_view(rows: int) -> None:
     fields = [field for field in FIELDS if field.name in ("free", "zip", "word")]
     taken = loader(Unischema("s", fields))
     whole = taken.load(2 * rows, None, reading(table(2 * rows)))
@@ -119,7 +119,7 @@ def test_ragged_arrays_of_one_shape_are_viewed(rows: int) -> None:
     assert whole.alike["free"].tolist() == [[row] * 3 for row in range(2 * rows)]
 
 
-def test_ragged_arrays_of_several_shapes_are_not_viewed() -> None:
+def test_ragged_arrays_of_different_shapes_stay_encoded() -> None:
     field = UnischemaField("x", np.int32, (None,), NdarrayCodec(), True)
     one = np.zeros(3, np.int32)
     for other in (np.zeros(2, np.int32), np.zeros((3, 1), np.int32), None):
@@ -129,7 +129,7 @@ def test_ragged_arrays_of_several_shapes_are_not_viewed() -> None:
         assert (set(row_group.cells), set(row_group.alike)) == ({"x"}, set())
 
 
-def test_unselected_rows_are_not_kept() -> None:
+def test_loaded_row_group_keeps_only_selected_rows() -> None:
     taken = loader(Unischema("s", FIELDS[:1]))
     row_group = taken.load(50, np.array([7, 3]), reading(table(50)))
     places = row_group.place.places
@@ -138,7 +138,7 @@ def test_unselected_rows_are_not_kept() -> None:
     assert (places[[7, 3]].tolist(), int((places >= 0).sum())) == ([0, 1], 2)
 
 
-def test_invalid_cells_raise_only_when_read() -> None:
+def test_columns_with_invalid_values_stay_encoded_on_loading() -> None:
     fields = [UnischemaField("a", np.float32), UnischemaField("b", np.float32), UnischemaField("c", np.uint8)]
     stored = pa.table(
         {"a": pa.array([1.0, 2.0], pa.float32()), "b": pa.array([1.0, None], pa.float32()), "c": pa.array([1, 300])}
@@ -150,7 +150,7 @@ def test_invalid_cells_raise_only_when_read() -> None:
     assert row_group.place.stacks[number][place].tolist() == [1.0, 2.0]
 
 
-def test_long_rows_of_several_types_stay_cells() -> None:
+def test_column_of_large_arrays_with_a_damaged_cell_stays_encoded() -> None:
     field = UnischemaField("x", np.float64, (1200, 100), NdarrayCodec())  # two rows at once
     good = [field.codec.encode(field, np.full((1200, 100), row, float)) for row in range(5)]  # type: ignore[union-attr]
     stored = pa.table({"x": pa.array([*good[:3], b"damaged", good[4]], pa.binary())})
@@ -160,7 +160,7 @@ def test_long_rows_of_several_types_stay_cells() -> None:
     assert row_group.cells["x"].to_pylist() == stored["x"].to_pylist()
 
 
-def test_layout_reads_a_few_columns_at_a_time() -> None:
+def test_column_stacks_have_fewer_columns_for_larger_row_groups() -> None:
     many = Unischema("wide", [UnischemaField(f"c{number}", np.float64) for number in range(300)])
     assert {len(stack.names) for stack in Layout.of(many, rows=1_000_000).stacks} == {1}
     assert [len(stack.names) for stack in Layout.of(many, rows=100).stacks] == [64, 64, 64, 64, 44]
@@ -168,7 +168,7 @@ def test_layout_reads_a_few_columns_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 1])
-def test_empty_row_groups_are_loaded(rows: int) -> None:
+def test_row_groups_of_0_and_1_rows_are_loaded(rows: int) -> None:
     taken = loader()
     row_group = taken.load(rows, None, reading(table(rows)))
     assert [stack.shape[1] for stack in row_group.place.stacks] == [rows] * len(row_group.place.stacks)
@@ -177,7 +177,9 @@ def test_empty_row_groups_are_loaded(rows: int) -> None:
 @pytest.mark.parametrize("length", [2, 1000, 5000])
 @pytest.mark.parametrize("shuffle_rows", [False, True])
 @pytest.mark.parametrize("filters", [None, [("id", ">", 37)]])
-def test_loaded_numbers_belong_to_their_rows(tmp_path: Path, length: int, shuffle_rows: bool, filters: Any) -> None:
+def test_arrays_of_loaded_row_groups_belong_to_their_rows(
+    tmp_path: Path, length: int, shuffle_rows: bool, filters: Any
+) -> None:
     """Rows of up to 8 and 40 kB, of which only the first have their numbers laid in turns, and whole runs of them."""
     schema = Unischema("s", [UnischemaField("id", "int64"), UnischemaField("x", "float64", (length,), NdarrayCodec())])
     rows = ({"id": number, "x": np.full(length, number, float)} for number in range(400))
@@ -199,7 +201,7 @@ def test_loaded_numbers_belong_to_their_rows(tmp_path: Path, length: int, shuffl
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 100])
-def test_row_group_read_by_several_tasks_is_equal(most: int) -> None:
+def test_row_group_loaded_by_several_tasks_equals_one_loaded_by_one(most: int) -> None:
     taken, turns = dataclasses.replace(loader(), piece_bytes=100), np.array([7, 3, 0])
     whole = taken.load(50, turns, reading(table(50)))
     tasks, finish = taken.loading(50, turns, reading(table(50)), most=most)

@@ -22,7 +22,7 @@ def seen(names: tuple[str, ...], dtype: np.dtype[np.generic], table: pa.Table) -
 
 
 @given(dtype=DTYPES, count=st.integers(1, 6), rows=st.integers(0, 9), first=st.integers(0, 3), together=st.booleans())
-def test_stacked_view_equals_the_columns(
+def test_zero_copy_view_of_stacked_columns_equals_the_columns(
     dtype: np.dtype[np.generic], count: int, rows: int, first: int, together: bool
 ) -> None:
     names = tuple(f"c{number}" for number in range(count))
@@ -45,6 +45,6 @@ def test_stacked_view_equals_the_columns(
         pa.array([1, 2, 3], pa.int32()),  # of another type than is declared
     ],
 )
-def test_column_other_than_plain_numbers_has_no_stacked_view(column: pa.Array) -> None:
+def test_columns_with_nulls_or_other_types_have_no_stacked_view(column: pa.Array) -> None:
     table = pa.table({"a": pa.array([1, 2, 3], pa.int64()), "b": column})
     assert seen(("a", "b"), np.dtype("<i8"), table) is None

@@ -47,7 +47,7 @@ def loaded(
 @pytest.mark.parametrize("columns", [2, 6])  # looked at one by one, and as one array
 @pytest.mark.parametrize("read_order", [None, [3, 0, 2]])
 @pytest.mark.parametrize("wide", [None, 9])
-def test_stacking_writes_columns_in_read_order(columns: int, read_order: list[int] | None, wide: int | None) -> None:
+def test_stacking_copies_columns_in_read_order(columns: int, read_order: list[int] | None, wide: int | None) -> None:
     names = tuple(f"c{number}" for number in range(columns))
     stack, rows = Stack(names, np.dtype(np.int32), (), in_read_order=True), np.arange(4)
     table = pa.table({name: pa.array(100 * number + rows, pa.int32()) for number, name in enumerate(names)})
@@ -60,7 +60,7 @@ def test_stacking_writes_columns_in_read_order(columns: int, read_order: list[in
         assert not made.place.stacks[0][:, len(wanted) :].any()
 
 
-def test_stacking_falls_back_to_cells_for_invalid_values() -> None:
+def test_stacking_leaves_columns_with_invalid_values_encoded() -> None:
     fields = [UnischemaField("a", "int32", (), None, True), UnischemaField("b", "int32")]
     table = pa.table({"a": pa.array([7, None], pa.int32()), "b": pa.array([1, None], pa.int32())})
     stack = Stack(("a", "b", "c"), np.dtype(np.int32), (), in_read_order=True)
@@ -89,7 +89,7 @@ def test_stacking_reads_long_rows_in_parts() -> None:
     assert (made.missing["x"].tolist(), made.cells, asked) == ([False, True, False], {}, [2])
 
 
-def test_stacking_falls_back_to_cells_for_a_damaged_long_row() -> None:
+def test_stacking_leaves_long_rows_encoded_if_one_is_damaged() -> None:
     field = UnischemaField("x", "float32", (3,), NdarrayCodec())
     cell = NdarrayCodec().encode(field, np.zeros(3, np.float32))
     made, asked = piece_by_piece([b"damaged", None, cell], nullable=True)

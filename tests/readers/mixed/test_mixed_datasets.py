@@ -170,7 +170,7 @@ def test_mixed_reader_applies_one_transform_to_all_sources(urls: list[str]) -> N
             assert row.half == np.float32(row.id / 2 + row.id // 1000)
 
 
-def test_mixed_reader_ranks_read_the_rows_of_one_reader(urls: list[str]) -> None:
+def test_mixed_reader_ranks_together_read_the_batches_of_one_reader(urls: list[str]) -> None:
     for batching in ("mixed", "per_source"):
         with mixed(urls, seed=5, batching=batching, shuffle_rows=True, interleave=6) as reader:
             whole = [sorted(batch["id"].tolist()) for batch in reader.iter_batches(24)]
@@ -206,7 +206,7 @@ def test_mixed_reader_resumes_with_other_ranks_and_batch_size(urls: list[str], b
         assert sorted(seen) == sorted(int(row.id) for row in reader)
 
 
-def test_mixed_reader_state_sets_a_random_seed(urls: list[str]) -> None:
+def test_mixed_reader_state_restores_a_random_seed(urls: list[str]) -> None:
     def loader_of(reader: Reader) -> DataLoader:
         return DataLoader(reader, batch_size=10)
 

@@ -45,7 +45,7 @@ def plus(more: int) -> TransformSpec:
     return TransformSpec(add)
 
 
-def test_mixed_transforms_are_one_or_one_per_source(datasets: list[Dataset]) -> None:
+def test_mixed_reader_accepts_one_transform_or_one_per_source(datasets: list[Dataset]) -> None:
     for transforms, least in (
         (plus(100), {0: 100, 1: 100}),
         ([plus(100), plus(200)], {0: 100, 1: 200}),
@@ -58,6 +58,6 @@ def test_mixed_transforms_are_one_or_one_per_source(datasets: list[Dataset]) -> 
         assert found == least
 
 
-def test_mixed_reader_yields_batches_on_request(datasets: list[Dataset]) -> None:
+def test_batched_mixed_reader_yields_batches_with_all_rows(datasets: list[Dataset]) -> None:
     with MixedReader(datasets, mixture_of(datasets), workers=DUMMY, batched=True) as reader:
         assert sum(len(batch.id) for batch in reader) == reader.num_rows

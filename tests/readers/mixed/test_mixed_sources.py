@@ -50,12 +50,12 @@ def test_dict_with_unknown_source_keys_raises_and_lists_the_valid_ones(source: A
         open_sources([source], ALL, RowOptions())
 
 
-def test_source_that_is_missing_is_named(urls: list[str]) -> None:
+def test_missing_dataset_of_a_mixture_is_named(urls: list[str]) -> None:
     with pytest.raises(DatasetNotFoundError, match="nowhere"):
         open_sources([urls[0], f"{urls[0]}/nowhere"], ALL, RowOptions())
 
 
-def test_source_inherits_the_options_of_the_mixture(urls: list[str]) -> None:
+def test_mixture_source_inherits_the_options_of_the_mixture(urls: list[str]) -> None:
     few = [("id", "<", 3)]
     sources = open_sources(
         [urls[0], {"dataset_url": urls[1], "filters": None, "storage_timeout": 9.0}], ALL, RowOptions(filters=few)
@@ -64,13 +64,13 @@ def test_source_inherits_the_options_of_the_mixture(urls: list[str]) -> None:
     assert [source.dataset.location.timeout_s for source in sources] == [7.0, 9.0]
 
 
-def test_filtered_rows_are_not_mixed(urls: list[str]) -> None:
+def test_mixture_sources_inherit_or_override_filters(urls: list[str]) -> None:
     rows = RowOptions(filters=[("id", "<", 3)], filter_cache=False)
     sources = open_sources([urls[0], {"dataset_url": urls[1], "filters": None}], ALL, rows)
     assert [plan.num_rows for plan in mixture_of(sources, [1, 1]).sources] == [3, ROWS]
 
 
-def test_mixed_sources_have_own_seeds_and_buffers_by_weight(urls: list[str]) -> None:
+def test_mixture_sources_have_different_seeds_and_shuffle_buffers_by_weight(urls: list[str]) -> None:
     order = OrderOptions(seed=5, shuffle_rows=True, shuffle_buffer_bytes=4000)
     mixture = mixture_of(open_sources([urls[0]] * 2, ALL, RowOptions()), [3, 1], order=order)
     orders = [plan.request.order for plan in mixture.sources]
@@ -82,7 +82,7 @@ def test_mixed_sources_have_own_seeds_and_buffers_by_weight(urls: list[str]) -> 
 
 
 @pytest.mark.parametrize("seed", [None, 5])
-def test_default_mixture_seed_is_set_by_a_state(urls: list[str], seed: int | None) -> None:
+def test_mixture_seed_counts_as_default_only_if_it_is_none(urls: list[str], seed: int | None) -> None:
     mixture = mixture_of(open_sources(urls, ALL, RowOptions()), [1, 1], order=OrderOptions(seed=seed))
     assert ("seed" in mixture.chosen) == (seed is None)
     assert all(("seed" in plan.request.chosen) == (seed is None) for plan in mixture.sources)
@@ -93,7 +93,7 @@ def test_different_numbers_of_weights_and_sources_raise(urls: list[str]) -> None
         mixture_of(open_sources(urls, ALL, RowOptions()), [1, 1, 1])
 
 
-def test_mixed_columns_are_common_to_all_datasets(urls: list[str], tmp_path: Path) -> None:
+def test_mixture_reads_the_columns_common_to_all_datasets(urls: list[str], tmp_path: Path) -> None:
     petastore.write_dataset(str(tmp_path), Unischema("s", [UnischemaField("id", np.str_)]), [{"id": "1"}])
     sources = open_sources([urls[0], str(tmp_path)], ALL, RowOptions())
     with pytest.raises(SchemaError, match="id"):

@@ -101,7 +101,7 @@ def test_weighted_sampling_batches_have_one_source(urls: list[str]) -> None:
     assert {sources[0] for sources in batches} == {0, 1, 2}
 
 
-def test_weighted_sampling_can_mix_inside_batches(urls: list[str]) -> None:
+def test_weighted_sampling_with_batching_mixed_mixes_inside_batches(urls: list[str]) -> None:
     with WeightedSamplingReader(batches_of(urls), [1, 1, 1], batching="mixed", source_column="of") as reader:
         for batch in reader.iter_batches(9):
             if batch.num_rows == 9:
@@ -125,7 +125,7 @@ def test_weighted_sampling_keeps_each_readers_transform(urls: list[str]) -> None
             assert batch["valid"].dtype == np.bool_
 
 
-def test_weighted_sampling_passes_dataframes_to_the_own_transform(urls: list[str]) -> None:
+def test_weighted_sampling_applies_the_dataframe_transform_of_each_reader(urls: list[str]) -> None:
     def adding(number: int) -> TransformSpec:
         return TransformSpec(lambda frame: frame.assign(id=frame["id"] + number), removed_fields=["xy"])
 
@@ -191,7 +191,7 @@ def test_weighted_sampling_ranks_have_equal_steps(urls: list[str]) -> None:
     assert len(seen) == len(set(seen)) == reader.plan.num_rows
 
 
-def test_weighted_sampling_mixes_different_shards_per_rank(urls: list[str]) -> None:
+def test_weighted_sampling_mixes_a_sharded_and_an_unsharded_reader(urls: list[str]) -> None:
     """One source is shared by three ranks, and all of them read all of the other."""
     of_first: list[set[int]] = []
     of_second, steps = [], set()

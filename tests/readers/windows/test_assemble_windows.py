@@ -116,7 +116,9 @@ def read(url: str, overlap: bool = True, **options: Any) -> list[tuple[int, ...]
 
 @pytest.mark.parametrize("row_groups", [1, 2, 57, 200])
 @pytest.mark.parametrize("overlap", [True, False])
-def test_windows_equal_a_double_loop_in_order(tracks: dict[int, str], row_groups: int, overlap: bool) -> None:
+def test_windows_equal_a_reference_implementation_in_order(
+    tracks: dict[int, str], row_groups: int, overlap: bool
+) -> None:
     expected = expected_windows(overlap=overlap)
     assert read(tracks[row_groups], overlap) == expected
     assert read(tracks[row_groups], overlap, reader_pool_type="thread") == expected
@@ -262,7 +264,7 @@ def test_windows_of_filtered_rows_may_span_row_groups(tmp_path: Path) -> None:
         assert [(int(window[0].time), int(window[3].time)) for window in reader] == [(0, 99)]
 
 
-def test_window_rows_have_their_own_partition(tmp_path: Path) -> None:
+def test_rows_of_a_window_have_the_partition_value_of_their_own_file(tmp_path: Path) -> None:
     for day in range(3):
         (tmp_path / f"day={day}").mkdir()
         write_plain(tmp_path / f"day={day}", time=np.arange(6) + 6 * day)
@@ -271,7 +273,7 @@ def test_window_rows_have_their_own_partition(tmp_path: Path) -> None:
     assert found == [(time, time + 1, (time + 1) // 6) for time in range(17)]
 
 
-def test_window_timestamps_may_be_partitions(tmp_path: Path) -> None:
+def test_window_timestamp_may_be_a_partition_column(tmp_path: Path) -> None:
     for day in range(3):
         (tmp_path / f"day={day}").mkdir()
         write_plain(tmp_path / f"day={day}", id=np.arange(2) + 2 * day)
@@ -452,7 +454,7 @@ def test_windows_read_only_the_first_rows_of_next_row_groups(tracks: dict[int, s
 
 
 @pytest.mark.parametrize("shuffle_rows", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_windows_read_row_group_starts_twice(tracks: dict[int, str], shuffle_rows: bool) -> None:
+def test_windows_read_the_start_of_a_row_group_at_most_twice(tracks: dict[int, str], shuffle_rows: bool) -> None:
     asked = NGram({0: ["time"], 9: ["pose"]}, 4, "time")
     seen = Spy.on(tracks[200]).seen_while_reading(asked, OrderOptions(shuffle_rows=shuffle_rows, seed=1))
     assert len(seen) == len(set(seen)) <= 2 * 200
@@ -565,7 +567,7 @@ def test_state_of_other_windows_raises(tracks: dict[int, str]) -> None:
             reader.load_state_dict(states[1])
 
 
-def test_plan_reports_the_rows_without_a_window(tracks: dict[int, str]) -> None:
+def test_explain_reports_the_rows_without_a_window(tracks: dict[int, str]) -> None:
     with petastore.make_reader(tracks[57], ngram(), filters=col("time") < 100) as reader:
         assert isinstance(reader.plan, petastore.Plan)
         said = reader.plan.explain(16).as_dict()
@@ -577,7 +579,7 @@ def test_plan_reports_the_rows_without_a_window(tracks: dict[int, str]) -> None:
     assert sum(left_out.values()) == ROWS - windows
 
 
-def test_windows_join_different_dictionaries(tmp_path: Path) -> None:
+def test_windows_combine_row_groups_with_different_dictionaries(tmp_path: Path) -> None:
     kinds = pa.array([f"k{number // 3}" for number in range(12)]).dictionary_encode()
     for name, part in (("a", slice(0, 7)), ("b", slice(7, 12))):
         chunk = pa.array(kinds.to_pylist()[part]).dictionary_encode()

@@ -49,7 +49,7 @@ def _ask(**asked: Any) -> Any:
     return PlanOptions(columns=["id", "x", "maybe"], order=OrderOptions(shuffle_row_groups=False), **asked)
 
 
-def test_window_fields_have_an_axis_of_offsets(dataset: Dataset) -> None:
+def test_window_fields_have_one_entry_per_offset(dataset: Dataset) -> None:
     rows, windows = executions(dataset)
     schema = windows.schema
     assert {field.name: field.shape for field in schema} == {"id": (2,), "x": (1,), "maybe": (1,)}
@@ -60,7 +60,7 @@ def test_window_fields_have_an_axis_of_offsets(dataset: Dataset) -> None:
     assert not windows.gives_stacks
 
 
-def test_windows_span_row_groups_as_dicts(dataset: Dataset) -> None:
+def test_windows_across_row_groups_are_dicts_of_rows_by_offset(dataset: Dataset) -> None:
     _, execution = executions(dataset)
     with Reader(dataset, execution.plan, workers=DUMMY, build=lambda *_, **__: execution) as reader:
         windows = list(reader)
@@ -70,19 +70,19 @@ def test_windows_span_row_groups_as_dicts(dataset: Dataset) -> None:
     assert [window[1].maybe for window in windows][:3] == [2.0, None, 4.0]
 
 
-def test_padded_windows_mark_repeats(dataset: Dataset) -> None:
+def test_last_batch_pad_adds_a_valid_entry_to_windows(dataset: Dataset) -> None:
     _, execution = executions(dataset, last_batch=LastBatch.PAD)
     with Reader(dataset, execution.plan, workers=DUMMY, build=lambda *_, **__: execution) as reader:
         assert [window["valid"] for window in reader] == [True] * (ROWS - 2)
 
 
-def test_window_batch_size_matches_the_largest_row_group(dataset: Dataset) -> None:
+def test_window_batches_have_as_many_rows_as_the_largest_row_group(dataset: Dataset) -> None:
     _, execution = executions(dataset, batched=True)
     assert execution.rows_per_item == 5 // 3
     assert executions(dataset)[1].rows_per_item == 1
 
 
-def test_nested_windows_and_removed_fields_raise(dataset: Dataset) -> None:
+def test_windows_of_windows_and_without_any_field_raise(dataset: Dataset) -> None:
     _, windows = executions(dataset)
     assert windows.windows is not None
     with pytest.raises(

@@ -41,7 +41,7 @@ def opened(
     )
 
 
-def test_windows_are_counted_before_reading(dataset: Dataset) -> None:
+def test_number_of_windows_is_known_before_reading(dataset: Dataset) -> None:
     with opened(dataset) as reader:
         assert len(reader) == ROWS - 1
         assert [(window[0].id, window[1].id) for window in reader] == [(n, n + 1) for n in range(ROWS - 1)]
@@ -67,6 +67,6 @@ def test_unknown_window_fields_raise(dataset: Dataset) -> None:
         opened(dataset, NGram({0: ["nowhere"]}, 1, "id"))
 
 
-def test_fewer_windows_than_ranks_raise(dataset: Dataset) -> None:
+def test_window_reader_with_fewer_windows_than_ranks_raises(dataset: Dataset) -> None:
     with pytest.raises(NoDataAvailableError, match="99 ranks"):
         opened(dataset, shard=Shard(0, 99))

@@ -42,7 +42,7 @@ def rows_of(starts: Selection, dataset: Dataset) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("overlap", [True, False])
 @pytest.mark.parametrize("kind", ["dummy", "thread"])
-def test_selected_window_starts_equal_a_double_loop(tmp_path: Path, overlap: bool, kind: Any) -> None:
+def test_window_starts_of_a_dataset_equal_a_reference_implementation(tmp_path: Path, overlap: bool, kind: Any) -> None:
     dataset = written(tmp_path, TIMES)
     starts = select_window_starts(dataset, pairs(overlap), workers=Workers(kind, 2), filter_cache=False)
     by_hand = windows_by_hand([TIMES[:4], TIMES[4:8], TIMES[8:]], length=2, most=1, overlap=overlap)
@@ -50,7 +50,7 @@ def test_selected_window_starts_equal_a_double_loop(tmp_path: Path, overlap: boo
     assert starts.length == 2
 
 
-def test_window_starts_ignore_unselected_rows(tmp_path: Path) -> None:
+def test_windows_are_formed_from_selected_rows_only(tmp_path: Path) -> None:
     dataset = written(tmp_path, TIMES)
     odd = Selection(np.array([2, 4, 2]), {0: np.array([True, False, True, False])})
     wide = NGram({0: ["time"], 1: ["time"]}, 2, "time")
@@ -60,7 +60,7 @@ def test_window_starts_ignore_unselected_rows(tmp_path: Path) -> None:
     assert [(pruned.by, pruned.rows) for pruned in starts.pruned if pruned.by == "windows"] == [("windows", 3)]
 
 
-def test_window_starts_are_cached_for_one_window_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_window_starts_are_used_only_for_the_same_ngram(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = written(tmp_path / "data", TIMES)
     read = Dataset.read
     asked: list[int] = []
@@ -96,12 +96,14 @@ def test_window_starts_are_cached_for_one_window_only(tmp_path: Path, monkeypatc
     ],
     ids=["unsorted", "missing", "no number"],
 )
-def test_rows_without_windows_are_reported(tmp_path: Path, times: list[Any], dtype: Any, said: str) -> None:
+def test_missing_or_unsorted_timestamps_raise_when_windows_are_selected(
+    tmp_path: Path, times: list[Any], dtype: Any, said: str
+) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         select_window_starts(written(tmp_path, times, dtype), pairs(), workers=DUMMY, filter_cache=False)
 
 
-def test_threshold_of_another_type_raises_before_reading(tmp_path: Path) -> None:
+def test_delta_threshold_of_another_type_raises_before_reading(tmp_path: Path) -> None:
     dataset = written(tmp_path, [np.datetime64(1, "s")], "datetime64[s]")
     with pytest.raises(
         InvalidArgumentError, match=r"delta_threshold must be datetime.* 'time' of datetime64.s., got 1$"
