@@ -31,7 +31,7 @@ def _switched() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_switched")
 @pytest.mark.parametrize("name", CHECKS)
-def test_petastorm_defect_is_absent(name: str, tmp_path: Path) -> None:
+def test_known_petastorm_defect_does_not_occur(name: str, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RetiredWarning)
         CHECKS[name](tmp_path)
@@ -41,7 +41,7 @@ def test_petastorm_defect_is_absent(name: str, tmp_path: Path) -> None:
 @pytest.mark.leaves_running("fsspec keeps its web session")
 @pytest.mark.usefixtures("_switched")
 @pytest.mark.parametrize("name", OF_CACHES)
-def test_petastorm_defect_is_absent_where_the_cache_stores_data(
+def test_known_petastorm_cache_defect_does_not_occur_for_remote_files(
     name: str, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is kept of local files, so none of these could fail there: the same rows, from a web server."""

@@ -88,13 +88,13 @@ def module_of(root: str, inside: str) -> ModuleType:
     return importlib.import_module(f"{root}.{inside}" if inside else root)
 
 
-def test_petastorm_names_exist_or_have_a_reason() -> None:
+def test_each_name_of_petastorm_exists_or_has_a_documented_reason() -> None:
     assert [pair for pair in PAIRS if pair[1] not in NAMES.get(pair[0], {})] == []
     assert set(KNOWN) <= set(NAMES)
 
 
 @pytest.mark.usefixtures("switched")
-def test_petastorm_name_is_the_petastore_object(subtests: pytest.Subtests) -> None:
+def test_name_imported_from_petastorm_is_the_petastore_object(subtests: pytest.Subtests) -> None:
     assert len(AT_HOME) > 60
     check_names_at_home([pair for pair in AT_HOME if pair[0] != "tf_utils"], subtests)
 
@@ -136,7 +136,7 @@ def test_unknown_petastorm_name_raises_import_error(switched: None) -> None:
         importlib.import_module("petastore.unischemata")
 
 
-def test_petastorm_modules_are_attributes_of_each_other(switched: None) -> None:
+def test_petastorm_submodules_are_attributes_of_their_package(switched: None) -> None:
     root = importlib.import_module("petastorm")
     assert root.etl.dataset_metadata.materialize_dataset is petastore.materialize_dataset
     assert root.__version__ == "0.13.1"

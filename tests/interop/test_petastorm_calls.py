@@ -53,7 +53,7 @@ def test_generated_datapoint_matches_the_schema(url: str) -> None:
     assert len({row.cloud.shape[0] for row in rows}) > 1
 
 
-def test_generated_datapoints_differ() -> None:
+def test_generate_datapoint_returns_random_values() -> None:
     first, second = (calls.generate_datapoint(SCHEMA) for _ in range(2))
     assert not np.array_equal(first["image"], second["image"])
 
@@ -111,7 +111,7 @@ def test_petastorm_dataset_casts_unsigned_integers(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.tf
-def test_petastorm_dataset_yields_row_groups_of_a_batch_reader(url: str) -> None:
+def test_make_petastorm_dataset_of_a_batch_reader_yields_row_groups(url: str) -> None:
     with petastore.make_batch_reader(url, ["id"], shuffle_row_groups=False) as reader:
         dataset = calls.make_petastorm_dataset(reader)
         assert [batch.id.numpy().tolist() for batch in dataset] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
@@ -200,7 +200,7 @@ def test_tf_tensors_returns_windows_by_offset(url: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.tf
-def test_tf_tensors_raises_eagerly_and_for_batch_queues(url: str) -> None:
+def test_tf_tensors_raises_in_eager_mode_and_for_a_queue_with_a_batch_reader(url: str) -> None:
     import tensorflow as tf
 
     with (

@@ -56,12 +56,12 @@ def test_filesystem_resolver_returns_fsspec_for_object_stores() -> None:
     assert resolver.get_dataset_path() == "/bucket/frames"
 
 
-def test_parameter_without_effect_warns() -> None:
+def test_filesystem_resolver_warns_for_hdfs_driver_without_effect() -> None:
     with pytest.warns(RetiredWarning, match="hdfs_driver"):
         FilesystemResolver("memory://bucket/frames", hdfs_driver="libhdfs3")
 
 
-def test_filesystem_and_path_for_one_url_or_a_list(file: Path) -> None:
+def test_get_filesystem_and_path_or_paths_accepts_one_url_or_a_list(file: Path) -> None:
     filesystem, path = get_filesystem_and_path_or_paths(file.parent.as_uri())
     assert (type(filesystem), path) == (LocalFileSystem, str(file.parent))
     _, paths = get_filesystem_and_path_or_paths([file.as_uri(), str(file.parent)])

@@ -26,7 +26,7 @@ def switched_on() -> Iterator[None]:
     petastorm.uninstall()
 
 
-def test_legacy_modules_are_found_under_their_root_only(subtests: pytest.Subtests) -> None:
+def test_legacy_module_finder_finds_modules_only_below_petastorm(subtests: pytest.Subtests) -> None:
     finder = LegacyModules("petastorm")
     for inside in NAMES:
         with subtests.test(inside):
@@ -69,7 +69,7 @@ def test_legacy_renamed_name_raises_with_its_replacement() -> None:
 
 
 @pytest.mark.usefixtures("switched_on")
-def test_legacy_submodules_exist_after_importing_the_root() -> None:
+def test_import_petastorm_makes_its_submodules_available() -> None:
     root = importlib.import_module("petastorm")
     assert root.__version__ == STANDS_FOR
     assert root.etl.dataset_metadata is sys.modules["petastorm.etl.dataset_metadata"]
@@ -83,7 +83,7 @@ def test_legacy_module_unpickles_without_the_import_hook() -> None:
     assert petastorm.is_installed()
 
 
-def test_date_and_boolean_partition_keys_stay_text_with_the_switch(tmp_path: Path) -> None:
+def test_petastorm_import_hook_keeps_date_and_boolean_partition_keys_as_text(tmp_path: Path) -> None:
     folder = tmp_path / "day=2026-01-31" / "ok=true" / "n=7"
     folder.mkdir(parents=True)
     pq.write_table(pa.table({"id": [1]}), folder / "x.parquet")

@@ -89,7 +89,7 @@ def _nothing_is_substituted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_petastorm_suite_passes_when_it_fails_as_listed(
+def test_petastorm_suite_passes_when_only_listed_tests_fail(
     source: Path, page: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run.main([str(source), "--page", str(page)]) == 0
@@ -157,7 +157,7 @@ def test_petastorm_suite_raises_for_missing_modules(
     assert "workers_pool/tests/test_ponds.py is listed" in capsys.readouterr().err
 
 
-def test_petastorm_suite_raises_for_unused_substitutions(source: Path, tmp_path: Path) -> None:
+def test_petastorm_suite_raises_for_substitutions_without_a_match(source: Path, tmp_path: Path) -> None:
     kept = [Substitution(r"^import pytest$", "import pytest  # here", "said here")]
     copies.copied(source, tmp_path / "copy", kept)
     assert "import pytest  # here" in (tmp_path / "copy/petastorm/tests/test_readers.py").read_text()
@@ -185,11 +185,11 @@ def test_petastorm_suite_substitutions_keep_line_numbers(source: Path, tmp_path:
         ("petastorm.none", "name", False),
     ],
 )
-def test_available_names_equal_the_table_of_names(module: str, name: str, here: bool) -> None:
+def test_name_of_petastorm_is_available_exactly_if_the_table_lists_it(module: str, name: str, here: bool) -> None:
     assert is_here(module, name) is here
 
 
-def test_petastorm_suite_reports_outdated_entries() -> None:
+def test_petastorm_suite_reports_listed_tests_that_pass_or_are_missing() -> None:
     listed = Differences({}, {("test_a", "test_one"): "inner", ("test_a", "test_two[2]"): "on purpose"})
     outcomes = [Outcome("test_one[1]", "failed", ""), Outcome("test_one[2]", "passed", "")]
     found = judged("test_a", outcomes, listed)
@@ -223,7 +223,7 @@ def test_petastorm_suite_raises_for_duplicate_entries() -> None:
         differences.read(f"## Tests of inner parts\n{row}## Different on purpose\n{row}")
 
 
-def test_petastorm_suite_reports_substitutions_of_missing_names() -> None:
+def test_petastorm_suite_substitutions_are_valid_patterns_with_a_reason() -> None:
     for one in SUBSTITUTIONS:
         re.compile(one.before)
         assert len(one.because) > 10

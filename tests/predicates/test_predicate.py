@@ -31,7 +31,7 @@ class Silent(PredicateBase):
         return bool(values)
 
 
-def test_undeclared_predicate_attribute_is_none() -> None:
+def test_missing_optional_predicate_method_counts_as_none() -> None:
     for method in ("cache_key", "as_expression"):
         assert told_by(OfAnother(), method) is None
         assert told_by(Silent(), method) is None
@@ -53,7 +53,7 @@ def test_argument_that_is_not_a_predicate_raises_with_the_caller_name(predicate:
         checked_predicate(predicate, name="in_negate")
 
 
-def test_predicate_fields_are_names_or_fields() -> None:
+def test_predicate_fields_may_be_names_or_unischema_fields() -> None:
     field = UnischemaField("id", "int64")
     assert field_name(field, name="in_set") == field_name("id", name="in_set") == "id"
     assert field_names([field, "x"], name="in_lambda") == ("id", "x")

@@ -56,12 +56,12 @@ TENTHS_OF_PETASTORM = [
 
 
 @pytest.mark.parametrize(("value", "part"), OF_PETASTORM, ids=repr)
-def test_split_puts_values_into_petastorms_parts(value: Any, part: int) -> None:
+def test_pseudorandom_split_puts_values_into_the_parts_of_petastorm(value: Any, part: int) -> None:
     parts = [in_pseudorandom_split([0.5, 0.2, 0.3], index, "x") for index in range(3)]
     assert [predicate.do_include({"x": value}) for predicate in parts] == [index == part for index in range(3)]
 
 
-def test_split_rounds_fractions_like_petastorm() -> None:
+def test_pseudorandom_split_rounds_fractions_like_petastorm() -> None:
     ids = np.arange(40)
     parts = [in_pseudorandom_split([0.1] * 10, index, "x").do_include_batch({"x": ids}) for index in range(10)]
     assert [np.flatnonzero(part).tolist() for part in parts] == TENTHS_OF_PETASTORM
@@ -81,7 +81,7 @@ MEADOW_OF_PETASTORM = {
 
 
 @pytest.mark.parametrize("field", MEADOW_OF_PETASTORM)
-def test_split_of_a_petastorm_dataset_is_unchanged(fixtures_root: Path, field: str) -> None:
+def test_pseudorandom_split_of_a_petastorm_dataset_selects_the_same_rows(fixtures_root: Path, field: str) -> None:
     url = fixtures_root / "petastorm-0.13.1" / "Meadow"
     half = in_pseudorandom_split([0.5, 0.5], 0, field)
     for make in (make_reader, make_batch_reader):
@@ -90,7 +90,7 @@ def test_split_of_a_petastorm_dataset_is_unchanged(fixtures_root: Path, field: s
         assert found == MEADOW_OF_PETASTORM[field]
 
 
-def test_split_hash_is_md5_modulo_the_largest_index() -> None:
+def test_pseudorandom_split_hash_is_md5_modulo_2_to_the_63_minus_1() -> None:
     place = int(hashlib.md5(b"17", usedforsecurity=False).hexdigest(), 16) % (2**63 - 1)
     share = place / (2**63 - 2)
     for fractions, index, expected in [
@@ -103,7 +103,7 @@ def test_split_hash_is_md5_modulo_the_largest_index() -> None:
 
 
 @given(column=scalars(), index=st.integers(0, 2))
-def test_split_on_columns_equals_split_on_rows(column: NDArray[Any], index: int) -> None:
+def test_pseudorandom_split_on_columns_equals_split_on_rows(column: NDArray[Any], index: int) -> None:
     predicate = in_pseudorandom_split([0.3, 0.4, 0.3], index, "x")
     columns = {"x": column}
     missing = float("nan") if column.dtype.kind == "f" else None
@@ -111,14 +111,14 @@ def test_split_on_columns_equals_split_on_rows(column: NDArray[Any], index: int)
     assert predicate.do_include_batch(columns).tolist() == [predicate.do_include({"x": value}) for value in values]
 
 
-def test_split_parts_are_disjoint_and_cover_their_shares() -> None:
+def test_pseudorandom_split_parts_are_disjoint_and_have_their_fractions() -> None:
     ids = {"x": np.arange(5000)}
     parts = [in_pseudorandom_split([0.25, 0.25, 0.5], index, "x").do_include_batch(ids) for index in range(3)]
     assert (np.sum(parts, axis=0) == 1).all()
     assert [round(float(part.mean()) * 4) for part in parts] == [1, 1, 2]
 
 
-def test_equal_parts_have_equal_cache_keys() -> None:
+def test_equal_pseudorandom_split_parts_have_equal_cache_keys() -> None:
     def key(fractions: list[float], index: int) -> str | None:
         return in_pseudorandom_split(fractions, index, "x").cache_key()
 
@@ -130,6 +130,6 @@ def test_equal_parts_have_equal_cache_keys() -> None:
     ("fractions", "index"),
     [([0.5, 0.5], 2), ([0.5], -1), ([0.5], True), ([0.5], "0"), ([], 0), ([0.6, 0.6], 0), ([-0.1, 1], 0), ("1", 0)],
 )
-def test_invalid_split_raises(fractions: Any, index: Any) -> None:
+def test_invalid_pseudorandom_split_raises(fractions: Any, index: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"subset_index|fraction_list"):
         in_pseudorandom_split(fractions, index, "x")

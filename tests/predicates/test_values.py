@@ -90,11 +90,13 @@ def test_in_set_becomes_an_expression_unless_values_are_lists() -> None:
 
 @pytest.mark.parametrize("predicate", [in_set, in_intersection])
 @pytest.mark.parametrize(("values", "field"), [("train", "x"), (7, "x"), ([[1]], "x"), ([1], ""), ([1], 7)])
-def test_predicate_invalid_arguments_raise_at_once(predicate: Any, values: Any, field: Any) -> None:
+def test_in_set_and_in_intersection_invalid_arguments_raise_at_the_call(
+    predicate: Any, values: Any, field: Any
+) -> None:
     with pytest.raises(InvalidArgumentError, match=predicate.__name__):
         predicate(values, field)
 
 
-def test_in_intersection_refuses_values_that_are_not_arrays() -> None:
+def test_in_intersection_raises_for_a_scalar_column() -> None:
     with pytest.raises(InvalidArgumentError, match=r"in_intersection, got 'x' with 1\. Use in_set"):
         in_intersection([1], "x").do_include({"x": 1})

@@ -43,7 +43,7 @@ def _read(folder: Path, operand: Any) -> int:
 
 
 @pytest.mark.parametrize("kind", COLUMNS)
-def test_filter_rejects_values_outside_the_footers_bounds(kind: str, tmp_path: Path) -> None:
+def test_filter_raises_for_values_outside_the_footer_minimum_and_maximum(kind: str, tmp_path: Path) -> None:
     values, bound, wrong, operand = COLUMNS[kind]
     pq.write_table(pa.table({"x": values}), tmp_path / "0.parquet")
     assert _read(tmp_path, operand) >= 1
@@ -58,6 +58,6 @@ def test_filter_rejects_values_outside_the_footers_bounds(kind: str, tmp_path: P
     assert (caught.value.file, caught.value.row_group, caught.value.column) == ("0.parquet", 0, "x")
 
 
-def test_filter_accepts_missing_values_outside_the_bounds(tmp_path: Path) -> None:
+def test_filter_accepts_nulls_where_the_footer_has_minimum_and_maximum(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": pa.array([None, 5, None, 9])}), tmp_path / "0.parquet")
     assert _read(tmp_path, 6) == 1

@@ -33,17 +33,17 @@ def divided(predicate: Any) -> tuple[Any, list[Any]]:
     return found.filter, [part for part in (found.of_partitions, found.of_rows) if part is not None]
 
 
-def test_predicate_that_is_a_filter_is_not_evaluated_on_rows() -> None:
+def test_predicate_equal_to_a_filter_is_replaced_by_the_filter() -> None:
     assert divided(FEW) == (IS_FEW, [])
     assert divided(in_negate(FEW)) == (~IS_FEW, [])
 
 
 @pytest.mark.parametrize("predicate", [IN_MAY, EVEN, in_pseudorandom_split([1], 0, "id"), in_reduce([FEW, EVEN], any)])
-def test_predicate_that_is_not_a_filter_is_evaluated_on_rows(predicate: Any) -> None:
+def test_predicate_without_an_equal_filter_stays_a_predicate(predicate: Any) -> None:
     assert divided(predicate) == (None, [predicate])
 
 
-def test_parts_of_all_are_evaluated_cheapest_first() -> None:
+def test_in_reduce_all_is_split_into_filter_partition_and_row_predicates() -> None:
     nested = in_reduce([MIXED, in_reduce([EVEN, FEW, AT_SEA], all), IN_MAY], all)
     found, (by_partitions, by_rows) = divided(nested)
     assert found == IS_FEW
@@ -53,16 +53,16 @@ def test_parts_of_all_are_evaluated_cheapest_first() -> None:
     assert by_rows.is_all
 
 
-def test_negated_any_is_divided_like_all() -> None:
+def test_negated_in_reduce_any_is_split_like_in_reduce_all() -> None:
     found, (rest,) = divided(in_negate(in_reduce([FEW, EVEN], any)))
     assert found == ~IS_FEW
     assert (type(rest), rest.parts) == (in_negate, (EVEN,))
 
 
-def test_values_of_another_type_are_left_to_the_predicate() -> None:
+def test_in_set_with_values_of_another_type_stays_a_predicate() -> None:
     for predicate in (in_set({"1"}, "id"), in_set({1.0}, "pose")):
         assert divided(predicate) == (None, [predicate])
 
 
-def test_function_predicate_is_evaluated_on_rows() -> None:
+def test_function_predicate_stays_a_predicate() -> None:
     assert divided(bool) == (None, [bool])

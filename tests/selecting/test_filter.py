@@ -223,7 +223,7 @@ def test_filtered_row_count_is_known_before_reading(url: str, reads: list[ReadUn
     assert {unit.columns for unit in reads} == {("pose",)}
 
 
-def test_filter_uses_statistics_without_reading(url: str, reads: list[ReadUnit]) -> None:
+def test_filter_decided_by_statistics_reads_no_data(url: str, reads: list[ReadUnit]) -> None:
     selection = select_rows(open_dataset(url), filters=(col("id") >= 8) & (col("id") < 32))
     assert reads == []
     assert selection is not None
@@ -256,7 +256,9 @@ def by(selection: Selection | None) -> dict[str, tuple[int, int]]:
     return {step.by: (step.row_groups, step.rows) for step in selection.pruned}
 
 
-def test_selection_counts_skipped_rows_by_cause(url: str, partitioned: str, cache: Path) -> None:
+def test_selection_counts_rows_skipped_by_partitions_statistics_and_filter(
+    url: str, partitioned: str, cache: Path
+) -> None:
     filters = (col("split") == "val") & (col("id") < 40)
     for _ in range(2):  # found, and remembered
         selection = select_rows(open_dataset(url), filters=filters)
@@ -368,7 +370,7 @@ def test_invalid_filter_raises_at_the_call(url: str, arguments: dict[str, Any], 
             call(url, **arguments)
 
 
-def test_selection_of_another_version_raises(url: str, tmp_path: Path) -> None:
+def test_selection_made_from_another_dataset_raises_in_plan(url: str, tmp_path: Path) -> None:
     petastore.write_dataset(tmp_path / "other", SCHEMA, map(frame, range(100)), rows_per_row_group=7)
     selection = select_rows(open_dataset(str(tmp_path / "other")), filters=col("id") > 50)
     for shuffle_rows in (False, True):
@@ -384,7 +386,7 @@ def test_select_rows_without_a_filter_returns_none(url: str, cache: Path) -> Non
     assert not cache.exists()
 
 
-def test_blocks_of_a_sparse_selection_stay_in_memory(tmp_path: Path) -> None:
+def test_shuffling_sparsely_filtered_rows_keeps_few_row_groups_in_memory(tmp_path: Path) -> None:
     """A block of selected rows must not need the row groups of a hundred times as many."""
     table = pa.table({"id": np.arange(10_000)})
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=100)
@@ -590,7 +592,7 @@ def test_scan_that_fails_writes_no_selection(url: str, cache: Path, monkeypatch:
     assert len(ids(url, filters=col("split") == "val")) == 33
 
 
-def test_new_dataset_version_is_scanned_again(url: str, reads: list[ReadUnit]) -> None:
+def test_cached_selection_is_not_used_after_an_append(url: str, reads: list[ReadUnit]) -> None:
     select_rows(open_dataset(url), filters=col("split") == "val")
     petastore.write_dataset(url, SCHEMA, map(frame, range(100, 140)), mode="append", rows_per_row_group=8)
     reads.clear()
@@ -634,7 +636,7 @@ def test_filter_compares_time_zones_as_utc(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows_per_group", [1, 3])
-def test_is_null_takes_columns_without_an_order(rows_per_group: int, tmp_path: Path) -> None:
+def test_is_null_filters_lists_and_structs(rows_per_group: int, tmp_path: Path) -> None:
     columns = {
         "l": [[1], None, []],
         "s": [{"a": 1}, None, {"a": None}],
@@ -647,7 +649,7 @@ def test_is_null_takes_columns_without_an_order(rows_per_group: int, tmp_path: P
                 assert [int(row.id) for row in reader] == expected
 
 
-def test_is_null_takes_fields_with_a_codec(tmp_path: Path) -> None:
+def test_is_null_filters_fields_with_a_codec(tmp_path: Path) -> None:
     field = UnischemaField("v", "float32", (2,), NdarrayCodec(), nullable=True)
     rows = [{"id": number, "v": None if number == 1 else np.zeros(2, np.float32)} for number in range(3)]
     petastore.write_dataset(tmp_path, Unischema("s", [UnischemaField("id", "int64"), field]), rows)

@@ -128,7 +128,7 @@ def same(found: Any, row: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("name", PREDICATES)
 @pytest.mark.filterwarnings("ignore:none of the:UserWarning")
-def test_defect_2_shuffled_rows_of_a_predicate_are_complete(url: str, name: str) -> None:
+def test_defect_2_predicate_with_shuffle_rows_keeps_all_columns_of_a_row_together(url: str, name: str) -> None:
     predicate, test = PREDICATES[name]
     for seed in (None, 0, 7):
         with make_reader(url, predicate=predicate, shuffle_rows=True, seed=seed) as reader:
@@ -160,7 +160,7 @@ def test_shards_divide_the_rows_that_a_predicate_includes(url: str, name: str) -
 @pytest.mark.filterwarnings("ignore:none of the:UserWarning")
 @settings(max_examples=examples(10), deadline=None)
 @given(names=st.lists(st.sampled_from(sorted(PREDICATES)), min_size=1, max_size=3), seed=st.integers(0, 9))
-def test_in_reduce_all_includes_rows_that_all_parts_include(
+def test_in_reduce_all_selects_rows_that_all_its_predicates_select(
     url: str, tmp_path_factory: pytest.TempPathFactory, names: list[str], seed: int
 ) -> None:
     predicate = in_reduce([PREDICATES[name][0] for name in names], all)
@@ -206,7 +206,7 @@ def test_defect_14_each_predicate_works_in_batch_readers(url: str, name: str) ->
         assert [int(number) for batch in reader for number in batch.id] == wanted(test)
 
 
-def test_functions_get_series_in_batch_readers_and_values_in_others(url: str) -> None:
+def test_in_lambda_receives_series_in_batch_readers_and_values_in_row_readers(url: str) -> None:
     with make_batch_reader(url, ["id"], predicate=in_lambda(["id"], lambda ids: ids.isin([3, 99]))) as reader:
         assert sorted(int(number) for batch in reader for number in batch.id) == [3, 99]
     is_zero = in_lambda(["count"], lambda count: count is None)
@@ -286,7 +286,7 @@ def ids(url: str, **asked: Any) -> list[int]:
         return sorted(int(row.id) for row in reader)
 
 
-def test_defect_15_predicates_over_several_partition_levels_read_nothing(tmp_path: Path, reads: list[ReadUnit]) -> None:
+def test_defect_15_predicates_on_partition_keys_alone_read_no_data(tmp_path: Path, reads: list[ReadUnit]) -> None:
     url = partitioned(tmp_path)
     both = in_lambda(["day", "city"], lambda day, city: str(day).endswith("-31") and city == "rome")
     assert ids(url, predicate=both) == list(range(150, 160))
@@ -306,7 +306,7 @@ def test_partition_predicates_receive_values_in_batch_readers(tmp_path: Path) ->
         assert sorted(int(number) for batch in reader for number in batch.id) == list(range(150, 160))
 
 
-def test_defect_15_partitions_prune_row_groups_of_mixed_predicates(tmp_path: Path, reads: list[ReadUnit]) -> None:
+def test_defect_15_partition_parts_of_a_predicate_prune_files(tmp_path: Path, reads: list[ReadUnit]) -> None:
     url = partitioned(tmp_path)
     even = in_lambda(["id"], lambda number: number % 2 == 0)
     in_rome = in_lambda(["city"], lambda city: city.startswith("r"))

@@ -19,14 +19,14 @@ FLAGS = [(0, np.ones(4, np.bool_)), (2, np.array([True, False] * 3)), (3, np.zer
 SELECTION = Selection.of_flags(FLAGS, ROWS)
 
 
-def test_selection_of_flags_has_bitmaps_of_partial_row_groups_only() -> None:
+def test_selection_stores_bitmaps_only_for_partly_selected_row_groups() -> None:
     assert SELECTION.counts.tolist() == [4, 0, 3, 0]
     assert list(SELECTION.bitmaps) == [2]
     whole = np.array([False, True, False, True])
     assert Selection.of_flags(FLAGS[:2], ROWS, whole=whole).counts.tolist() == [4, 0, 3, 5]
 
 
-def test_saved_selection_is_loaded(tmp_path: Path) -> None:
+def test_cached_selection_round_trips(tmp_path: Path) -> None:
     memory = RememberedSelections(tmp_path / "deep" / "down")
     assert memory.load("a1", ROWS) is None
     memory.save("a1", SELECTION, ROWS)
@@ -42,7 +42,7 @@ def test_saved_selection_is_loaded(tmp_path: Path) -> None:
     assert memory.load("c3", ROWS) == nothing
 
 
-def test_damaged_entry_is_a_miss_and_is_rewritten(tmp_path: Path) -> None:
+def test_damaged_cached_selection_is_a_miss_and_can_be_saved_again(tmp_path: Path) -> None:
     memory = RememberedSelections(tmp_path)
     memory.save("a1", SELECTION, ROWS)
     (tmp_path / "a1.selection").write_bytes(b"nonsense")
@@ -69,7 +69,7 @@ def test_selection_over_the_limit_is_not_cached(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_of_killed_processes_are_removed_after_a_day(tmp_path: Path) -> None:
+def test_temporary_files_of_killed_processes_are_removed_after_a_day(tmp_path: Path) -> None:
     memory = RememberedSelections(tmp_path)
     for name in ("old.aside", "new.aside", "somebody else's"):
         (tmp_path / name).touch()
@@ -79,7 +79,9 @@ def test_files_of_killed_processes_are_removed_after_a_day(tmp_path: Path) -> No
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.selection", "new.aside", "somebody else's"]
 
 
-def test_filter_cache_uses_the_given_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filter_cache_directory_follows_argument_and_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PETASTORE_CACHE", str(tmp_path))
     assert selection_directory(True) == tmp_path / "selections"
     assert selection_directory(tmp_path / "here") == tmp_path / "here"
@@ -97,6 +99,6 @@ def test_filter_cache_uses_the_given_directory(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("asked", ["", 7, None, "s3://bucket/x"])
-def test_location_that_is_not_a_local_directory_raises(asked: Any) -> None:
+def test_filter_cache_that_is_not_a_local_directory_raises(asked: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="filter_cache"):
         selection_directory(asked)

@@ -72,7 +72,7 @@ def test_parameters_of_horovod_are_accepted(url: str) -> None:
     assert len(told) == 1
 
 
-def test_neutral_values_of_retired_parameters_give_no_warning(url: str) -> None:
+def test_retired_parameters_with_default_like_values_give_no_warning(url: str) -> None:
     asked: dict[str, Any] = {
         "cache_type": None,
         "cache_row_size_estimate": 100,
@@ -84,7 +84,7 @@ def test_neutral_values_of_retired_parameters_give_no_warning(url: str) -> None:
         assert len(list(reader)) == 10
 
 
-def test_retired_parameters_do_not_change_shards(url: str) -> None:
+def test_retired_parameters_do_not_change_the_rows_of_a_shard(url: str) -> None:
     def ids(**asked: Any) -> list[int]:
         with petastore.make_reader(url, shuffle_rows=True, cur_shard=0, shard_count=2, seed=7, **asked) as reader:
             return [int(row.id) for row in reader]
@@ -107,7 +107,7 @@ def test_invalid_value_of_a_retired_parameter_raises(name: str, value: Any, url:
         petastore.make_reader(url, **{name: value})
 
 
-def test_retired_warning_as_error_is_raised_again() -> None:
+def test_retired_parameter_warning_turned_into_an_error_is_raised_each_time() -> None:
     for _ in range(2):
         with pytest.raises(RetiredWarning):
             tell_retired(Retired(shard_seed=1))

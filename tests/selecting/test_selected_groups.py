@@ -79,7 +79,7 @@ def test_selector_counts_and_shards_are_exact(url: str) -> None:
     assert sorted(found) == of_groups([0, 3, 6])
 
 
-def test_rows_skipped_by_a_selector_are_reported_first(url: str) -> None:
+def test_explain_reports_rows_skipped_by_a_selector_before_those_of_filters(url: str) -> None:
     with make_reader(url, rowgroup_selector=EVERY_THIRD, filters=col("id") < 35) as reader:
         said = reader.plan.explain(1)
     assert isinstance(said, Explanation)
@@ -91,7 +91,7 @@ def test_rows_skipped_by_a_selector_are_reported_first(url: str) -> None:
 
 
 @pytest.mark.parametrize("cached", [True, False])
-def test_defect_16_filters_and_selectors_number_row_groups_alike(url: str, cached: bool) -> None:
+def test_defect_16_selectors_combine_with_filters_and_predicates(url: str, cached: bool) -> None:
     asked = {"rowgroup_selector": EVERY_THIRD, "filter_cache": cached}
     for _ in range(2):
         assert ids(url, filters=col("id") >= 35, **asked) == [*range(35, 40), *range(60, 70)]
@@ -102,7 +102,7 @@ def test_defect_16_filters_and_selectors_number_row_groups_alike(url: str, cache
         assert ids(url, filters=col("id") >= 35, filter_cache=cached) == list(range(35, 90))
 
 
-def test_defect_16_filters_on_data_columns_prune_and_partitions_do(tmp_path: Path) -> None:
+def test_defect_16_selectors_combine_with_filters_on_partitions_and_columns(tmp_path: Path) -> None:
     for day in ("mon", "tue", "wed"):
         (tmp_path / "d" / f"day={day}").mkdir(parents=True)
         first = 100 * ["mon", "tue", "wed"].index(day)
@@ -158,7 +158,7 @@ def test_stale_index_raises(url: str) -> None:
         make_reader(url, rowgroup_selector=EVERY_THIRD)
 
 
-def test_custom_selectors_are_called_and_checked(url: str) -> None:
+def test_custom_row_group_selector_is_called_and_its_result_is_checked(url: str) -> None:
     class Picks(RowGroupSelectorBase):
         def __init__(self, picked: Any, names: Any = ("by_word",)) -> None:
             self.picked, self.names = picked, names
@@ -185,7 +185,7 @@ def test_custom_selectors_are_called_and_checked(url: str) -> None:
             make_reader(url, rowgroup_selector=selector)  # type: ignore[arg-type]
 
 
-def test_indexes_of_meadow_select_its_row_groups(fixtures_root: Path) -> None:
+def test_indexes_written_by_petastorm_select_the_right_row_groups(fixtures_root: Path) -> None:
     folder = fixtures_root / "petastorm-0.13.1" / "Meadow"
     dataset = open_dataset(folder)
     assert sorted(get_row_group_indexes(dataset)) == ["by_id", "has_title"]

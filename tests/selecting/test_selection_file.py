@@ -103,7 +103,7 @@ def forged(
     ],
     ids=str,
 )
-def test_selection_of_other_row_groups_is_ignored(
+def test_selection_file_that_does_not_match_the_row_groups_is_a_cache_miss(
     tmp_path: Path, partial: list[int], whole: list[int], bitmaps: bytes
 ) -> None:
     assert written(tmp_path, forged(partial, whole, bitmaps)) is None

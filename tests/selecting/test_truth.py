@@ -34,7 +34,7 @@ def cells_of(drawn: FilteredRows) -> dict[str, Any]:
 
 @given(filtered_rows())
 @settings(max_examples=examples(200))
-def test_filter_on_columns_equals_row_by_row(drawn: FilteredRows) -> None:
+def test_filter_evaluated_on_columns_equals_evaluation_row_by_row(drawn: FilteredRows) -> None:
     fields = {field.name: field for field in drawn.fields}
     assert evaluated(drawn.expression, cells_of(drawn), fields) == drawn.kept
 
@@ -176,7 +176,7 @@ def test_filter_distinguishes_integers_beyond_float_precision() -> None:
     assert evaluated(col("x") == float(2**62), {"x": cells}, {"x": field}) == [False, False, True]
 
 
-def test_filter_raises_for_cells_outside_the_dtype() -> None:
+def test_filter_raises_for_a_stored_value_outside_the_dtype_range() -> None:
     field = UnischemaField("x", "uint8", (), ScalarCodec("int"))
     with pytest.raises(DecodeError) as caught:
         evaluated(col("x") == 1, {"x": pa.array([1, 300], pa.int32())}, {"x": field})

@@ -52,7 +52,7 @@ def written(path: Path, rows: int, *, checksums: bool, compression: str) -> Any:
 @pytest.mark.parametrize("lie", [LIE, USUAL_LIE], ids=["unknown", "usual"])
 @pytest.mark.parametrize("rows", [4000, 6_000_000])
 @pytest.mark.parametrize("checksums", [False, True])
-def test_page_header_with_too_many_bytes_is_rejected_before_memory(
+def test_page_header_that_declares_too_many_bytes_raises_before_allocation(
     tmp_path: Path, lie: bytes, rows: int, checksums: bool
 ) -> None:
     path = tmp_path / "lies.parquet"
@@ -108,7 +108,7 @@ def varint(number: int) -> bytes:
 
 @pytest.mark.parametrize("program", [READ, READ_IN_PARTS], ids=["whole", "in parts"])
 @pytest.mark.parametrize("is_remote", [False, True])
-def test_page_that_expands_beyond_the_footer_is_rejected(served: Served, is_remote: bool, program: str) -> None:
+def test_page_that_expands_beyond_the_size_in_the_footer_raises(served: Served, is_remote: bool, program: str) -> None:
     """A page of 160 kB with 1 GB in it, read from a file or by ranges over HTTP."""
     folder = served.root / "expanding"
     folder.mkdir(exist_ok=True)

@@ -147,14 +147,14 @@ def test_malicious_object_in_an_index_pickle_raises(subtests: pytest.Subtests) -
                 refused(indexes_of, pickled)
 
 
-def test_malicious_object_that_is_popped_raises(subtests: pytest.Subtests) -> None:
+def test_malicious_object_discarded_by_the_pickle_raises(subtests: pytest.Subtests) -> None:
     for name, said in HARMFUL.items():
         with subtests.test(name):
             refused(schema_of, said + b"0" + schema_bytes())
             refused(indexes_of, said + b"0" + index_bytes())
 
 
-def test_names_allowed_in_schemas_raise_in_indexes(subtests: pytest.Subtests) -> None:
+def test_names_allowed_only_in_indexes_raise_in_schemas(subtests: pytest.Subtests) -> None:
     for place in PLACES:
         with subtests.test(place):
             refused(schema_of, schema_bytes(**{place: b"cpetastorm.etl.rowgroup_indexers\nSingleFieldIndexer\n"}))
@@ -231,7 +231,9 @@ PARTS = {
 
 
 @pytest.mark.parametrize(("keep", "field"), PARTS.values(), ids=PARTS.keys())
-def test_shared_parts_of_fields_take_linear_time(keep: bytes, field: Callable[[int], bytes]) -> None:
+def test_schema_pickle_with_shared_parts_of_fields_takes_linear_time(
+    keep: bytes, field: Callable[[int], bytes]
+) -> None:
     pickled = fields_of(keep, field, sized(full=5_000, quick=400))
     in_little_memory(lambda: counted(schema_of, pickled))
 
@@ -251,7 +253,7 @@ def test_too_long_names_in_a_schema_raise() -> None:
     assert said in refused(schema_of, schema_bytes(schema_name=name))
 
 
-def test_shared_values_of_indexes_take_linear_time() -> None:
+def test_index_pickle_with_shared_values_raises_in_linear_time() -> None:
     values = b"".join(b"M" + struct.pack("<H", number) + b"h\x01s" for number in range(20_000))
     data = VALUES + b"N0" + b"]q\x01" + b"0" + values
     made = index_bytes(data)[: -len(b"s.")].removeprefix(b"(dS'i'\n")

@@ -118,7 +118,7 @@ def stored(moto: int) -> Iterator[Stored]:
     made.client.close()
 
 
-def test_files_written_without_a_manifest_are_seen_by_later_readers(stored: Stored) -> None:
+def test_file_changes_without_a_manifest_are_seen_by_later_readers(stored: Stored) -> None:
     """Files that come, grow and go, and directories in what was listed before."""
     tables = [stored.table(key) for key in stored.files]
     ids = [table["id"].to_pylist() for table in tables]
@@ -158,7 +158,7 @@ def test_appended_rows_are_seen_by_later_readers(stored: Stored) -> None:
     assert stored.ids() == from_(0, 2 * ROWS)
 
 
-def test_unlisted_files_warn_and_can_be_added(stored: Stored) -> None:
+def test_files_missing_in_the_manifest_warn_and_can_be_added(stored: Stored) -> None:
     stored.put("numbers/part-00009.parquet", moved_on(stored.table(stored.files[0])))
     with pytest.warns(UserWarning, match=r"1 data file.* not read: part-00009.parquet.*petastore generate-metadata"):
         assert stored.ids() == from_(0)

@@ -84,7 +84,7 @@ def test_data_module_reads_each_validation_row_once(url: str, batch_size: int, i
     assert [sorted(epoch) for epoch in epochs] == [list(range(ROWS))] * 2
 
 
-def test_data_module_repeats_a_row_for_validation_batches_of_one(url: str) -> None:
+def test_data_module_repeats_one_validation_row_so_that_ranks_have_equal_steps(url: str) -> None:
     seen: list[int] = []
     for rank in range(2):
         with PetastoreDataModule(**told(url, rank, val_batch_size=1, steps_per_epoch_val=12)) as module:
@@ -94,7 +94,7 @@ def test_data_module_repeats_a_row_for_validation_batches_of_one(url: str) -> No
     assert len(seen) == ROWS + 1
 
 
-def test_data_module_applies_the_transformation(url: str) -> None:
+def test_data_module_applies_transform_fn(url: str) -> None:
     def brighter(row: dict[str, Any]) -> dict[str, Any]:
         return {**row, "image": row["image"].astype(np.float32) / 2}
 
@@ -138,7 +138,7 @@ def test_data_module_options_are_picklable_and_override(url: str, monkeypatch: p
     assert (train.order.seed, train.last_batch.value, val.last_batch.value) == (5, "drop", "wrap")
 
 
-def test_data_module_raises_outside_of_its_block(url: str) -> None:
+def test_data_module_raises_after_its_with_block(url: str) -> None:
     with PetastoreDataModule(**told(url)) as module:
         pass
     with pytest.raises(

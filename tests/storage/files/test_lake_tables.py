@@ -84,7 +84,7 @@ def test_hudi_partition_is_rejected_without_the_table_root(location: Location, p
     rejected(location.url, "Hudi")
 
 
-def test_folder_is_read_when_its_metadata_is_of_another_kind(location: Location, put: Put) -> None:
+def test_folder_with_similar_names_as_a_lake_table_is_read(location: Location, put: Put) -> None:
     put("data/a.parquet", parquet(1))
     put("data/_old/_delta_log/0.json", b"{}")
     put("metadata/labels.json", b"{}")
@@ -117,7 +117,7 @@ def test_lake_table_is_rejected_in_a_given_file_system(tmp_path: Path) -> None:
             open_dataset(f"{home}t/day=1", filesystem=filesystem)
 
 
-def test_unlistable_parent_directories_are_skipped(location: Location, put: Put) -> None:
+def test_parent_directories_without_permission_are_not_checked_for_lake_tables(location: Location, put: Put) -> None:
     class Guarded(MemoryFileSystem):  # type: ignore[misc]
         protocol = "guarded"
         cachable = False
@@ -152,7 +152,7 @@ def test_write_dataset_rejects_a_lake_table(tmp_path: Path, table_format: str) -
     assert (tmp_path / "part-0.parquet").exists()
 
 
-def test_dataset_is_rejected_when_it_became_a_delta_table(tmp_path: Path) -> None:
+def test_petastore_dataset_that_became_a_delta_table_is_rejected(tmp_path: Path) -> None:
     write_dataset(str(tmp_path), SCHEMA, [{"id": 1}])
     (tmp_path / "_delta_log").mkdir()
     rejected(str(tmp_path), "Delta")

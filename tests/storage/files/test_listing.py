@@ -49,7 +49,7 @@ def test_listing_keeps_partition_keys_with_an_underscore(location: Location, put
     assert list_data_files(location) == ["_day=1/a.parquet"]
 
 
-def test_listing_does_not_depend_on_file_names(location: Location, put: Put) -> None:
+def test_listing_accepts_files_with_any_extension(location: Location, put: Put) -> None:
     names = ["B.PARQUET", "README.md", "a.parquet", "part-00001", "x.parquet.gz", "x.pqt"]
     for name in names:
         put(name, b"x")
@@ -160,7 +160,7 @@ def test_missing_directory_has_no_unfinished_writes(tmp_path: Path) -> None:
     assert unfinished_writes(open_location(tmp_path / "missing")) == set()
 
 
-def test_unlistable_directory_raises_storage_error(tmp_path: Path) -> None:
+def test_directory_that_cannot_be_listed_raises_storage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     location = Location("file:///x", open_location(tmp_path).filesystem, str(tmp_path), ("file/below",))
     with pytest.raises(StorageError):

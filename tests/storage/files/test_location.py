@@ -38,7 +38,7 @@ def test_location_of_a_list_has_the_common_directory_as_root(tmp_path: Path) -> 
     assert location.url == f"file://{tmp_path}"
 
 
-def test_location_of_a_list_of_one_is_that_item(tmp_path: Path) -> None:
+def test_location_of_a_list_of_one_url_equals_that_of_the_url(tmp_path: Path) -> None:
     assert open_location([str(tmp_path)]) == open_location(tmp_path)
 
 
@@ -48,13 +48,13 @@ def test_location_of_a_list_keeps_its_scheme() -> None:
     assert (location.root, location.paths) == ("/bucket/ds", ("a.parquet", "deep/b.parquet"))
 
 
-def test_location_of_a_list_below_the_filesystem_root() -> None:
+def test_location_of_a_list_may_have_the_filesystem_root_as_root() -> None:
     location = open_location(["/a-1", "/b-2"])
     assert (location.root, location.paths) == ("/", ("a-1", "b-2"))
     assert location.join("a-1") == "/a-1"
 
 
-def test_duplicate_paths_raise() -> None:
+def test_location_counts_paths_listed_several_times() -> None:
     location = open_location(["/data/x/a", "/data/y/b.parquet", "/data/x/a"])
     assert (location.paths, location.times) == (("x/a", "y/b.parquet"), {"x/a": 2})
     told = [location.times_of(path) for path in ("x/a/1.parquet", "x/a", "x/ab/1.parquet", "y/b.parquet")]

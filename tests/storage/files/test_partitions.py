@@ -105,7 +105,7 @@ def test_partition_value_text_round_trips(texts: list[str]) -> None:
     assert [str(partition_value(text, field)) for text in texts] == texts
 
 
-def test_key_that_a_file_lacks_is_nullable() -> None:
+def test_partition_key_missing_in_a_file_is_nullable() -> None:
     files = [DataFile("a=1/x", 1, partitions=(("a", "1"),)), DataFile("x", 1)]
     assert partition_fields(files) == (UnischemaField("a", "int64", nullable=True),)
 

@@ -60,12 +60,12 @@ def test_fsspec_filesystem_round_trips_with_its_options() -> None:
 
 
 @pytest.mark.parametrize(("token", "stays"), [("anon", True), ("google_default", True), ("ya29.hushhush", False)])
-def test_gcsfs_token_keyword_is_pickled(token: str, stays: bool) -> None:
+def test_gcsfs_token_is_pickled_only_if_it_is_not_a_secret(token: str, stays: bool) -> None:
     store = unpickled(pickled(fs.PyFileSystem(fs.FSSpecHandler(MemoryFileSystem(token=token))))).handler.fs
     assert ("token" in store.storage_options) is stays
 
 
-def test_filesystem_without_its_key_raises_with_advice_when_unpickled() -> None:
+def test_filesystem_pickled_without_credentials_raises_with_advice_when_unpickled() -> None:
     data = pickled(fs.PyFileSystem(fs.FSSpecHandler(Picky("hushhush", **NEEDS_A_KEY))))
     with pytest.raises(
         StorageAccessError,
@@ -75,5 +75,5 @@ def test_filesystem_without_its_key_raises_with_advice_when_unpickled() -> None:
     assert "hush" not in str(caught.value)
 
 
-def test_process_that_starts_no_child_pickles_no_credentials() -> None:
+def test_credentials_are_not_pickled_when_no_child_process_is_started() -> None:
     assert not goes_to_a_child()

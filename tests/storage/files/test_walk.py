@@ -32,7 +32,7 @@ PLACES = ["", "a", "b", "b/c", "b/d", "e", ".."]
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from(PLACES[:-1]), st.sampled_from(PLACES)), max_size=6, unique=True))
-def test_walk_is_not_affected_by_internal_links(root: Path, links: list[tuple[str, str]]) -> None:
+def test_walk_lists_files_once_despite_links_inside_the_directory(root: Path, links: list[tuple[str, str]]) -> None:
     before = {entry.path for entry in walk(LOCAL, str(root), enter=anywhere) if entry.is_file}
     made = [root / where / f"link-{number}" for number, (where, _) in enumerate(links)]
     for link, (_, to) in zip(made, links, strict=True):
@@ -45,7 +45,7 @@ def test_walk_is_not_affected_by_internal_links(root: Path, links: list[tuple[st
     assert sorted(found) == sorted(before)
 
 
-def test_walk_reports_the_type_of_a_path(root: Path) -> None:
+def test_entry_at_reports_the_type_of_a_path(root: Path) -> None:
     directory, file = entry_at(LOCAL, str(root)), entry_at(LOCAL, str(root / "a" / "file"))
     assert directory is not None
     assert directory.is_directory
@@ -63,7 +63,7 @@ def test_walk_reports_skipped_directories(root: Path) -> None:
     assert same == found
 
 
-def test_walk_finds_local_paths_of_wrapped_filesystems(tmp_path: Path) -> None:
+def test_local_path_of_a_wrapped_local_filesystem_is_found(tmp_path: Path) -> None:
     below = fs.SubTreeFileSystem(str(tmp_path), LOCAL)
     assert local_path(below, "/a/b") == f"{tmp_path}/a/b"
     assert local_path(fs.SubTreeFileSystem("x", below), "y") == f"{tmp_path}/x/y"

@@ -14,7 +14,7 @@ from petastore.storage.files.whole_files import delete_quietly, read_up_to, read
 
 
 @pytest.mark.parametrize("url", ["{}", "memory://bucket/{}"])
-def test_replaced_small_file_is_read(tmp_path: Path, url: str) -> None:
+def test_small_file_is_replaced_read_and_deleted(tmp_path: Path, url: str) -> None:
     location = open_location(url.format(tmp_path))
     assert read_whole(location, "a/b.bin", max_bytes=10) is None
     for data in (b"first", b"second"):
@@ -27,7 +27,7 @@ def test_replaced_small_file_is_read(tmp_path: Path, url: str) -> None:
     assert read_whole(location, "a/b.bin", max_bytes=10) is None
 
 
-def test_file_replaced_after_stat_is_read_in_one_version(
+def test_file_replaced_after_its_size_was_read_is_read_in_one_version(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     location = open_location("memory://bucket/replaced")
@@ -45,14 +45,14 @@ def test_file_replaced_after_stat_is_read_in_one_version(
     assert read_whole(location, "b.bin", max_bytes=100) == b"short"
 
 
-def test_rejected_write_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_failed_replacement_of_a_file_leaves_no_temporary_file(tmp_path: Path) -> None:
     (tmp_path / "a" / "b.bin").mkdir(parents=True)
     with pytest.raises(StorageError, match=r"cannot rename \S+ to a/b\.bin"):
         replace_whole(open_location(tmp_path), "a/b.bin", b"data")
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["b.bin"]
 
 
-def test_file_modified_after_creation_is_read_in_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_modified_while_it_is_read_is_read_in_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pread, path = os.pread, tmp_path / "data"
     halves: list[bytes] = []
 

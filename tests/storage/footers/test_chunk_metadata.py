@@ -23,7 +23,7 @@ def footer_of(folder: Path, table: pa.Table, **options: Any) -> Footer:
     return read_footer(open_location(str(folder)), "part.parquet")
 
 
-def test_chunk_metadata_equals_pyarrows(tmp_path: Path) -> None:
+def test_column_chunk_metadata_equals_that_of_pyarrow(tmp_path: Path) -> None:
     table = pa.table(
         {
             "id": np.arange(90),
@@ -48,7 +48,7 @@ def test_chunk_metadata_equals_pyarrows(tmp_path: Path) -> None:
     assert {group[0].copied_bytes for group in found} == {None}
 
 
-def test_chunk_metadata_has_only_requested_leaves(tmp_path: Path) -> None:
+def test_column_chunk_metadata_has_only_requested_leaf_columns(tmp_path: Path) -> None:
     footer = footer_of(tmp_path, pa.table({"a": [1], "b": [2], "c": [3]}))
     assert [set(group) for group in chunk_contents(footer.encoded, [2, 0], source="x")] == [{0, 2}]
     assert chunk_contents(footer.encoded, [], source="x") == [{}]
@@ -60,18 +60,18 @@ def only_chunk(footer: bytes) -> ChunkContents:
     return chunk
 
 
-def test_chunk_statistics_use_the_new_fields() -> None:
+def test_column_chunk_statistics_use_min_value_and_max_value() -> None:
     new = field(3, 6, zigzag(2)) + field(2, 8, binary(HIGH)) + field(1, 8, binary(LOW))
     assert only_chunk(footer_by_hand(new)) == ChunkContents(physical=1, nulls=2, minimum=LOW, maximum=HIGH)
 
 
-def test_chunk_statistics_ignore_the_deprecated_fields() -> None:
+def test_column_chunk_statistics_ignore_the_deprecated_min_and_max() -> None:
     old = field(1, 8, binary(HIGH)) + field(1, 8, binary(LOW)) + field(1, 6, zigzag(2))
     assert only_chunk(footer_by_hand(old)) == ChunkContents(physical=1, nulls=2)
 
 
 @pytest.mark.parametrize("exact", [1, 2])
-def test_inexact_chunk_statistics_are_bounds(exact: int) -> None:
+def test_column_chunk_statistics_marked_inexact_are_bounds(exact: int) -> None:
     flags = field(1, exact, b"") + field(1, exact, b"")  # 7 and 8, true or false in their headers
     new = field(5, 8, binary(HIGH)) + field(1, 8, binary(LOW)) + flags
     assert only_chunk(footer_by_hand(new)) == ChunkContents(physical=1, minimum=LOW, maximum=HIGH)
@@ -82,12 +82,12 @@ def test_inexact_chunk_statistics_are_bounds(exact: int) -> None:
     [struct_list([]), struct_list([b""]), struct_list([field(2, 12, b"\x00")])],
     ids=["none", "empty", "newer"],
 )
-def test_chunk_statistics_need_a_known_column_order(orders: bytes) -> None:
+def test_column_chunk_statistics_need_a_known_column_order(orders: bytes) -> None:
     new = field(3, 6, zigzag(2)) + field(2, 8, binary(HIGH)) + field(1, 8, binary(LOW))
     assert only_chunk(footer_by_hand(new, orders=orders)) == ChunkContents(physical=1, nulls=2)
 
 
-def test_truncated_footer_raises(tmp_path: Path) -> None:
+def test_column_chunk_metadata_of_a_truncated_footer_raises(tmp_path: Path) -> None:
     footer = footer_of(tmp_path, pa.table({"x": range(5), "y": list("abcde")}), row_group_size=2).encoded
     whole = chunk_contents(footer, {0, 1}, source="x.parquet")
     assert [set(group) for group in whole] == [{0, 1}] * 3
@@ -112,7 +112,7 @@ def test_footer_with_any_byte_changed_raises_or_is_harmless(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("dictionary", "first"), [(None, 500), (400, 400), (0, 500), (600, 500)])
-def test_chunk_starts_at_its_dictionary_page(dictionary: int | None, first: int) -> None:
+def test_column_chunk_starts_at_its_dictionary_page(dictionary: int | None, first: int) -> None:
     metadata = field(9, 6, zigzag(500)) + (b"" if dictionary is None else field(2, 6, zigzag(dictionary)))
     chunk = read_chunk(field(3, 12, metadata + b"\x00") + b"\x00", 0, source="x")
     assert chunk.first_page == first

@@ -58,7 +58,7 @@ def test_damaged_packed_footers_are_never_mixed_up(given: list[tuple[bytes, bool
             assert footer_of(found, wrong, file) in {None, footer}
 
 
-def test_packed_footers_are_limited_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_footers_above_the_size_limit_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(footers_beside, "MOST_BYTES", 10)
     _, data = beside([(b"123456", True), (b"12345", True)])
     assert data == b""
@@ -67,19 +67,19 @@ def test_packed_footers_are_limited_in_size(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("lengths", "stored"), [([-1, 5], [1, 1]), ([1 << 40, 5], [1, 1]), ([5, 5], [1 << 62, 1 << 62])]
 )
-def test_packed_footers_with_invalid_lengths_raise(lengths: list[int], stored: list[int]) -> None:
+def test_packed_footers_with_invalid_lengths_are_not_used(lengths: list[int], stored: list[int]) -> None:
     files = (DataFile("a", 9, "0" * 32), DataFile("b", 9, "1" * 32))
     assert not FootersBeside(files, np.array(lengths), np.array(stored)).can_be
 
 
-def test_packed_footers_are_read_up_to_the_manifests_length() -> None:
+def test_packed_footers_that_expand_beyond_the_manifest_length_are_ignored() -> None:
     found, _ = beside([(b"12345", True)])
     bomb = pa.compress(bytes(1 << 24), codec="zstd", asbytes=True)
     found = FootersBeside(found.files, found.lengths, np.array([len(bomb)]))
     assert footer_of(found, bomb, found.files[0]) is None
 
 
-def test_packed_footers_are_all_used_or_none() -> None:
+def test_packed_footers_are_read_from_their_file_if_it_exists() -> None:
     name = uuid.uuid4().hex
     location, store = open_location(f"memory://{name}"), fsspec.filesystem("memory")
     found, data = beside([(bytes([number]) * 50, number != 2) for number in range(5)])

@@ -162,7 +162,7 @@ def kept(tmp_path: Path) -> Iterator[KeptTails]:
         yield KeptTails(cache, open_location("memory://bucket/frames"), {"a": TOLD, "weak": FileVersion(1000, 'W/"1"')})
 
 
-def test_etag_quotes_do_not_matter_for_the_cache(kept: KeptTails) -> None:
+def test_cached_footer_is_found_by_an_etag_with_or_without_quotes(kept: KeptTails) -> None:
     listed = KeptTails(kept.cache, kept.location, {"a": FileVersion(1000, "told")})
     fetched = Tail(1000, FOOTER, FileVersion(1000, '"told"', "monday"))
     assert listed.tail("a", lambda: fetched) == fetched._replace(version=TOLD)
@@ -172,7 +172,9 @@ def test_etag_quotes_do_not_matter_for_the_cache(kept: KeptTails) -> None:
 @pytest.mark.parametrize(
     "version", [None, FileVersion(1000, '"newer"'), FileVersion(1001, '"told"'), FileVersion(1000, "", "monday")]
 )
-def test_tail_of_another_version_is_returned_and_not_cached(kept: KeptTails, version: FileVersion | None) -> None:
+def test_footer_of_another_file_version_is_returned_and_not_cached(
+    kept: KeptTails, version: FileVersion | None
+) -> None:
     fetched = Tail(1000 if version is None else version.size, FOOTER, version)
     for _ in range(2):
         assert kept.tail("a", lambda: fetched) == fetched
@@ -180,7 +182,7 @@ def test_tail_of_another_version_is_returned_and_not_cached(kept: KeptTails, ver
 
 
 @pytest.mark.parametrize("path", ["weak", "of which nothing was told"])
-def test_footer_of_a_weak_version_is_not_cached(kept: KeptTails, path: str) -> None:
+def test_footer_of_a_file_without_a_strong_etag_is_not_cached(kept: KeptTails, path: str) -> None:
     fetched = Tail(1000, FOOTER, kept.told.get(path))
     assert kept.tail(path, lambda: fetched) == fetched
     assert kept.cache.info().entries == 0

@@ -32,7 +32,7 @@ TYPES = st.recursive(
 
 
 @given(st.lists(TYPES, min_size=1, max_size=4))
-def test_leaf_count_equals_the_file(types: list[pa.DataType]) -> None:
+def test_number_of_leaf_columns_of_each_type_equals_the_file(types: list[pa.DataType]) -> None:
     schema = pa.schema([(f"c{number}", kind) for number, kind in enumerate(types)])
     sink = pa.BufferOutputStream()
     pq.write_metadata(schema, sink)
@@ -50,16 +50,16 @@ def test_leaf_count_equals_the_file(types: list[pa.DataType]) -> None:
     ("kind", "count"),
     [(pa.dictionary(pa.int8(), pa.string()), 1), (pa.null(), 1), (pa.fixed_shape_tensor(pa.float32(), [2, 3]), 1)],
 )
-def test_leaf_count_of_extension_types_uses_storage_types(kind: Any, count: int) -> None:
+def test_number_of_leaf_columns_of_extension_types_follows_the_storage_type(kind: Any, count: int) -> None:
     assert leaf_count(kind) == count
 
 
-def test_leaves_of_duplicate_columns_are_not_found_by_name() -> None:
+def test_leaf_columns_of_duplicate_names_are_not_found_by_name() -> None:
     schema = pa.schema([("x", pa.int8()), ("y", pa.int8()), ("x", pa.int8()), ("z", pa.int8()), ("x", pa.int8())])
     assert leaves_by_column(schema, 5, source="a.parquet") == {"y": range(1, 2), "z": range(3, 4)}
 
 
-def test_inconsistent_leaf_counts_raise() -> None:
+def test_footer_with_inconsistent_number_of_leaf_columns_raises() -> None:
     with pytest.raises(
         MetadataError, match=r"a\.parquet: the footer is damaged: it has 3 leaf columns, but its Arrow schema needs 1"
     ):

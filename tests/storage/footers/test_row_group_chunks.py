@@ -25,7 +25,7 @@ def written(folder: Path) -> Footer:
     return read_footer(open_location(folder), NAME)
 
 
-def test_repeated_columns_have_one_chunk(tmp_path: Path) -> None:
+def test_column_requested_twice_has_one_chunk_range(tmp_path: Path) -> None:
     footer = written(tmp_path)
     chunks = row_group_chunks(footer, 1, ASKED)
     group = footer.metadata.row_group(1)
@@ -37,7 +37,7 @@ def test_repeated_columns_have_one_chunk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [1, 4, 0x80, 0xFF], ids=lambda change: f"xor {change:#x}")
-def test_damaged_footer_never_crashes_the_process(tmp_path: Path, change: int) -> None:
+def test_chunk_ranges_of_a_damaged_footer_never_crash_the_process(tmp_path: Path, change: int) -> None:
     """What Arrow takes for impossible ends the process, where it is asked for it in the wrong way."""
     table = pa.table({"x": np.arange(8.0), "y": pa.array([1, None] * 4), "word": [f"w{number}" for number in range(8)]})
     pq.write_table(table, tmp_path / NAME, row_group_size=4, compression="none")

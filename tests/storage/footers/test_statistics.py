@@ -128,7 +128,7 @@ HALVES = (float(np.float16(0.1)), float(np.float16(0.7)))
     ],
     ids=str,
 )
-def test_statistics_have_the_fields_type(tmp_path: Path, array: Any, field: Any, expected: Any) -> None:
+def test_statistics_have_the_dtype_of_the_field(tmp_path: Path, array: Any, field: Any, expected: Any) -> None:
     assert bounds(statistics_of(tmp_path, array, field)) == [expected]
 
 
@@ -143,7 +143,7 @@ def test_statistics_of_nan_are_ignored(tmp_path: Path) -> None:
     assert found.may_be_nan.tolist() == [True, True]
 
 
-def test_missing_statistics_only_show_that_required_columns_have_no_nulls(tmp_path: Path) -> None:
+def test_missing_statistics_leave_bounds_unknown_and_required_columns_without_nulls(tmp_path: Path) -> None:
     found = statistics_of(tmp_path, pa.array([1, None]), write_statistics=False)
     assert (bounds(found), found.nulls.tolist()) == ([(None, None)], [-1])
     schema = pa.schema([pa.field("x", pa.int64(), nullable=False)])

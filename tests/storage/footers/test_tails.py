@@ -29,7 +29,7 @@ def footer_of(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("order", [("small", "wide", "small"), ("wide", "small", "wide")])
-def test_footer_is_found_for_any_tail_size(location: Location, put: Put, order: tuple[str, ...]) -> None:
+def test_footer_of_any_size_is_read_from_the_file_tail(location: Location, put: Put, order: tuple[str, ...]) -> None:
     files = {"small": file_of(SMALL), "wide": file_of(WIDE)}
     assert len(footer_of(files["wide"])) > 64 * 1024 > len(files["small"])
     for name, data in files.items():
@@ -40,7 +40,7 @@ def test_footer_is_found_for_any_tail_size(location: Location, put: Put, order: 
             assert (found.size, found.footer) == (len(files[name]), footer_of(files[name]))
 
 
-def test_tail_reports_a_strong_version(location: Location, put: Put) -> None:
+def test_file_tail_has_the_etag_or_mtime_of_a_remote_file(location: Location, put: Put) -> None:
     put("x", file_of(SMALL))
     with Tails(location) as tails:
         version = tails.read("x").version
@@ -76,7 +76,7 @@ def test_tail_reports_a_strong_version(location: Location, put: Put) -> None:
     ],
     ids=["empty", "short", "text", "cut", "encrypted", "long footer", "no footer"],
 )
-def test_unreadable_tail_raises_with_the_reason(
+def test_file_tail_without_a_readable_footer_raises_with_the_reason(
     location: Location, put: Put, content: bytes, kind: type[MetadataError], said: str
 ) -> None:
     put("x", content)
@@ -85,7 +85,7 @@ def test_unreadable_tail_raises_with_the_reason(
     assert type(caught.value) is kind
 
 
-def test_tail_with_a_too_large_footer_raises_before_reading(location: Location, put: Put) -> None:
+def test_file_tail_with_a_footer_above_the_limit_raises(location: Location, put: Put) -> None:
     data = file_of(SMALL)
     put("x", data)
     length = len(footer_of(data))
@@ -95,7 +95,7 @@ def test_tail_with_a_too_large_footer_raises_before_reading(location: Location, 
             tails.read("x", max_bytes=length - 1)
 
 
-def test_tail_of_a_missing_file_raises(location: Location, put: Put) -> None:
+def test_file_tail_of_a_missing_file_raises(location: Location, put: Put) -> None:
     put("x", file_of(SMALL))
     with Tails(location) as tails, pytest.raises(FileMissingError, match="nowhere"):
         tails.read("nowhere")
@@ -104,7 +104,9 @@ def test_tail_of_a_missing_file_raises(location: Location, put: Put) -> None:
 @pytest.mark.parametrize(
     ("content", "is_parquet"), [(b"PAR", False), (b"PAR1", True), (b"..PARE", True), (b"PAR1.", False)]
 )
-def test_parquet_is_recognized_by_its_magic(location: Location, put: Put, content: bytes, is_parquet: bool) -> None:
+def test_parquet_file_is_recognized_by_its_magic_bytes(
+    location: Location, put: Put, content: bytes, is_parquet: bool
+) -> None:
     put("x", content)
     with Tails(location) as tails:
         assert tails.is_parquet("x") is is_parquet
@@ -116,7 +118,7 @@ def test_empty_local_file_is_not_parquet(tmp_path: Path) -> None:
         assert not tails.is_parquet("x")
 
 
-def test_too_short_file_has_no_footer() -> None:
+def test_file_tail_shorter_than_the_footer_returns_none() -> None:
     data = file_of(SMALL)
     footer = footer_of(data)
     assert footer_in(data[-len(footer) - 8 :], len(data), "x", 10**6) == footer
@@ -124,7 +126,7 @@ def test_too_short_file_has_no_footer() -> None:
     assert footer_in(data[-8:], len(data), "x", 10**6) is None
 
 
-def test_digest_covers_only_the_footer(tmp_path: Path) -> None:
+def test_footer_digest_covers_only_the_footer(tmp_path: Path) -> None:
     pq.write_table(SMALL, tmp_path / "x")
     footer = footer_of((tmp_path / "x").read_bytes())
     assert digest_of(footer) == hashlib.sha256(footer).hexdigest()[:32] != digest_of(footer + b"\x00")

@@ -105,7 +105,7 @@ def test_plain_parquet_has_no_petastorm_index(tmp_path: Path) -> None:
     assert read_petastorm_indexes(dataset.location, dataset.inventory) == {}
 
 
-def test_counts_of_meadow_equal_those_of_its_footers(meadow: Path) -> None:
+def test_petastorm_row_group_counts_equal_those_of_the_footers(meadow: Path) -> None:
     told: dict[str, Any] = json.loads(pq.read_metadata(meadow / "_common_metadata").metadata[COUNTS])
     assert told == {
         str(path.relative_to(meadow)): pq.ParquetFile(path).num_row_groups for path in meadow.rglob("*.parquet")

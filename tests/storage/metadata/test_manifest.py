@@ -445,7 +445,7 @@ def test_manifest_with_wrong_sizes_is_harmless(tmp_path: Path, bytes_said: int) 
 
 
 @pytest.mark.parametrize("of_files", [(0, 2), (0, -1)])
-def test_index_without_a_schema_is_damage(of_files: tuple[int, int], tmp_path: Path) -> None:
+def test_manifest_with_an_invalid_schema_number_of_a_file_raises(of_files: tuple[int, int], tmp_path: Path) -> None:
     location = open_location(tmp_path)
     schemas = FileSchemas((pa.schema({"x": pa.int8()}), pa.schema({"x": pa.int16()})), (0, 1), ("a", "b"))
     inventory = some_inventory("a.parquet", "b.parquet")

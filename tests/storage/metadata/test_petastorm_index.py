@@ -40,7 +40,7 @@ def refused(pickled: bytes) -> str:
     return str(caught.value)
 
 
-def test_indexes_of_meadow_equal_the_contents_of_its_files(fixtures_root: Path) -> None:
+def test_indexes_written_by_petastorm_equal_the_contents_of_the_files(fixtures_root: Path) -> None:
     folder = fixtures_root / "petastorm-0.13.1" / "Meadow"
     found = petastorm_indexes(pickled_in(folder), source="Meadow")
     files = [pq.ParquetFile(path) for path in sorted(folder.rglob("*.parquet"))]
@@ -174,19 +174,19 @@ WRONG = {
 }  # fmt: skip
 
 
-def test_pickle_of_another_value_is_rejected_as_index(subtests: pytest.Subtests) -> None:
+def test_pickle_that_is_not_an_index_raises(subtests: pytest.Subtests) -> None:
     for name, pickled in WRONG.items():
         with subtests.test(name):
             assert refused(pickled).startswith("a test")
 
 
-def test_petastorm_index_fixture_is_valid() -> None:
+def test_handwritten_petastorm_index_of_these_tests_is_valid() -> None:
     found = petastorm_indexes(index_bytes(key=SCALAR % (b"i1", b"\\x07")), source="a test")["i"]
     assert found.column == "c"
     assert dict(found.values or {}) == {7: frozenset({1})}
 
 
-def test_petastorm_index_shared_ordinals_are_parsed_once() -> None:
+def test_petastorm_index_values_that_share_row_groups_are_parsed_in_linear_time() -> None:
     shared = b"(l(" + b"".join(b"M" + number.to_bytes(2, "little") for number in range(20_000)) + b"ep0\n"
     items = b"".join(b"I%d\ng0\ns" % number for number in range(20_000))
     pickled = index_bytes(VALUES + b"S'x'\n" + shared + b"s" + items)

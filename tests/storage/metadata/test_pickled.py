@@ -336,7 +336,7 @@ def test_byte_that_is_not_an_opcode_raises(subtests: pytest.Subtests) -> None:
             assert f"byte 0x{opcode:02x} is not a pickle opcode" in refused(b"N" + bytes([opcode]) + b".")
 
 
-def test_pickle_parser_reads_or_names_every_opcode() -> None:
+def test_pickle_parser_knows_every_pickle_opcode() -> None:
     for code in pickletools.opcodes:
         if code.code != ".":
             with pytest.raises(MetadataError) as caught:
@@ -397,7 +397,7 @@ def pieces() -> st.SearchStrategy[bytes]:
 
 @settings(max_examples=examples(500))
 @given(st.lists(pieces(), max_size=40).map(b"".join))
-def test_pickle_parser_reads_or_rejects_any_opcode_stream(stream: bytes) -> None:
+def test_pickle_parser_reads_or_rejects_random_opcodes(stream: bytes) -> None:
     try:
         read(stream + b".")
     except MetadataError as problem:

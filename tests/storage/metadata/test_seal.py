@@ -28,7 +28,7 @@ def a_sealed_file(**metadata: str) -> bytes:
     return sealed(arrow_file(**metadata, **{SEAL_KEY: UNSEALED}), "the file")
 
 
-def test_seal_digest_covers_the_file_with_zeros_in_its_place() -> None:
+def test_metadata_file_digest_is_sha256_of_the_file_with_a_zeroed_digest() -> None:
     data = a_sealed_file(note="x")
     said = ipc.open_file(pa.BufferReader(data)).schema.metadata[SEAL_KEY.encode()]
     kind, digits = said.split(b":")
@@ -37,7 +37,7 @@ def test_seal_digest_covers_the_file_with_zeros_in_its_place() -> None:
     assert is_sealed(data, "x", again=AGAIN)
 
 
-def test_seal_detects_each_bit_flip() -> None:
+def test_metadata_file_digest_detects_each_bit_flip() -> None:
     data = bytearray(a_sealed_file())
     for place in range(len(data)):
         data[place] ^= 1 << place % 8
@@ -48,7 +48,7 @@ def test_seal_detects_each_bit_flip() -> None:
         data[place] ^= 1 << place % 8
 
 
-def test_seal_detects_truncation() -> None:
+def test_metadata_file_digest_detects_truncation() -> None:
     data = a_sealed_file()
     for end in range(len(data)):
         try:
@@ -60,12 +60,12 @@ def test_seal_detects_truncation() -> None:
             ipc.open_file(pa.BufferReader(data[:end]))
 
 
-def test_file_of_an_older_version_has_no_seal() -> None:
+def test_metadata_file_of_an_older_version_has_no_digest() -> None:
     assert not is_sealed(arrow_file(note="x"), "the file", again=AGAIN)
     assert not is_sealed(b"", "the file", again=AGAIN)
 
 
-def test_sealing_does_not_change_text_of_an_empty_seal() -> None:
+def test_metadata_that_contains_the_reserved_digest_text_raises() -> None:
     with pytest.raises(
         MetadataError, match=r"must not contain the text 'sha256:0000.*, which is reserved for the digest"
     ):
@@ -73,7 +73,7 @@ def test_sealing_does_not_change_text_of_an_empty_seal() -> None:
 
 
 @given(st.lists(st.text("0123456789abcdef", min_size=64, max_size=64), max_size=3))
-def test_seal_ignores_other_digests_in_the_file(others: list[str]) -> None:
+def test_metadata_file_may_contain_other_digests(others: list[str]) -> None:
     data = a_sealed_file(note=" ".join(f"sha256:{digits}" for digits in others if digits != "0" * 64))
     assert is_sealed(data, "x", again=AGAIN)
     assert not is_sealed(arrow_file(note=" ".join(others)), "x", again=AGAIN)

@@ -38,7 +38,7 @@ def joined(ranges: list[ByteRange]) -> list[ByteRange]:
 
 
 @given(RANGES | NEAR_RANGES)
-def test_coalesce_covers_each_range_by_one_request(ranges: list[ByteRange]) -> None:
+def test_coalesce_puts_each_byte_range_into_one_request(ranges: list[ByteRange]) -> None:
     requests = coalesce(ranges)
     assert all(before.end < after.offset for before, after in itertools.pairwise(requests))
     for one in ranges:
@@ -46,7 +46,7 @@ def test_coalesce_covers_each_range_by_one_request(ranges: list[ByteRange]) -> N
 
 
 @given(RANGES | NEAR_RANGES)
-def test_coalesce_fetches_short_gaps_no_longer_than_the_ranges(ranges: list[ByteRange]) -> None:
+def test_coalesce_fetches_gaps_of_limited_size_and_sum(ranges: list[ByteRange]) -> None:
     requests, apart = coalesce(ranges), joined(ranges)
     assert {one.offset for one in requests} <= {one.offset for one in ranges}
     assert {one.end for one in requests} <= {one.end for one in ranges}
@@ -61,7 +61,7 @@ def test_coalesce_fetches_short_gaps_no_longer_than_the_ranges(ranges: list[Byte
 
 
 @given(NEAR_RANGES)
-def test_coalesce_leaves_no_gap_that_could_be_fetched(ranges: list[ByteRange]) -> None:
+def test_coalesce_fetches_all_gaps_within_its_limits(ranges: list[ByteRange]) -> None:
     requests, apart = coalesce(ranges), joined(ranges)
     gaps = sorted(after.offset - before.end for before, after in itertools.pairwise(apart))
     left = sorted(after.offset - before.end for before, after in itertools.pairwise(requests))
@@ -80,7 +80,7 @@ def test_coalesce_does_not_depend_on_order(ranges: list[ByteRange], dice: object
 
 
 @given(RANGES, st.integers(1, 32))
-def test_split_large_keeps_bytes_and_bounds_parts(ranges: list[ByteRange], concurrency: int) -> None:
+def test_splitting_large_requests_keeps_bytes_and_bounds_their_size(ranges: list[ByteRange], concurrency: int) -> None:
     requests = coalesce(ranges)
     parts = split_large(requests, concurrency)
     assert joined(parts) == requests
@@ -91,13 +91,13 @@ def test_split_large_keeps_bytes_and_bounds_parts(ranges: list[ByteRange], concu
         assert len(parts) <= max(len(requests), len(requests) + concurrency - 1)
 
 
-def test_coalesce_joins_near_columns_and_not_far_ones() -> None:
+def test_coalesce_joins_column_chunks_only_if_they_are_close() -> None:
     far = [ByteRange(number * 600_000, 32_000) for number in (0, 1, 2)]
     assert coalesce(far) == far
     near = [ByteRange(number * 60_000, 32_000) for number in (0, 1, 2)]
     assert coalesce(near) == [ByteRange(0, 152_000)]
 
 
-def test_split_large_leaves_a_request_whole_without_concurrency() -> None:
+def test_large_request_is_split_only_with_concurrency_or_above_the_limit() -> None:
     assert split_large([ByteRange(0, MAX_REQUEST_BYTES)], 1) == [ByteRange(0, MAX_REQUEST_BYTES)]
     assert len(split_large([ByteRange(0, 1 << 30)], 1)) == 64

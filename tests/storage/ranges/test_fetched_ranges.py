@@ -64,7 +64,9 @@ def reader_of(fetched: FetchedRanges, metadata: Any) -> Any:
     pieces=st.booleans(),
 )
 @settings(max_examples=examples(25))
-def test_fetched_ranges_give_the_files_rows(name: str, group: int, leaves: list[int], pieces: bool) -> None:
+def test_row_group_read_from_fetched_ranges_equals_the_file(
+    name: str, group: int, leaves: list[int], pieces: bool
+) -> None:
     data = FILES[name]
     metadata = pq.read_metadata(pa.BufferReader(data))
     chunks = chunk_ranges(footer_of_bytes(data), group, leaves).values()
@@ -78,7 +80,7 @@ def test_fetched_ranges_give_the_files_rows(name: str, group: int, leaves: list[
     assert found.equals(pq.ParquetFile(data).read_row_group(group).select(leaves))
 
 
-def test_fetched_ranges_are_requested_once_per_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrow_reads_each_column_chunk_of_fetched_ranges_once(monkeypatch: pytest.MonkeyPatch) -> None:
     data = FILES["usual"]
     metadata = pq.read_metadata(pa.BufferReader(data))
     chunks = list(chunk_ranges(footer_of_bytes(data), 1, range(5)).values())

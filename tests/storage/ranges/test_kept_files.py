@@ -53,12 +53,12 @@ def test_cache_key_differs_by_location_file_version_and_range() -> None:
     assert len({key for found in [keys(s3()), *others] for key in found}) == 2 * 8
 
 
-def test_cache_key_of_a_named_version_excludes_user_and_mtime() -> None:
+def test_cache_key_of_a_file_with_etag_excludes_user_and_mtime() -> None:
     touched = dataclasses.replace(VERSION, modified="tuesday")
     assert keys(s3(key="AKIAOTHER")) == keys(s3(), version=touched) == keys(s3())
 
 
-def test_cache_key_of_a_weak_version_includes_mtime() -> None:
+def test_cache_key_of_a_file_with_weak_or_no_etag_includes_mtime() -> None:
     for etag in ("", 'W/"1"'):
         one, other = (FileVersion(4000, etag, day) for day in ("monday", "tuesday"))
         assert set(keys(s3(), version=one)).isdisjoint(keys(s3(), version=other))

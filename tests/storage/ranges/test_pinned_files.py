@@ -54,7 +54,9 @@ def put(location: Location, data: bytes) -> None:
     fsspec.filesystem("memory").pipe_file(location.join("a.parquet"), data)
 
 
-def test_pinned_file_ranges_belong_to_its_footer(location: Location, footer: Footer, fetcher: Fetcher) -> None:
+def test_ranges_are_fetched_from_the_file_version_of_the_footer(
+    location: Location, footer: Footer, fetcher: Fetcher
+) -> None:
     pinned = PinnedFiles(fetcher(location))
     for _ in range(2):
         found = pinned.fetch(footer.file, footer.encoded, [ByteRange(0, 4)])
@@ -64,7 +66,7 @@ def test_pinned_file_ranges_belong_to_its_footer(location: Location, footer: Foo
 @pytest.mark.parametrize(
     "other", [parquet(7), parquet(0)[:-30], parquet(0) + parquet(1)], ids=["same size", "shorter", "longer"]
 )
-def test_pinned_file_with_another_footer_raises(
+def test_fetch_from_a_file_with_another_footer_raises(
     other: bytes, location: Location, footer: Footer, fetcher: Fetcher
 ) -> None:
     pinned = PinnedFiles(fetcher(location))
@@ -73,7 +75,9 @@ def test_pinned_file_with_another_footer_raises(
         pinned.fetch(footer.file, footer.encoded, [ByteRange(0, 4)])
 
 
-def test_pinned_file_rewritten_later_raises(location: Location, footer: Footer, fetcher: Fetcher) -> None:
+def test_fetch_from_a_file_rewritten_after_the_first_fetch_raises(
+    location: Location, footer: Footer, fetcher: Fetcher
+) -> None:
     pinned = PinnedFiles(fetcher(location))
     pinned.fetch(footer.file, footer.encoded, [ByteRange(0, 4)])
     put(location, parquet(0))  # the same bytes, but who can tell
@@ -82,7 +86,9 @@ def test_pinned_file_rewritten_later_raises(location: Location, footer: Footer, 
 
 
 @pytest.mark.server
-def test_pinning_takes_one_request_per_file(served: Served, proxy: FaultProxy, fetcher: Fetcher, tmp_path: Any) -> None:
+def test_checking_the_footer_of_a_file_takes_one_request(
+    served: Served, proxy: FaultProxy, fetcher: Fetcher, tmp_path: Any
+) -> None:
     for folder in (served.root, tmp_path):
         (folder / "pinned.parquet").write_bytes(parquet(0))
     from petastore.storage.files.location import open_location
@@ -98,7 +104,7 @@ def test_pinning_takes_one_request_per_file(served: Served, proxy: FaultProxy, f
 
 
 @pytest.mark.server
-def test_pinned_file_ranges_are_fetched_once(
+def test_cached_ranges_of_a_file_version_are_fetched_once(
     served: Served, proxy: FaultProxy, fetcher: Fetcher, tmp_path: Any
 ) -> None:
     from petastore.storage.files.location import open_location
@@ -125,7 +131,7 @@ def test_pinned_file_ranges_are_fetched_once(
 
 
 @pytest.mark.server
-def test_pinned_file_is_not_mixed_with_cached_ranges(
+def test_cached_ranges_are_not_mixed_with_a_new_file_version(
     served: Served, proxy: FaultProxy, fetcher: Fetcher, tmp_path: Any
 ) -> None:
     from petastore.storage.files.location import open_location
@@ -165,7 +171,7 @@ def test_stale_etag_of_one_file_does_not_affect_others(location: Location, fetch
     assert not pinned.trusts_etag(dataclasses.replace(other, etag=""))
 
 
-def test_etags_are_trusted_again_after_a_first_stale_one_when_another_is_fresh(
+def test_manifest_etags_are_trusted_again_when_another_file_has_a_fresh_one(
     location: Location, fetcher: Fetcher
 ) -> None:
     stale, fresh, other = (DataFile(f"{name}.parquet", 1000, etag=f'"{name}"') for name in ("stale", "fresh", "other"))

@@ -104,7 +104,7 @@ def test_request_pool_runs_no_more_requests_than_its_limit(pool: RequestPool) ->
     assert [batch.counts.requests for batch in batches] == [20] * 4
 
 
-def test_request_pool_caller_leaves_at_the_deadline_and_frees_its_slots(pool: RequestPool) -> None:
+def test_request_pool_returns_at_the_deadline_and_frees_its_slots(pool: RequestPool) -> None:
     release = threading.Event()
 
     def hangs() -> Answer:
@@ -205,7 +205,7 @@ def test_adaptive_concurrency_grows_by_one_for_each_round_of_answers() -> None:
     assert 7 <= rounds <= 8
 
 
-def test_request_pool_may_use_the_calling_thread(pool: RequestPool) -> None:
+def test_request_pool_makes_requests_in_the_calling_thread_if_asked(pool: RequestPool) -> None:
     def request() -> Answer:
         makers.append(threading.get_ident())
         return answer(0)
@@ -218,7 +218,7 @@ def test_request_pool_may_use_the_calling_thread(pool: RequestPool) -> None:
         assert (makers == [threading.get_ident()]) is here
 
 
-def test_request_pool_serves_others_while_a_caller_makes_its_own_request(pool: RequestPool) -> None:
+def test_request_pool_serves_other_threads_while_one_makes_its_own_request(pool: RequestPool) -> None:
     began, release = threading.Event(), threading.Event()
 
     def hangs() -> Answer:

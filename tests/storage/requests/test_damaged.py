@@ -14,7 +14,7 @@ def giving(*answers: str) -> Callable[[], int]:
     return lambda: int(next(left))
 
 
-def test_valid_data_is_fetched_once() -> None:
+def test_valid_remote_data_is_fetched_once() -> None:
     assert read_right(giving("1"), giving("2"), refused=ValueError) == 1
 
 
@@ -33,6 +33,6 @@ def test_damaged_local_data_raises_at_once() -> None:
         read_right(giving("first", "2"), None, refused=ValueError)
 
 
-def test_other_errors_are_raised_unchanged() -> None:
+def test_errors_other_than_damage_are_raised_unchanged() -> None:
     with pytest.raises(StopIteration):
         read_right(giving(), giving("2"), refused=ValueError)

@@ -111,7 +111,7 @@ KINDS: dict[str, list[BaseException]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_client_exceptions_are_classified(kind: str) -> None:
+def test_exceptions_of_storage_clients_are_classified(kind: str) -> None:
     found = {f"{type(problem)}: {message_of(problem)}": kind_of(problem)[0] for problem in KINDS[kind]}
     assert found == dict.fromkeys(found, kind)
 
@@ -128,7 +128,7 @@ def test_error_in_an_exception_handler_is_not_a_missing_file() -> None:
     assert kind_of(problem)[0] == "other"
 
 
-def test_cyclic_exception_causes_end() -> None:
+def test_walking_cyclic_exception_causes_ends() -> None:
     one, other = OSError("one"), OSError("other")
     one.__cause__, other.__cause__ = other, one
     assert list(causes(one)) == [one, other]

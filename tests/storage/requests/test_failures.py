@@ -33,7 +33,7 @@ def test_storage_error_has_no_chained_exception() -> None:
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, MemoryError])
-def test_error_unrelated_to_storage_is_raised_unchanged(kind: type[BaseException]) -> None:
+def test_interrupts_and_memory_errors_of_a_request_are_raised_unchanged(kind: type[BaseException]) -> None:
     with pytest.raises(kind), asking(PLACE):
         raise kind
     with pytest.raises(kind):
@@ -61,7 +61,7 @@ def test_storage_error_keeps_errno() -> None:
     assert (again.errno, str(again)) == (errno.ENOSPC, str(caught.value))
 
 
-def test_filesystem_bug_is_reported_with_its_location() -> None:
+def test_filesystem_bug_is_reported_with_its_source_file() -> None:
     with pytest.raises(StorageError, match=r"MemoryFileSystem raised KeyError: 'Contents'.*raiser \(test_failures\.py"):
         answered(PLACE, lambda: raiser(KeyError("Contents")))
 

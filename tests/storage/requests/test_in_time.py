@@ -19,7 +19,7 @@ def asked(limit_s: float | None) -> Request | None:
 
 
 @pytest.mark.parametrize("limit_s", [None, 30.0])
-def test_running_call_is_a_visible_request(limit_s: float | None) -> None:
+def test_call_with_a_timeout_is_registered_as_a_request_while_it_runs(limit_s: float | None) -> None:
     found = asked(limit_s)
     assert found is not None
     assert (found.url, found.what, found.limit_s) == ("file:///data", "look at itself", limit_s)
@@ -36,7 +36,7 @@ def test_exception_of_the_call_is_raised_unchanged() -> None:
         assert caught.value is problem
 
 
-def test_timed_call_runs_in_a_daemon_thread() -> None:
+def test_call_with_a_timeout_runs_in_a_request_thread() -> None:
     made_by: list[threading.Thread] = []
 
     def ask() -> None:

@@ -106,7 +106,7 @@ TOKENS = st.text("abcdefXYZ0123456789-_.~%+=&;,!$@:/?#", min_size=6, max_size=20
 @example("000::a", "http")
 @example("::a::b::", "s3")
 @given(TOKENS, st.sampled_from(["http", "https", "s3", "gs", "ftp", "simplecache::https", "file"]))
-def test_any_password_is_redacted(token: str, scheme: str) -> None:
+def test_any_password_in_a_url_is_redacted(token: str, scheme: str) -> None:
     url = f"{scheme}://me:q{token}q@{HOST}/data/a.parquet"
     assert f"q{token}q" not in shown_url(url)
     assert f"q{token}q" not in shown_text(f"cannot read {url}", secrets_in_url(url))
@@ -115,7 +115,7 @@ def test_any_password_is_redacted(token: str, scheme: str) -> None:
 @settings(max_examples=500)
 @example("000::a", "https")
 @given(TOKENS, st.sampled_from(["http", "https", "s3", "gs", "abfs"]))
-def test_any_signature_is_redacted(token: str, scheme: str) -> None:
+def test_any_signature_in_a_url_is_redacted(token: str, scheme: str) -> None:
     url = f"{scheme}://{HOST}/data/a.parquet?sig=q{token}q"
     assert f"q{token}q" not in shown_url(url)
     assert f"q{token}q" not in shown_text(f"cannot read {url}", secrets_in_url(url))

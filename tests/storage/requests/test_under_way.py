@@ -17,7 +17,7 @@ def begun(seconds_ago: float, limit_s: float | None) -> Request:
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), True, "30", object()])
-def test_timeouts_too_short_for_an_answer_raise(timeout: object) -> None:
+def test_invalid_storage_timeout_raises(timeout: object) -> None:
     with pytest.raises(
         InvalidArgumentError, match=r"storage_timeout must be seconds above 0, or None for no limit, got "
     ):
@@ -62,7 +62,7 @@ def test_request_is_overdue_after_its_timeout() -> None:
     assert str(problem).startswith("file:///data: storage did not respond within 60 s to the request to read x")
 
 
-def test_response_ends_the_wait_with_other_overdue_requests() -> None:
+def test_finished_future_returns_although_other_requests_are_overdue() -> None:
     made: Future[int] = Future()
     made.set_result(7)
     wait_for_answer(made, lambda: [begun(99, 60)])
@@ -70,5 +70,5 @@ def test_response_ends_the_wait_with_other_overdue_requests() -> None:
         wait_for_answer(Future(), lambda: [begun(99, 60)])
 
 
-def test_repr_describes_the_request_in_one_line() -> None:
+def test_repr_of_a_storage_request_describes_it_in_one_line() -> None:
     assert str(begun(2.04, None)) == "file:///data, asked to read x 2.0 s ago"

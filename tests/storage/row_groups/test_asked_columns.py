@@ -34,7 +34,7 @@ def footer(tmp_path: Path) -> Footer:
     return read_footer(open_location(tmp_path), "x.parquet")
 
 
-def test_leaves_are_in_the_order_of_requested_columns(footer: Footer) -> None:
+def test_leaf_columns_are_in_the_order_of_requested_columns(footer: Footer) -> None:
     assert leaves_of(footer, 0, ["id", "point"], 2) == [0, 1, 2]
     assert leaves_of(footer, 1, ["word", "point", "id"], 2) == [4, 1, 2, 0]
     assert leaves_of(footer, 1, [], 2) == []
@@ -51,13 +51,13 @@ def test_leaves_are_in_the_order_of_requested_columns(footer: Footer) -> None:
         (0, ["id", "word", "id"], r"columns must be distinct, got \['id', 'word', 'id'\]"),
     ],
 )
-def test_missing_column_raises_each_time(footer: Footer, ordinal: int, columns: list[str], said: str) -> None:
+def test_unknown_column_raises_on_each_request(footer: Footer, ordinal: int, columns: list[str], said: str) -> None:
     for _ in range(2):  # what was found is remembered, what was refused is not
         with pytest.raises(InvalidArgumentError, match=said):
             leaves_of(footer, ordinal, columns, 2)
 
 
-def test_unreadable_column_raises_with_the_reason(footer: Footer) -> None:
+def test_unreadable_column_raises_only_if_requested(footer: Footer) -> None:
     columns = dataclasses.replace(
         footer.columns,
         leaves={name: leaves for name, leaves in footer.leaves.items() if name != "word"},
@@ -70,7 +70,7 @@ def test_unreadable_column_raises_with_the_reason(footer: Footer) -> None:
         leaves_of(footer, 0, ["word"], 1)
 
 
-def test_columns_of_one_name_are_told_apart_in_any_order(tmp_path: Path) -> None:
+def test_columns_of_equal_names_are_distinguished_in_any_order(tmp_path: Path) -> None:
     table = pa.Table.from_arrays([pa.array([1]), pa.array([{"q": 2}]), pa.array([3])], names=["odd", "point", "odd"])
     pq.write_table(table, tmp_path / "x.parquet")
     footer = read_footer(open_location(tmp_path), "x.parquet")
@@ -115,7 +115,7 @@ def test_dictionary_index_out_of_range_raises(footer: Footer) -> None:
         as_asked(pa.table({"kind": wild}), footer, 1, ("kind",))
 
 
-def test_table_of_the_expected_types_is_not_cast() -> None:
+def test_table_with_the_requested_columns_and_types_is_used_as_it_is() -> None:
     plain = TABLE.select(["id", "word"]).schema
     assert is_as_asked(plain, ("id", "word"))
     assert is_as_asked(plain.with_metadata({"pandas": "{}"}), ("id", "word"))
@@ -125,14 +125,14 @@ def test_table_of_the_expected_types_is_not_cast() -> None:
     assert not is_as_asked(pa.schema([("s", pa.string_view())]), ("s",))
 
 
-def test_wrong_row_count_raises(footer: Footer) -> None:
+def test_row_count_that_differs_from_the_footer_raises(footer: Footer) -> None:
     check_rows(2, footer, 0, ["id"], 2)
     check_rows(0, footer, 0, [], 2)
     with pytest.raises(DecodeError, match="the pages must have 2 rows, as the footer declares, got 3"):
         check_rows(3, footer, 0, ["id"], 2)
 
 
-def test_views_become_text_next_to_null_structs() -> None:
+def test_string_views_are_converted_next_to_null_structs() -> None:
     kind = pa.struct([pa.field("a", pa.struct([pa.field("b", pa.bool_(), nullable=False)]), nullable=False)])
     table = pa.table(
         {"words": pa.array(["w", None], pa.string_view()), "s": pa.array([{"a": {"b": True}}, None], kind)}

@@ -110,11 +110,11 @@ def write_known_answers(path: Path) -> None:
     )
 
 
-def test_checksums_are_those_of_the_known_answers() -> None:
+def test_stored_checksums_equal_those_of_the_known_values() -> None:
     assert {column.name: checksum_of(column.cells) for column in known_answers()} == CHECKSUMS
 
 
-def test_known_answers_have_all_encodings_and_compressions(tmp_path: Path) -> None:
+def test_file_of_known_values_has_all_encodings_and_compressions(tmp_path: Path) -> None:
     path = tmp_path / "known.parquet"
     write_known_answers(path)
     stored = importlib.resources.files("petastore.storage.row_groups") / "known_answers.parquet"
@@ -134,7 +134,7 @@ def _run(folder: Path, decoder: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_wrong_decoder_raises_and_names_the_wheel(tmp_path: Path) -> None:
+def test_pyarrow_that_decodes_wrongly_raises_and_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1.0, 2.0]}), tmp_path / "0.parquet")
     assert _run(tmp_path, "right") == "[1.0, 2.0]"
     message = _run(tmp_path, "wrong")

@@ -76,7 +76,7 @@ def long_texts(rows: int) -> Any:
 @pytest.mark.parametrize("says_sizes", [True, False])
 @pytest.mark.parametrize("kind", ["text", "list"])
 @pytest.mark.parametrize("options", [{}, {"memory_budget": 100_000_000}])
-def test_shared_dictionary_text_over_the_limit_raises_without_allocation(
+def test_dictionary_column_that_expands_beyond_the_limit_raises_without_allocation(
     tmp_path: Path, kind: str, options: dict[str, Any], says_sizes: bool
 ) -> None:
     values = long_texts(3000)
@@ -91,7 +91,7 @@ def test_shared_dictionary_text_over_the_limit_raises_without_allocation(
     assert grew < 80 * MIB
 
 
-def test_budget_bounds_copied_bytes(tmp_path: Path) -> None:
+def test_memory_budget_limits_the_expanded_size_of_dictionary_columns(tmp_path: Path) -> None:
     url = written(tmp_path, long_texts(120))
     refused = pytest.raises(DecodeError, match=r"at most 25,000,000 bytes of memory .*, got 125,829,120")
     with petastore.make_reader(url, workers_count=1, memory_budget=10**8) as reader, refused:
@@ -133,7 +133,7 @@ def test_column_raises_when_its_rows_exceed_the_limit(
 
 
 @pytest.mark.parametrize("values", [["a", "bc", "bc"] * 1000, ["bc"] * 3000, [["a", "bc"], ["bc"]] * 1000])
-def test_column_is_read_as_dictionary_at_most_once(
+def test_column_size_is_checked_by_its_dictionary_at_most_once(
     tmp_path: Path, values: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     location = open_location(written(tmp_path, values))
@@ -160,7 +160,7 @@ def test_column_is_read_as_dictionary_at_most_once(
     assert read() == ["s"]
 
 
-def test_first_page_without_a_dictionary_is_not_conclusive() -> None:
+def test_column_with_pages_without_a_dictionary_is_measured_to_the_end() -> None:
     column = pa.chunked_array([pa.array(["a"]).dictionary_encode(), pa.array(["b" * 50] * 3).dictionary_encode()])
 
     class Reader:
@@ -177,13 +177,13 @@ def test_first_page_without_a_dictionary_is_not_conclusive() -> None:
     assert footer.copied_bytes == {(0, "s"): 1 + 3 * 50}
 
 
-def test_nested_dictionary_index_out_of_range_raises() -> None:
+def test_measuring_a_dictionary_column_with_an_index_out_of_range_raises() -> None:
     wrong = pa.DictionaryArray.from_arrays(pa.array([0, 7], pa.int32()), pa.array(["a"]), safe=False)
     with pytest.raises(DecodeError, match="damaged"):
         copied_bytes(pa.chunked_array([wrong]))
 
 
-def test_nested_dictionary_text_is_counted_in_all_leaves() -> None:
+def test_expanded_size_counts_dictionary_text_in_all_nested_columns() -> None:
     texts = pa.array(["ab", "c", "ab", "ab"]).dictionary_encode()
     lists = pa.ListArray.from_arrays(pa.array([0, 1, 4], pa.int32()), texts)
     structs = pa.StructArray.from_arrays([lists, pa.array(["xyz", "xyz"]).dictionary_encode()], ["l", "t"])

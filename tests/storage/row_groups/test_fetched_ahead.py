@@ -50,7 +50,7 @@ def test_reader_waits_for_a_prefetch_in_flight(ahead: FetchedAhead) -> None:
     assert ahead.of(PLACE, [RANGE]) is None
 
 
-def test_prefetch_not_yet_started_is_left_to_the_reader(ahead: FetchedAhead) -> None:
+def test_reader_does_not_wait_for_a_prefetch_that_has_not_started(ahead: FetchedAhead) -> None:
     begun, go_on = [threading.Event() for _ in range(AT_A_TIME)], threading.Event()
     for number, event in enumerate(begun):
         ahead.begin((0, "b.parquet", number), giving(b"abc", event, go_on))
@@ -68,7 +68,7 @@ def test_prefetch_not_yet_started_is_left_to_the_reader(ahead: FetchedAhead) -> 
     assert not late.is_set()
 
 
-def test_failed_prefetch_is_left_to_the_reader(ahead: FetchedAhead) -> None:
+def test_reader_ignores_a_failed_prefetch(ahead: FetchedAhead) -> None:
     begun = threading.Event()
 
     def fail() -> tuple[frozenset[ByteRange], FetchedRanges]:
@@ -80,7 +80,7 @@ def test_failed_prefetch_is_left_to_the_reader(ahead: FetchedAhead) -> None:
     assert ahead.of(PLACE, [RANGE]) is None
 
 
-def test_prefetch_close_wakes_waiters(ahead: FetchedAhead) -> None:
+def test_closed_prefetcher_has_no_data_and_starts_nothing(ahead: FetchedAhead) -> None:
     begun, go_on = threading.Event(), threading.Event()
     ahead.begin(PLACE, giving(b"abc", begun, go_on))
     assert begun.wait(60)

@@ -120,7 +120,7 @@ def test_rewritten_remote_file_raises_and_is_never_mixed(dataset: Dataset) -> No
         )
 
 
-def test_flipped_bit_raises(dataset: Dataset) -> None:
+def test_flipped_bits_in_remote_row_groups_raise_or_are_refetched(dataset: Dataset) -> None:
     dataset.read(0, "c1")
     refused = 0
     for seed in range(sized(full=4, quick=2)):
@@ -218,7 +218,9 @@ def test_flipped_bit_is_not_cached(dataset: Dataset, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("by_cache", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_prefetched_entry_is_cached_even_if_damaged(dataset: Dataset, tmp_path: Path, by_cache: bool) -> None:
+def test_damaged_prefetched_row_group_is_fetched_again_when_read(
+    dataset: Dataset, tmp_path: Path, by_cache: bool
+) -> None:
     dataset.read(0, "c1")
     file = read_footer(open_location(dataset.path.parent), "a.parquet").file
     with DiskCache(tmp_path, limit=1 << 24) as cache:
@@ -241,6 +243,6 @@ def test_prefetched_entry_is_cached_even_if_damaged(dataset: Dataset, tmp_path: 
         assert dataset.proxy.counted.requests == 0
 
 
-def test_fetched_parts_of_first_rows_and_without_columns(dataset: Dataset) -> None:
+def test_remote_row_group_reads_first_rows_or_no_columns(dataset: Dataset) -> None:
     assert dataset.read(2, "c4", first=10).equals(dataset.rows(2, "c4").slice(0, 10))
     assert dataset.read(2).num_rows == ROWS

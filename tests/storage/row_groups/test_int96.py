@@ -30,7 +30,7 @@ def written(put: Put, columns: dict[str, Any], *, files: int = 1, **options: Any
 
 
 @pytest.mark.parametrize("files", [1, 70])
-def test_int96_holds_the_years_1_to_9999(location: Location, put: Put, files: int) -> None:
+def test_int96_timestamps_of_the_years_1_to_9999_are_read(location: Location, put: Put, files: int) -> None:
     written(put, {"id": [0, 1, 2, 3], "t": pa.array(TIMES, US)}, files=files)
     assert open_dataset(location.url).schema["t"].dtype == np.dtype("datetime64[us]")
     with make_reader(location.url, shuffle_row_groups=False) as reader:
@@ -40,7 +40,7 @@ def test_int96_holds_the_years_1_to_9999(location: Location, put: Put, files: in
         assert [row.id for row in reader] == [0] * files
 
 
-def test_int96_is_read_when_the_file_is_large_and_streamed(location: Location, put: Put) -> None:
+def test_int96_timestamps_of_a_large_streamed_file_are_read(location: Location, put: Put) -> None:
     written(put, {"t": pa.array([LAST] * 70_000, US), "u": pa.array(range(70_000))}, row_group_size=30_000)
     with make_batch_reader(location.url, schema_fields=["t"]) as reader:
         assert {str(time) for batch in reader.iter_batches(1000) for time in batch["t"]} == {
@@ -48,7 +48,7 @@ def test_int96_is_read_when_the_file_is_large_and_streamed(location: Location, p
         }
 
 
-def test_int96_inside_lists_and_structs_holds_far_years(location: Location, put: Put) -> None:
+def test_int96_timestamps_inside_lists_and_structs_keep_years_1_to_9999(location: Location, put: Put) -> None:
     lists = pa.array([[LAST, FIRST], [USUAL, USUAL]], pa.list_(US))
     structs = pa.array([{"at": {"from": LAST}}, {"at": None}], pa.struct({"at": pa.struct({"from": US})}))
     written(put, {"list": lists, "struct": structs})
@@ -58,14 +58,14 @@ def test_int96_inside_lists_and_structs_holds_far_years(location: Location, put:
     assert [row.struct["at"] for row in rows] == [{"from": np.datetime64(LAST)}, None]
 
 
-def test_int96_rows_by_number_hold_far_years(tmp_path: Path) -> None:
+def test_int96_timestamps_by_random_access_keep_years_1_to_9999(tmp_path: Path) -> None:
     table = pa.table({"t": pa.array([FIRST, LAST], US)})
     pq.write_table(table, tmp_path / "0.parquet", use_deprecated_int96_timestamps=True)
     assert [time.item() for time in MapDataset(str(tmp_path)).rows.take([1, 0])["t"]] == [LAST, FIRST]
 
 
 @pytest.mark.parametrize("files", [1, 70])
-def test_int96_with_nanoseconds_is_rejected(location: Location, put: Put, files: int) -> None:
+def test_int96_timestamps_with_nanoseconds_raise(location: Location, put: Put, files: int) -> None:
     nanoseconds = pa.array([0, None, 1_767_312_000_000_000_001], pa.timestamp("ns"))
     written(put, {"id": [1, 2, 3], "t": nanoseconds, "l": pa.array([[0], None, [1]], pa.list_(pa.timestamp("ns")))})
     for name in ("t", "l"):
@@ -77,7 +77,7 @@ def test_int96_with_nanoseconds_is_rejected(location: Location, put: Put, files:
 
 
 @given(st.lists(st.one_of(st.none(), st.datetimes()), min_size=1))
-def test_int96_equals_the_microseconds_that_were_written(
+def test_int96_timestamps_equal_the_microseconds_written(
     tmp_path_factory: Any, times: list[dt.datetime | None]
 ) -> None:
     folder = tmp_path_factory.mktemp("int96")

@@ -27,19 +27,19 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_normalized_table_rows_are_equal(name: str) -> None:
+def test_converted_columns_have_equal_values_and_support_take(name: str) -> None:
     table = pickable(pa.table({name: COLUMNS[name]}))
     picked = table.column(0).combine_chunks().take(pa.array([3, 0, 2, 1]))
     values = COLUMNS[name].to_pylist()
     assert picked.to_pylist() == [values[row] for row in (3, 0, 2, 1)]
 
 
-def test_table_without_string_views_is_unchanged() -> None:
+def test_table_without_view_types_is_not_converted() -> None:
     table = pa.table({"id": [1], "words": [["a"]]})
     assert pickable(table) is table
 
 
-def test_string_views_inside_maps_are_converted() -> None:
+def test_view_types_inside_maps_are_converted() -> None:
     rows = [[("a", b"x"), ("b", None)], None, []]
     table = pa.table({"x": pa.array(rows, pa.map_(pa.string(), pa.binary_view()))})
     laid = pickable(table)

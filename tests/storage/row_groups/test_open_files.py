@@ -47,7 +47,7 @@ def open_handles(folder: Path) -> int:
     return sum(str(folder) in str(link.readlink()) for link in links)
 
 
-def test_file_is_opened_once_for_all_readers(tmp_path: Path) -> None:
+def test_open_file_is_reused_by_later_reads(tmp_path: Path) -> None:
     (name,) = files_in(tmp_path, 1)
     location, files = open_location(tmp_path), OpenFiles()
     footer = read_footer(location, name)
@@ -83,7 +83,7 @@ def test_open_file_limit_can_be_raised(tmp_path: Path) -> None:
     assert open_handles(tmp_path) == 0
 
 
-def test_file_has_a_handle_per_concurrent_read(tmp_path: Path) -> None:
+def test_open_file_has_a_handle_per_concurrent_read(tmp_path: Path) -> None:
     names = files_in(tmp_path, 3)
     location, files = open_location(tmp_path), OpenFiles(most_idle=2)
     footers = [read_footer(location, name) for name in names]
@@ -98,7 +98,7 @@ def test_file_has_a_handle_per_concurrent_read(tmp_path: Path) -> None:
     assert open_handles(tmp_path) == 0
 
 
-def test_file_is_closed_after_an_error(tmp_path: Path) -> None:
+def test_open_file_is_closed_after_a_read_error(tmp_path: Path) -> None:
     (name,) = files_in(tmp_path, 1)
     location, files = open_location(tmp_path), OpenFiles()
     footer = read_footer(location, name)
@@ -124,7 +124,7 @@ def test_file_of_another_size_raises_when_it_is_read(tmp_path: Path) -> None:
     assert open_handles(tmp_path) == 0
 
 
-def test_modified_open_file_is_checked_again(tmp_path: Path) -> None:
+def test_modified_open_file_raises_when_read_again(tmp_path: Path) -> None:
     location, files = open_location(large(tmp_path, 5)), OpenFiles()
     file = read_footer(location, "0.parquet").file
     assert read(location, file, files)[:2] == [5, 6]
@@ -144,7 +144,9 @@ def known() -> VerifiedRowGroups:
     return VerifiedRowGroups()
 
 
-def test_verified_data_is_not_verified_again_until_a_write(tmp_path: Path, known: VerifiedRowGroups) -> None:
+def test_checksums_of_a_row_group_are_verified_once_until_the_file_is_written(
+    tmp_path: Path, known: VerifiedRowGroups
+) -> None:
     (name,) = files_in(tmp_path, 1)
     location = open_location(tmp_path)
     footer = read_footer(location, name)
@@ -164,7 +166,7 @@ def test_verified_data_is_not_verified_again_until_a_write(tmp_path: Path, known
     assert seen == [True, False, False, True, False, False]
 
 
-def test_row_group_is_verified_again_within_mtime_resolution(
+def test_checksums_are_verified_again_for_a_file_written_just_now(
     tmp_path: Path, known: VerifiedRowGroups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (name,) = files_in(tmp_path, 1)
@@ -179,7 +181,7 @@ def test_row_group_is_verified_again_within_mtime_resolution(
     files.close()
 
 
-def test_partly_read_data_is_not_trusted(tmp_path: Path, known: VerifiedRowGroups) -> None:
+def test_row_group_not_read_completely_is_verified_again(tmp_path: Path, known: VerifiedRowGroups) -> None:
     (name,) = files_in(tmp_path, 1)
     location, files = open_location(tmp_path), OpenFiles(verified=known)
     footer = read_footer(location, name)
@@ -189,7 +191,7 @@ def test_partly_read_data_is_not_trusted(tmp_path: Path, known: VerifiedRowGroup
     files.close()
 
 
-def test_files_of_other_filesystems_are_always_verified(tmp_path: Path, known: VerifiedRowGroups) -> None:
+def test_checksums_of_remote_files_are_always_verified(tmp_path: Path, known: VerifiedRowGroups) -> None:
     (name,) = files_in(tmp_path, 1)
     away = open_location(f"memory://{tmp_path.name}")
     away.filesystem.create_dir(away.root, recursive=True)
@@ -204,7 +206,7 @@ def test_files_of_other_filesystems_are_always_verified(tmp_path: Path, known: V
     files.close()
 
 
-def test_write_while_reading_a_verified_row_group_resets_it(tmp_path: Path, known: VerifiedRowGroups) -> None:
+def test_write_while_reading_a_verified_row_group_is_detected(tmp_path: Path, known: VerifiedRowGroups) -> None:
     (name,) = files_in(tmp_path, 1)
     settle(tmp_path / name)
     location, files = open_location(tmp_path), OpenFiles(verified=known)
@@ -237,7 +239,7 @@ def test_file_replaced_between_its_footer_and_its_first_row_group_raises(tmp_pat
     assert open_handles(tmp_path) == 0
 
 
-def test_write_while_verifying_a_row_group_resets_it(tmp_path: Path) -> None:
+def test_write_while_verifying_a_row_group_is_detected(tmp_path: Path) -> None:
     (name,) = files_in(tmp_path, 1)
     location, files = open_location(tmp_path), OpenFiles()
     with files.reading(location, read_footer(location, name), 0, ASKED) as reading:
@@ -265,7 +267,7 @@ def written_in_place(path: Path) -> None:
             file.write(b"PAR1")
 
 
-def test_files_of_two_datasets_are_distinguished(tmp_path: Path) -> None:
+def test_open_files_of_equal_names_in_two_datasets_are_distinguished(tmp_path: Path) -> None:
     locations, files = [], OpenFiles()
     for folder, value in (("a", 1), ("b", 2)):
         (tmp_path / folder).mkdir()

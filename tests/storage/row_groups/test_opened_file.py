@@ -29,7 +29,7 @@ def is_changed(opened: LocalFile) -> bool:
     return LocalVersion.of(opened.path) != opened.version
 
 
-def test_pages_are_read_from_the_opened_file(tmp_path: Path) -> None:
+def test_opened_file_reads_row_groups_plain_or_as_dictionary(tmp_path: Path) -> None:
     location, footer = written(tmp_path, ["one", "two", "one"])
     opened = OpenedFile(LocalFile.open_with(location, footer).source, footer)
     assert opened.reader.read_row_group(0).column("word").to_pylist() == ["one", "two", "one"]
@@ -39,7 +39,7 @@ def test_pages_are_read_from_the_opened_file(tmp_path: Path) -> None:
     opened.source.close()
 
 
-def test_checksums_are_verified_where_requested(tmp_path: Path) -> None:
+def test_page_checksums_are_verified_only_if_requested(tmp_path: Path) -> None:
     location, footer = written(tmp_path, ["a word", "another"])
     data = (tmp_path / NAME).read_bytes()
     (tmp_path / NAME).write_bytes(data.replace(b"another", b"an-ther"))
@@ -53,7 +53,7 @@ def test_checksums_are_verified_where_requested(tmp_path: Path) -> None:
         opened.source.close()
 
 
-def test_file_with_descriptor_reads_the_file_of_its_descriptor(tmp_path: Path) -> None:
+def test_open_descriptor_reads_the_old_file_after_a_replacement(tmp_path: Path) -> None:
     path = tmp_path / NAME
     path.write_bytes(b"read")
     file = FileWithDescriptor.of(str(path))
@@ -70,7 +70,7 @@ def test_file_with_descriptor_reads_the_file_of_its_descriptor(tmp_path: Path) -
         os.fstat(descriptor)
 
 
-def test_file_with_descriptor_closes_it_when_collected(tmp_path: Path) -> None:
+def test_file_descriptor_is_closed_by_garbage_collection(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b"read")
     descriptor = FileWithDescriptor.of(str(tmp_path / NAME)).fileno()
     with pytest.raises(OSError, match="Bad file descriptor"):

@@ -81,7 +81,7 @@ def pool_of_its_own() -> Iterator[pa.MemoryPool]:
         pa.set_memory_pool(before)
 
 
-def test_row_group_buffer_is_freed_before_the_next_read(tmp_path: Path) -> None:
+def test_memory_of_a_column_part_is_freed_before_the_next_part_is_read(tmp_path: Path) -> None:
     rows = 500_000
     columns = {name: np.arange(rows) + number for number, name in enumerate("abc")}
     pq.write_table(pa.table(columns), tmp_path / "x.parquet", use_dictionary=False)
@@ -119,7 +119,7 @@ def test_empty_row_group_is_read(location: Location, put: Put, tmp_path: Path) -
     assert read(location, 0, ["id", "a"]).num_rows == 0
 
 
-def test_pandas_and_field_metadata_have_no_effect(location: Location, put: Put) -> None:
+def test_pandas_and_field_metadata_are_ignored(location: Location, put: Put) -> None:
     frame = TABLE.select(["id", "text"]).to_pandas().set_index("text")
     put("x.parquet", pa.Table.from_pandas(frame))
     table = read(location, 0, ["text", "id"])

@@ -59,7 +59,7 @@ def _write(path: Path, sizes: list[int], **options: bool) -> pa.Table:
     old=st.booleans(),
     data=st.data(),
 )
-def test_run_equals_its_row_groups(
+def test_row_groups_read_in_one_call_equal_those_read_singly(
     tmp_path: Path, sizes: list[int], columns: list[str], checksums: bool, old: bool, data: st.DataObject
 ) -> None:
     _write(tmp_path / "x", sizes, write_page_checksum=checksums, use_deprecated_int96_timestamps=old)
@@ -81,7 +81,7 @@ def test_run_equals_its_row_groups(
     files.close()
 
 
-def test_damaged_page_in_a_run_raises(tmp_path: Path) -> None:
+def test_damaged_page_in_row_groups_read_in_one_call_raises(tmp_path: Path) -> None:
     _write(tmp_path / "x", [40] * 5, write_page_checksum=True)
     location = open_location(str(tmp_path))
     footer = read_footer(location, "x")
@@ -93,7 +93,7 @@ def test_damaged_page_in_a_run_raises(tmp_path: Path) -> None:
         read_run(location, footer, range(5), Part(("id",)), OpenFiles())
 
 
-def test_verified_run_is_remembered_by_row_group(tmp_path: Path) -> None:
+def test_row_groups_read_in_one_call_are_remembered_as_verified(tmp_path: Path) -> None:
     _write(tmp_path / "x", [4] * 6, write_page_checksum=True)
     location = open_location(str(tmp_path))
     files, part = OpenFiles(), Part(("id", "word"))
@@ -106,7 +106,7 @@ def test_verified_run_is_remembered_by_row_group(tmp_path: Path) -> None:
     files.close()
 
 
-def test_run_of_numbers_is_in_the_requested_order(tmp_path: Path) -> None:
+def test_row_groups_read_in_one_call_are_in_the_requested_order(tmp_path: Path) -> None:
     table = _write(tmp_path / "x", [3, 5, 2])
     location = open_location(str(tmp_path))
     found = read_run(location, read_footer(location, "x"), [2, 0], Part(("id",)), OpenFiles())

@@ -71,7 +71,9 @@ def test_damaged_row_group_among_many_is_named(location: Location, count: int) -
 
 
 @pytest.mark.parametrize("parts", [(), (Part(()),), (Part(("id",), first=2),), (FLAT, FLAT)], ids=str)
-def test_large_files_are_not_read_whole(location: Location, parts: tuple[Part, ...]) -> None:
+def test_small_file_is_not_read_whole_for_first_rows_or_no_or_repeated_columns(
+    location: Location, parts: tuple[Part, ...]
+) -> None:
     (file,) = put(location, 1)
     assert small_file(location, file, 0, parts, FooterCache()) is None
     assert small_files_together(location, [(file, 0)], parts, FooterCache()) is None
@@ -100,7 +102,7 @@ def test_files_of_different_types_are_not_read_together(location: Location, tmp_
     assert together(location, [(file, 0) for file in files], Part(("id",))) is None
 
 
-def test_missing_column_raises(location: Location) -> None:
+def test_missing_column_or_row_group_of_a_small_file_raises(location: Location) -> None:
     (file,) = put(location, 1)
     with pytest.raises(InvalidArgumentError, match=r"columns must be columns of 00 \('id', 'word', 'list'\), got 'x'"):
         small_file(location, file, 0, [Part(("x",))], FooterCache())
@@ -108,12 +110,12 @@ def test_missing_column_raises(location: Location) -> None:
         small_file(location, file, 2, [FLAT], FooterCache())
 
 
-def test_combined_parts_have_the_smallest_limit() -> None:
+def test_column_parts_read_together_use_the_smallest_byte_limit() -> None:
     one = in_one([Part(("a", "b"), most_bytes=9), Part(("c",), rows_at_once=3, most_bytes=5)])
     assert one == Part(("a", "b", "c"), most_bytes=5)
 
 
-def test_joined_tables_are_split_again() -> None:
+def test_tables_of_small_files_are_concatenated_and_split_into_column_parts() -> None:
     tables = [table_of(0), table_of(1)]
     first, second = joined(tables, [Part(("id",)), Part(("list", "word"))])
     assert first.column("id").to_pylist() == list(range(2 * ROWS))

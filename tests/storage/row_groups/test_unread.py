@@ -30,7 +30,7 @@ from tests.memory import grown_in_child
         (pa.ArrowInvalid("Unexpected end of stream"), False),
     ],
 )
-def test_failures_of_storage_are_distinguished_from_damaged_pages(
+def test_read_error_is_reported_as_storage_error_or_damaged_page(
     tmp_path: Path, problem: Exception, is_of_storage: bool
 ) -> None:
     pq.write_table(pa.table({"id": range(9)}), tmp_path / "a.parquet")
@@ -40,7 +40,7 @@ def test_failures_of_storage_are_distinguished_from_damaged_pages(
     assert isinstance(found, StorageError if is_of_storage else DecodeError)
 
 
-def test_large_page_header_takes_no_memory_when_searching_damage(tmp_path: Path) -> None:
+def test_search_for_a_damaged_page_allocates_nothing_for_its_declared_size(tmp_path: Path) -> None:
     """Arrow skips a page of a kind that it does not know, and takes memory for as many bytes as that says it has."""
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"id": np.arange(9), "x": np.arange(9.0)}), path, write_page_checksum=True)
@@ -63,7 +63,7 @@ def test_large_page_header_takes_no_memory_when_searching_damage(tmp_path: Path)
     assert grown < 2**28
 
 
-def test_negative_page_header_size_does_not_loop(tmp_path: Path) -> None:
+def test_search_for_a_damaged_page_ends_at_a_negative_page_size(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"id": np.arange(9) % 3}), path, write_page_checksum=True)
     data = bytearray(path.read_bytes())

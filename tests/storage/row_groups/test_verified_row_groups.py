@@ -26,7 +26,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_verified_row_group_is_known_for_its_version_and_columns(file: Path) -> None:
+def test_verified_row_group_is_remembered_by_path_version_and_columns(file: Path) -> None:
     known, version = VerifiedRowGroups(), version_of(file)
     assert not known.has(str(file), version, 1, ASKED)
     known.add(str(file), version, 1, ASKED)
@@ -39,7 +39,7 @@ def test_verified_row_group_is_known_for_its_version_and_columns(file: Path) -> 
         assert not known.has(str(file), other, 1, ASKED), name
 
 
-def test_another_version_resets_verified_row_groups(file: Path) -> None:
+def test_new_file_version_forgets_verified_row_groups(file: Path) -> None:
     known, version = VerifiedRowGroups(), version_of(file)
     known.add(str(file), version, 0, ASKED)
     known.add(str(file), version._replace(inode=7), 1, ASKED)
@@ -48,7 +48,7 @@ def test_another_version_resets_verified_row_groups(file: Path) -> None:
     assert known.has(str(file), version._replace(inode=7), 1, ASKED)
 
 
-def test_version_differs_when_the_time_of_the_write_is_set_back(file: Path) -> None:
+def test_local_file_version_differs_when_mtime_is_set_back(file: Path) -> None:
     before, times = version_of(file), file.stat()
     while version_of(file).changed_ns == before.changed_ns:  # until the clock of the file system has moved on
         with file.open("r+b") as written:
@@ -59,7 +59,7 @@ def test_version_differs_when_the_time_of_the_write_is_set_back(file: Path) -> N
     assert after != before
 
 
-def test_version_differs_after_a_write_through_mapped_memory(file: Path) -> None:
+def test_local_file_version_differs_after_a_write_through_mmap(file: Path) -> None:
     before = version_of(file)
     with file.open("r+b") as opened, mmap.mmap(opened.fileno(), 0) as mapped:
         while version_of(file) == before:
@@ -67,7 +67,7 @@ def test_version_differs_after_a_write_through_mapped_memory(file: Path) -> None
             mapped.flush()
 
 
-def test_open_file_has_a_new_version_when_replaced(file: Path, tmp_path: Path) -> None:
+def test_local_file_version_of_an_open_file_differs_after_it_is_replaced(file: Path, tmp_path: Path) -> None:
     with file.open("rb") as opened:
         before = LocalVersion.of(opened.fileno())
         (tmp_path / "other").write_bytes(b"more bytes")

@@ -32,7 +32,7 @@ def store_of(settings: StoreSettings) -> Any:
     return settings.make_store("container", limits, None)
 
 
-def test_azure_settings_have_a_container_name() -> None:
+def test_azure_store_has_a_container_name() -> None:
     assert "container" in repr(store_of(azure_settings({"account_name": "me", "anon": True})))
 
 
@@ -69,7 +69,7 @@ def test_azure_tokens_expire_when_the_credential_says() -> None:
         ("BlobEndpoint=http://127.0.0.1:1/you/", "http://127.0.0.1:1/you", True),
     ],
 )
-def test_azure_connection_strings(text: str, endpoint: str, anonymous: bool) -> None:
+def test_azure_connection_string_gives_endpoint_and_credentials(text: str, endpoint: str, anonymous: bool) -> None:
     settings = azure_settings({"connection_string": text})
     assert (settings.server, settings.is_anonymous) == (("abfs", endpoint), anonymous)
     assert store_of(settings).config["endpoint"] == endpoint
@@ -87,6 +87,6 @@ def test_azure_connection_strings(text: str, endpoint: str, anonymous: bool) -> 
         {"connection_string": "AccountKey=hush"},
     ],
 )
-def test_azure_options_without_a_counterpart_are_an_error(options: dict[str, Any]) -> None:
+def test_azure_options_unknown_to_obstore_raise(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError, match=r"storage_options of abfs:// must be .*filesystem=adlfs"):
         azure_settings(options)

@@ -41,7 +41,7 @@ def told(found: Any) -> Any:
     return [told(one) for one in found] if isinstance(found, list) else (found.path, found.type, found.size)
 
 
-def test_answers_are_those_that_arrow_gives() -> None:
+def test_fsspec_store_file_info_equals_that_of_pyarrow_fsspec_handler() -> None:
     store = fsspec.filesystem("memory")
     store.pipe_file("/asked/day=1/a", b"abc")
     ours, arrows = FsspecStore(store), fs.PyFileSystem(fs.FSSpecHandler(store))
@@ -82,11 +82,11 @@ class RemembersAll(Remembers):
         ({"name": "a", "size": 7}, ""),
     ],
 )
-def test_file_version_is_etag_or_generation(info: dict[str, object], etag: str) -> None:
+def test_file_version_from_fsspec_info_is_its_etag_or_generation(info: dict[str, object], etag: str) -> None:
     assert etag_in(info) == etag
 
 
-def test_listing_includes_versions_where_the_storage_has_them() -> None:
+def test_fsspec_listing_includes_etags_if_the_storage_has_them() -> None:
     class Names(type(fsspec.filesystem("memory"))):  # type: ignore[misc]
         protocol = "names"
 
@@ -101,12 +101,12 @@ def test_listing_includes_versions_where_the_storage_has_them() -> None:
         Names().rm("/listed", recursive=True)
 
 
-def test_listing_of_arrow_has_no_versions(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_pyarrow_listing_has_no_etags(tmp_path_factory: pytest.TempPathFactory) -> None:
     assert listed_etag(fs.LocalFileSystem().get_file_info(str(tmp_path_factory.getbasetemp()))) == ""
 
 
 @pytest.mark.parametrize(("path", "one", "every"), [("a/b", ["a/b"], [None]), (None, [None], [None])])
-def test_fsspec_store_invalidates_one_path_or_the_whole_cache(
+def test_fsspec_store_invalidates_the_listing_cache_of_a_path_or_all_of_it(
     path: str | None, one: list[str | None], every: list[str | None]
 ) -> None:
     forgets_one, forgets_all = Remembers(), RemembersAll()

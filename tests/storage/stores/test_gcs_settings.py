@@ -20,7 +20,7 @@ def store_of(settings: StoreSettings) -> Any:
     return settings.make_store("bucket", limits, None)
 
 
-def test_gcs_endpoint_and_anonymous_token(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gcs_endpoint_comes_from_options_or_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = gcs_settings({"token": "anon", "project": "p", "endpoint_url": "http://h:1/", "consistency": "md5"})
     assert (settings.server, settings.is_anonymous) == (("gs", "http://h:1"), True)
     assert dict(settings.client_options) == {"allow_http": True}
@@ -28,7 +28,7 @@ def test_gcs_endpoint_and_anonymous_token(monkeypatch: pytest.MonkeyPatch) -> No
     assert gcs_settings({}).server == ("gs", "http://h:2")
 
 
-def test_gcs_requester_pays_is_a_header() -> None:
+def test_gcs_requester_pays_is_sent_as_a_header() -> None:
     for options in ({"requester_pays": "p"}, {"requester_pays": True, "project": "p"}):
         settings = gcs_settings({"token": "anon", **options})
         assert settings.client_options["default_headers"] == {"x-goog-user-project": "p"}
@@ -61,6 +61,6 @@ def test_gcs_token_file_is_passed_as_the_credentials_path(tmp_path: Path) -> Non
     "options",
     [{"version_aware": True}, {"session_kwargs": {"trust_env": True}}, {"something": "new"}, {"token": "browser"}],
 )
-def test_gcs_options_without_a_counterpart_are_an_error(options: dict[str, Any]) -> None:
+def test_gcs_options_unknown_to_obstore_raise(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError, match=r"storage_options of gs:// must be .*filesystem=gcsfs"):
         gcs_settings(options)

@@ -34,13 +34,13 @@ names = st.text(st.characters(exclude_characters="/;", exclude_categories=["Cs",
 
 
 @given(st.lists(names.filter(lambda name: name not in (".", "..")), min_size=1, max_size=4))
-def test_http_quoted_paths_have_server_and_key(parts: list[str]) -> None:
+def test_http_url_is_split_into_server_and_unquoted_path(parts: list[str]) -> None:
     path = "/".join(parts)
     assert server_and_key(f"https://host:8443/{quote(path)}") == ("https://host:8443", path)
 
 
 @pytest.mark.parametrize("options", [{"get_client": print}, {"something": "new"}])
-def test_http_options_without_a_counterpart_raise(options: dict[str, Any]) -> None:
+def test_http_options_unknown_to_obstore_raise(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError, match="that obstore knows"):
         http_settings(options)
 
@@ -56,7 +56,7 @@ def test_http_urls_are_sent_unchanged(url: str) -> None:
     assert server_and_key(url) == (url, "")
 
 
-def test_http_links_must_be_below_the_page() -> None:
+def test_http_listing_uses_only_links_below_the_index_page() -> None:
     page = b"""<a class="x" href='a%20b.parquet'>a</a><A HREF="/data/c.parquet?x=1">c</A><a href="deep/er/x">x</a>
         <a href="http://other/d.parquet">d</a><a href="?C=N">sort</a><a href="../">up</a>"""
     assert linked_addresses("http://host/data/", page) == [

@@ -80,7 +80,7 @@ def test_s3_reading_imports_no_s3fs_and_lists_once(line: FaultProxy, *, are_arou
     assert sum(one.startswith("HEAD") for one in asked(line)) == 1
 
 
-def test_object_handler_lists_files_and_directories(line: FaultProxy) -> None:
+def test_object_store_filesystem_lists_files_and_directories(line: FaultProxy) -> None:
     location = open_location("s3://bucket/frames", storage_options=options_of(line))
     assert len(list_etags(location)) == ROWS // 25
     assert all(size and etag for size, etag in list_etags(location).values())
@@ -89,7 +89,7 @@ def test_object_handler_lists_files_and_directories(line: FaultProxy) -> None:
     assert directories == {"bucket/frames/_petastore"}
 
 
-def test_object_handler_reads_a_small_file_by_one_request(line: FaultProxy) -> None:
+def test_object_store_filesystem_reads_a_small_file_by_one_request(line: FaultProxy) -> None:
     location = open_location("s3://bucket/frames", storage_options=options_of(line))
     line.begin(Faults())
     assert (read_whole(location, "_petastore/inventory.arrow", max_bytes=1 << 20) or b"")[:6] == b"ARROW1"
@@ -97,7 +97,7 @@ def test_object_handler_reads_a_small_file_by_one_request(line: FaultProxy) -> N
     assert read_whole(location, "_petastore/nothing", max_bytes=1 << 20) is None
 
 
-def test_object_handler_reports_the_type_of_a_path(line: FaultProxy) -> None:
+def test_object_store_filesystem_reports_the_type_of_a_path(line: FaultProxy) -> None:
     files, _ = filesystem_and_path("s3://bucket/frames", options_of(line), None)
     kinds = [info.type for info in files.get_file_info(["bucket/frames", "bucket/frames/_common_metadata", "bucket/x"])]
     assert kinds == [fs.FileType.Directory, fs.FileType.File, fs.FileType.NotFound]
@@ -108,19 +108,19 @@ def test_object_handler_reports_the_type_of_a_path(line: FaultProxy) -> None:
         files.get_file_info(fs.FileSelector("bucket/frames/_common_metadata"))
 
 
-def test_object_handler_names_a_missing_bucket(line: FaultProxy) -> None:
+def test_object_store_filesystem_names_a_missing_bucket(line: FaultProxy) -> None:
     location = open_location("s3://nobody/frames", storage_options=options_of(line))
     with pytest.raises(DatasetNotFoundError, match="the bucket 'nobody' does not exist"):
         list_etags(location)
 
 
-def test_object_handler_retries_a_throttled_listing(line: FaultProxy) -> None:
+def test_object_store_filesystem_retries_a_throttled_listing(line: FaultProxy) -> None:
     location = open_location("s3://bucket/frames", storage_options=options_of(line))
     line.begin(Faults(first="throttled"))
     assert len(list_etags(location)) == ROWS // 25
 
 
-def test_object_handler_writes_copies_moves_and_deletes(moto: int) -> None:
+def test_object_store_filesystem_writes_copies_moves_and_deletes(moto: int) -> None:
     options = {**MOTO_KEYS, "endpoint_url": f"http://127.0.0.1:{moto}", "client_kwargs": {"region_name": "us-east-1"}}
     client = boto3.client(
         "s3", endpoint_url=options["endpoint_url"], region_name="us-east-1",
@@ -148,12 +148,12 @@ def test_object_handler_writes_copies_moves_and_deletes(moto: int) -> None:
     assert files.get_file_info(fs.FileSelector("bucket/other", allow_not_found=True)) == []
 
 
-def test_object_handler_uses_fsspec_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_object_store_filesystem_uses_fsspec_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(fsspec.config.conf, "s3", {"endpoint_url": "http://127.0.0.1:9"})
     assert ObjectStore("s3", {"anon": True}).settings.server == ("s3", "http://127.0.0.1:9")
 
 
-def test_object_handler_pickles_without_showing_options() -> None:
+def test_object_store_filesystem_pickles_without_showing_options() -> None:
     store = ObjectStore("s3", {"key": "AKIA", "secret": "hush-hush", "anon": False})
     again = pickle.loads(pickle.dumps(store))  # noqa: S301 - it is our own
     assert again == store
@@ -164,7 +164,7 @@ def test_object_handler_pickles_without_showing_options() -> None:
     assert not any("hush" in repr(value) for name, value in vars(store).items() if name != "storage_options")
 
 
-def test_object_handler_reports_a_missing_file(line: FaultProxy) -> None:
+def test_object_store_filesystem_reports_a_missing_file(line: FaultProxy) -> None:
     location = open_location("s3://bucket/frames", storage_options=options_of(line))
     with pytest.raises(FileMissingError, match="nothing"):
         read_range(location, "nothing", 0, 10)

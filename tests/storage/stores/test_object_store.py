@@ -32,7 +32,7 @@ def client_of(store: Any) -> ObjectStore:
 
 
 @pytest.mark.parametrize(("offset", "length"), [(0, 1), (0, 100), (37, 20), (99, 1)])
-def test_object_store_ranges_have_their_version(store: Any, offset: int, length: int) -> None:
+def test_object_store_range_request_returns_bytes_and_file_version(store: Any, offset: int, length: int) -> None:
     client = client_of(store)
     version = client.version("bucket/a/x")
     answer = client.get("bucket/a/x", offset, length, version)
@@ -58,7 +58,7 @@ def test_object_store_never_returns_another_version(store: Any) -> None:
     assert bytes(client.get("bucket/a/x", 0, 10, None).data) == DATA[::-1][:10]
 
 
-def test_object_store_shorter_file_is_another_version(store: Any) -> None:
+def test_object_store_file_shorter_than_the_range_raises(store: Any) -> None:
     client = client_of(store)
     store.put("a/x", DATA[:50])
     for version in (None, FileVersion(100)):
@@ -111,11 +111,11 @@ def test_get_file_info_returns_objects_and_directories_below(objects: ObjectStor
     assert objects.get_file_info(fs.FileSelector("bucket/frame", recursive=recursive, allow_not_found=True)) == []
 
 
-def test_has_directory_by_names_of_objects(objects: ObjectStore) -> None:
+def test_object_store_directory_exists_if_an_object_is_below_it(objects: ObjectStore) -> None:
     assert [objects.has_directory(f"bucket/{name}") for name in ("frames", "frame")] == [True, False]
 
 
-def test_read_whole_returns_small_objects_whole_and_the_size_of_large_ones(objects: ObjectStore) -> None:
+def test_read_whole_returns_only_the_size_of_objects_above_the_limit(objects: ObjectStore) -> None:
     path = "bucket/frames/day=2020-01-01 00%3A00/a b#ü.parquet"
     assert objects.read_whole(path, 10) == (10, b"0123456789")
     assert objects.read_whole(path, 9) == (10, b"")

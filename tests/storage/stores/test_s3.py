@@ -87,7 +87,7 @@ def test_s3_paths_are_interpreted_like_fsspec(path: str, keys: dict[str, Any], f
     assert opened.client.system == "obstore"
 
 
-def test_s3_key_with_an_empty_part_is_an_error(keys: dict[str, Any], fetcher: Fetcher) -> None:
+def test_s3_key_with_an_empty_path_segment_raises(keys: dict[str, Any], fetcher: Fetcher) -> None:
     with pytest.raises(StorageError, match="empty path segment"):
         read(fetcher(location_of("s3://data", **keys)), PATHS[3])
 

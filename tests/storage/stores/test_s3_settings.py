@@ -75,7 +75,9 @@ def test_s3_credentials_have_several_names_and_are_not_shown(options: dict[str, 
         ({"default_block_size": 5, "use_listings_cache": False}, {}, {}),
     ],
 )
-def test_s3_address_is_configured(options: dict[str, Any], config: dict[str, Any], client: dict[str, Any]) -> None:
+def test_s3_storage_options_map_to_obstore_settings(
+    options: dict[str, Any], config: dict[str, Any], client: dict[str, Any]
+) -> None:
     settings = s3_settings({"anon": True, **options})
     assert dict(settings.client_options) == client
     found = {str(name).removeprefix("aws_"): str(value).lower() for name, value in store_of(settings).config.items()}
@@ -92,7 +94,7 @@ def test_s3_address_is_configured(options: dict[str, Any], config: dict[str, Any
         {"something": "new"},
     ],
 )
-def test_s3_options_without_a_counterpart_are_an_error(options: dict[str, Any]) -> None:
+def test_s3_options_unknown_to_obstore_raise(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError, match=r"storage_options of s3:// must be .*filesystem=s3fs"):
         s3_settings(options)
 

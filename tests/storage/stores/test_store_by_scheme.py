@@ -24,7 +24,7 @@ from tests.storage.ranges.conftest import location_of
         ("memory://a", {}, "MemoryFileSystem"),
     ],
 )
-def test_range_fetcher_client_by_scheme(url: str, options: dict[str, Any], system: str) -> None:
+def test_range_fetcher_uses_the_client_of_the_url_scheme(url: str, options: dict[str, Any], system: str) -> None:
     fetcher = RangeFetcher(location_of(url, **options))
     assert fetcher.client.system == system
     fetcher.close()
@@ -39,14 +39,14 @@ def test_range_fetcher_client_by_scheme(url: str, options: dict[str, Any], syste
         ("abfs://bucket/a", {"account_name": "me", "anon": True, "version_aware": True}),
     ],
 )
-def test_option_without_a_counterpart_is_an_error_that_names_it(url: str, options: dict[str, Any]) -> None:
+def test_storage_option_unknown_to_obstore_raises_with_its_name(url: str, options: dict[str, Any]) -> None:
     with pytest.raises(
         InvalidArgumentError, match=r"got (version_aware|get_client)\. Correct them, or pass a file system"
     ):
         location_of(url, **options)
 
 
-def test_range_fetcher_client_of_given_file_systems() -> None:
+def test_range_fetcher_uses_the_filesystem_given_by_the_user() -> None:
     fetcher = RangeFetcher(Location("mock://x", fs.SubTreeFileSystem("/", fs.LocalFileSystem()), "x"))
     assert fetcher.client.system == "SubTreeFileSystem"
     fetcher.close()
