@@ -35,7 +35,7 @@ def names(folder: Folder) -> list[str]:
     return [path.name for path in folder.futures.iterdir()]
 
 
-def test_announcement_is_visible_until_closed(folder: Folder, ledger: Ledger) -> None:
+def test_announced_access_order_is_visible_until_closed(folder: Folder, ledger: Ledger) -> None:
     with announced(folder, ledger, KEYS, ORDER) as announcement:
         assert announcement.uses == len(ORDER)
         assert len(names(folder)) == 1
@@ -46,7 +46,7 @@ def test_announcement_is_visible_until_closed(folder: Folder, ledger: Ledger) ->
     announcement.move_to(2)
 
 
-def test_announcement_truncates_a_long_forecast(folder: Folder) -> None:
+def test_announced_access_order_is_truncated_to_its_share_of_the_cache(folder: Folder) -> None:
     ledger = Ledger(folder, 1 << 20)
     most = uses_within(ledger.most // 64)
     order = np.tile(np.arange(5), most)
@@ -57,20 +57,20 @@ def test_announcement_truncates_a_long_forecast(folder: Folder) -> None:
     ledger.close()
 
 
-def test_announced_positions_do_not_exceed_published_ones(folder: Folder, ledger: Ledger) -> None:
+def test_announcement_accepts_positions_outside_its_access_order(folder: Folder, ledger: Ledger) -> None:
     with announced(folder, ledger, KEYS, ORDER) as announcement:
         for position in (-3, 2, 99):
             announcement.move_to(position)
         announcement.move_to(1, begun=99)
 
 
-def test_announcement_is_empty_in_a_forked_child(folder: Folder, ledger: Ledger) -> None:
+def test_closing_an_announcement_in_a_forked_child_keeps_it_for_the_parent(folder: Folder, ledger: Ledger) -> None:
     with announced(folder, ledger, KEYS, ORDER) as announcement:
         assert os.waitpid(forked(announcement.close), 0)[1] == 0
         assert len(names(folder)) == 1
 
 
-def test_empty_announcement_does_nothing() -> None:
+def test_announcement_without_an_access_order_does_nothing() -> None:
     with Announcement() as announcement:
         announcement.move_to(3)
     assert announcement.uses == 0

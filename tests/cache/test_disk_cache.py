@@ -56,7 +56,9 @@ def test_cache_miss_returns_the_fetched_bytes(
         assert cache.info().entry_bytes == sum(size_on_disk(len(data)) for data in entries.values())
 
 
-def test_waiting_process_fetches_after_the_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_waiting_for_an_entry_fetches_it_after_a_timeout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(entries, "FETCH_PATIENCE_S", 0.0)
     with DiskCache(tmp_path, limit=LIMIT) as cache:
 
@@ -93,7 +95,7 @@ def hits_of(cache: DiskCache, orders: list[np.ndarray[Any, Any]], blocks: list[i
 @pytest.mark.parametrize("policy", ["belady", "lru"])
 @given(blocks=SIZES, room=st.integers(8, 16), seed=st.integers(0, 99), is_static=st.booleans())
 @settings(max_examples=25)
-def test_cache_hits_equal_the_simulation(
+def test_disk_cache_hits_equal_the_simulated_ones(
     policy: Any, blocks: list[int], room: int, seed: int, is_static: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     random = np.random.default_rng(seed)
@@ -109,7 +111,7 @@ def test_cache_hits_equal_the_simulation(
 @pytest.mark.parametrize("policy", ["belady", "lru"])
 @given(room=st.integers(300, 700), seed=st.integers(0, 99), is_static=st.booleans())
 @settings(max_examples=examples(20))
-def test_cache_hits_equal_the_simulation_for_batches_of_entries(
+def test_disk_cache_hits_equal_the_simulated_ones_for_evictions_in_batches(
     policy: Any, room: int, seed: int, is_static: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     random = np.random.default_rng(seed)
@@ -125,7 +127,7 @@ def test_cache_hits_equal_the_simulation_for_batches_of_entries(
     assert found == [hits.tolist() for hits in expected]
 
 
-def test_entry_that_no_live_reader_needs_is_evicted_first(tmp_path: Path) -> None:
+def test_entry_outside_all_announced_access_orders_is_evicted_first(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=10 * 8192 + table_bytes(64) + 4096) as cache:
         data = bytes(8000)
         for number in range(10):
@@ -140,7 +142,7 @@ def test_entry_that_no_live_reader_needs_is_evicted_first(tmp_path: Path) -> Non
         assert cache.info().readers == 0
 
 
-def test_access_forecast_is_truncated_to_fit_the_disk(tmp_path: Path) -> None:
+def test_announced_access_order_takes_at_most_1_64_of_the_cache(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         keys = [f"{number}" for number in range(5_000)]
         with cache.announce(keys, np.arange(5_000)) as announcement:
@@ -151,7 +153,7 @@ def test_access_forecast_is_truncated_to_fit_the_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", [[3], [-2], [[0]]])
-def test_access_forecast_of_unknown_entries_raises(tmp_path: Path, order: Any) -> None:
+def test_announced_access_order_with_key_numbers_out_of_range_raises(tmp_path: Path, order: Any) -> None:
     with (
         DiskCache(tmp_path, limit=LIMIT) as cache,
         pytest.raises(InvalidArgumentError, match="integers from -1 to 2 for 3 keys, got"),
@@ -159,7 +161,7 @@ def test_access_forecast_of_unknown_entries_raises(tmp_path: Path, order: Any) -
         cache.announce(["a", "b", "c"], order)
 
 
-def test_number_of_entries_is_limited_by_the_ledger(tmp_path: Path) -> None:
+def test_number_of_cache_entries_is_limited_and_older_ones_are_evicted(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         for number in range(100):
             assert ask(cache, f"{number}", b"%d" % number) == b"%d" % number
@@ -178,7 +180,7 @@ def test_mapped_entry_stays_valid_after_eviction_and_close(tmp_path: Path) -> No
     assert numbers.tolist() == list(range(256))
 
 
-def test_too_large_entry_is_not_waited_for(tmp_path: Path) -> None:
+def test_entry_larger_than_the_cache_is_fetched_without_waiting_for_another_reader(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         name = digest_of("large").hex()
         other = locked(tmp_path / "petastore-cache-1/writing" / name, patience=0)
@@ -246,7 +248,7 @@ def test_waiting_reader_fetches_after_an_error_of_another_reader(tmp_path: Path)
         assert ask(cache, "key", b"wrong") == b"by the second"
 
 
-def test_swapped_entry_file_is_detected(tmp_path: Path) -> None:
+def test_entry_file_replaced_by_another_entry_is_detected(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         ask(cache, "one", b"1" * 100)
         ask(cache, "two", b"2" * 100)
@@ -308,7 +310,9 @@ def test_location_that_is_not_a_directory_is_bypassed(tmp_path: Path) -> None:
     assert ask(cache, "key") == b"right"
 
 
-def test_locked_ledger_is_bypassed_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_is_bypassed_for_a_minute_when_its_lock_is_held_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(entries, "time", SimpleNamespace(monotonic=lambda: clock.now))
     monkeypatch.setattr(ledger, "LOCK_PATIENCE_S", 0.01)
@@ -327,7 +331,7 @@ def test_locked_ledger_is_bypassed_for_a_while(tmp_path: Path, monkeypatch: pyte
         assert ask(cache, "two", b"now") == ask(cache, "two") == b"now"
 
 
-def test_bypass_warning_as_error_is_raised_in_the_caller(tmp_path: Path) -> None:
+def test_cache_bypass_warning_turned_into_an_error_is_raised_in_the_caller(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CacheBypassWarning):  # as all warnings are errors here
         DiskCache(tmp_path / "file", limit=LIMIT)
@@ -349,7 +353,7 @@ def damages(path: Path) -> None:
         lambda path: path.write_bytes(path.read_bytes()[:-1]),
     ],
 )
-def test_damaged_ledger_is_rebuilt_from_the_entries(tmp_path: Path, damage: Any) -> None:
+def test_damaged_cache_ledger_is_rebuilt_from_the_entry_files(tmp_path: Path, damage: Any) -> None:
     source = Source()
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         for number in range(10):
@@ -365,7 +369,7 @@ def test_damaged_ledger_is_rebuilt_from_the_entries(tmp_path: Path, damage: Any)
             assert bytes_at_one_moment(tmp_path) <= LIMIT
 
 
-def test_damaged_ledger_keeps_the_size_limit(tmp_path: Path) -> None:
+def test_cache_stays_within_its_limit_when_its_ledger_is_damaged(tmp_path: Path) -> None:
     limit = 300_000
     with DiskCache(tmp_path, limit=limit) as cache:
         for number in range(6):
@@ -392,7 +396,7 @@ def test_removed_entries_are_fetched_again(tmp_path: Path) -> None:
         assert cache.info().entries == 1
 
 
-def test_orphaned_files_are_pruned(tmp_path: Path) -> None:
+def test_prune_removes_files_that_are_not_cache_entries(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         ask(cache, "key")
         ask(cache, "gone", bytes(10_000))
@@ -408,7 +412,7 @@ def test_orphaned_files_are_pruned(tmp_path: Path) -> None:
         assert left == {"lock", "ledger", digest_of("key").hex()}
 
 
-def test_smaller_limit_applies_to_all_processes_at_once(tmp_path: Path) -> None:
+def test_smaller_cache_limit_applies_to_already_open_caches_at_once(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         for number in range(20):
             ask(cache, f"{number}", bytes(45_000))
@@ -480,7 +484,7 @@ def test_forked_child_continues_with_the_inherited_cache(tmp_path: Path) -> None
         assert cache.info().readers == 1
 
 
-def test_forked_child_does_not_wait_for_a_lost_thread(tmp_path: Path) -> None:
+def test_forked_child_reads_the_cache_while_a_parent_thread_was_fetching(tmp_path: Path) -> None:
     began, go_on = threading.Event(), threading.Event()
 
     def slow() -> bytes:
@@ -525,7 +529,7 @@ def several(cache: DiskCache, data: dict[str, bytes], fetched: list[str], size: 
     known_sizes=st.booleans(),
 )
 @settings(max_examples=20)
-def test_request_of_several_keys_equals_single_requests(
+def test_cache_request_of_several_keys_fetches_each_missing_key_once(
     asked: list[set[int]], known_sizes: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     fetched: list[str] = []

@@ -42,7 +42,7 @@ def asked(entries: Entries, numbers: Sequence[int], fetch: Fetching) -> list[byt
     return taken
 
 
-def test_missing_entries_are_fetched_in_one_request_and_stored(disk: Disk) -> None:
+def test_only_missing_cache_entries_are_fetched_and_stored(disk: Disk) -> None:
     counts, fetch = Counts(), Fetching()
     entries = Entries(disk, counts)
     assert asked(entries, [2, 0], fetch) == [b"entry 2", b"entry 0"]
@@ -76,7 +76,7 @@ def test_failed_fetch_raises_and_releases_the_lock(disk: Disk) -> None:
     assert list(disk.folder.writing.iterdir()) == []
 
 
-def test_fetch_returning_too_few_entries_raises(disk: Disk) -> None:
+def test_fetch_function_that_returns_too_few_entries_raises(disk: Disk) -> None:
     with pytest.raises(ValueError, match="zip"):
         Entries(disk, Counts()).of(["a", "b"], lambda _: [b"one"], [None, None])
 
@@ -99,7 +99,7 @@ def test_discarded_entry_is_fetched_again(disk: Disk) -> None:
     assert fetch.asked == [0, 1, 0]
 
 
-def test_all_entries_are_fetched_without_a_disk(tmp_path: Path) -> None:
+def test_entries_are_fetched_each_time_when_the_cache_has_no_disk(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.warns(CacheBypassWarning):
         disk = Disk(tmp_path / "file", 1 << 22)

@@ -36,7 +36,7 @@ def written(path: Path, payload: bytes) -> Path:
 
 @pytest.mark.parametrize("mapped", [True, False])
 @given(payload=st.binary(max_size=7000), times=st.sampled_from([1, 100]))
-def test_written_entry_is_mapped_or_copied(
+def test_written_entry_file_is_read_by_memory_map_or_copy(
     mapped: bool, payload: bytes, times: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     payload *= times
@@ -53,7 +53,7 @@ def test_missing_entry_file_returns_none(tmp_path: Path) -> None:
     assert map_entry(tmp_path / "none", DIGEST, MOST) is None
 
 
-def test_mapped_memory_stays_while_referenced(tmp_path: Path) -> None:
+def test_mapped_entry_stays_readable_after_its_file_is_deleted_and_closed(tmp_path: Path) -> None:
     entry = map_entry(written(tmp_path / "entry", bytes(range(200))), DIGEST, MOST)
     assert entry is not None
     numbers = np.frombuffer(entry.view, np.uint8)
@@ -62,7 +62,7 @@ def test_mapped_memory_stays_while_referenced(tmp_path: Path) -> None:
     assert numbers.tolist() == list(range(200))
 
 
-def test_payloads_that_are_mapped_are_aligned_in_memory(tmp_path: Path) -> None:
+def test_mapped_cache_entries_are_aligned_to_64_bytes(tmp_path: Path) -> None:
     entry = map_entry(written(tmp_path / "entry", bytes(MAPPED_BYTES)), DIGEST, MOST)
     assert entry is not None
     address = np.frombuffer(entry.view, np.uint8).ctypes.data
@@ -79,7 +79,7 @@ def test_entry_file_detects_every_wrong_byte(tmp_path: Path) -> None:
             map_entry(path, DIGEST, MOST)
 
 
-def test_truncated_lengthened_foreign_or_too_large_entry_is_damaged(tmp_path: Path) -> None:
+def test_entry_file_of_another_key_or_wrong_length_is_damaged(tmp_path: Path) -> None:
     path = written(tmp_path / "entry", b"payload")
     right = path.read_bytes()
     with pytest.raises(DamagedEntryError):
@@ -92,7 +92,7 @@ def test_truncated_lengthened_foreign_or_too_large_entry_is_damaged(tmp_path: Pa
             map_entry(path, DIGEST, MOST)
 
 
-def test_entry_that_is_not_a_file_is_damaged_and_does_not_block(tmp_path: Path) -> None:
+def test_entry_file_that_is_a_pipe_link_or_folder_is_damaged_and_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(written(tmp_path / "entry", b"payload"))
     (tmp_path / "folder").mkdir()
@@ -101,7 +101,7 @@ def test_entry_that_is_not_a_file_is_damaged_and_does_not_block(tmp_path: Path) 
             map_entry(tmp_path / name, DIGEST, MOST)
 
 
-def test_entry_file_is_complete_after_short_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_all_continues_after_partial_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pwrite = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: pwrite(fd, data[:3], offset))
     with (tmp_path / "file").open("wb") as file:

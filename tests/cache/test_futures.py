@@ -13,7 +13,7 @@ from petastore.cache.next_use import Future, FutureFile, future_bytes, note_posi
 FUTURE = Future.of(np.array([7, 5, 6], np.uint64), np.array([0, 2, 0, 1]))
 
 
-def test_access_forecast_is_read_back(tmp_path: Path) -> None:
+def test_access_order_file_round_trips(tmp_path: Path) -> None:
     (tmp_path / "future").write_bytes(future_bytes(FUTURE))
     read = FutureFile(tmp_path / "future")
     assert read.future.words.tolist() == [5, 6, 7]
@@ -21,7 +21,7 @@ def test_access_forecast_is_read_back(tmp_path: Path) -> None:
     assert read.position == 0
 
 
-def test_forecast_position_is_visible_at_once(tmp_path: Path) -> None:
+def test_reader_position_in_an_access_order_file_is_visible_at_once(tmp_path: Path) -> None:
     (tmp_path / "future").write_bytes(future_bytes(FUTURE))
     read = FutureFile(tmp_path / "future")
     with (tmp_path / "future").open("r+b") as file:
@@ -30,7 +30,7 @@ def test_forecast_position_is_visible_at_once(tmp_path: Path) -> None:
             assert (read.position, read.begun) == (2, seen)
 
 
-def test_forecast_exists_while_its_process_runs(tmp_path: Path) -> None:
+def test_access_order_file_is_live_while_its_owner_holds_the_lock(tmp_path: Path) -> None:
     (tmp_path / "future").write_bytes(future_bytes(FUTURE))
     holder = locked(tmp_path / "future", patience=None)
     assert holder is not None
@@ -42,7 +42,7 @@ def test_forecast_exists_while_its_process_runs(tmp_path: Path) -> None:
     assert not other.is_living
 
 
-def test_forecast_file_detects_damage_except_in_the_position(tmp_path: Path) -> None:
+def test_access_order_file_detects_each_damaged_byte_except_in_the_position(tmp_path: Path) -> None:
     right = bytes(future_bytes(FUTURE))
     for place in (*range(40), *range(64, len(right))):
         (tmp_path / "future").write_bytes(right[:place] + bytes([right[place] ^ 4]) + right[place + 1 :])
@@ -54,7 +54,7 @@ def test_forecast_file_detects_damage_except_in_the_position(tmp_path: Path) -> 
     assert len(open_futures(tmp_path, ["future", "gone"])) == 1
 
 
-def test_forecast_file_size_gives_the_number_of_uses() -> None:
+def test_number_of_uses_follows_from_the_size_of_an_access_order_file() -> None:
     for uses in (0, 1, 1000):
         future = Future.of(np.arange(uses, dtype=np.uint64), np.arange(uses))
         size = len(future_bytes(future))
@@ -62,7 +62,7 @@ def test_forecast_file_size_gives_the_number_of_uses() -> None:
     assert uses_within(0) == 0
 
 
-def test_forecast_files_are_closed(tmp_path: Path) -> None:
+def test_damaged_access_order_files_are_closed_after_the_error(tmp_path: Path) -> None:
     (tmp_path / "future").write_bytes(b"wrong")
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(5):

@@ -39,7 +39,7 @@ def states(folder: Folder) -> list[int]:
     return sorted(int(state) for state in Table.open(folder.ledger).state if state)
 
 
-def test_reservation_counts_at_once_and_allocates_its_file(folder: Folder) -> None:
+def test_reserving_an_entry_counts_its_bytes_and_allocates_its_file(folder: Folder) -> None:
     ledger = Ledger(folder, LIMIT)
     with held(folder, 1) as file:
         slot, evicted = ledger.reserve(file, 5000)
@@ -53,7 +53,7 @@ def test_reservation_counts_at_once_and_allocates_its_file(folder: Folder) -> No
     ledger.close()
 
 
-def test_partial_eviction_keeps_the_most_recently_used_entries(folder: Folder) -> None:
+def test_clear_down_to_a_size_keeps_the_most_recently_used_entries(folder: Folder) -> None:
     ledger = Ledger(folder, LIMIT)
     for number in range(1, 5):
         kept(folder, ledger, number)
@@ -67,7 +67,7 @@ def test_partial_eviction_keeps_the_most_recently_used_entries(folder: Folder) -
     ledger.close()
 
 
-def test_files_of_a_killed_writer_are_removed(folder: Folder) -> None:
+def test_opening_the_cache_removes_files_of_a_killed_writer(folder: Folder) -> None:
     ledger = Ledger(folder, LIMIT)
     for number in (1, 2, 3):
         with held(folder, number) as file:
@@ -82,7 +82,7 @@ def test_files_of_a_killed_writer_are_removed(folder: Folder) -> None:
     ledger.close()
 
 
-def test_entries_marked_by_a_killed_process_are_removed(folder: Folder) -> None:
+def test_opening_the_cache_removes_entries_that_a_killed_process_was_evicting(folder: Folder) -> None:
     ledger = Ledger(folder, LIMIT)
     kept(folder, ledger, 1)
     kept(folder, ledger, 2)
@@ -93,7 +93,7 @@ def test_entries_marked_by_a_killed_process_are_removed(folder: Folder) -> None:
     ledger.close()
 
 
-def test_forecast_of_a_dead_reader_is_removed(folder: Folder) -> None:
+def test_opening_the_cache_removes_the_access_order_of_a_killed_reader(folder: Folder) -> None:
     Ledger(folder, LIMIT).close()
     path = folder.futures / ("ab" * 16)
     path.write_bytes(future_bytes(Future.of(np.arange(4, dtype=np.uint64), np.arange(4))))
@@ -105,7 +105,7 @@ def test_forecast_of_a_dead_reader_is_removed(folder: Folder) -> None:
     assert read.future.words.tolist() == [0, 1, 2, 3]
 
 
-def test_failed_allocation_counts_no_bytes(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_file_allocation_leaves_no_bytes_counted(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError
 
@@ -118,7 +118,7 @@ def test_failed_allocation_counts_no_bytes(folder: Folder, monkeypatch: pytest.M
     ledger.close()
 
 
-def test_entry_with_the_latest_next_use_is_evicted_and_reported(folder: Folder) -> None:
+def test_reserving_space_evicts_old_entries_and_returns_the_evicted_bytes(folder: Folder) -> None:
     ledger = Ledger(folder, LIMIT)
     for number in range(4):
         kept(folder, ledger, number, 250_000)
@@ -134,7 +134,7 @@ def test_entry_with_the_latest_next_use_is_evicted_and_reported(folder: Folder) 
     ledger.close()
 
 
-def test_entry_larger_than_the_cache_evicts_nothing(folder: Folder) -> None:
+def test_reserving_more_than_the_cache_size_evicts_nothing(folder: Folder) -> None:
     ledger = Ledger(folder, LIMIT)
     kept(folder, ledger, 1)
     with held(folder, 2) as file:

@@ -23,7 +23,7 @@ def test_lock_has_one_holder_at_a_time(tmp_path: Path) -> None:
     second.close()
 
 
-def test_waiter_gets_the_lock_next(tmp_path: Path) -> None:
+def test_waiting_threads_get_the_file_lock_after_its_release(tmp_path: Path) -> None:
     first = locked(tmp_path / "lock", patience=None)
     assert first is not None
     done = []
@@ -44,7 +44,7 @@ def test_waiter_gets_the_lock_next(tmp_path: Path) -> None:
     assert len(done) == 2
 
 
-def test_waiter_for_a_removed_lock_file_gets_the_new_one(tmp_path: Path) -> None:
+def test_thread_waiting_for_a_deleted_lock_file_locks_the_new_file(tmp_path: Path) -> None:
     first = locked(tmp_path / "lock", patience=None)
     assert first is not None
     found = []
@@ -86,7 +86,7 @@ def test_forked_child_neither_holds_nor_releases_locks(tmp_path: Path) -> None:
         os.close(end)
 
 
-def test_lock_files_do_not_follow_links(tmp_path: Path) -> None:
+def test_lock_file_that_is_a_symbolic_link_raises(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="link"):
         locked(tmp_path / "link", patience=0)

@@ -39,7 +39,7 @@ def next_use(order: list[int], entry: int, position: int) -> int:
 
 
 @given(ORDERS, st.integers(0, 45))
-def test_next_use_is_the_first_use_after_the_position(order: list[int], position: int) -> None:
+def test_next_use_of_an_entry_is_its_first_use_after_the_reader_position(order: list[int], position: int) -> None:
     found = reader(order).future.next_use(words(range(12)), position)
     assert found.tolist() == [next_use(order, entry, position) for entry in range(12)]
 
@@ -61,7 +61,9 @@ def evicted(needed: NDArray[np.int64], sizes: NDArray[np.int64], need: int, inco
 
 
 @given(st.lists(st.tuples(ORDERS, st.integers(0, 40)), max_size=3), st.data())
-def test_batch_eviction_equals_single_evictions(readers: list[tuple[list[int], int]], draw: st.DataObject) -> None:
+def test_evicting_several_entries_at_once_equals_evicting_them_one_by_one(
+    readers: list[tuple[list[int], int]], draw: st.DataObject
+) -> None:
     entries = draw.draw(st.permutations(range(10)))
     used = draw.draw(st.lists(st.integers(1, 1000), min_size=10, max_size=10, unique=True))
     living = [reader(order, position) for order, position in readers]
@@ -73,7 +75,7 @@ def test_batch_eviction_equals_single_evictions(readers: list[tuple[list[int], i
     assert needed[found].tolist() == needed[expected[:need]].tolist()  # ties may go in any order
 
 
-def test_new_entry_is_a_candidate_for_eviction() -> None:
+def test_new_entry_is_not_cached_if_its_next_use_is_the_latest() -> None:
     moving, used, sizes = reader([0, 1, 2, 3]), np.ones(3, np.int64), np.full(3, 10)
 
     def rows(incoming: int, need: int) -> list[int] | None:
@@ -87,13 +89,13 @@ def test_new_entry_is_a_candidate_for_eviction() -> None:
     assert rows(1, 15) == [0, 2]
 
 
-def test_clock_set_back_does_not_block_eviction() -> None:
+def test_entry_last_used_in_the_future_can_be_evicted() -> None:
     needed = eviction_order(words([0]), np.array([10**18]), [])
     incoming = int(eviction_order(words([1]), np.array([LATEST]), [])[0])
     assert evicted(needed, np.ones(1, np.int64), 1, incoming) == [0]
 
 
-def test_eviction_removes_many_entries_at_once() -> None:
+def test_eviction_of_many_entries_removes_the_least_recently_used_ones() -> None:
     rows = 1000
     used = np.random.default_rng(0).permutation(rows) + 1
     needed = eviction_order(words(range(rows)), used, [])
@@ -114,14 +116,14 @@ def test_eviction_removes_many_entries_at_once() -> None:
         ((1, 0), (99, 0), -1, 10),
     ],
 )
-def test_evicted_entries_have_the_latest_next_use(
+def test_eviction_removes_the_entries_with_the_latest_next_use(
     least: tuple[int, int], batch: tuple[int, int], incoming: int, freed: int | None
 ) -> None:
     found = victims(np.arange(10), np.ones(10, np.int64), incoming, least=least, batch=batch)
     assert (None if found is None else found.tolist()) == (None if freed is None else list(range(9, 9 - freed, -1)))
 
 
-def test_cached_rejection_applies_until_readers_progress() -> None:
+def test_cache_repeats_a_rejection_until_readers_have_progressed() -> None:
     moving, other = reader([0, 1, 2, 3]), reader([0])
     rejection = LastRejection()
     assert not rejection.applies([moving], NEVER)

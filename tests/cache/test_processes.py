@@ -45,19 +45,19 @@ def test_cache_keeps_limit_and_bytes_when_a_writer_is_killed_at_any_call(tmp_pat
     assert outcome == {"wrong": 0, "left": 0, "ended": 0}
 
 
-def test_forecast_of_a_dead_reader_is_ignored(tmp_path: Path, repository: Path) -> None:
+def test_access_order_announced_by_a_killed_reader_is_ignored(tmp_path: Path, repository: Path) -> None:
     outcome = outcome_of("dead", tmp_path, repository)
     assert outcome == {"living": 1, "kept": 12, "after": 0, "left": 0}
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_random_process_histories_keep_limit_and_bytes(tmp_path: Path, repository: Path) -> None:
+def test_cache_keeps_its_limit_and_contents_when_processes_act_at_random(tmp_path: Path, repository: Path) -> None:
     outcome = outcome_of("anything", tmp_path, repository)
     assert outcome.pop("most") <= LIMIT
     assert outcome == {"left": 0, "lost": 0}
 
 
-def test_file_size_limit_of_the_system_never_corrupts_reads(tmp_path: Path, repository: Path) -> None:
+def test_cache_bypasses_entries_above_the_file_size_limit_of_the_system(tmp_path: Path, repository: Path) -> None:
     outcome = outcome_of("full", tmp_path, repository)
     assert outcome == {"right": True, "kept": True, "bypassed": 3, "left": 0, "told": ["CacheBypassWarning"]}

@@ -13,7 +13,7 @@ from petastore.cache import simulate
 ONES = np.ones(20, np.int64)
 
 
-def test_cache_of_half_the_data_hits_half_of_a_static_order() -> None:
+def test_simulated_cache_of_half_the_data_hits_half_where_lru_hits_none() -> None:
     order = np.arange(20)
     assert [hits.sum() for hits in simulate([order] * 4, ONES, 10, "belady")] == [0, 10, 10, 10]
     assert [hits.sum() for hits in simulate([order] * 4, ONES, 10, "lru")] == [0, 0, 0, 0]
@@ -36,7 +36,7 @@ def most_hits(uses: tuple[int, ...], room: int) -> int:
 
 
 @given(st.permutations(range(5)), st.permutations(range(5)), st.integers(1, 4))
-def test_no_policy_hits_more_than_next_use(first: list[int], second: list[int], room: int) -> None:
+def test_simulated_next_use_policy_has_the_most_hits_possible(first: list[int], second: list[int], room: int) -> None:
     hits = simulate([np.array(first), np.array(second)], ONES, room, "belady")
     assert sum(of_epoch.sum() for of_epoch in hits) == most_hits((*first, *second), room)
 

@@ -28,7 +28,7 @@ STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(0, 5000
 
 
 @given(STEPS)
-def test_table_counts_reserved_minus_freed_bytes(steps: list[tuple[bool, int, int]]) -> None:
+def test_ledger_table_counts_the_bytes_of_all_its_entries(steps: list[tuple[bool, int, int]]) -> None:
     path = Path(f"/dev/shm/{secrets.token_hex(8)}")  # noqa: S108 - removed below
     table, sizes = Table.create(path, LIMIT, nothing()), dict[int, int]()
     try:
@@ -51,7 +51,7 @@ def test_table_counts_reserved_minus_freed_bytes(steps: list[tuple[bool, int, in
         path.unlink()
 
 
-def test_table_written_by_one_process_is_seen_by_another(tmp_path: Path) -> None:
+def test_ledger_table_changes_are_seen_through_another_memory_map(tmp_path: Path) -> None:
     table = made(tmp_path)
     other = Table.open(tmp_path / "ledger")
     assert table.take(b"0123456789abcdef", 5, WRITING, 3) == 0
@@ -62,7 +62,7 @@ def test_table_written_by_one_process_is_seen_by_another(tmp_path: Path) -> None
     assert Table.open(tmp_path / "ledger").identity == table.identity
 
 
-def test_table_reuses_free_rows_until_full(tmp_path: Path) -> None:
+def test_ledger_table_reuses_freed_slots_and_rejects_entries_when_full(tmp_path: Path) -> None:
     table = made(tmp_path)
     for number in range(table.slots):
         assert table.take(number.to_bytes(16, "little"), 1, KEPT, 0) == number
@@ -71,7 +71,7 @@ def test_table_reuses_free_rows_until_full(tmp_path: Path) -> None:
     assert table.take(b"x" * 16, 1, KEPT, 0) == 3
 
 
-def test_table_starts_with_the_given_rows(tmp_path: Path) -> None:
+def test_ledger_table_created_with_rows_contains_them(tmp_path: Path) -> None:
     rows = Rows(
         np.arange(6, dtype=np.uint64).reshape(3, 2), np.array([1, 2, 3]), np.array([1, 2, 3]), np.array([7, 8, 9])
     )
@@ -84,13 +84,13 @@ def test_table_starts_with_the_given_rows(tmp_path: Path) -> None:
     assert again.room == LIMIT - (tmp_path / "ledger").stat().st_size
 
 
-def test_table_file_has_the_declared_size(tmp_path: Path) -> None:
+def test_ledger_table_file_has_its_full_size_allocated(tmp_path: Path) -> None:
     made(tmp_path)
     assert (tmp_path / "ledger").stat().st_size == table_bytes(slots_for(LIMIT))
     assert (tmp_path / "ledger").stat().st_blocks * 512 >= table_bytes(slots_for(LIMIT))
 
 
-def test_damage_in_a_row_is_detected_except_in_the_last_use(tmp_path: Path) -> None:
+def test_ledger_table_detects_each_damaged_byte_except_in_the_last_use_times(tmp_path: Path) -> None:
     table = made(tmp_path)
     for number in range(4):
         table.take(bytes([number]) * 16, 4096, KEPT, 5)
@@ -107,7 +107,7 @@ def test_damage_in_a_row_is_detected_except_in_the_last_use(tmp_path: Path) -> N
     assert Table.open(tmp_path / "ledger").counted == 4 * 4096
 
 
-def test_table_with_damaged_rows_still_reports_its_limit(tmp_path: Path) -> None:
+def test_damaged_ledger_table_error_has_the_size_limit_if_readable(tmp_path: Path) -> None:
     table = made(tmp_path)
     table.take(b"x" * 16, 4096, KEPT, 5)
     with (tmp_path / "ledger").open("r+b") as file:

@@ -47,7 +47,7 @@ def counted(folder: Folder) -> list[int]:
 
 
 @pytest.mark.parametrize("state", [KEPT, FUTURE])
-def test_written_entry_is_stored_and_counted_with_its_size(folder: Folder, ledger: Ledger, state: int) -> None:
+def test_written_entry_is_moved_into_place_and_counted(folder: Folder, ledger: Ledger, state: int) -> None:
     target = Path(folder.entry(NAME.hex()))
     with begun(folder, ledger) as writing:
         assert writing.write(7, put)
@@ -57,7 +57,7 @@ def test_written_entry_is_stored_and_counted_with_its_size(folder: Folder, ledge
     assert (aside(folder), counted(folder)) == ([], [state])
 
 
-def test_rejected_write_leaves_no_file_and_no_count(folder: Folder, ledger: Ledger) -> None:
+def test_failed_write_of_an_entry_leaves_no_file_and_no_counted_bytes(folder: Folder, ledger: Ledger) -> None:
     def fails() -> None:
         with begun(folder, ledger) as writing:
             assert writing.write(7, put)
@@ -68,7 +68,7 @@ def test_rejected_write_leaves_no_file_and_no_count(folder: Folder, ledger: Ledg
     assert (aside(folder), counted(folder)) == ([], [])
 
 
-def test_entry_name_has_one_writer_at_a_time(folder: Folder, ledger: Ledger) -> None:
+def test_cache_entry_has_one_writer_at_a_time(folder: Folder, ledger: Ledger) -> None:
     with begun(folder, ledger):
         assert Writing.begun(folder, ledger, NAME, patience=0) is None
         with Writing.begun(folder, ledger, NAME[::-1], patience=0) or pytest.fail("another name is free"):
@@ -93,7 +93,7 @@ def test_entry_over_the_limit_is_not_written(folder: Folder, ledger: Ledger) -> 
     assert (aside(folder), counted(folder)) == ([], [])
 
 
-def test_evicted_entries_are_reported(folder: Folder, ledger: Ledger) -> None:
+def test_writing_an_entry_reports_the_bytes_that_it_evicted(folder: Folder, ledger: Ledger) -> None:
     for number in range(2):
         name = bytes([number]) * 16
         with Writing.begun(folder, ledger, name, patience=0) or pytest.fail("nobody has it") as writing:

@@ -96,7 +96,7 @@ class CacheLaws:
             assert view.readonly
             assert bytes(view) == source.content(key, size)
 
-    def test_what_is_asked_again_is_not_fetched_again(self, tmp_path: Path) -> None:
+    def test_cached_entry_is_not_fetched_again_even_by_a_later_cache(self, tmp_path: Path) -> None:
         """Entries survive the cache that wrote them."""
         source, sizes = Source(), {"empty": 0, "one": 1, "block": 4096, "odd": 70_001}
         for _ in range(2):
@@ -106,7 +106,7 @@ class CacheLaws:
                         self.ask(cache, source, key, size)
         assert source.fetched == list(sizes)
 
-    def test_another_version_is_another_entry(self, tmp_path: Path) -> None:
+    def test_each_file_version_has_its_own_cache_entry(self, tmp_path: Path) -> None:
         """A key names its version, and the bytes of another version are never given."""
         source = Source()
         with self.make_cache(tmp_path) as cache:
@@ -115,7 +115,7 @@ class CacheLaws:
                     self.ask(cache, source, version, 5_000)
         assert source.fetched == ["file@1", "file@2"]
 
-    def test_it_never_has_more_on_disk_than_its_limit(self, tmp_path: Path) -> None:
+    def test_cache_never_uses_more_disk_than_its_limit(self, tmp_path: Path) -> None:
         """Nor does it keep what is larger than that."""
         source = Source()
         with self.make_cache(tmp_path) as cache:
@@ -128,7 +128,7 @@ class CacheLaws:
             assert source.fetched.count("large") == 2
             assert cache.metrics.bypassed == 2
 
-    def test_an_error_of_fetching_is_the_askers_and_leaves_nothing(self, tmp_path: Path) -> None:
+    def test_failed_fetch_raises_in_the_caller_and_caches_nothing(self, tmp_path: Path) -> None:
         """The next one tries for itself."""
         source, problem = Source(), ZeroDivisionError("on purpose")
 
@@ -144,7 +144,7 @@ class CacheLaws:
             self.ask(cache, source, "key", 100)
         assert source.fetched == ["key"]
 
-    def test_an_error_of_the_block_goes_through_and_the_entry_stays(self, tmp_path: Path) -> None:
+    def test_exception_in_the_with_block_is_raised_and_the_entry_stays_cached(self, tmp_path: Path) -> None:
         """What becomes of the bytes is no concern of the cache."""
         source = Source()
         with self.make_cache(tmp_path) as cache:
@@ -153,7 +153,7 @@ class CacheLaws:
             self.ask(cache, source, "key", 10)
         assert source.fetched == ["key"]
 
-    def test_threads_that_want_one_entry_fetch_it_once(self, tmp_path: Path) -> None:
+    def test_concurrent_threads_fetch_an_entry_once(self, tmp_path: Path) -> None:
         """Whoever comes second waits, and is given what the first has fetched."""
         source, threads = Source(), 8
         begin = threading.Barrier(threads)
@@ -177,7 +177,7 @@ class CacheLaws:
             assert sorted(source.fetched) == sorted(f"entry {number}" for number in range(10))
             assert cache.metrics.hits == 10 * (threads - 1)
 
-    def test_caches_of_one_folder_share_what_they_keep(self, tmp_path: Path) -> None:
+    def test_caches_in_one_directory_share_their_entries(self, tmp_path: Path) -> None:
         """Whichever fetched it."""
         source = Source()
         with self.make_cache(tmp_path) as one, self.make_cache(tmp_path) as other:
@@ -186,7 +186,7 @@ class CacheLaws:
             assert (one.metrics.misses, other.metrics.hits) == (1, 1)
         assert source.fetched == ["key"]
 
-    def test_every_damage_is_found_counted_and_mended(self, tmp_path: Path) -> None:
+    def test_damaged_entry_is_detected_counted_and_fetched_again(self, tmp_path: Path) -> None:
         """A wrong byte in an entry, a piece that is missing, another entry in its place."""
         random, source = np.random.RandomState(5), Source()
         with self.make_cache(tmp_path) as cache:

@@ -21,7 +21,7 @@ class PoolLaws:
         """A new, open pool."""
         raise NotImplementedError
 
-    def test_the_result_of_a_task_is_that_of_its_future(self) -> None:
+    def test_future_has_the_result_of_its_task(self) -> None:
         """Results come back, each to its own task."""
         pool = self.make_pool()
         futures = [pool.submit(functools.partial(pow, number, 2), priority=number) for number in range(50)]
@@ -29,7 +29,7 @@ class PoolLaws:
         pool.close()
         pool.join()
 
-    def test_what_a_task_raises_is_raised_by_its_future_with_its_traceback(self) -> None:
+    def test_future_raises_the_exception_of_its_task_with_the_traceback(self) -> None:
         """An error names the line that raised it, and the pool goes on."""
 
         def fails() -> None:
@@ -43,7 +43,7 @@ class PoolLaws:
         pool.close()
         pool.join()
 
-    def test_a_closed_pool_cancels_what_is_submitted(self) -> None:
+    def test_closed_pool_cancels_tasks_submitted_later(self) -> None:
         """Nothing runs that was submitted after `close`."""
         ran: list[int] = []
         pool = self.make_pool()
@@ -54,14 +54,14 @@ class PoolLaws:
         pool.join()
         assert ran == []
 
-    def test_close_and_join_may_be_called_again(self) -> None:
+    def test_pool_can_be_closed_and_joined_repeatedly(self) -> None:
         """Ending a pool twice is ending it once."""
         pool = self.make_pool()
         for _ in range(2):
             pool.close()
             pool.join()
 
-    def test_a_callback_may_submit_more(self) -> None:
+    def test_future_callback_may_submit_another_task(self) -> None:
         """Work may follow from work without a thread that waits."""
         pool = self.make_pool()
         done = threading.Event()

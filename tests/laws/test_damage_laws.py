@@ -317,7 +317,7 @@ def test_file_rewritten_with_the_same_size_and_other_values_raises(tmp_path: Pat
     assert check_damage_in_any_epoch(damages, open_reader).refused > 5
 
 
-def test_violated_damage_law_reports_the_reason(tmp_path: Path) -> None:
+def test_check_damage_reports_foreign_exceptions_and_silently_wrong_rows(tmp_path: Path) -> None:
     path = tmp_path / "number"
     path.write_bytes(b"12345678")
 
@@ -331,7 +331,7 @@ def test_violated_damage_law_reports_the_reason(tmp_path: Path) -> None:
     assert path.read_bytes() == b"12345678"
 
 
-def test_endless_wait_violates_the_damage_law(tmp_path: Path) -> None:
+def test_check_damage_fails_when_a_read_hangs(tmp_path: Path) -> None:
     path, ended = tmp_path / "x", threading.Event()
     path.write_bytes(b"x")
 
@@ -345,7 +345,7 @@ def test_endless_wait_violates_the_damage_law(tmp_path: Path) -> None:
     ended.set()
 
 
-def test_damage_outcomes_are_counted() -> None:
+def test_damage_outcome_check_fails_if_any_damage_gave_wrong_rows() -> None:
     Outcome(damages=3, refused=1).check()
     with pytest.raises(AssertionError, match="1 of 3 damages"):
         Outcome(damages=3, refused=1, broken=["x"]).check()

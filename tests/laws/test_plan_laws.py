@@ -167,7 +167,7 @@ class Other(Plan):
         return plan.spans(batch_size, rows_per_span=rows_per_span, after=after)
 
 
-def test_plan_laws_report_different_steps_with_their_first_rows() -> None:
+def test_plan_laws_report_the_first_step_with_wrong_rows() -> None:
     one = np.array([0, 0, 1]), np.array([3, 4, 5])
     assert_same_steps(one, (np.array([0, 1, 0]), np.array([4, 5, 3])), "same")
     with pytest.raises(AssertionError, match=r"here: step 1 has 1 rows where 2 are due; not due are \[\], missing are"):
@@ -322,7 +322,7 @@ BREAKS_OF_ONE: list[tuple[type[Mixture], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "asked", "message"), BREAKS_OF_ONE, ids=lambda value: getattr(value, "__name__", ""))
-def test_plan_laws_detect_a_wrong_mixture_of_one_source(
+def test_plan_laws_detect_a_mixture_of_one_source_that_differs_from_its_plan(
     kind: type[Mixture], asked: dict[str, Any], message: str
 ) -> None:
     mixture_laws.check_one_source_is_its_plan(of_one(Mixture, **asked), 8, rows_per_span=16)
@@ -423,7 +423,7 @@ def test_plan_laws_detect_runs_that_differ_from_positions(kind: type[ChangesRuns
         plan_laws.check_runs_are_their_positions(kind(rows, order, 0), runs, runs.positions())
 
 
-def test_plan_laws_check_lanes_against_one_rank() -> None:
+def test_rows_of_all_lanes_equal_the_rows_read_by_one_rank() -> None:
     plan = broken(Plan)
     lines = lines_of(plan).lines
     training = train(shards_of(plan, 1), 1)

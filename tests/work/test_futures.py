@@ -86,12 +86,12 @@ def test_joined_futures_complete_with_the_last(order: list[int], failing: set[in
         assert problem.args == (min(failing),)
 
 
-def test_function_after_no_futures_runs_at_once() -> None:
+def test_callback_after_no_futures_runs_at_once() -> None:
     assert after([], lambda: 7).result(0) == 7
     assert together([], lambda: 7, print).result(0) == 7
 
 
-def test_nested_future_resolves_to_the_inner_result() -> None:
+def test_future_settled_with_a_future_gets_its_result_or_exception() -> None:
     outer: Future[Any] = Future()
     inner: Future[Any] = Future()
     settle(outer, lambda: inner)
@@ -111,7 +111,7 @@ def test_dependents_of_a_cancelled_future_are_cancelled() -> None:
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_result_is_freed_with_its_future_without_garbage_collection(nested: bool) -> None:
+def test_future_result_is_freed_without_the_cyclic_garbage_collector(nested: bool) -> None:
     gc.collect()
     gc.disable()
     try:

@@ -24,7 +24,7 @@ def test_inline_pool_runs_tasks_at_submit() -> None:
     assert (ran_in, made.done()) == ([threading.current_thread()], True)
 
 
-def test_nested_future_of_a_task_resolves_to_the_inner_result() -> None:
+def test_inline_pool_task_that_returns_a_future_resolves_to_its_result() -> None:
     inner: Future[int] = Future()
     made = InlinePool().submit(lambda: inner, priority=0)
     assert not made.done()

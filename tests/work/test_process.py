@@ -14,7 +14,7 @@ class TestProcessPool(PoolLaws):
         return ProcessPool(2, 2, cancel_calls=lambda: None)
 
 
-def test_closed_process_pool_releases_its_calls() -> None:
+def test_closing_a_process_pool_cancels_its_calls() -> None:
     forgot: list[str] = []
     pool = ProcessPool(1, 3, cancel_calls=lambda: forgot.append("calls"))
     assert pool.workers == 4

@@ -111,7 +111,7 @@ def test_thread_pool_second_join_does_not_wait_for_an_abandoned_thread() -> None
     assert threads_of_petastore() == []
 
 
-def test_nested_future_of_a_task_resolves_to_the_inner_result() -> None:
+def test_thread_pool_task_that_returns_a_future_resolves_to_its_result() -> None:
     pool = ThreadPool(1)
     inner: Future[int] = Future()
     made = pool.submit(lambda: inner, priority=0)
