@@ -8,11 +8,11 @@ import pytest
 from petastore.arrow import compute
 
 
-def test_compute_function_equals_pyarrows() -> None:
+def test_lazy_compute_function_is_the_function_of_pyarrow_compute() -> None:
     assert compute.binary_length is pyarrow.compute.binary_length
     assert compute.binary_length(["ab", None]).to_pylist() == [2, None]
 
 
-def test_unknown_function_of_arrow_compute_raises() -> None:
+def test_unknown_lazy_compute_function_raises() -> None:
     with pytest.raises(AttributeError, match="no_such_function"):
         _ = compute.no_such_function

@@ -49,7 +49,7 @@ class MeasuredCodecLaws(CodecLaws):
 
     @_FEW
     @given(data=st.data())
-    def test_a_cell_takes_no_more_memory_than_it_says(self, data: st.DataObject) -> None:
+    def test_decoding_takes_little_more_memory_than_the_measured_size(self, data: st.DataObject) -> None:
         """Measuring takes none for values; decoding takes what was measured and twice as much besides, at most."""
         case = self._drawn_case(data, lambda field: isinstance(codec_of(field), MeasuringCodec))
         if case is None:

@@ -63,7 +63,7 @@ def tensors(draw: st.DrawFn, *, free: bool) -> tuple[UnischemaField, list[Any]]:
 
 
 @given(tensors(free=False))
-def test_fixed_tensor_encodes_equally_from_every_arrow_form(drawn: tuple[UnischemaField, list[Any]]) -> None:
+def test_fixed_shape_arrays_encode_equally_from_every_arrow_type(drawn: tuple[UnischemaField, list[Any]]) -> None:
     field, values = drawn
     expected = codec_of(field).encode_column(values, field)
     for form, column in forms(values).items():
@@ -71,7 +71,7 @@ def test_fixed_tensor_encodes_equally_from_every_arrow_form(drawn: tuple[Unische
 
 
 @given(tensors(free=True))
-def test_ragged_tensor_encodes_equally_from_every_arrow_form(
+def test_ragged_arrays_encode_equally_from_every_arrow_type(
     drawn: tuple[UnischemaField, list[Any]],
 ) -> None:
     field, values = drawn
@@ -80,7 +80,7 @@ def test_ragged_tensor_encodes_equally_from_every_arrow_form(
         assert encode_cells(column, field).equals(expected), form
 
 
-def test_sliced_arrow_batch_encodes_only_its_rows() -> None:
+def test_slice_of_an_arrow_column_encodes_only_its_rows() -> None:
     field = UnischemaField("t", np.uint8, (2, 2), NdarrayCodec(), nullable=True)
     values = [np.full((2, 2), number, np.uint8) for number in range(6)]
     for form, column in forms([*values[:3], None, *values[3:]]).items():
@@ -88,7 +88,7 @@ def test_sliced_arrow_batch_encodes_only_its_rows() -> None:
         assert encode_cells(column.slice(2, 3), field).equals(expected), form
 
 
-def test_empty_arrow_batch_encodes_to_no_cells() -> None:
+def test_empty_arrow_column_encodes_to_an_empty_column() -> None:
     field = UnischemaField("t", np.uint8, (2, None), NdarrayCodec())
     assert len(encode_cells(pa.array([], pa.list_(pa.list_(pa.int16()))), field)) == 0
     assert len(encode_cells(pa.array([], pa.binary()), field)) == 0

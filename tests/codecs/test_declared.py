@@ -30,7 +30,7 @@ MATRIX = UnischemaField("x", "int32", (2, None))
         ((2, 0, 0), (None, None, 5), (2, 0, 5)),
     ],
 )
-def test_declared_sizes_apply_below_an_empty_list(shape: Any, declared: Any, expected: Any) -> None:
+def test_shape_of_an_empty_nested_list_takes_the_declared_inner_sizes(shape: Any, declared: Any, expected: Any) -> None:
     assert shape_below_empty(shape, declared) == expected
 
 
@@ -48,7 +48,9 @@ def test_declared_sizes_apply_below_an_empty_list(shape: Any, declared: Any, exp
         ("O", np.object_, False),
     ],
 )
-def test_declared_check_ignores_byte_order_text_width_and_time_unit(stored: str, declared: Any, same: bool) -> None:
+def test_dtype_check_ignores_byte_order_text_width_and_undeclared_time_unit(
+    stored: str, declared: Any, same: bool
+) -> None:
     assert same_dtype(np.dtype(stored), UnischemaField("x", declared)) is same
 
 
@@ -71,13 +73,13 @@ def test_declared_check_ignores_byte_order_text_width_and_time_unit(stored: str,
     ],
     ids=str,
 )
-def test_value_that_does_not_match_the_field_raises(value: Any, said: str) -> None:
+def test_array_that_does_not_match_the_field_raises_when_written(value: Any, said: str) -> None:
     with pytest.raises(EncodeError, match=said) as caught:
         array_to_write(MATRIX, value)
     assert caught.value.column == "x"
 
 
-def test_value_as_declared_is_returned_unchanged() -> None:
+def test_array_that_matches_the_field_is_returned_unchanged() -> None:
     array = np.zeros((2, 7), ">i4")
     assert array_to_write(MATRIX, array) is array
     scalar = array_to_write(UnischemaField("x", "int32"), np.int32(7))
@@ -85,13 +87,13 @@ def test_value_as_declared_is_returned_unchanged() -> None:
 
 
 @pytest.mark.parametrize("dtype", [Decimal, np.object_])
-def test_object_arrays_raise(dtype: Any) -> None:
+def test_ndarray_codec_raises_for_fields_of_objects(dtype: Any) -> None:
     with pytest.raises(SchemaError, match=r"field 'x': NdarrayCodec needs .*ScalarCodec"):
         check_array_field(UnischemaField("x", dtype, (2,)), "NdarrayCodec")
     check_array_field(UnischemaField("x", "datetime64[s]", (2,)), "NdarrayCodec")
 
 
-def test_checked_arrays_keep_dtype_shape_and_layout() -> None:
+def test_arrays_are_stacked_only_if_dtype_shape_and_memory_order_are_equal() -> None:
     one = np.zeros((2, 3))
     assert arrays_alike([one, one + 1])
     assert arrays_alike(np.zeros((4, 2, 3)))

@@ -70,7 +70,7 @@ def assert_as_expected(field: UnischemaField, wanted: Any, found: Any) -> None:
 
 
 @pytest.mark.parametrize("field", [field for field in MEADOW if field.name != "day"], ids=lambda field: field.name)
-def test_cells_of_meadow_equal_those_that_petastorm_read(
+def test_cells_written_by_petastorm_decode_to_the_values_that_petastorm_reads(
     field: UnischemaField, files: list[tuple[str, pa.Table]], expected: dict[str, Any]
 ) -> None:
     codec, seen = codec_of(field), set()
@@ -88,7 +88,7 @@ def test_cells_of_meadow_equal_those_that_petastorm_read(
     assert seen == {name for name in expected if name.endswith(f"/{field.name}")}
 
 
-def test_partition_column_equals_the_values_that_petastorm_read(
+def test_partition_values_decode_to_the_values_that_petastorm_reads(
     files: list[tuple[str, pa.Table]], expected: dict[str, Any]
 ) -> None:
     days = {row: day for day, table in files for row in table["id"].to_pylist()}
@@ -96,7 +96,7 @@ def test_partition_column_equals_the_values_that_petastorm_read(
     assert all(MEADOW.day.codec.decode(MEADOW.day, day) == str(expected[f"{row}/day"]) for row, day in days.items())  # type: ignore[union-attr]
 
 
-def test_values_of_meadow_round_trip_through_stored_cells(files: list[tuple[str, pa.Table]]) -> None:
+def test_values_written_by_petastorm_round_trip_through_our_codecs(files: list[tuple[str, pa.Table]]) -> None:
     _, table = files[0]
     for field in MEADOW:
         if field.name != "day":

@@ -338,7 +338,7 @@ def test_null_inside_a_list_is_masked_and_a_null_inner_list_is_none() -> None:
     assert (lists.dtype, lists[0].tolist(), lists[1]) == (object, [2], None)
 
 
-def test_null_inside_an_array_of_fixed_shape_raises_by_row_without_a_mask() -> None:
+def test_null_inside_a_fixed_shape_array_raises_unless_the_output_is_masked() -> None:
     field, cells = UnischemaField("n", "int64", (2,)), pa.array([[1, 2], [3, None]])
     assert refused(cells, field).row == 1
     out = np.ma.MaskedArray(np.empty((2, 2), np.int64), np.zeros((2, 2), np.bool_))
@@ -363,7 +363,7 @@ def test_null_inside_an_array_of_fixed_shape_raises_by_row_without_a_mask() -> N
     ],
     ids=lambda item: str(getattr(item, "type", item)),
 )
-def test_column_of_another_kind_raises(column: pa.Array, field: UnischemaField) -> None:
+def test_plain_codec_raises_for_a_column_of_an_incompatible_type(column: pa.Array, field: UnischemaField) -> None:
     refused(column, field)
 
 
@@ -398,12 +398,12 @@ def test_list_of_another_length_raises_with_its_row() -> None:
     assert refused(pa.array([[[1, 2]], [[3, 4], [5, 6]]]), UnischemaField("xy", "int64", (1, 2))).row == 1
 
 
-def test_bad_number_in_a_list_raises_with_its_row() -> None:
+def test_number_out_of_range_in_a_list_raises_with_its_row() -> None:
     assert refused(pa.array([[1, 2], [], [3, 300]]), UnischemaField("xy", "uint8", (None,))).row == 2
     assert refused(pa.array([[[1], [2]], [[3], [300]]]), UnischemaField("xy", "uint8", (2, 1))).row == 1
 
 
-def test_nested_lists_must_be_rectangular_per_row() -> None:
+def test_ragged_nested_list_is_an_object_array_or_raises_for_a_fixed_size() -> None:
     field = UnischemaField("m", "int64", (None, None))
     values = decoded(pa.array([[[1, 2], [3, 4]], [], [[5]], [[], []]]), field)
     assert [value.tolist() for value in values] == [[[1, 2], [3, 4]], [], [[5]], [[], []]]
@@ -432,7 +432,7 @@ def test_structs_and_maps_decode_to_python_objects() -> None:
     assert decoded(maps, UnischemaField("s", object)).tolist() == [[("k", 1)]]
 
 
-def test_value_that_needs_a_codec_raises_when_written() -> None:
+def test_object_field_without_a_codec_raises_when_written() -> None:
     with pytest.raises(SchemaError, match="codec"):
         PLAIN.encode_column([{"a": 1}], UnischemaField("s", object))
 
@@ -446,7 +446,7 @@ def test_masked_arrays_and_none_become_null() -> None:
 
 
 @pytest.mark.parametrize("bad", [300, -1, 1.5, "1", None])
-def test_bad_scalar_raises_with_its_row(bad: Any) -> None:
+def test_invalid_scalar_raises_with_its_row_when_encoded(bad: Any) -> None:
     field = UnischemaField("n", "uint8")
     if bad is None:
         assert PLAIN.encode_column([1, bad], field).null_count == 1
@@ -456,14 +456,14 @@ def test_bad_scalar_raises_with_its_row(bad: Any) -> None:
     assert (caught.value.column, caught.value.row) == ("n", 2)
 
 
-def test_equal_numbers_of_other_types_encode() -> None:
+def test_numbers_of_other_types_encode_if_equal_in_the_field_dtype() -> None:
     field = UnischemaField("n", "uint8")
     mixed = [True, np.int64(2), 3.0, Decimal(4), np.float16(5), np.array(6)]
     assert PLAIN.encode_column(mixed, field).to_pylist() == [1, 2, 3, 4, 5, 6]
     assert PLAIN.encode_column(np.array([1.0, 2.0]), field).to_pylist() == [1, 2]
 
 
-def test_stacked_array_encodes_at_once() -> None:
+def test_stacked_array_encodes_like_a_list_of_rows() -> None:
     field = UnischemaField("m", "uint16", (2, 2))
     rows = np.arange(12, dtype="uint16").reshape(3, 2, 2)
     assert PLAIN.encode_column(rows, field).to_pylist() == rows.tolist()
@@ -472,7 +472,7 @@ def test_stacked_array_encodes_at_once() -> None:
         PLAIN.encode_column(np.zeros((3, 2), "uint16"), field)
 
 
-def test_plain_codec_cannot_be_declared() -> None:
+def test_plain_codec_given_to_a_field_raises() -> None:
     with pytest.raises(
         SchemaError, match="field 'n': codec must be None to store values in their natural type, got PlainCodec"
     ):

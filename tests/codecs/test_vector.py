@@ -120,7 +120,7 @@ def test_vector_column_slice_decodes_only_its_rows(drawn: list[Any], data: st.Da
     assert all(np.array_equal(one, other, equal_nan=True) for one, other in zip(expected, out, strict=True))
 
 
-def test_spark_vectors_are_written_unchanged() -> None:
+def test_spark_vectors_are_stored_as_dense_or_sparse_as_given() -> None:
     values = [Dense([1, 2, 3]), None, Sparse(3, [0, 2], [5, 6]), np.array([7.0, 8.0, 9.0])]
     column = CODEC.encode_column(values, FREE)
     assert column.type == STORED

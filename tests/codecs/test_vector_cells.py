@@ -40,7 +40,9 @@ def vector_of(cell: dict[str, Any]) -> list[float]:
 
 
 @given(st.lists(dense | sparse, max_size=6), st.data())
-def test_vector_cells_have_row_and_position_of_each_number(drawn: list[dict[str, Any]], data: st.DataObject) -> None:
+def test_spark_vectors_parse_to_row_position_and_value_of_each_number(
+    drawn: list[dict[str, Any]], data: st.DataObject
+) -> None:
     first = data.draw(st.integers(0, len(drawn)))
     cells, wanted = pa.array(drawn, STORED)[first:], [vector_of(cell) for cell in drawn[first:]]
     found = vector_cells(cells, FREE)
@@ -55,13 +57,13 @@ def test_vector_cells_have_row_and_position_of_each_number(drawn: list[dict[str,
     assert vectors == wanted
 
 
-def test_dense_vectors_have_no_indices() -> None:
+def test_dense_spark_vectors_parse_without_indices() -> None:
     cells = pa.array([{"type": DENSE, "values": [1.0, 2.0]}, {"type": DENSE, "values": []}], STORED)
     found = vector_cells(cells, FREE)
     assert (found.place, found.values.tolist(), found.row().tolist()) == (None, [1.0, 2.0], [0, 0])
 
 
-def test_sizes_are_reported_for_invalid_vectors() -> None:
+def test_sizes_of_invalid_spark_vectors_are_reported_before_they_raise() -> None:
     cells = pa.array(
         [
             {"type": SPARSE, "size": MAX_ELEMENTS + 1, "indices": [0], "values": [1.0]},

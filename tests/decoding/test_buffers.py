@@ -16,7 +16,7 @@ from petastore.decoding.buffers import Buffers
     st.lists(st.integers(0, 300), max_size=3).map(tuple),
     st.sampled_from(["u1", "f4", "f8", "M8[us]", "?", "c16"]),
 )
-def test_buffer_array_has_the_requested_shape_and_dtype(shape: tuple[int, ...], dtype: str) -> None:
+def test_pooled_array_has_the_requested_shape_and_dtype(shape: tuple[int, ...], dtype: str) -> None:
     array = Buffers().empty(shape, dtype)
     assert (array.shape, array.dtype) == (shape, np.dtype(dtype))
     assert array.flags.c_contiguous
@@ -24,7 +24,7 @@ def test_buffer_array_has_the_requested_shape_and_dtype(shape: tuple[int, ...], 
     assert array.flags.aligned
 
 
-def test_buffer_is_reused_after_the_last_view_is_freed() -> None:
+def test_pooled_buffer_is_reused_after_its_last_view_is_freed() -> None:
     buffers = Buffers()
     array = buffers.empty((100, 1000), "f4")
     address = array.ctypes.data
@@ -38,7 +38,7 @@ def test_buffer_is_reused_after_the_last_view_is_freed() -> None:
     assert buffers.kept_bytes == 0
 
 
-def test_referenced_buffer_is_not_reused() -> None:
+def test_pooled_buffer_is_not_reused_while_referenced() -> None:
     buffers, kept = Buffers(), []
     for number in range(20):
         array = buffers.empty((64, 1024), "i8")
@@ -48,7 +48,7 @@ def test_referenced_buffer_is_not_reused() -> None:
     assert [row.tolist() for row in kept] == [[number] * 1024 for number in range(0, 20, 3)]
 
 
-def test_tensor_keeps_its_shared_buffer_alive() -> None:
+def test_torch_tensor_keeps_its_pooled_buffer_alive() -> None:
     import torch  # only here: it takes seconds
 
     buffers = Buffers()
@@ -81,7 +81,7 @@ def test_small_arrays_are_not_pooled() -> None:
     assert buffers.kept_bytes == 0
 
 
-def test_buffers_are_not_shared_between_threads() -> None:
+def test_pooled_buffers_are_not_given_to_two_threads() -> None:
     buffers, wrong = Buffers(), []
 
     def use(number: int) -> None:

@@ -175,12 +175,12 @@ def test_max_cell_bytes_ignores_missing_cells() -> None:
     assert known(field, [None, bombs.npz(1000), None]) == [0, 1128, 0]
 
 
-def test_max_cell_bytes_leaves_damaged_cells_to_the_decoder() -> None:
+def test_size_check_reports_zero_for_damaged_cells() -> None:
     for field in (ARRAY, PHOTO, SCAN):
         assert known(field, [b"", b"PK\3\4", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", bytes(100)]) == [0] * 5
 
 
-def test_declared_cell_size_is_read_without_decoding() -> None:
+def test_decoded_size_that_a_cell_declares_is_read_without_decoding() -> None:
     assert known(ARRAY, [bombs.npz(10, says=2**32 - 2)]) == [2**32 - 2]
     assert known(SCAN, [bombs.png(8, 8).replace(bytes([0, 0, 0, 8]) * 2, bytes([0, 0, 64, 0]) * 2)]) == [3 * 2**28]
 

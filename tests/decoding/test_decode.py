@@ -24,7 +24,7 @@ def decoded(cells: pa.Array, field: UnischemaField, codec: Any = None, *, most: 
 
 
 @given(st.lists(st.integers(-9, 9) | st.none(), max_size=12), st.integers(0, 3))
-def test_decoded_column_equals_cells_with_zeros_for_missing(cells: list[int | None], skipped: int) -> None:
+def test_decoded_number_column_has_zeros_and_a_mask_for_nulls(cells: list[int | None], skipped: int) -> None:
     found = decoded(pa.array(cells, pa.int32())[skipped:], NUMBER)
     cells = cells[skipped:]
     assert found.values.dtype == np.int32
@@ -35,7 +35,7 @@ def test_decoded_column_equals_cells_with_zeros_for_missing(cells: list[int | No
 
 
 @given(st.lists(st.text() | st.none(), max_size=6))
-def test_decoded_missing_text_is_none(cells: list[str | None]) -> None:
+def test_decoded_text_column_has_none_for_nulls(cells: list[str | None]) -> None:
     found = decoded(pa.array(cells, pa.string()), TEXT)
     assert (found.values.tolist(), found.missing) == (cells, None)
 
@@ -47,13 +47,13 @@ def test_null_in_a_non_nullable_field_raises_with_its_row() -> None:
 
 
 @pytest.mark.parametrize("before", [[], [None, 7, None]])
-def test_bad_cell_after_nulls_raises_with_its_row(before: list[Any]) -> None:
+def test_value_out_of_range_after_nulls_raises_with_its_row(before: list[Any]) -> None:
     with pytest.raises(DecodeError) as caught:
         decoded(pa.array([*before, 300], pa.int32()), UnischemaField("x", "uint8", nullable=True))
     assert (caught.value.row, caught.value.column) == (len(before), "x")
 
 
-def test_decoded_arrays_keep_their_rows_among_nulls() -> None:
+def test_decoded_arrays_stay_at_their_rows_among_nulls() -> None:
     field = UnischemaField("x", "int16", (2,), NdarrayCodec(), nullable=True)
     cells = pa.array([None, *(NdarrayCodec().encode(field, np.array([n, n], np.int16)) for n in (1, 2)), None])
     out = Decoded(np.full((4, 2), 9, np.int16), np.zeros(4, np.bool_))
@@ -63,7 +63,7 @@ def test_decoded_arrays_keep_their_rows_among_nulls() -> None:
     assert out.missing.tolist() == [True, False, False, True]
 
 
-def test_too_large_cell_raises_with_its_row() -> None:
+def test_cell_above_max_cell_bytes_raises_with_its_row() -> None:
     cells = pa.array(["a", None, "x" * 5000])
     assert decoded(cells, TEXT, most=20_000).values[2] == "x" * 5000
     with pytest.raises(DecodeError, match="max_cell_bytes") as caught:

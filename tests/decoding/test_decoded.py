@@ -8,7 +8,7 @@ from petastore.decoding.decode import Decoded
 from petastore.schema.values import masked_rows
 
 
-def test_decoded_mask_is_none_when_nothing_is_missing() -> None:
+def test_decoded_mask_is_dropped_when_nothing_is_missing() -> None:
     values = np.arange(3)
     idle = Decoded(values, np.zeros(3, dtype=np.bool_)).without_idle_mask()
     assert idle.missing is None
@@ -17,7 +17,7 @@ def test_decoded_mask_is_none_when_nothing_is_missing() -> None:
         assert column.without_idle_mask() is column
 
 
-def test_decoded_row_is_masked_when_partly_masked() -> None:
+def test_row_counts_as_masked_when_a_part_of_it_is_masked() -> None:
     column = np.ma.MaskedArray(np.zeros((3, 2, 2)), mask=False)
     column[1, 0, 1] = np.ma.masked
     assert masked_rows(column).tolist() == [False, True, False]

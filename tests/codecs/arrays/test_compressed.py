@@ -93,7 +93,7 @@ class TestCompressedLaws(MeasuredCodecLaws):
 
 
 @given(array=hnp.arrays(hnp.scalar_dtypes(), hnp.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=4)))
-def test_npz_content_equals_numpys(array: np.ndarray[Any, Any]) -> None:
+def test_npz_cells_are_readable_by_numpy_and_the_reverse(array: np.ndarray[Any, Any]) -> None:
     field = UnischemaField("a", array.dtype.newbyteorder("="), (None,) * array.ndim, CODEC)
     with np.load(io.BytesIO(CODEC.encode(field, array))) as opened:
         assert opened.files == ["arr"]
@@ -190,7 +190,7 @@ def test_encode_error_names_the_row_of_a_bad_value() -> None:
     assert (caught.value.column, caught.value.row) == ("mask", 2)
 
 
-def test_npz_fast_path_equals_zipfile() -> None:
+def test_npz_parser_equals_zipfile() -> None:
     cell = CODEC.encode(MASK, np.arange(64, dtype="uint8").reshape(8, 8))
     with zipfile.ZipFile(io.BytesIO(cell)) as opened:
         assert member_of(np.frombuffer(cell, np.uint8), None) == opened.read("arr.npy")

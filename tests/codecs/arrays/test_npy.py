@@ -34,7 +34,7 @@ def cell_of(header: str, payload: bytes = b"", version: tuple[int, int] = (1, 0)
 
 
 @given(DTYPES, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3), st.booleans())
-def test_npy_headers_equal_numpys(dtype: str, shape: Any, is_fortran: bool) -> None:
+def test_npy_headers_are_written_and_parsed_like_numpy(dtype: str, shape: Any, is_fortran: bool) -> None:
     array = np.zeros(shape, dtype, order="F" if is_fortran else "C")
     data = saved(array)
     assert array_bytes(array) == data
@@ -55,7 +55,7 @@ def test_npy_headers_equal_numpys(dtype: str, shape: Any, is_fortran: bool) -> N
     ],
 )
 @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
-def test_npy_header_spellings_of_other_writers_parse(header: str, version: tuple[int, int]) -> None:
+def test_npy_headers_of_other_writers_are_parsed(header: str, version: tuple[int, int]) -> None:
     found = header_of(cell_of(header, bytes(12), version))
     assert (found.dtype, found.shape, found.fortran_order) == (np.dtype("<i4"), (3,), False)
 

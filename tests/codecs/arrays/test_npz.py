@@ -54,7 +54,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("how", WRITTEN)
-def test_npz_content_and_size_are_found_for_each_writer(how: str) -> None:
+def test_npz_of_each_writer_is_read_up_to_the_allowed_size(how: str) -> None:
     assert member_of(cell(WRITTEN[how]), None) == CONTENT
     assert member_of(cell(WRITTEN[how]), len(CONTENT)) == CONTENT
     with pytest.raises(
@@ -65,13 +65,13 @@ def test_npz_content_and_size_are_found_for_each_writer(how: str) -> None:
     assert np.array_equal(np.load(io.BytesIO(WRITTEN[how]))["arr"], ARRAY)
 
 
-def test_npz_sizes_of_many_equal_single_sizes() -> None:
+def test_npz_sizes_of_a_column_equal_the_sizes_of_its_cells() -> None:
     archives = [*WRITTEN.values(), archive_bytes(ARRAY[:3]), b"", b"no archive", WRITTEN["numpy"][:40]]
     small = len(array_bytes(ARRAY[:3]))
     assert member_sizes(cells_of(*archives)).tolist()[:-1] == [len(CONTENT)] * 4 + [small, 0, 0]
 
 
-def test_npz_archive_equals_numpys() -> None:
+def test_npz_archive_has_the_content_of_numpy_savez_compressed() -> None:
     file = io.BytesIO()
     np.savez_compressed(file, arr=ARRAY)
     assert member_of(cell(file.getvalue()), None) == member_of(cell(archive_bytes(ARRAY)), None)
@@ -100,7 +100,7 @@ def test_unreadable_npz_raises_with_the_reason(data: bytes, said: str) -> None:
         member_of(cell(data), None)
 
 
-def test_encrypted_member_raises() -> None:
+def test_encrypted_npz_member_raises() -> None:
     data = bytearray(WRITTEN["stored"])
     data[6] |= 1
     with pytest.raises(NpzError, match="the archive is encrypted"):

@@ -245,7 +245,7 @@ def test_npz_is_inflated_by_zlib_without_zlib_ng(warm_python: WarmInterpreter) -
     assert zlib_library().__name__ == "zlib_ng.zlib_ng"
 
 
-def test_npz_values_stay_after_further_decompression() -> None:
+def test_decoded_npz_values_do_not_change_when_more_are_decoded() -> None:
     field = UnischemaField("x", "int64", (None,), CODEC)
     first = together([by_numpy(np.full(9, row)) for row in range(4)], field)
     together([by_numpy(np.full(9, -1)) for row in range(4)], field)

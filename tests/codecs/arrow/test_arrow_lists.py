@@ -60,7 +60,7 @@ def tensor_columns(draw: st.DrawFn) -> Any:
 
 
 @given(tensor_columns(), st.integers(0, 2), st.integers(0, 5))
-def test_tensor_columns_have_logical_axes_on_both_decode_paths(column: Any, first: int, rows: int) -> None:
+def test_arrow_tensor_columns_are_decoded_and_viewed_in_logical_axis_order(column: Any, first: int, rows: int) -> None:
     cells, field, expected = column
     part, wanted = cells.slice(first, rows), expected[first : first + rows]
     out = empty_column(field, len(part))
@@ -73,7 +73,7 @@ def test_tensor_columns_have_logical_axes_on_both_decode_paths(column: Any, firs
 
 
 @pytest.mark.parametrize("axes", [(1, 0), (0, 1)])
-def test_tensor_matrix_equals_arrows(axes: tuple[int, int]) -> None:
+def test_arrow_tensor_column_equals_to_numpy_ndarray(axes: tuple[int, int]) -> None:
     cells, field, expected = tensors(3, (2, 5), axes, pa.int64())
     np.testing.assert_array_equal(cells.to_numpy_ndarray(), expected)
     np.testing.assert_array_equal(cells.to_tensor().to_numpy(), expected)
@@ -82,7 +82,7 @@ def test_tensor_matrix_equals_arrows(axes: tuple[int, int]) -> None:
     np.testing.assert_array_equal(out, expected)
 
 
-def test_tensors_inside_lists_have_logical_axes() -> None:
+def test_arrow_tensors_inside_lists_have_logical_axis_order() -> None:
     cells, _, expected = tensors(4, (2, 3), (1, 0), pa.int32())
     lists = pa.ListArray.from_arrays(pa.array([0, 1, 1, 4], pa.int32()), cells)
     field = field_from_arrow(pa.field("t", lists.type, nullable=False))
@@ -93,7 +93,7 @@ def test_tensors_inside_lists_have_logical_axes() -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
-def test_tensor_of_another_shape_than_declared_raises() -> None:
+def test_arrow_tensor_of_another_shape_than_declared_raises() -> None:
     cells, field, _ = tensors(2, (2, 3), (1, 0), pa.int32())
     assert field.shape == (3, 2)
     with pytest.raises(
@@ -122,7 +122,7 @@ def _holed(lists: Any, there: Any) -> Any:
 
 
 @pytest.mark.parametrize("shuffle_rows", [False, True])
-def test_tensor_batches_have_logical_axes(files: tuple[str, NDArray[Any]], shuffle_rows: bool) -> None:
+def test_batches_of_arrow_tensors_have_logical_axis_order(files: tuple[str, NDArray[Any]], shuffle_rows: bool) -> None:
     url, expected = files
     with petastore.make_batch_reader(url, shuffle_rows=shuffle_rows, seed=3) as reader:
         for batch in reader.iter_batches(4):
@@ -131,7 +131,7 @@ def test_tensor_batches_have_logical_axes(files: tuple[str, NDArray[Any]], shuff
             same_rows(batch["holed"][there], expected[batch["id"][there]])
 
 
-def test_tensor_rows_have_logical_axes(files: tuple[str, NDArray[Any]]) -> None:
+def test_rows_of_arrow_tensors_have_logical_axis_order(files: tuple[str, NDArray[Any]]) -> None:
     url, expected = files
     with petastore.make_reader(url, seed=3, shuffle_rows=True) as reader:
         rows = list(reader)
@@ -144,7 +144,7 @@ def test_tensor_rows_have_logical_axes(files: tuple[str, NDArray[Any]]) -> None:
                 np.testing.assert_array_equal(row.holed, expected[row.id])
 
 
-def test_torch_tensors_have_logical_axes(files: tuple[str, NDArray[Any]]) -> None:
+def test_torch_batches_of_arrow_tensors_have_logical_axis_order(files: tuple[str, NDArray[Any]]) -> None:
     url, expected = files
     with petastore.make_reader(url, ["id", "t"], seed=3) as reader:
         loader = DataLoader(reader, batch_size=4)
@@ -157,7 +157,7 @@ def test_torch_tensors_have_logical_axes(files: tuple[str, NDArray[Any]]) -> Non
             np.testing.assert_array_equal(found, wanted.astype(np.int64) if wanted.dtype.kind == "M" else wanted)
 
 
-def test_rewritten_tensor_dataset_is_equal(files: tuple[str, NDArray[Any]], tmp_path: Path) -> None:
+def test_dataset_of_arrow_tensors_is_equal_after_rewriting(files: tuple[str, NDArray[Any]], tmp_path: Path) -> None:
     url, expected = files
     with petastore.make_reader(url, ["id", "t"], shuffle_row_groups=False) as reader:
         schema = petastore.Unischema("copy", list(reader.schema))

@@ -77,7 +77,7 @@ def test_nested_dates_and_times_equal_those_of_columns() -> None:
     ]
 
 
-def test_nested_tensors_have_logical_axes() -> None:
+def test_arrow_tensors_inside_structs_have_logical_axis_order() -> None:
     kind = pa.fixed_shape_tensor(pa.int16(), (2, 3), permutation=[1, 0])
     storage = pa.array([list(range(6)), None, list(range(6, 12))], pa.list_(pa.int16(), 6))
     structs = pa.StructArray.from_arrays([pa.ExtensionArray.from_storage(kind, storage)], ["t"])
@@ -152,7 +152,7 @@ def as_expected(value: Any, stored: pa.DataType) -> Any:
 
 
 @given(st.data())
-def test_nested_column_slices_equal_arrows_objects(data: st.DataObject) -> None:
+def test_slices_of_nested_columns_decode_like_pyarrow_to_pylist(data: st.DataObject) -> None:
     stored, values = data.draw(nested())
     rows = data.draw(st.lists(values, max_size=5))
     cells = pa.array(rows, stored)

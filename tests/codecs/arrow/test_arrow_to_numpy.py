@@ -60,7 +60,7 @@ def decoded(cells: pa.Array, dtype: Any = "int64") -> NDArray[Any]:
     return out
 
 
-def test_null_error_names_the_first_null() -> None:
+def test_error_for_a_null_names_its_row() -> None:
     refuse_nulls(pa.array([1, 2]), FIELD)
     for inside, said in (
         (False, "the cell must not be null, because a codec decodes only values that exist"),
@@ -71,7 +71,7 @@ def test_null_error_names_the_first_null() -> None:
         assert (caught.value.row, caught.value.column) == (1, "x")
 
 
-def test_run_end_encoding_in_an_extension_type_is_decoded() -> None:
+def test_run_end_encoded_and_extension_columns_become_plain_columns() -> None:
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([7, 8]))
     assert plain_layout(runs).equals(pa.array([7, 7, 8]))
     uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16], pa.binary(16)))
@@ -106,7 +106,7 @@ def test_bad_dictionary_value_raises_only_if_a_row_uses_it() -> None:
         (pa.array([1]).cast(pa.decimal128(20, 0)), "bool"),
     ],
 )
-def test_column_of_another_kind_raises(cells: pa.Array, dtype: Any) -> None:
+def test_conversion_to_numpy_raises_for_a_column_of_an_incompatible_type(cells: pa.Array, dtype: Any) -> None:
     with pytest.raises(DecodeError, match=r"which cannot be read as .*Declare a dtype that fits"):
         decoded(cells, dtype)
 
@@ -122,7 +122,7 @@ def test_column_of_another_kind_raises(cells: pa.Array, dtype: Any) -> None:
         (pa.duration("s"), "timedelta64[s]"),
     ],
 )
-def test_times_keep_the_stored_unit(stored: pa.DataType, dtype: str) -> None:
+def test_times_converted_to_numpy_keep_the_stored_unit(stored: pa.DataType, dtype: str) -> None:
     day = 86_400_000
     cells = pa.array([0, day], pa.int64() if stored.bit_width == 64 else pa.int32()).view(stored)
     assert times_of(cells).dtype == dtype

@@ -32,7 +32,7 @@ def in_layout(cells: pa.Array, layout: str) -> pa.Array:
 
 @pytest.mark.parametrize("layout", ["binary", "large", "view", "fixed", "dictionary", "run ends", "extension"])
 @given(data=st.data())
-def test_byte_cells_equal_the_bytes_for_every_binary_type(layout: str, data: st.DataObject) -> None:
+def test_views_of_binary_cells_equal_the_bytes_for_every_arrow_binary_type(layout: str, data: st.DataObject) -> None:
     size = st.just(3) if layout == "fixed" else st.integers(0, 20)
     values = [b"ab" * 10 for _ in range(data.draw(st.integers(1 if layout == "run ends" else 0, 6)))]
     values = [value[: data.draw(size)] for value in values]
@@ -81,13 +81,13 @@ def test_list_offsets_are_correct_for_slices(
 
 
 @pytest.mark.parametrize("cells", [pa.array([b"a", None]), pa.array([1, 2]), pa.array([[b"a"]])])
-def test_column_without_bytes_raises_with_its_name(cells: pa.Array) -> None:
+def test_view_of_bytes_raises_for_columns_that_are_not_binary(cells: pa.Array) -> None:
     with pytest.raises(DecodeError) as refused:
         byte_cells(cells, FIELD)
     assert refused.value.column == "x"
 
 
-def test_byte_rows_become_zero_copy_cells() -> None:
+def test_uint8_rows_become_arrow_binary_cells_zero_copy() -> None:
     data = np.arange(6, dtype=np.uint8).reshape(2, 3)
     cells = equal_cells_array(data, FIELD)
     assert cells.to_pylist() == [b"\x00\x01\x02", b"\x03\x04\x05"]

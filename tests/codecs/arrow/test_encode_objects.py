@@ -28,11 +28,11 @@ LIST = pa.list_(pa.field("element", pa.int8()))
         ([None, None], pa.null()),
     ],
 )
-def test_encoded_objects_equal_pyarrows_column(values: list[Any], kind: pa.DataType) -> None:
+def test_python_objects_are_encoded_like_pyarrow_array(values: list[Any], kind: pa.DataType) -> None:
     assert encode_objects(values, kind, "x").to_pylist() == pa.array(values, kind).to_pylist()
 
 
-def test_encoded_numpy_times_are_exact() -> None:
+def test_nested_numpy_times_are_encoded_exactly() -> None:
     kind = pa.struct(
         {"at": pa.timestamp("ns"), "day": pa.date32(), "clock": pa.time32("ms"), "took": pa.duration("us")}
     )
@@ -64,6 +64,6 @@ def test_encoded_numpy_times_are_exact() -> None:
         ([1], pa.list_(pa.null()), "column 'x': a value of the type null must be None, got int"),
     ],
 )
-def test_encode_rejects_values_of_another_type(value: Any, kind: pa.DataType, said: str) -> None:
+def test_nested_value_of_another_type_raises_when_encoded(value: Any, kind: pa.DataType, said: str) -> None:
     with pytest.raises(EncodeError, match=said):
         encode_objects([value], kind, "x")

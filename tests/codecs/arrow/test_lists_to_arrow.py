@@ -36,7 +36,7 @@ shapes = st.lists(st.integers(0, 3), min_size=1, max_size=3)
 
 
 @given(st.lists(shapes, max_size=5), st.integers(1, 3), st.data())
-def test_list_items_equal_the_values(drawn: list[list[int]], depth: int, data: st.DataObject) -> None:
+def test_arrays_encode_to_arrow_lists_of_their_values(drawn: list[list[int]], depth: int, data: st.DataObject) -> None:
     field = UnischemaField("x", "int32", (None,) * depth)
     values: list[Any] = []
     for sizes in drawn:
@@ -54,7 +54,7 @@ def test_stacked_array_encodes_like_its_rows() -> None:
     assert encoded(np.zeros((2, 0), np.int32), FLAT).to_pylist() == [[], []]
 
 
-def test_empty_list_keeps_declared_inner_sizes() -> None:
+def test_empty_nested_list_encodes_with_declared_inner_sizes() -> None:
     assert encoded([[], [[1, 2]]], MATRIX).to_pylist() == [[], [[1, 2]]]
 
 
@@ -78,7 +78,7 @@ def test_empty_list_keeps_declared_inner_sizes() -> None:
     ],
     ids=str,
 )
-def test_invalid_value_is_reported_with_its_row(bad: Any, said: str) -> None:
+def test_array_that_does_not_match_the_field_raises_with_its_row(bad: Any, said: str) -> None:
     good = np.zeros((2, 2), np.int32)
     with pytest.raises(EncodeError, match=said) as caught:
         encoded([good, None, good, bad, good], MATRIX)

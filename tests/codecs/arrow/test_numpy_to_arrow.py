@@ -41,7 +41,9 @@ def one_by_one(values: Any, field: UnischemaField, stored: pa.DataType) -> pa.Ar
 
 
 @given(st.sampled_from(KINDS), st.data(), st.booleans())
-def test_column_equals_its_values_encoded_singly(kind: Any, data: st.DataObject, with_nulls: bool) -> None:
+def test_scalars_encoded_as_a_column_equal_scalars_encoded_singly(
+    kind: Any, data: st.DataObject, with_nulls: bool
+) -> None:
     dtype, stored, values = kind
     field = UnischemaField("x", dtype)
     drawn = data.draw(st.lists(values | st.none() if with_nulls else values, max_size=6))
@@ -57,7 +59,7 @@ def test_column_equals_its_values_encoded_singly(kind: Any, data: st.DataObject,
         assert found == expected if isinstance(expected, int) else found.equals(expected)
 
 
-def test_masked_values_become_null() -> None:
+def test_masked_values_become_null_when_encoded() -> None:
     masked = np.ma.masked_array(np.array([1, 2, 300]), [False, True, False])
     assert encode_scalars(masked, UnischemaField("x", "int64"), pa.int64()).to_pylist() == [1, None, 300]
     with pytest.raises(EncodeError) as caught:
@@ -71,14 +73,14 @@ def test_encoding_no_values_returns_an_empty_typed_column(values: Any) -> None:
     assert (found.type, len(found), found.null_count) == (pa.int32(), len(values), len(values))
 
 
-def test_dates_that_python_cannot_hold_raise_by_row() -> None:
+def test_dates_after_year_9999_raise_with_their_row_when_encoded() -> None:
     days = np.array(["2026-01-01", "10000-01-01"], "datetime64[D]")
     with pytest.raises(EncodeError, match="years 1 to 9999") as caught:
         encode_scalars(days, UnischemaField("x", "datetime64[D]"), pa.date32())
     assert caught.value.row == 1
 
 
-def test_cells_that_arrow_rejects_raise() -> None:
+def test_cells_that_do_not_fit_the_arrow_type_raise_encode_error() -> None:
     field = UnischemaField("x", np.bytes_)
     assert cells_array([b"a", None], pa.binary(), field).to_pylist() == [b"a", None]
     with pytest.raises(EncodeError, match="cannot be stored as int8"):

@@ -186,12 +186,12 @@ def test_scalar_that_loses_precision_raises(dtype: Any, value: Any, stored: pa.D
         ("timedelta64[s]", True, "the value must be a duration"),
     ],
 )
-def test_cell_of_the_wrong_type_raises(dtype: Any, cell: Any, said: str) -> None:
+def test_scalar_cell_of_the_wrong_type_raises_when_decoded(dtype: Any, cell: Any, said: str) -> None:
     with pytest.raises(DecodeError, match=said):
         decode_scalar(UnischemaField("x", dtype), cell)
 
 
-def test_invalid_value_is_described_briefly() -> None:
+def test_description_of_an_invalid_value_in_errors_is_short() -> None:
     assert describe(np.zeros((2, 3), np.int8)) == "an array of int8 with shape (2, 3)"
     assert describe(7) == "int 7"
     assert describe("x" * 999).endswith("x...")
@@ -199,7 +199,7 @@ def test_invalid_value_is_described_briefly() -> None:
 
 
 @given(st.lists(st.lists(st.integers(), min_size=3, max_size=3), max_size=4))
-def test_nested_lists_flatten_to_leaves_and_shape(rows: list[list[int]]) -> None:
+def test_nested_lists_flatten_to_values_and_shape(rows: list[list[int]]) -> None:
     assert nested_values(rows, 2) == ([each for row in rows for each in row], (len(rows), 3 if rows else 0))
     assert nested_values(rows, 1) == (rows, (len(rows),))
 

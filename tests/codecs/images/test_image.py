@@ -157,7 +157,7 @@ def test_jpeg_of_every_subsampling_and_kind_decodes_as_opencv_does(photographs: 
             np.testing.assert_array_equal(JPEG.decode(field, cell), opencv_pixels(cell))
 
 
-def test_image_channels_are_rgb_in_the_file() -> None:
+def test_encoded_image_files_have_rgb_channels() -> None:
     red = np.zeros((16, 16, 3), "uint8")
     red[..., 0] = 255
     for codec in (PNG, JPEG):
@@ -214,7 +214,7 @@ def test_image_that_does_not_match_the_field_raises(cell: bytes, message: str) -
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3), st.booleans(), st.integers(1, 2)), max_size=8))
-def test_jpeg_header_cache_does_not_mix_files(
+def test_cached_jpeg_headers_are_not_mixed_up_between_files(
     files: list[tuple[int, int, bool, int]],
 ) -> None:
     field = UnischemaField("x", "uint8", (None, None, 3), JPEG)
@@ -230,7 +230,7 @@ def test_jpeg_header_cache_does_not_mix_files(
             JPEG.decode(gray, cell)
 
 
-def test_image_error_names_the_row_among_equal_headers() -> None:
+def test_image_of_another_shape_raises_with_its_row_among_equal_images() -> None:
     field = UnischemaField("x", "uint8", (8, 8, 3), JPEG)
     free = UnischemaField("x", "uint8", (None, None, 3), JPEG)
     good, wide = (JPEG.encode(free, np.zeros((8, width, 3), np.uint8)) for width in (8, 16))

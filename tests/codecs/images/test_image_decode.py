@@ -63,7 +63,7 @@ def test_image_decode_region_beyond_the_shape_raises(stored: Any) -> None:
         {"gray": None},
     ],
 )
-def test_image_decode_without_options_raises(wrong: dict[str, Any]) -> None:
+def test_image_decode_invalid_options_raise(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError, match=f"{next(iter(wrong))} must be "):
         ImageDecode(**wrong)
 
@@ -102,7 +102,7 @@ def test_image_decode_region_equals_the_slice(data: st.DataObject) -> None:
 
 
 @given(st.sampled_from(["png", "jpeg"]), st.integers(16, 70), st.integers(16, 70), st.data())
-def test_image_decode_stays_within_decoded_sizes(
+def test_image_decode_takes_no_more_memory_than_the_reported_size(
     image_format: str, height: int, width: int, data: st.DataObject
 ) -> None:
     hint = ImageDecode((data.draw(st.integers(1, 80)), data.draw(st.integers(1, 80))), gray=data.draw(st.booleans()))
@@ -126,12 +126,12 @@ def sizes_of(files: list[bytes], hint: ImageDecode) -> list[int]:
     ids=str,
 )
 @pytest.mark.parametrize("image_format", ["png", "jpeg"])
-def test_image_decode_column_equals_cells(hint: ImageDecode, image_format: str) -> None:
+def test_image_decode_of_a_column_equals_single_images(hint: ImageDecode, image_format: str) -> None:
     sizes = [(20, 30), (32, 16), (24, 24)]
     assert len(decoded([image_bytes(pixels(*size), image_format, 90) for size in sizes], hint)) == 3
 
 
-def test_decoded_sizes_of_a_jpeg_shrink_with_the_wanted_size() -> None:
+def test_decoded_size_of_a_jpeg_shrinks_with_the_requested_size() -> None:
     file = image_bytes(pixels(64, 64), "jpeg", 90)
     assert [sizes_of([file], ImageDecode((side, side)))[0] for side in (8, 16, 32, 64)] == [192, 768, 3072, 12288]
     assert sizes_of([image_bytes(pixels(64, 64), "png", 90)], ImageDecode((8, 8))) == [12288]

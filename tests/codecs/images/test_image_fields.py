@@ -76,7 +76,7 @@ HINTS = [
 
 
 @pytest.mark.parametrize("hint", HINTS, ids=str)
-def test_jpeg_decoded_at_reduced_size_is_within_six_levels(
+def test_jpeg_decoded_at_reduced_size_differs_by_six_levels_on_average_at_most(
     photographs: list[NDArray[np.uint8]], hint: ImageDecode
 ) -> None:
     field = field_of((None, None, 3))
@@ -99,7 +99,9 @@ def test_jpeg_decoded_at_reduced_size_is_within_six_levels(
     ],
     ids=str,
 )
-def test_jpeg_without_reduced_decoding_is_exact(photographs: list[NDArray[np.uint8]], hint: ImageDecode) -> None:
+def test_jpeg_decoded_without_size_reduction_equals_decoding_then_resizing(
+    photographs: list[NDArray[np.uint8]], hint: ImageDecode
+) -> None:
     field = field_of((256, 256, 3))
     for photograph in photographs[2:]:
         cell = JPEG.encode(field, photograph)
@@ -246,7 +248,7 @@ def test_image_decode_raises_for_fields_that_are_not_images() -> None:
         hinted_field(field_of((32, None, 3)), (8, 8))  # type: ignore[arg-type]
 
 
-def test_codec_with_image_decode_matches_only_its_field() -> None:
+def test_codec_with_image_decode_raises_for_a_field_of_another_shape() -> None:
     field = hinted_field(field_of((None, None, 3)), ImageDecode(size=(8, 9)))
     assert pickle.loads(pickle.dumps(field)) == field  # noqa: S301 - our own bytes
     assert hash(field) == hash(hinted_field(field_of((None, None, 3)), ImageDecode(size=(8, 9))))
@@ -276,7 +278,7 @@ def test_exif_orientation_rotates_like_pillow(orientation: int) -> None:
     assert np.abs(read(field, square, cell).astype(int) - expected).max() <= 3
 
 
-def test_exif_orientation_needs_a_size_for_a_fixed_shape() -> None:
+def test_exif_orientation_without_size_makes_a_fixed_shape_variable() -> None:
     field = field_of((48, 32, 3))
     assert hinted_field(field, ImageDecode(exif_orientation=True)).shape == (None, None, 3)
     assert hinted_field(field, ImageDecode(exif_orientation=True, size=(8, 8))).shape == (8, 8, 3)
@@ -292,7 +294,7 @@ def test_mode_rgb_returns_three_channels_for_any_file(mode: str) -> None:
         assert np.array_equal(read(field_of(shape), ImageDecode(mode="rgb"), written.getvalue()), expected)
 
 
-def test_image_decode_option_replaces_an_earlier_one() -> None:
+def test_second_image_decode_replaces_the_first() -> None:
     stored = field_of((None, None, 3))
     once = hinted_field(stored, ImageDecode(size=(8, 9)))
     assert hinted_field(once, ImageDecode(gray=True)) == hinted_field(stored, ImageDecode(gray=True))
@@ -313,7 +315,7 @@ def test_field_with_a_decode_hint_is_written_with_the_decoded_shape() -> None:
 @pytest.mark.parametrize(
     "hint", [ImageDecode(size=(64, 64)), ImageDecode(region=(8, 8, 16, 16)), ImageDecode(gray=True), ImageDecode()]
 )
-def test_decoding_a_region_stays_within_decoded_sizes(hint: ImageDecode, scans: str) -> None:
+def test_decoding_a_region_takes_no_more_memory_than_the_reported_size(hint: ImageDecode, scans: str) -> None:
     field = hinted_field(UnischemaField("i", "uint8", (None, None, 3), CompressedImageCodec("jpeg")), hint)
     codec, cell = field.codec, bombs.jpeg(4096, 4000, scans=scans)
     assert isinstance(codec, HintedImageCodec)

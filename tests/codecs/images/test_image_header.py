@@ -47,7 +47,7 @@ IMAGES = [
 
 
 @pytest.mark.parametrize(("image_format", "image"), IMAGES)
-def test_image_header_equals_the_decoded_image(image_format: str, image: NDArray[Any]) -> None:
+def test_image_header_has_format_shape_and_dtype_of_the_decoded_image(image_format: str, image: NDArray[Any]) -> None:
     cell = file_of(image, image_format)
     header = checked_header(cell, field_of(image))
     assert tuple(header) == (image_format, image.shape, image.dtype)
@@ -61,7 +61,7 @@ def test_image_header_equals_the_decoded_image(image_format: str, image: NDArray
 
 
 @pytest.mark.parametrize("image", [image for image_format, image in IMAGES if image_format == "png"])
-def test_image_pixels_are_rgb_with_bgr_libraries(image: NDArray[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_pixels_are_rgb_with_old_opencv_releases(image: NDArray[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(cv2, "IMREAD_COLOR_RGB", raising=False)  # as before 4.11
     cell, out = file_of(image), np.zeros_like(image)
     decode_into(cell, checked_header(cell, field_of(image)), out)
@@ -96,7 +96,7 @@ def test_image_header_with_too_many_pixels_raises() -> None:
         checked_header(np.frombuffer(bytes(cell), np.uint8), GRAY)
 
 
-def test_orientation_is_none_for_invalid_exif_data() -> None:
+def test_exif_orientation_is_1_for_invalid_exif_data() -> None:
     plain = file_of(pixels(8, 8, 3), "jpeg").tobytes()
     for exif in (b"", b"MM", b"XX" + bytes(20), b"II*\0" + b"\xff" * 4, b"MM\0*\0\0\0\x08\0\x01" + bytes(3)):
         inside = b"Exif\0\0" + exif
@@ -106,7 +106,7 @@ def test_orientation_is_none_for_invalid_exif_data() -> None:
     assert exif_orientation(np.empty(0, np.uint8)) == 1
 
 
-def test_image_files_with_equal_beginnings_are_distinguished() -> None:
+def test_jpeg_headers_with_equal_beginnings_are_distinguished() -> None:
     sizes = [(8, 8, 3), (8, 9, 3), (8, 8, 3), (9, 8, 3), (8, 8)]
     cells = [file_of(pixels(*size), "jpeg") for size in sizes]
     field = {3: COLOR, 2: GRAY}
@@ -118,7 +118,7 @@ def cells_of(*files: NDArray[np.uint8]) -> ByteCells:
     return ByteCells(np.concatenate(files), np.cumsum(sizes) - sizes, sizes)
 
 
-def test_decode_memory_is_known_from_the_header_and_zero_if_rejected() -> None:
+def test_decoded_sizes_come_from_the_image_header_and_are_zero_without_one() -> None:
     files = [
         file_of(pixels(4, 4, 3)),
         file_of(pixels(8, 8, 3), "jpeg"),
@@ -129,7 +129,7 @@ def test_decode_memory_is_known_from_the_header_and_zero_if_rejected() -> None:
     assert found.tolist() == [48, 192, 0, 48]  # gray becomes RGB
 
 
-def test_decoded_sizes_of_an_animated_png_count_two_frames() -> None:
+def test_decoded_size_of_an_animated_png_counts_two_frames() -> None:
     still = cv2.imencode(".png", np.zeros((1100, 1000, 3), np.uint8))[1].tobytes()
     control = b"\0\0\0\x08acTL" + bytes(8) + b"\0\0\0\0"
     animated = still[:33] + control + still[33:]  # behind the header chunk
@@ -137,7 +137,7 @@ def test_decoded_sizes_of_an_animated_png_count_two_frames() -> None:
     assert decoded_sizes(cells, lambda _: 7).tolist() == [7, 14]
 
 
-def test_decoded_sizes_of_a_progressive_jpeg_count_coefficients() -> None:
+def test_decoded_size_of_a_progressive_jpeg_counts_its_coefficients() -> None:
     image = pixels(1100, 1000, 3)
     plain = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, 50])[1]
     scans = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, 50, cv2.IMWRITE_JPEG_PROGRESSIVE, 1])[1]
