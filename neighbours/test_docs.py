@@ -15,5 +15,5 @@ PAGES = [page for page in marked_pages(horovod=False) if page != "how-to/train-w
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", PAGES)
-def test_page_programs_run(page: str, tmp_path: Path, run: Run) -> None:
+def test_programs_of_documentation_pages_run(page: str, tmp_path: Path, run: Run) -> None:
     run_page(page, tmp_path, run)

@@ -60,7 +60,7 @@ def first_column(workload: Workload, data: Path) -> pa.ChunkedArray:
     [PETASTORE, LIMIT, OWN(1), OWN(2), READY],
     ids=["petastore", "limit", "own-1", "own-2", "ready"],
 )
-def test_dlio_accelerator_gets_batches(name: str, loader: tuple[str, ...], made: Made) -> None:
+def test_dlio_accelerator_trains_on_batches_of_each_loader(name: str, loader: tuple[str, ...], made: Made) -> None:
     workload, data = made(name)
     found = train(workload, data, loader, step_s=0.05)
     assert 0 < found.utilisation < 1
@@ -129,7 +129,7 @@ def test_dlio_failure_shows_the_output_of_dlio(made: Made) -> None:
         train(workload, data, ("++workload.dataset.num_files_train=25",), step_s=0.001)
 
 
-def test_dlio_measures_all_contenders(made: Made) -> None:
+def test_dlio_benchmark_measures_all_loaders(made: Made) -> None:
     workload, data = made("pictures")
     said: list[str] = []
     measured = measure(workload, data, rounds=1, say=said.append)

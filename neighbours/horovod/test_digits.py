@@ -37,7 +37,7 @@ def test_horovod_ranks_take_equal_steps_over_uneven_row_groups(printed: str) -> 
 
 
 @pytest.mark.slow
-def test_row_groups_assigned_by_number_end_training_early(run: Run, directory: Path) -> None:
+def test_sharding_by_row_group_number_ends_in_a_horovod_error(run: Run, directory: Path) -> None:
     """The same script: one rank has ten times the steps of the other, and is left alone in an allreduce."""
     control = ["python", "-m", "neighbours.horovod.ordinal_shards", "--epochs", "1", "--directory", str(directory)]
     failed = run([*HOROVODRUN, *control], seconds=60, fails=True)

@@ -12,5 +12,5 @@ from neighbours.pages import marked_pages, run_page
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", marked_pages(horovod=True))
-def test_page_programs_run(page: str, tmp_path: Path, run: Run) -> None:
+def test_programs_of_horovod_pages_run(page: str, tmp_path: Path, run: Run) -> None:
     run_page(page, tmp_path, run)

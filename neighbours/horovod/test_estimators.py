@@ -49,13 +49,13 @@ def test_torch_estimator_validates_each_row_once_per_epoch(facts: Any) -> None:
     assert facts["still"]["val"] == []
 
 
-def test_data_module_options_reach_the_processes(facts: Any) -> None:
+def test_data_module_options_reach_the_training_processes(facts: Any) -> None:
     first = sorted(batches[0] for batches in facts["still"]["train"])
     assert first == [list(range(BATCH)), list(range(ROWS // 2, ROWS // 2 + BATCH))]
     assert sorted(batches[0] for batches in facts["in place"]["train"]) != first
 
 
-def test_random_split_is_trained_on_and_validated_once_per_epoch(facts: Any) -> None:
+def test_validation_split_rows_are_read_once_per_epoch_and_never_trained_on(facts: Any) -> None:
     train, val = facts["stored for train"], facts["stored for val"]
     assert sorted(train + val) == list(range(ROWS))
     for epoch in epochs_of(facts[SPLIT]["train"]):

@@ -72,7 +72,7 @@ def test_tensor_parallel_jax_processes_read_the_same_rows(outcomes: dict[str, li
     assert first["rows"] == 8
 
 
-def test_page_program_runs_on_two_processes(tmp_path: Path) -> None:
+def test_program_of_the_jax_page_runs_on_two_processes(tmp_path: Path) -> None:
     page = (REPOSITORY / "docs" / "how-to" / "train-with-jax.md").read_text(encoding="utf-8")
     written, program = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[:2]
     writes = re.search(r"^schema = .*?^write_dataset\(.*?^\)$", written, re.MULTILINE | re.DOTALL)

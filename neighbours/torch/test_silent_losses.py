@@ -70,7 +70,9 @@ def test_lightning_reads_each_row_once_per_epoch_or_raises(run: Run, numbered: C
     assert all("got 2" in said and "Write make_reader(…, num_epochs=1)" in said for said in cases["two epochs in one"])
 
 
-def test_lightning_rank_started_later_warns_of_an_unsharded_reader(run: Run, numbered: Callable[..., str]) -> None:
+def test_lightning_that_starts_ranks_after_the_reader_warns_of_missing_shards(
+    run: Run, numbered: Callable[..., str]
+) -> None:
     said = run(["python", "neighbours/torch/programs/started_by_lightning.py", numbered()])
     assert "torch.distributed was initialized with 2 ranks after this loader was made" in said
     assert "cur_shard=self.trainer.global_rank" in said

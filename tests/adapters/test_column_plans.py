@@ -52,7 +52,7 @@ def made(url: str, *fields: str, **options: Any) -> dict[str, Any]:
         return arrays(batch)
 
 
-def test_numeric_columns_are_zero_copy(url: str) -> None:
+def test_numeric_columns_become_host_arrays_zero_copy(url: str) -> None:
     with petastore.make_reader(url, schema_fields=["id"], shuffle_row_groups=False) as reader:
         arrays = HostArrays(reader)
         (batch,) = reader.iter_batches(4)
@@ -80,7 +80,7 @@ def test_ragged_columns_are_lists_of_arrays_or_padded(url: str) -> None:
     assert padded["free_lengths"].tolist() == [0, 1, 2, 3]
 
 
-def test_names_of_lengths_columns_are_known_before_the_first_batch(url: str) -> None:
+def test_columns_to_be_padded_are_known_before_the_first_batch(url: str) -> None:
     with petastore.make_reader(url) as reader:
         assert HostArrays(reader, nulls="mask").padded == frozenset()
         assert HostArrays(reader, ragged="padded", nulls="mask").padded == {"free"}

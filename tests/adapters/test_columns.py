@@ -54,7 +54,7 @@ def test_rows_with_missing_values_are_found_for_every_dtype() -> None:
         (np.zeros((0, 3)), []),
     ],
 )
-def test_missing_values_are_found_by_row(values: Any, missing: list[bool]) -> None:
+def test_row_counts_as_missing_only_by_mask_or_none(values: Any, missing: list[bool]) -> None:
     assert missing_rows(values).tolist() == missing
 
 
@@ -143,7 +143,7 @@ def test_padded_column_has_cells_and_fill_value(
 
 
 @given(drawn=ragged_columns())
-def test_flattened_cells_can_be_split_again(drawn: tuple[UnischemaField, NDArray[Any]]) -> None:
+def test_flattened_ragged_arrays_can_be_split_again(drawn: tuple[UnischemaField, NDArray[Any]]) -> None:
     field, column = drawn
     flat, shapes = flattened(field, column)
     assert flat.dtype == field.dtype

@@ -16,7 +16,7 @@ def give(delivered: DeliveredBatches, epoch: int, count: int) -> None:
         delivered.note(number, Cursor(epoch, 10 * batch))
 
 
-def test_delivered_batches_have_positions_in_the_newest_iteration() -> None:
+def test_position_after_each_delivered_batch_is_that_of_the_newest_iteration() -> None:
     delivered = DeliveredBatches()
     for epoch in range(2):
         give(delivered, epoch, 3)
@@ -33,7 +33,7 @@ def test_delivered_batches_have_positions_in_the_newest_iteration() -> None:
                 delivered.cursor_after(number, in_pass=True)
 
 
-def test_delivered_batches_have_no_position_before_the_first_batch() -> None:
+def test_position_before_the_first_delivered_batch_raises() -> None:
     delivered = DeliveredBatches()
     with pytest.raises(
         InvalidArgumentError,
@@ -49,7 +49,7 @@ def test_delivered_batches_have_no_position_before_the_first_batch() -> None:
         delivered.cursor_after(1, in_pass=True)
 
 
-def test_delivered_batches_keeps_only_the_last_positions() -> None:
+def test_only_the_last_65536_positions_of_delivered_batches_are_kept() -> None:
     delivered = DeliveredBatches()
     give(delivered, 0, 70_000)
     assert delivered.count == 70_000
@@ -60,7 +60,7 @@ def test_delivered_batches_keeps_only_the_last_positions() -> None:
         delivered.cursor_after(4_464)
 
 
-def test_delivered_batches_counts_across_iterations() -> None:
+def test_delivered_batches_are_counted_across_iterations() -> None:
     delivered = DeliveredBatches()
     give(delivered, 0, 2)
     left = delivered.begin_pass()
@@ -83,7 +83,7 @@ def test_delivered_batches_counts_across_iterations() -> None:
             delivered.cursor_after(batches)
 
 
-def test_delivered_batches_ignores_an_older_iteration() -> None:
+def test_delivered_batches_of_an_older_iteration_do_not_change_later_positions() -> None:
     delivered = DeliveredBatches()
     older = delivered.begin_pass()
     delivered.note(older, Cursor(0, 10))
@@ -93,7 +93,7 @@ def test_delivered_batches_ignores_an_older_iteration() -> None:
     assert delivered.cursor_after(1, in_pass=True) == Cursor(1, 10)
 
 
-def test_reader_has_one_delivered_batches_record() -> None:
+def test_each_reader_has_its_own_count_of_delivered_batches() -> None:
     class Reader:
         """Stands for one: what it is does not matter."""
 

@@ -10,7 +10,7 @@ from petastore.adapters.epoch_tracker import EpochNumbers, resumed_in
 from petastore.plan.cursor import Cursor
 
 
-def test_epoch_number_is_used_as_is_without_a_loaded_state() -> None:
+def test_set_epoch_number_is_used_unchanged_without_a_loaded_state() -> None:
     numbers = EpochNumbers()
     assert [numbers.meant(told) for told in (0, 1, 5, 2)] == [0, 1, 5, 2]
     assert numbers.meant(4, loaded=Cursor()) == 4  # a reader at its beginning
@@ -29,7 +29,7 @@ def test_epoch_number_is_used_as_is_without_a_loaded_state() -> None:
         (Cursor(3, 0, 3), 5, 5),  # nothing would be lost
     ],
 )
-def test_epoch_number_that_matches_a_loaded_state_gives_no_warning(loaded: Cursor, told: int, meant: int) -> None:
+def test_set_epoch_number_that_matches_a_loaded_state_gives_no_warning(loaded: Cursor, told: int, meant: int) -> None:
     numbers = EpochNumbers()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -46,7 +46,9 @@ def test_epoch_number_that_matches_a_loaded_state_gives_no_warning(loaded: Curso
         (Cursor(3, 0, 3), 5, 4, 3),  # batches after the beginning
     ],
 )
-def test_epoch_number_that_does_not_match_a_loaded_state_warns(loaded: Cursor, given: int, told: int, due: int) -> None:
+def test_set_epoch_number_that_does_not_match_a_loaded_state_warns(
+    loaded: Cursor, given: int, told: int, due: int
+) -> None:
     numbers = EpochNumbers()
     said = rf"set_epoch\({told}\) .* state of epoch {due} .* set_epoch\({told + 1}\) .* begin epoch {due + 1}"
     with pytest.warns(UserWarning, match=said):

@@ -69,7 +69,7 @@ def test_newer_loop_ends_an_older_loop_of_the_same_reader(reader: petastore.Read
         next(older)
 
 
-def test_loop_without_next_reads_nothing(reader: petastore.Reader) -> None:
+def test_loop_that_is_never_advanced_does_not_end_the_older_one(reader: petastore.Reader) -> None:
     tracker = EpochTracker(reader)
     tracker.start(8)
     older = tracker.start(8)
@@ -213,7 +213,7 @@ def test_set_epoch_starts_any_epoch_before_the_first_read(shuffled: Shuffled) ->
 
 
 @pytest.mark.parametrize("batches", [3, 13])
-def test_position_left_by_another_loader_is_not_a_loaded_state(shuffled: Shuffled, batches: int) -> None:
+def test_set_epoch_ignores_the_position_left_by_another_loader(shuffled: Shuffled, batches: int) -> None:
     """As Lightning predicts by a loader of its own over a reader of validation, which has no batch left, and says 0."""
     with shuffled.reader() as reader:
         earlier = EpochTracker(reader)

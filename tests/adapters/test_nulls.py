@@ -18,12 +18,12 @@ from tests.adapters import nullable
 FIELDS = list(nullable.SCHEMA)
 
 
-def test_nulls_default_fills_nothing() -> None:
+def test_nulls_error_fills_no_columns() -> None:
     assert nulls_of("error", FIELDS) == {}
     assert list(nulls_of({"age": 7, "name": "error"}, FIELDS)) == ["age"]
 
 
-def test_nulls_word_applies_to_all_nullable_columns() -> None:
+def test_nulls_mask_as_text_applies_to_all_nullable_columns() -> None:
     made = nulls_of("mask", FIELDS)
     assert list(made) == nullable.NULLABLE
     assert [null.mask for null in made.values()] == [f"{name}_valid" for name in nullable.NULLABLE]

@@ -50,7 +50,7 @@ def batches(folder: str, name: str, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("seed", [None, 3])
-def test_rows_and_batches_are_the_values_of_arrow(folder: str, seed: int | None) -> None:
+def test_lists_with_nulls_inside_are_read_like_pyarrow(folder: str, seed: int | None) -> None:
     expected = {name: of_arrow(column) for name, column in COLUMNS.items()}
     with petastore.make_reader(folder, shuffle_row_groups=False, shuffle_rows=seed is not None, seed=seed) as reader:
         rows = [{name: of_petastore(value) for name, value in row._asdict().items()} for row in reader]
@@ -62,7 +62,7 @@ def test_rows_and_batches_are_the_values_of_arrow(folder: str, seed: int | None)
         assert {name: of_petastore(batch[name]) for name in COLUMNS} == expected
 
 
-def test_dtype_is_the_same_with_and_without_a_null(folder: str) -> None:
+def test_dtype_of_lists_is_the_same_with_and_without_nulls_inside(folder: str) -> None:
     with petastore.make_batch_reader(folder, shuffle_row_groups=False) as reader:
         (batch,) = reader.iter_batches(4)
         assert batch["pair"].dtype == np.int64
@@ -72,7 +72,7 @@ def test_dtype_is_the_same_with_and_without_a_null(folder: str) -> None:
             assert kinds == {reader.schema[name].dtype}
 
 
-def test_columns_without_nulls_inside_have_plain_masks(tmp_path: Path) -> None:
+def test_fixed_size_lists_without_nulls_inside_have_a_mask_per_row(tmp_path: Path) -> None:
     pq.write_table(pa.table({"pair": COLUMNS["pair"].take([0, 2, 3])}), tmp_path / "x.parquet")
     with petastore.make_batch_reader(str(tmp_path), shuffle_row_groups=False) as reader:
         (batch,) = reader.iter_batches(3)
@@ -130,7 +130,7 @@ def test_nulls_inside_lists_raise_unless_nulls_is_set(folder: str, name: str, fo
             list(made)
 
 
-def test_mask_is_false_where_a_part_of_a_value_is_missing(folder: str) -> None:
+def test_nulls_mask_is_false_for_rows_with_a_null_inside_a_list(folder: str) -> None:
     with petastore.make_batch_reader(folder, shuffle_row_groups=False) as reader:
         (batch,) = DataLoader(reader, batch_size=4, nulls="mask", ragged="list")
         assert {name: batch[f"{name}_valid"].tolist() for name in ("ints", "floats", "pair", "nested")} == {
@@ -141,7 +141,7 @@ def test_mask_is_false_where_a_part_of_a_value_is_missing(folder: str) -> None:
         }
 
 
-def test_uneven_inner_lists_are_padded_to_an_array(folder: str) -> None:
+def test_ragged_padded_pads_uneven_inner_lists(folder: str) -> None:
     with batches(folder, "nested") as reader:
         (batch,) = DataLoader(reader, batch_size=4, nulls={"nested": -1}, ragged="padded")
     check_boxes(batch)
@@ -168,7 +168,7 @@ def test_tensorflow_nulls_fill_ragged_and_padded_tensors(folder: str) -> None:
     check_boxes(batch)
 
 
-def test_flat_lists_with_nulls_become_jagged_tensors(folder: str) -> None:
+def test_ragged_nested_makes_jagged_tensors_of_lists_with_nulls_filled(folder: str) -> None:
     with batches(folder, "ints") as reader:
         (batch,) = DataLoader(reader, batch_size=4, nulls={"ints": -1}, ragged="nested")
         assert [part.tolist() for part in batch["ints"].unbind()] == [[1], [2, -1], [], [BIG, 3]]
@@ -180,14 +180,14 @@ def test_uneven_inner_lists_raise_unless_padded_or_list(folder: str, form: Any) 
         list(DataLoader(reader, batch_size=2, ragged=form))
 
 
-def test_list_without_a_null_is_a_plain_array(folder: str) -> None:
+def test_list_without_a_null_is_not_a_masked_array(folder: str) -> None:
     with petastore.make_reader(folder, ["ints"], shuffle_row_groups=False) as reader:
         kinds = [type(row.ints) for row in reader]
     assert kinds == [np.ndarray, np.ma.MaskedArray, type(None), np.ndarray]
 
 
 @pytest.mark.parametrize("name", ["ints", "pair"])
-def test_rows_of_torch_reject_nulls_inside(folder: str, name: str) -> None:
+def test_torch_map_and_iterable_datasets_raise_for_nulls_inside_lists(folder: str, name: str) -> None:
     dataset = MapDataset(folder, schema_fields=[name])
     with pytest.raises(DecodeError, match="nulls= must be set"):
         _ = [dataset[row] for row in range(4)]
@@ -196,7 +196,7 @@ def test_rows_of_torch_reject_nulls_inside(folder: str, name: str) -> None:
         list(loading)
 
 
-def test_dataframes_reject_nulls_inside_fixed_lists(folder: str) -> None:
+def test_dataset_as_dataframe_raises_for_nulls_inside_lists(folder: str) -> None:
     from petastore.spark.decoded import plain_batch, plain_schema
 
     dataset = petastore.open_dataset(folder)
@@ -206,7 +206,7 @@ def test_dataframes_reject_nulls_inside_fixed_lists(folder: str) -> None:
             plain_batch({name: next(reader.iter_batches(4))[name]}, schema)
 
 
-def test_values_one_by_one_keep_masks_inside() -> None:
+def test_iterating_over_a_masked_array_keeps_masks_inside_rows() -> None:
     column = np.ma.MaskedArray([[1, 2], [3, 4], [5, 6]], [[False, True], [True, True], [False, False]])
     assert [of_petastore(value) for value in each_value(column)] == [[("int", 1), None], None, [("int", 5), ("int", 6)]]
 

@@ -20,7 +20,7 @@ FIELDS = [
 KNOWN: tuple[RaggedWord, ...] = ("list", "padded", "nested")
 
 
-def test_ragged_word_applies_to_all_numeric_ragged_columns() -> None:
+def test_ragged_as_text_applies_to_all_numeric_ragged_columns() -> None:
     assert forms_of("list", FIELDS, known=KNOWN) == {}
     assert forms_of("nested", FIELDS, known=KNOWN) == {"tokens": "nested", "page": "nested"}
     assert forms_of("padded", FIELDS, known=KNOWN) == {"tokens": Padded(0), "page": Padded(0)}

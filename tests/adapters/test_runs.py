@@ -29,7 +29,7 @@ def batches_of(spans: list[list[int]]) -> Iterator[Batch]:
 
 
 @given(spans=SPANS, most=st.integers(1, 5))
-def test_runs_contain_each_batch_once_in_order(spans: list[list[int]], most: int) -> None:
+def test_runs_of_batches_contain_each_batch_once_in_order(spans: list[list[int]], most: int) -> None:
     runs = list(runs_of(batches_of(spans), most=most))
     singles = [single for run in runs for single in run.single()]
     assert [single.sizes[0] for single in singles] == [size for sizes in spans for size in sizes]
@@ -40,7 +40,7 @@ def test_runs_contain_each_batch_once_in_order(spans: list[list[int]], most: int
         assert len(run.column("id")) == sum(run.sizes)
 
 
-def test_runs_request_no_more_batches_than_needed() -> None:
+def test_runs_of_batches_read_no_further_than_needed() -> None:
     asked = 0
 
     def counted() -> Iterator[Batch]:

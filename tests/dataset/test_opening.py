@@ -85,7 +85,7 @@ def test_filter_and_random_access_include_repeated_files(files: list[str]) -> No
     assert [int(rows[number]["id"]) for number in (0, 9, 10, 19, 20, 29)] == [0, 9, 0, 9, 10, 19]
 
 
-def test_state_resumes_with_repeated_files(files: list[str]) -> None:
+def test_state_resumes_a_dataset_with_a_file_listed_twice(files: list[str]) -> None:
     urls = [files[0], *files]
     with petastore.make_reader(urls, shuffle_rows=True, seed=3) as reader:
         loader = DataLoader(reader, batch_size=4)
@@ -98,7 +98,7 @@ def test_state_resumes_with_repeated_files(files: list[str]) -> None:
     assert before + after == expected(range(10), range(20))
 
 
-def test_windows_do_not_span_repetitions_of_a_file(files: list[str]) -> None:
+def test_windows_do_not_span_two_occurrences_of_a_file(files: list[str]) -> None:
     ngram = NGram({0: ["id"], 1: ["id"]}, delta_threshold=1, timestamp_field="id")
     with petastore.make_reader([files[0]] * 2, schema_fields=ngram, shuffle_row_groups=False) as reader:
         found = [(int(window[0].id), int(window[1].id)) for window in reader]
@@ -199,7 +199,7 @@ def test_broken_common_metadata_message_names_the_file_to_delete(tmp_path: Path,
     assert petastore.open_dataset(tmp_path).inventory.num_rows == 2
 
 
-def test_error_for_a_rewritten_file_names_both_footers(tmp_path: Path) -> None:
+def test_error_for_a_rewritten_file_has_its_old_and_new_size(tmp_path: Path) -> None:
     for rows in ([1, 2], [1, 2, 3]):
         if len(rows) == 3:
             reader = petastore.make_reader(str(tmp_path), num_epochs=3)

@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     "names", [["geo.lat"], ["id", "geo.lat", "geo.in.x", "geo.in.z", "geo.in", "geo.kind"], ["geo", "geo.lat"]]
 )
-def test_members_of_structs_are_columns(folder: str, names: list[str]) -> None:
+def test_struct_members_can_be_selected_as_columns(folder: str, names: list[str]) -> None:
     expected = [of_arrow(TABLE.column(name)) if name in TABLE.schema.names else flat(name) for name in names]
     with petastore.make_reader(folder, names, shuffle_row_groups=False) as reader:
         assert list(reader.schema.fields) == names
@@ -59,7 +59,7 @@ def test_members_of_structs_are_columns(folder: str, names: list[str]) -> None:
     )
 
 
-def test_top_level_column_wins_over_a_member(folder: str) -> None:
+def test_top_level_column_takes_precedence_over_a_struct_member_of_its_name(folder: str) -> None:
     with petastore.make_reader(folder, ["geo.name"]) as reader:
         assert {row[0] for row in reader} == {"top"}
 
@@ -69,20 +69,20 @@ def test_top_level_column_wins_over_a_member(folder: str) -> None:
     [([("geo.lat", ">", 1)], [1]), ([("geo.in.x", "in", [1, 3, 4])], [0, 2]), ([("geo.name", "=", "a")], [])],
 )
 @pytest.mark.filterwarnings("ignore:none of the")
-def test_filters_take_members(folder: str, filters: Any, ids: list[int]) -> None:
+def test_filters_accept_struct_members(folder: str, filters: Any, ids: list[int]) -> None:
     for names in (["id"], None):
         with petastore.make_reader(folder, names, filters=filters, shuffle_row_groups=False, filter_cache=False) as r:
             assert [row.id for row in r] == ids
 
 
-def test_statistics_of_members_prune_row_groups(folder: str) -> None:
+def test_statistics_of_struct_members_prune_row_groups(folder: str) -> None:
     dataset = petastore.open_dataset(folder)
     selection = petastore.select_rows(dataset, filters=petastore.col("geo.in.x") >= 3, filter_cache=False)
     assert selection is not None
     assert [(part.by, part.row_groups) for part in selection.pruned if part.row_groups] == [("statistics", 1)]
 
 
-def test_adapters_read_members(folder: str) -> None:
+def test_torch_loaders_read_struct_members(folder: str) -> None:
     nulls = {"geo.lat": -1}
     with petastore.make_batch_reader(folder, ["geo.lat"], shuffle_row_groups=False) as reader:
         (batch,) = DataLoader(reader, batch_size=4, nulls=nulls)
@@ -91,7 +91,7 @@ def test_adapters_read_members(folder: str) -> None:
     assert [float(dataset[row]["geo.lat"]) for row in range(4)] == [0.5, 1.5, -1, -1]
 
 
-def test_unknown_members_are_rejected(folder: str) -> None:
+def test_unknown_struct_members_raise(folder: str) -> None:
     for name in ("geo.nope", "geo.lat.x", "nope.lat"):
         with pytest.raises(InvalidArgumentError, match="schema_fields must match"):
             petastore.make_reader(folder, [name])
@@ -99,7 +99,7 @@ def test_unknown_members_are_rejected(folder: str) -> None:
             petastore.make_reader(folder, filters=[(name, "==", 1)])
 
 
-def test_members_are_read_from_files_whose_structs_differ(tmp_path: Path) -> None:
+def test_struct_members_are_read_from_files_whose_structs_differ(tmp_path: Path) -> None:
     geo = [
         pa.array([{"lat": 1, "name": "a"}, None], pa.struct({"lat": pa.int32(), "name": pa.string()})),
         pa.array([{"lat": 2.5}], pa.struct({"lat": pa.float64()})),

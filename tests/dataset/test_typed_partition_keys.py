@@ -34,7 +34,7 @@ def ids(url: str, **asked: Any) -> list[int]:
         return sorted(int(row.id) for row in reader)
 
 
-def test_rows_have_dates_and_booleans(url: str) -> None:
+def test_date_and_boolean_partition_keys_are_typed_in_rows(url: str) -> None:
     dataset = open_dataset(url)
     assert dataset.schema["day"] == UnischemaField("day", "datetime64[D]", nullable=True)
     assert dataset.schema["ok"] == UnischemaField("ok", "bool", nullable=True)
@@ -44,7 +44,7 @@ def test_rows_have_dates_and_booleans(url: str) -> None:
     assert rows == dict(enumerate(zip(days, FLAGS, strict=True)))
 
 
-def test_batches_mask_missing_dates_and_booleans(url: str) -> None:
+def test_missing_date_and_boolean_partition_keys_are_masked_in_batches(url: str) -> None:
     with make_batch_reader(url) as reader:
         (batch,) = reader.iter_batches(4)
     order = np.argsort(batch["id"])
@@ -52,7 +52,7 @@ def test_batches_mask_missing_dates_and_booleans(url: str) -> None:
     assert [batch["day"][order].tolist(), batch["ok"][order].tolist()] == [DAYS, FLAGS]
 
 
-def test_torch_tensors_of_date_keys_are_nanoseconds(url: str) -> None:
+def test_date_partition_keys_are_nanoseconds_in_torch(url: str) -> None:
     with make_batch_reader(url, filters=col("day").is_valid() & col("ok").is_valid()) as reader:
         (batch,) = DataLoader(reader, batch_size=4, nulls={"day": 0, "ok": False, "id": 0})
     nanoseconds = {0: 20484 * 86_400 * 10**9, 3: -86_400 * 10**9}
@@ -79,7 +79,7 @@ FILTERS: list[tuple[Any, list[int]]] = [
 
 
 @pytest.mark.parametrize("filters", range(len(FILTERS)))
-def test_filters_prune_directories_of_dates_and_booleans(url: str, filters: int) -> None:
+def test_filters_on_date_and_boolean_partition_keys_prune_directories(url: str, filters: int) -> None:
     asked, expected = FILTERS[filters]
     assert ids(url, filters=asked) == expected
     with make_reader(url, ["id"], filters=asked, filter_cache=False) as reader:
@@ -100,7 +100,7 @@ def test_filter_on_a_boolean_key_by_text_raises(url: str) -> None:
 
 
 @pytest.mark.parametrize("make", [make_reader, make_batch_reader])
-def test_predicates_take_dates_and_the_text_of_directories(url: str, make: Any) -> None:
+def test_in_set_on_date_and_boolean_partition_keys_accepts_values_or_directory_text(url: str, make: Any) -> None:
     def ids_of(predicate: Any) -> list[int]:
         with make(url, ["id"], predicate=predicate, filter_cache=False) as reader:
             return sorted(int(number) for row in reader for number in np.atleast_1d(row.id))
@@ -112,13 +112,13 @@ def test_predicates_take_dates_and_the_text_of_directories(url: str, make: Any) 
     assert ids_of(in_set({"True", "1", 2, "false"}, "ok")) == [1]
 
 
-def test_in_lambda_gets_dates_as_numpy(url: str) -> None:
+def test_in_lambda_receives_date_partition_keys_as_numpy_datetime64(url: str) -> None:
     assert ids(url, predicate=in_lambda(["day"], lambda day: day == np.datetime64("2026-01-31"))) == [0]
     assert in_set({"2026-01-31"}, "day").do_include({"day": np.datetime64("2026-01-31")})
     assert not in_set({"2026-01-31"}, "day").do_include({"day": np.datetime64("2026-01-31", "s")})
 
 
-def test_declared_text_keeps_the_text_of_a_date_key(url: str) -> None:
+def test_partition_key_declared_as_text_stays_text(url: str) -> None:
     fields = [UnischemaField("id", "int64"), UnischemaField("day", str, nullable=True)]
     fields.append(UnischemaField("ok", str, nullable=True))
     with make_reader(url, schema=Unischema("row", fields)) as reader:
@@ -126,7 +126,7 @@ def test_declared_text_keeps_the_text_of_a_date_key(url: str) -> None:
     assert rows == {0: ("2026-01-31", "true"), 1: (None, "false"), 2: ("2026-02-01", None), 3: ("1969-12-31", "true")}
 
 
-def test_one_other_value_makes_a_key_text(url: str) -> None:
+def test_partition_key_with_one_value_that_is_not_a_date_is_text(url: str) -> None:
     other = Path(url) / "day=unknown" / "ok=yes"
     other.mkdir(parents=True)
     pq.write_table(pa.table({"id": [4]}), other / "x.parquet")

@@ -77,7 +77,7 @@ def test_cur_shard_auto_equals_the_explicit_shard(launcher: str, numbers: str, m
 
 
 @pytest.mark.parametrize("read", READS)
-def test_all_openers_accept_auto_and_shard_objects(
+def test_cur_shard_accepts_auto_and_shard_objects_in_every_function(
     read: Callable[..., list[int]], numbers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = read(numbers, cur_shard=1, shard_count=2)
@@ -236,7 +236,7 @@ class CountedEnvironment(dict[str, str]):
         raise AssertionError("each variable of the environment is read")
 
 
-def test_unlaunched_program_looks_up_few_environment_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_detection_without_a_launcher_looks_up_few_environment_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look takes most of a microsecond, and each reader that is opened asks."""
     environment = CountedEnvironment({f"VARIABLE_{number}": "x" for number in range(100)})
     monkeypatch.setattr(os, "environ", environment)

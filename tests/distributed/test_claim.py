@@ -14,16 +14,16 @@ ALONE = Claim(Shard(0, 1), "Horovod")
 SECOND = Claim(Shard(1, 2), "torch.distributed")
 
 
-def test_no_claims_give_no_rank() -> None:
+def test_rank_is_none_when_no_launcher_or_framework_gives_one() -> None:
     assert agreed([]) is None
 
 
-def test_equal_rank_claims_give_the_rank() -> None:
+def test_equal_ranks_from_two_sources_give_the_rank() -> None:
     assert agreed([SECOND, Claim(Shard(1, 2), "RANK with WORLD_SIZE")]) == Shard(1, 2)
 
 
 @pytest.mark.parametrize(("first", "second"), [(ALONE, SECOND), (SECOND, ALONE), (SECOND, Claim(Shard(0, 2), "Ray"))])
-def test_different_rank_claims_raise_and_name_both_sources(first: Claim, second: Claim) -> None:
+def test_different_ranks_from_two_sources_raise_and_name_both(first: Claim, second: Claim) -> None:
     with pytest.raises(InvalidArgumentError) as refused:
         agreed([first, first, second])
     assert str(first) in str(refused.value)
@@ -36,7 +36,7 @@ def test_outer_launcher_is_used_without_an_inner_one() -> None:
     assert agreed([SECOND], Claim(Shard(0, 4), "srun")) == Shard(1, 2)
 
 
-def test_single_ranks_in_several_tasks_raise() -> None:
+def test_single_process_ranks_in_several_slurm_tasks_raise() -> None:
     with pytest.raises(InvalidArgumentError, match="Horovod says 0 of 1, but srun says 1 of 2"):
         agreed([ALONE], Claim(Shard(1, 2), "srun"))
 

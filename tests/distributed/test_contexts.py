@@ -15,7 +15,7 @@ from petastore.plan.request import Shard
 
 @pytest.mark.tf
 @pytest.mark.slow
-def test_input_context_gives_the_shard_of_its_pipeline() -> None:
+def test_tf_input_context_gives_the_shard_of_its_input_pipeline() -> None:
     import tensorflow as tf
 
     contexts = [tf.distribute.InputContext(3, number, 6) for number in range(3)]

@@ -197,7 +197,7 @@ def halves(tmp_path: Path) -> list[str]:
     return [str(tmp_path / "a"), str(tmp_path / "b")]
 
 
-def test_with_environment_changes_the_data_per_host(halves: list[str]) -> None:
+def test_with_environment_can_give_each_host_its_own_dataset(halves: list[str]) -> None:
     """Two hosts of two ranks: each host has its own data, which its ranks share."""
     plain = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     seen: list[int] = []

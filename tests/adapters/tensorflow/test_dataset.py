@@ -304,7 +304,7 @@ def test_process_exits_while_tensorflow_prefetches(url: str, ending: str) -> Non
 
 
 @pytest.mark.slow
-def test_concurrent_iteration_ends_the_older_one_with_an_error(tf: Any, make_tf_dataset: Any, url: str) -> None:
+def test_newer_tf_dataset_iterator_ends_the_older_with_an_error(tf: Any, make_tf_dataset: Any, url: str) -> None:
     with petastore.make_reader(url, ["id"], shuffle_row_groups=False, num_epochs=None) as reader:
         dataset = make_tf_dataset(reader, batch_size=8)
         older, newer = iter(dataset), iter(dataset)
@@ -544,7 +544,7 @@ def test_state_after_ignores_batches_that_tensorflow_prefetched(
 
 
 @pytest.mark.slow
-def test_state_after_counts_rows_for_a_dataset_of_rows(make_tf_dataset: Any, url: str) -> None:
+def test_state_after_counts_rows_without_batch_size(make_tf_dataset: Any, url: str) -> None:
     from petastore.adapters.tensorflow import state_after
 
     with petastore.make_reader(url, ["id"], seed=4, shuffle_rows=True) as reader:
@@ -580,7 +580,7 @@ def test_state_after_raises_for_a_batch_not_yielded_yet(make_tf_dataset: Any, ur
 
 
 @pytest.mark.slow
-def test_empty_batch_is_yielded_when_no_rows_remain(tf: Any) -> None:
+def test_run_of_batches_is_cut_into_batches_including_an_empty_one(tf: Any) -> None:
     from petastore.adapters.tensorflow.dataset import cut_run
 
     for sizes in ([0], [2], [2, 3]):

@@ -52,7 +52,7 @@ def trained_by_two_workers(interpreter: WarmInterpreter, program: str, folder: P
     return [json.loads(printed) for printed in run_two_workers(interpreter, program, cwd=folder)]
 
 
-def test_documented_program_trains_two_workers_on_each_row_once(
+def test_documented_multi_worker_program_trains_on_each_row_once(
     repository: Path, folder: Path, warm_tensorflow: WarmInterpreter
 ) -> None:
     page = (repository / "docs/how-to/train-with-several-tensorflow-workers.md").read_text(encoding="utf-8")

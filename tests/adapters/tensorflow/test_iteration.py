@@ -36,7 +36,7 @@ def first_of(batch: Any) -> int:
     return z
 
 
-def test_columns_have_the_names_and_order_of_the_element_spec(dataset_of: Any, url: str) -> None:
+def test_tf_dataset_batches_have_columns_in_the_order_of_the_element_spec(dataset_of: Any, url: str) -> None:
     with petastore.make_reader(url, shuffle_row_groups=False) as reader:
         dataset = dataset_of(reader)
         assert list(dataset.element_spec) == ["z", "b", "a"]
@@ -46,7 +46,7 @@ def test_columns_have_the_names_and_order_of_the_element_spec(dataset_of: Any, u
     assert [len(batch["z"]) for batch in batches] == [8, 8, 8, 8, 8, 8, 2]
 
 
-def test_iterator_is_shared_by_python_and_tf_function(dataset_of: Any, url: str) -> None:
+def test_tf_dataset_iterator_continues_between_python_and_tf_function(dataset_of: Any, url: str) -> None:
     import tensorflow as tf
 
     step = tf.function(lambda batches: next(batches)["z"][0])

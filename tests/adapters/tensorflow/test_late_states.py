@@ -28,7 +28,7 @@ def ids(batches: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("filters", [None, [("id", "in", range(1, ROWS, 2))]], ids=["all rows", "filtered"])
-def test_tf_dataset_is_exact_after_late_and_repeated_states(url: str, filters: Any) -> None:
+def test_tf_dataset_resumes_exactly_from_states_loaded_late_or_repeatedly(url: str, filters: Any) -> None:
     import tensorflow as tf
 
     from petastore.adapters.tensorflow import make_tf_dataset

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
 @pytest.mark.parametrize("batch_size", [None, 10])
 @pytest.mark.parametrize("epochs", [1, 2])
-def test_resumed_iteration_is_shorter_and_later_ones_are_whole(
+def test_tf_dataset_iteration_after_a_resume_is_shorter_and_later_ones_are_whole(
     tmp_path: Path, batch_size: int | None, epochs: int
 ) -> None:
     from petastore.adapters.tensorflow import make_tf_dataset
@@ -37,7 +37,7 @@ def test_resumed_iteration_is_shorter_and_later_ones_are_whole(
         assert int(make_tf_dataset(reader, batch_size).cardinality()) == epochs * (4 if batch_size else 35)
 
 
-def test_keras_fit_reads_all_rows_in_epochs_after_an_interrupted_one(tmp_path: Path) -> None:
+def test_keras_fit_reads_all_rows_in_epochs_after_a_resumed_one(tmp_path: Path) -> None:
     """It takes the steps of all epochs from the dataset, or else from the first epoch."""
     import tensorflow as tf
 

@@ -64,7 +64,7 @@ def test_transform_fn_is_applied_to_tensors_and_not_to_lists(url: str) -> None:
 
 
 @pytest.mark.parametrize("function", [None, torch.as_tensor])
-def test_transform_fn_as_tensor_is_not_called(url: str, function: None) -> None:
+def test_batched_dataloader_transform_fn_may_be_torch_as_tensor_or_none(url: str, function: None) -> None:
     with petastore.make_batch_reader(url, ["id"], shuffle_row_groups=False) as reader:
         loader = BatchedDataLoader(reader, 20, function)
         assert loader.transform_fn is None
@@ -127,7 +127,7 @@ def test_in_memory_loader_raises_above_rows_capacity(url: str) -> None:
         assert len(InMemBatchedDataLoader(reader, batch_size=8, rows_capacity=50)) == 7
 
 
-def test_in_memory_loader_order_is_the_documented_permutation(url: str) -> None:
+def test_in_memory_loader_order_is_the_hashed_permutation_of_seed_and_epoch(url: str) -> None:
     with petastore.make_reader(url, ["id"], shuffle_row_groups=False) as reader:
         loader = InMemBatchedDataLoader(reader, batch_size=ROWS, num_epochs=3, seed=-4, shuffle=True)
     for epoch, batch in enumerate(loader):

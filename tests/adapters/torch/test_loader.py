@@ -71,7 +71,7 @@ def test_dataloader_newer_iterator_ends_the_older_with_an_error() -> None:
     assert [batch["id"].tolist() for batch in newer] == [[4, 5, 6, 7], [8, 9]]
 
 
-def test_dataloader_dataset_shares_the_reader() -> None:
+def test_dataset_attribute_of_the_dataloader_iterates_the_same_reader() -> None:
     loader = DataLoader(ReaderInMemory({"id": np.arange(10)}), 4)
     rows = iter(loader.dataset)
     assert next(rows) == {"id": 0}
@@ -165,7 +165,7 @@ def test_dataloader_sampler_forwards_set_epoch() -> None:
     assert next(iter(loader.sampler)) is None  # as torch's own sampler of iterable datasets
 
 
-def test_dataset_of_a_sharded_dataloader_raises_when_wrapped() -> None:
+def test_dataset_of_a_sharded_dataloader_raises_in_another_dataloader() -> None:
     reader = ReaderInMemory({"id": np.arange(10)})
     loader = DataLoader(reader, 4)
     reader.plan = reader.plan.for_shard(Shard(1, 2))

@@ -129,7 +129,7 @@ def test_map_dataset_index_out_of_range_raises(rows: MapDataset, index: int) -> 
         rows[index]
 
 
-def test_map_dataset_iteration_ends(url: str) -> None:
+def test_iterating_over_a_map_dataset_ends_after_the_last_row(url: str) -> None:
     assert [int(one["id"]) for one in MapDataset(url, ["id"])] == list(range(ROWS))  # type: ignore[attr-defined]
 
 

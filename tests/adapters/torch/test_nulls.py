@@ -74,7 +74,7 @@ def test_fill_value_replaces_missing_values(url: str) -> None:
             np.testing.assert_array_equal(one, wanted)
 
 
-def test_nulls_dict_leaves_other_columns_raising(url: str) -> None:
+def test_nulls_dict_raises_for_nulls_in_other_columns(url: str) -> None:
     with (
         petastore.make_reader(url, ["id", "age", "height"], shuffle_row_groups=False) as reader,
         pytest.raises(DecodeError, match=r"column 'height', .* Pass nulls=.* to DataLoader"),
@@ -148,7 +148,7 @@ def test_transform_may_fill_missing_values(url: str) -> None:
     assert batch["at"].tolist() == [1577836800 * 10**9] * 3 + [3 * 10**9, 4 * 10**9]
 
 
-def test_mask_leaves_none_in_structs_and_maps(tmp_path: Path) -> None:
+def test_nulls_mask_leaves_none_in_structs_and_maps(tmp_path: Path) -> None:
     table = pa.table(
         {
             "number": [1, None, 3],
@@ -169,7 +169,7 @@ def test_mask_leaves_none_in_structs_and_maps(tmp_path: Path) -> None:
     assert batch["point"][1] == {"x": 0, "y": 0}
 
 
-def test_nulls_raises_for_a_typo(tmp_path: Path) -> None:
+def test_nulls_raises_for_a_misspelled_option_on_a_text_column(tmp_path: Path) -> None:
     pq.write_table(pa.table({"word": ["a", None]}), tmp_path / "words.parquet")
     with make_reader(str(tmp_path), shuffle_row_groups=False) as reader:
         with pytest.raises(

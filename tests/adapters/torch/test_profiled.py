@@ -26,7 +26,7 @@ def test_profiler_has_a_range_for_each_batch(tmp_path: Path) -> None:
         assert len(list(loader)) == 10
 
 
-def test_patched_iter_of_torchs_loader_times_each_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patched_iter_of_the_torch_dataloader_sees_each_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     petastore.write_dataset(tmp_path / "x", {"x": np.arange(100)})
     original, timed = torch.utils.data.DataLoader.__iter__, []
 

@@ -231,7 +231,7 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("make", [petastore.make_reader, petastore.make_batch_reader])
-def test_ragged_auto_gives_plain_lists_one_type_in_all_batches(lists: str, make: Any) -> None:
+def test_ragged_auto_gives_list_columns_the_same_type_in_all_batches(lists: str, make: Any) -> None:
     with make(lists, shuffle_row_groups=False) as reader:
         first, second = DataLoader(reader, batch_size=3)
     assert first["embedding"].tolist() == [[0.0, 0.0], [1.0, -1.0], [2.0, -2.0]]
@@ -259,7 +259,7 @@ def test_ragged_auto_depends_on_the_dataset_and_not_on_batches(tmp_path: Path) -
         assert {type(batch["x"]) for batch in DataLoader(reader, batch_size=1)} == {list}
 
 
-def test_ragged_works_in_other_loaders(lists: str) -> None:
+def test_ragged_works_in_batched_dataloader_and_reader_dataset(lists: str) -> None:
     with petastore.make_reader(lists, ["embedding"], shuffle_row_groups=False) as reader:
         (batched,) = BatchedDataLoader(reader, batch_size=6)
     assert batched["embedding"].shape == (6, 2)

@@ -207,7 +207,7 @@ def _opened_by(rows: ReaderDataset | MapDataset) -> petastore.Dataset:
     return rows.dataset if isinstance(rows, ReaderDataset) else rows.rows.dataset
 
 
-def test_reader_dataset_raises_for_open_options_with_an_open_dataset(url: str) -> None:
+def test_torch_datasets_raise_for_storage_options_with_an_open_dataset(url: str) -> None:
     dataset = petastore.open_dataset(url)
     asked: list[dict[str, Any]] = [
         {"storage_options": {}}, {"filesystem": LocalFileSystem()}, {"storage_timeout": 3},

@@ -45,7 +45,7 @@ def test_collate_fn_receives_rows_as_dicts() -> None:
     assert rows[2]["free"] is None
 
 
-def test_whole_columns_equal_collated_rows() -> None:
+def test_default_collate_of_rows_equals_collating_whole_columns() -> None:
     columns: dict[str, NDArray[Any]] = {name: np.arange(6).astype(name).reshape(3, 2) for name in SAME_DTYPE}
     columns |= {"u2": np.arange(3, dtype="u2"), "at": np.arange(3).astype("datetime64[s]"), "t": objects("a", "b", "c")}
     columns |= {

@@ -16,7 +16,7 @@ from petastore.plan.request import LastBatch, Order, ReadRequest, Shard
 
 
 @pytest.mark.parametrize("epoch", [2, 4])
-def test_loaded_state_resumes_in_its_first_or_current_epoch(epoch: int) -> None:
+def test_sampler_state_resumes_when_set_epoch_matches_its_epoch(epoch: int) -> None:
     loaded = SamplingPass(Cursor(4, 17, 2), 5, is_loaded=True)
     assert pass_in_epoch(EpochNumbers(), loaded, epoch) == (
         epoch,
@@ -35,7 +35,7 @@ def test_set_epoch_raises_for_an_invalid_epoch(epoch: int) -> None:
         pass_in_epoch(EpochNumbers(), None, epoch)
 
 
-def test_rank_defaults_to_torch_distributed_or_0(
+def test_sampler_rank_defaults_to_torch_distributed_or_0(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
@@ -49,7 +49,7 @@ def test_rank_defaults_to_torch_distributed_or_0(
 
 
 @pytest.mark.parametrize(("num_replicas", "rank"), [(2, None), (None, 0)])
-def test_rank_without_num_replicas_raises(num_replicas: int | None, rank: int | None) -> None:
+def test_sampler_rank_without_num_replicas_raises(num_replicas: int | None, rank: int | None) -> None:
     with pytest.raises(
         InvalidArgumentError,
         match=rf"together, got num_replicas={num_replicas} and rank={rank}\. Give both, or neither",
@@ -57,7 +57,7 @@ def test_rank_without_num_replicas_raises(num_replicas: int | None, rank: int | 
         shard_of_this_process(num_replicas, rank)
 
 
-def test_rank_above_num_replicas_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampler_raises_if_world_size_is_set_without_torch_distributed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(
         InvalidArgumentError,
@@ -70,12 +70,14 @@ def test_rank_above_num_replicas_raises(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("rows", "ranks", "last_batch"), [(10, 2, LastBatch.EVEN), (11, 1, LastBatch.EVEN), (11, 2, LastBatch.WRAP)]
 )
-def test_single_rows_are_allowed_when_they_divide_among_ranks(rows: int, ranks: int, last_batch: LastBatch) -> None:
+def test_sampling_without_batch_size_is_allowed_if_rows_divide_among_ranks(
+    rows: int, ranks: int, last_batch: LastBatch
+) -> None:
     order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=ranks, block_rows=1)
     refuse_unequal_rows(Plan(Inventory.of_rows([rows]), ReadRequest(("id",), order, Shard(0, ranks), 1, last_batch)))
 
 
-def test_single_rows_raise_when_they_do_not_divide_among_ranks() -> None:
+def test_sampling_without_batch_size_raises_if_rows_do_not_divide_among_ranks() -> None:
     order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=2, block_rows=1)
     with pytest.raises(
         InvalidArgumentError,

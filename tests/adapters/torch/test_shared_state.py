@@ -108,7 +108,7 @@ def test_state_loaded_after_iter_is_used_or_raises(url: str, workers: dict[str, 
 
 
 @pytest.mark.parametrize("workers", [WORKERS[0], WORKERS[2]])
-def test_set_epoch_continues_after_a_loaded_state(url: str, workers: dict[str, Any]) -> None:
+def test_set_epoch_works_after_a_loaded_state(url: str, workers: dict[str, Any]) -> None:
     shuffled = Shuffled(url, workers)
     dataset, loader = shuffled.dataset, shuffled.loader
     orders = []
@@ -131,7 +131,7 @@ def test_set_epoch_continues_after_a_loaded_state(url: str, workers: dict[str, A
     assert ids(loader) == orders[1]
 
 
-def test_resumed_loop_of_two_epochs_ends_at_the_same_row(url: str) -> None:
+def test_loop_of_two_epochs_resumed_mid_epoch_reads_the_remaining_batches(url: str) -> None:
     for workers in ({"num_workers": 0}, {"num_workers": 2}):
         shuffled = Shuffled(url, workers, num_epochs=2, filters=[("id", "<", 200)], filter_cache=False)
         whole = ids(shuffled.loader)
@@ -145,7 +145,7 @@ def test_resumed_loop_of_two_epochs_ends_at_the_same_row(url: str) -> None:
             other.load_state_dict(shuffled.state_after(26))
 
 
-def test_loops_with_equal_worker_seeds_are_distinguished(url: str) -> None:
+def test_state_is_used_once_even_if_worker_seeds_of_two_loops_are_equal(url: str) -> None:
     shuffled = Shuffled(url, {"num_workers": 2})
     rows = []
     shuffled.dataset.load_state_dict(shuffled.state_after(14))
@@ -169,7 +169,7 @@ def open_loader(url: str) -> Iterator[Callable[..., DataLoader]]:
         reader.join()
 
 
-def test_len_of_a_resumed_loader_is_the_remaining_batches(open_loader: Callable[..., DataLoader]) -> None:
+def test_len_of_a_resumed_dataloader_is_the_number_of_remaining_batches(open_loader: Callable[..., DataLoader]) -> None:
     whole = open_loader()
     assert len(whole) == 40
     batches = iter(whole)

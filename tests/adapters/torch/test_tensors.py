@@ -113,7 +113,7 @@ def test_extended_precision_floats_raise_at_the_call() -> None:
         DataLoader(ReaderInMemory({"x": np.zeros(2, np.longdouble)}))
 
 
-def test_pre_sliced_batches_equal_requested_batches() -> None:
+def test_tensors_of_slices_of_an_assembled_span_equal_its_rows() -> None:
     values = np.arange(40, dtype=np.float32)
     columns = Columns(
         {"x": Decoded(values, None), "y": Decoded(values + 1, None), "word": Decoded(values.astype(object), None)},
