@@ -22,7 +22,7 @@ def test_invalid_option_text_raises_with_advice(text: str, reason: str) -> None:
         json_options(text)
 
 
-def test_last_of_repeated_settings_is_used() -> None:
+def test_last_of_repeated_key_value_settings_is_used() -> None:
     assert settings_of(["a=1", "b=", "a=x=y"]) == {"a": "x=y", "b": ""}
 
 
@@ -42,13 +42,13 @@ def test_petastore_error_prints_one_line_and_exits_with_2(capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(("debug", "problem"), [(True, InvalidArgumentError("ours")), (False, ValueError("a bug"))])
-def test_traceback_is_printed_with_debug_and_for_bugs(debug: bool, problem: Exception) -> None:
+def test_exception_is_not_reduced_to_one_line_with_debug_or_for_bugs(debug: bool, problem: Exception) -> None:
     with pytest.raises(type(problem)) as raised, errors_in_one_line(debug=debug):
         raise problem
     assert raised.value is problem
 
 
-def test_successful_block_prints_nothing(capsys: pytest.CaptureFixture[Any]) -> None:
+def test_command_without_an_error_prints_no_message(capsys: pytest.CaptureFixture[Any]) -> None:
     with errors_in_one_line(debug=False):
         pass
     assert capsys.readouterr() == ("", "")

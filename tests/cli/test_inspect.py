@@ -107,5 +107,5 @@ def test_inspect_reports_petastorm_indexes(repository: Path) -> None:
     )
 
 
-def test_spread_is_zero_without_row_groups() -> None:
+def test_row_group_size_range_is_zero_without_row_groups() -> None:
     assert Spread.of(np.empty(0, np.int64)) == Spread(0, 0, 0)

@@ -49,13 +49,13 @@ def screen(facts: DatasetFacts, *, width: int = 110, height: int = 40, every_fie
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
-def test_differing_columns_beyond_four_are_counted() -> None:
+def test_inspect_output_counts_differing_columns_beyond_four() -> None:
     facts = dataclasses.replace(FACTS, differences=FACTS.differences * 5)
     assert "… and 6 more columns: --all lists them" in screen(facts)
     assert screen(facts, every_field=True).count("differs ") == 10
 
 
-def test_inspect_output_matches_the_golden_screen() -> None:
+def test_inspect_output_equals_the_expected_screen() -> None:
     assert screen(FACTS).splitlines() == [
         "dataset  file:///data/meadow",
         "schema   Meadow, 4 fields",
@@ -104,20 +104,20 @@ def test_inspect_output_has_no_histogram_for_equal_row_groups() -> None:
     assert "least" not in screen(facts)
 
 
-def test_inspect_output_has_the_writer_without_commit() -> None:
+def test_inspect_output_shows_the_writer_without_its_build_commit() -> None:
     facts = dataclasses.replace(
         FACTS, writer="parquet-mr version 1.13.1 (build db4183109d5b734ec5930d870cdae161e408ddba)"
     )
     assert "writer     parquet-mr version 1.13.1\n" in screen(facts)
 
 
-def test_counts_of_one_are_singular() -> None:
+def test_inspect_output_uses_the_singular_for_counts_of_one() -> None:
     facts = dataclasses.replace(FACTS, rows=1, row_groups=1, files=1, fields=FACTS.fields[:1])
     assert "1 in 1 row group of 1 file\n" in screen(facts)
     assert screen(facts).endswith("meadow: 1 row, 1 field, 1 row group, 987.7 MB")
 
 
-def test_inspect_output_reports_fields_of_varying_size() -> None:
+def test_inspect_output_reports_that_the_decoded_size_is_unknown() -> None:
     facts = dataclasses.replace(FACTS, decoded_bytes=0, fields_of_varying_size=("id", "photo", "[when]", "day"))
     assert "not known in advance: rows differ in size" in screen(facts)
 

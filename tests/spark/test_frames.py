@@ -121,7 +121,7 @@ def test_converter_directory_exists_until_the_last_delete(facts: Any) -> None:
     assert facts["reuse"]["stored again"] == [True, True, True]
 
 
-def test_converter_columns_without_a_tensor_do_not_affect_others(facts: Any) -> None:
+def test_converter_columns_that_cannot_become_tensors_do_not_affect_others(facts: Any) -> None:
     kinds = facts["kinds_of_columns"]
     assert kinds["map"] == [1, False]
     assert kinds["map's rows"] == [7]

@@ -43,7 +43,7 @@ def test_prepare_dataframe_raises_for_other_objects() -> None:
 
 
 @pytest.mark.parametrize(("files", "done"), [(None, ("hint", "rebalance")), (3, ("repartition", 3))])
-def test_prepare_dataframe_without_shuffle_repartitions(files: Any, done: Any) -> None:
+def test_prepare_dataframe_without_shuffle_rebalances_or_repartitions(files: Any, done: Any) -> None:
     df = Asked()
     assert prepare_dataframe(df, files=files) == "arranged"
     assert df.done == [done]

@@ -35,29 +35,29 @@ def names_in(tree: ast.AST) -> set[str]:
 
 
 @pytest.mark.parametrize(("schema", "mib"), [(SMALL, 128), (LARGE, 2002), (UNKNOWN, 256)])
-def test_rows_per_row_group_setting_takes_precedence_over_bytes(schema: Unischema, mib: int) -> None:
+def test_rows_per_row_group_sets_the_parquet_row_limit_and_a_block_size(schema: Unischema, mib: int) -> None:
     settings = parquet_settings(schema, rows_per_row_group=1000)
     assert settings["parquet.block.row.count.limit"] == "1000"
     assert round(int(settings["parquet.block.size"]) / MIB) == mib
 
 
-def test_row_group_bytes_are_checked_from_the_first_row() -> None:
+def test_row_group_size_mb_makes_parquet_check_sizes_from_the_first_row() -> None:
     settings = parquet_settings(LARGE, row_group_size_mb=0.5)
     assert settings["parquet.block.size"] == str(MIB // 2)
     assert settings["parquet.page.size.row.check.min"] == "1"
     assert settings["parquet.block.row.count.limit"] == str(2**31 - 1)
 
 
-def test_missing_settings_are_those_of_the_session() -> None:
+def test_no_row_group_size_sets_no_parquet_settings() -> None:
     assert parquet_settings(SMALL) == {}
 
 
-def test_rows_and_bytes_per_row_group_together_raise() -> None:
+def test_rows_per_row_group_and_row_group_size_mb_together_raise() -> None:
     with pytest.raises(InvalidArgumentError, match="Pass one of them"):
         parquet_settings(SMALL, rows_per_row_group=1, row_group_size_mb=1)
 
 
-def test_classic_only_calls_are_in_one_file(repository: Path) -> None:
+def test_calls_that_only_classic_spark_sessions_have_are_in_one_file(repository: Path) -> None:
     package = repository / "petastore" / "spark"
     code = {str(file.relative_to(package)): ast.parse(file.read_text()) for file in package.rglob("*.py")}
     assert {"session.py", "decoded.py", "writing/materialize.py"} < code.keys()
@@ -68,7 +68,7 @@ def test_classic_only_calls_are_in_one_file(repository: Path) -> None:
     "line",
     ["spark.sparkContext", "from pyspark import SparkContext as C", "df.rdd", "spark._jvm.x", "pyspark.SparkContext()"],
 )
-def test_classic_only_calls_are_found_anywhere(line: str) -> None:
+def test_check_for_classic_spark_calls_finds_them_in_code_and_not_in_text(line: str) -> None:
     assert CLASSIC_ONLY & names_in(ast.parse(f"# a comment before it\ndef run():\n    {line}  # and behind it"))
     assert not CLASSIC_ONLY & names_in(ast.parse(f'"""{line}"""  # {line}\nimport petastore.spark.decoded'))
 

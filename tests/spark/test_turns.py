@@ -95,7 +95,7 @@ def order() -> Iterator[Order]:
     logger.removeHandler(handler)
 
 
-def test_session_settings_hold_only_inside_the_block() -> None:
+def test_spark_session_settings_hold_only_inside_the_block() -> None:
     session = Session(other="kept", parquet_block_size="7")
     with settings_held(session, {KEY: "1", "new": "2"}, reason="a"):
         assert session.conf.get(KEY) == "1"
@@ -103,14 +103,14 @@ def test_session_settings_hold_only_inside_the_block() -> None:
     assert session.conf.values == {"other": "kept", KEY: "7"}
 
 
-def test_session_settings_are_restored_after_an_exception() -> None:
+def test_spark_session_settings_are_restored_after_an_exception() -> None:
     session = Session(parquet_block_size="7")
     with pytest.raises(KeyError, match="mine"), settings_held(session, {KEY: "1"}, reason="a"):
         raise KeyError("mine")
     assert session.conf.values == {KEY: "7"}
 
 
-def test_session_settings_are_restored_when_one_is_rejected() -> None:
+def test_spark_session_settings_are_restored_when_spark_rejects_one() -> None:
     session = Session(parquet_block_size="7")
     session.conf.refused.add("new")
     with pytest.raises(KeyError, match="new"), settings_held(session, {KEY: "1", "new": "2"}, reason="a"):
@@ -129,7 +129,7 @@ def test_nested_session_settings_are_restored() -> None:
     assert session.conf.values == {}
 
 
-def test_different_session_settings_wait_for_each_other(
+def test_blocks_with_different_spark_session_settings_wait_for_each_other(
     pool: concurrent.futures.ThreadPoolExecutor, order: Order
 ) -> None:
     session, inside, leave = Session(), threading.Event(), threading.Event()
@@ -147,7 +147,7 @@ def test_different_session_settings_wait_for_each_other(
     assert session.conf.values == {}
 
 
-def test_equal_session_settings_run_concurrently(pool: concurrent.futures.ThreadPoolExecutor) -> None:
+def test_blocks_with_equal_spark_session_settings_run_concurrently(pool: concurrent.futures.ThreadPoolExecutor) -> None:
     session, leave = Session(), threading.Event()
     inside = [threading.Event() for _ in range(3)]
     held = [pool.submit(hold, session, "1", event, leave) for event in inside]
@@ -157,7 +157,7 @@ def test_equal_session_settings_run_concurrently(pool: concurrent.futures.Thread
     assert session.conf.values == {}
 
 
-def test_settings_of_two_sessions_do_not_wait(pool: concurrent.futures.ThreadPoolExecutor) -> None:
+def test_settings_of_two_spark_sessions_do_not_wait(pool: concurrent.futures.ThreadPoolExecutor) -> None:
     leave = threading.Event()
     inside = [threading.Event(), threading.Event()]
     held = [pool.submit(hold, Session(), str(number), event, leave) for number, event in enumerate(inside)]
@@ -186,7 +186,7 @@ def test_nested_session_settings_wait_for_other_threads(
     assert session.conf.values == {}
 
 
-def test_session_settings_deadlock_raises(pool: concurrent.futures.ThreadPoolExecutor) -> None:
+def test_deadlock_of_nested_spark_session_settings_raises(pool: concurrent.futures.ThreadPoolExecutor) -> None:
     session, both = Session(), threading.Barrier(2, timeout=LONG_S)
 
     def nest(value: str) -> str | None:

@@ -57,7 +57,9 @@ def scaled_frame(frame: Any) -> Any:
     ids=["row", "row in a process", "columns", "dataframe"],
 )
 @pytest.mark.parametrize("make", [petastore.make_reader, petastore.make_batch_reader])
-def test_first_row_gives_dtype_and_shape_of_a_column(url: str, make: Any, spec: TransformSpec, pool: PoolType) -> None:
+def test_schema_inference_takes_dtype_and_shape_from_the_first_row(
+    url: str, make: Any, spec: TransformSpec, pool: PoolType
+) -> None:
     with make(url, transform_spec=spec, reader_pool_type=pool, workers_count=1, shuffle_row_groups=False) as reader:
         assert reader.schema["picture"] == UnischemaField("picture", np.float32, (1, 4, 4))
         assert [field.name for field in reader.schema] == ["id", "picture", "word"]
@@ -92,7 +94,7 @@ def test_python_numbers_keep_the_width_of_their_field(url: str) -> None:
 
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
-def test_row_that_contradicts_the_first_raises_with_its_number(url: str, pool: PoolType) -> None:
+def test_row_with_another_dtype_than_the_first_raises_with_its_number(url: str, pool: PoolType) -> None:
     spec = TransformSpec(sent.text_from_row_five)
     with petastore.make_reader(url, ["id"], pool, transform_spec=spec, shuffle_row_groups=False) as reader:
         assert reader.schema["id"].dtype == np.float64
@@ -100,7 +102,7 @@ def test_row_that_contradicts_the_first_raises_with_its_number(url: str, pool: P
             list(reader)
 
 
-def test_first_row_is_the_same_for_every_rank_and_order(url: str) -> None:
+def test_schema_inference_uses_the_same_first_row_for_every_rank_and_seed(url: str) -> None:
     spec = TransformSpec(lambda row: {"id": np.float16(0) if row["id"] == 0 else np.float64(row["id"])})
     for seed in range(4):
         with petastore.make_reader(
@@ -109,13 +111,13 @@ def test_first_row_is_the_same_for_every_rank_and_order(url: str) -> None:
             assert reader.schema["id"].dtype == np.float16
 
 
-def test_first_row_is_the_first_selected_row(url: str) -> None:
+def test_schema_inference_runs_the_transform_on_the_first_filtered_row(url: str) -> None:
     spec = TransformSpec(lambda row: {"id": np.float16(1) if row["id"] == 7 else np.float64(row["id"])})
     with petastore.make_reader(url, ["id"], transform_spec=spec, filters=petastore.col("id") >= 7) as reader:
         assert reader.schema["id"].dtype == np.float16
 
 
-def test_edit_fields_avoid_reading_the_first_row(url: str) -> None:
+def test_transform_is_not_run_for_schema_inference_when_edit_fields_are_given(url: str) -> None:
     called: list[int] = []
 
     def remember(row: dict[str, Any]) -> dict[str, Any]:
@@ -192,7 +194,7 @@ def test_first_row_describes_columns_that_the_function_adds(url: str, pool: Pool
 
 
 @pytest.mark.parametrize("takes", ["row", "columns", "dataframe"])
-def test_added_column_is_kept_or_named_in_an_error(url: str, takes: Any) -> None:
+def test_column_added_by_a_transform_is_inferred_unless_edit_fields_are_given(url: str, takes: Any) -> None:
     def add(columns: Any) -> Any:
         return columns.assign(more=columns["id"] + 1) if takes == "dataframe" else columns | {"more": columns["id"] + 1}
 
@@ -244,7 +246,7 @@ def test_transform_spec_accepts_a_plain_function(url: str) -> None:
 
 
 @pytest.mark.parametrize("open_reader", [petastore.make_reader, petastore.make_batch_reader])
-def test_maps_and_lists_of_structs_pass_through_a_transform(open_reader: Any, tmp_path: Path) -> None:
+def test_transform_keeps_maps_and_lists_of_structs_unchanged(open_reader: Any, tmp_path: Path) -> None:
     stored = {
         "boxes": pa.array([[], [{"x": 1}], None]),
         "map": pa.array([[(1, 2)], [], [(3, 4), (5, 6)]], pa.map_(pa.int8(), pa.int8())),

@@ -247,7 +247,7 @@ def read_all(url: str, func: Any) -> list[Any]:
         return list(reader.iter_batches(10))
 
 
-def test_process_error_has_the_workers_traceback(url: str) -> None:
+def test_transform_error_in_a_worker_process_has_the_worker_traceback(url: str) -> None:
     errors = []
     for pool in ("thread", "process"):
         with (
@@ -368,7 +368,7 @@ def test_killed_worker_process_raises_at_once(url: str, mark: Path) -> None:
     assert "/memfd:petastore" not in Path("/proc/self/maps").read_text(encoding="utf-8")
 
 
-def test_process_pool_stop_wakes_waiters(url: str, mark: Path) -> None:
+def test_reader_stop_wakes_a_consumer_that_waits_for_worker_processes(url: str, mark: Path) -> None:
     reader, (consumer, raised) = begin_to_sleep(url, mark)
     reader.stop()
     consumer.join(LONG)
@@ -432,7 +432,7 @@ def test_worker_processes_import_no_framework(url: str) -> None:
         assert next(reader).modules == ""
 
 
-def test_process_function_may_keep_its_arguments() -> None:
+def test_transform_in_a_worker_process_may_keep_references_to_its_arguments() -> None:
     """`before` gives of each row the image of the row before: it must not have changed since."""
     schema = Unischema("image", [UnischemaField("id", np.int64), UnischemaField("image", np.uint8, (20, 30))])
     processes = TransformProcesses(1)
@@ -448,7 +448,7 @@ def test_process_function_may_keep_its_arguments() -> None:
     processes.join()
 
 
-def test_kept_batches_of_processes_do_not_change(url: str) -> None:
+def test_batches_from_worker_processes_do_not_change_when_kept(url: str) -> None:
     def arenas() -> int:
         return Path("/proc/self/maps").read_text(encoding="utf-8").count("/memfd:petastore")
 
@@ -569,7 +569,7 @@ def test_process_pool_without_a_function_uses_threads(url: str, warm_python: War
     assert counted == ["301 []"] * 2
 
 
-def test_process_pool_leaves_nothing_after_repeated_opening(url: str) -> None:
+def test_process_pool_leaks_nothing_when_readers_are_opened_and_left_early(url: str) -> None:
     """The fixture of all tests looks for threads, children, files and shared memory afterwards."""
     for number in range(sized(full=10, quick=3)):
         with petastore.make_reader(
@@ -613,7 +613,7 @@ WAYS: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize("way", in_quick(WAYS, "a script", "a notebook"))
-def test_functions_of_main_are_sent_without_the_module(url: str, tmp_path: Path, way: str) -> None:
+def test_functions_of_main_run_in_worker_processes_without_a_main_guard(url: str, tmp_path: Path, way: str) -> None:
     """No `if __name__ == '__main__'` is needed: workers do not begin the program once more."""
     (tmp_path / "program.py").write_text(PROGRAM + "\nread()\n", encoding="utf-8")
     with (tmp_path / "program.py").open() as program:
@@ -713,7 +713,7 @@ print(imports())
 """
 
 
-def test_worker_imports_only_the_modules_that_functions_of_main_use(url: str, tmp_path: Path) -> None:
+def test_worker_process_imports_only_modules_used_by_functions_of_main(url: str, tmp_path: Path) -> None:
     (tmp_path / "heavy.py").write_text(HEAVY, encoding="utf-8")
     ran = run(tmp_path, OF_MAIN, url)
     assert (ran.returncode, ran.stderr) == (0, "")

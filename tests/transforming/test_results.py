@@ -53,7 +53,7 @@ def same(one: Mapping[str, Decoded], other: Mapping[str, Decoded]) -> None:
 
 
 @given(st.lists(ROWS, min_size=1, max_size=5))
-def test_rows_and_dataframes_give_the_same_columns(rows: list[dict[str, Any]]) -> None:
+def test_row_dict_and_dataframe_results_of_a_transform_give_the_same_columns(rows: list[dict[str, Any]]) -> None:
     question = call_of(len(rows))
     of_rows = columns_of_rows(question, rows)
     lists = {name: [row[name] for row in rows] for name in SCHEMA.fields}
@@ -65,7 +65,7 @@ def test_rows_and_dataframes_give_the_same_columns(rows: list[dict[str, Any]]) -
 
 
 @given(st.lists(ROWS, min_size=1, max_size=5))
-def test_masked_arrays_equal_rows_with_none(rows: list[dict[str, Any]]) -> None:
+def test_masked_arrays_from_a_transform_equal_rows_with_none(rows: list[dict[str, Any]]) -> None:
     question = call_of(len(rows))
     of_rows = columns_of_rows(question, rows)
     arrays = {name: column.rows(0, len(rows)) for name, column in of_rows.items()}
@@ -86,14 +86,14 @@ def test_masked_arrays_equal_rows_with_none(rows: list[dict[str, Any]]) -> None:
         ({"n": 3}, r"the transform builtins\.sorted must return 'n' as an array with one entry per row, or a list,"),
     ],
 )
-def test_result_outside_the_schema_raises_with_function_and_row(change: dict[str, Any], message: str) -> None:
+def test_transform_result_that_contradicts_the_schema_raises(change: dict[str, Any], message: str) -> None:
     right = {"n": [1], "flag": [True], "at": [None], "text": ["a"], "pair": [np.zeros(2, np.float32)]}
     with pytest.raises(TransformError, match=message) as refused:
         columns_of_arrays(call_of(1, sorted), right | change)
     assert str(refused.value).startswith("the transform builtins.sorted ")
 
 
-def test_missing_transform_column_raises_with_its_name() -> None:
+def test_transform_result_without_a_declared_column_raises_with_its_name() -> None:
     with pytest.raises(
         TransformError, match=r"must return \['flag', 'at', 'text', 'pair'\], which the schema .* has, got \['n'\]"
     ):

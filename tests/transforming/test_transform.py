@@ -44,7 +44,7 @@ def url(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def test_edit_fields_come_last_without_a_codec() -> None:
+def test_edit_fields_are_last_in_the_schema() -> None:
     after = transform_schema(
         SCHEMA, TransformSpec(edit_fields=[edit_field("id", "float64", ()), ("y", "int8", (2,), True)])
     )
@@ -98,7 +98,7 @@ def test_transform_spec_without_a_function_changes_the_schema(url: str) -> None:
         assert {row._fields for row in reader} == {("word",)}
 
 
-def test_transform_nulls_are_none(tmp_path: Path) -> None:
+def test_row_transform_receives_nulls_as_none(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": pa.array([1, None, 3], pa.int64())}), tmp_path / "part.parquet")
     seen: list[Any] = []
 
@@ -284,7 +284,7 @@ def test_transform_keeps_other_columns_unchanged(takes: Takes, rows: list[dict[s
 
 
 @pytest.mark.parametrize("open_reader", [petastore.make_reader, petastore.make_batch_reader])
-def test_all_takes_values_work_in_both_readers(tmp_path: Path, open_reader: Any) -> None:
+def test_transforms_with_each_takes_value_work_in_row_and_batch_readers(tmp_path: Path, open_reader: Any) -> None:
     days = pa.array([1, None, 3], pa.int64()).cast(pa.timestamp("us"))
     table = pa.table({"n": pa.array([2**53 + 1, None, 3], pa.int64()), "when": days, "word": ["a", None, "c"]})
     pq.write_table(table, tmp_path / "part.parquet")
@@ -309,7 +309,7 @@ def test_all_takes_values_work_in_both_readers(tmp_path: Path, open_reader: Any)
     assert sorted(given["row"]) == ["n", "when", "word"]
 
 
-def test_dataframe_transform_nan_is_missing_in_new_columns() -> None:
+def test_nan_in_a_new_column_of_a_dataframe_transform_is_null() -> None:
     def logs(frame: Any) -> Any:
         frame["share"] = frame["share"] * np.nan
         frame["new"] = frame["share"]
@@ -325,7 +325,7 @@ def test_dataframe_transform_nan_is_missing_in_new_columns() -> None:
     assert made["new"].missing.all()
 
 
-def test_column_transform_masks_are_writable() -> None:
+def test_column_transform_may_assign_to_masked_values() -> None:
     def first_is_there(columns: dict[str, Any]) -> dict[str, Any]:
         columns["count"][0] = 5
         return columns
@@ -359,7 +359,7 @@ def moments() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", list(moments()))
-def test_transform_times_may_have_many_types(kind: str) -> None:
+def test_transform_may_return_times_of_any_numpy_pandas_or_python_type(kind: str) -> None:
     import pandas as pd
 
     given = moments()[kind]
@@ -454,7 +454,7 @@ def test_transform_error_names_the_function_and_row(url: str) -> None:
 
 @pytest.mark.parametrize("takes", ["row", "dataframe", "columns"])
 @pytest.mark.parametrize("pool", ["thread", "dummy"])
-def test_windows_are_transformed_with_all_takes_values(url: str, pool: PoolType, takes: Takes) -> None:
+def test_window_rows_are_transformed_with_each_takes_value(url: str, pool: PoolType, takes: Takes) -> None:
     def next_id(rows: Any) -> Any:
         rows["after"] = rows["id"] + 1
         return rows
@@ -493,7 +493,7 @@ def test_edit_fields_apply_without_a_function(batched: bool) -> None:
     assert made["track"].values.tolist() == [[0, 1], [1, 2], [2, 3]]
 
 
-def test_edit_fields_without_a_function_raise_for_other_lengths(tmp_path: Path) -> None:
+def test_edit_fields_without_a_function_raise_for_values_of_another_shape(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [7, 8], "track": [[1.0, 2.0], [1.0, 2.0, 3.0]]}), tmp_path / "a.parquet")
     spec = TransformSpec(edit_fields=[("track", np.float64, (2,), False)])
     message = r"without a function must return 'track' as float64 of shape \(2,\), got float64 of shape \(3,\).* id=8"
@@ -522,7 +522,7 @@ def test_unknown_removed_field_warns_and_selected_field_raises(url: str) -> None
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
 @pytest.mark.parametrize("takes", ["row", "columns"])
-def test_values_with_nulls_inside_pass_through_a_function(tmp_path: Path, pool: PoolType, takes: Takes) -> None:
+def test_transform_keeps_nulls_inside_lists(tmp_path: Path, pool: PoolType, takes: Takes) -> None:
     columns = {
         "pair": pa.array([[1, 2], [3, None], None, [2**60 + 1, 6]], pa.list_(pa.int64(), 2)),
         "ints": pa.array([[1], [2, None], None, []]),

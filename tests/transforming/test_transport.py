@@ -90,7 +90,7 @@ def test_shared_memory_is_reused_when_unreferenced(channels: tuple[Channel, Chan
     assert shared_here() - before == 4  # two arenas, each mapped at both ends
 
 
-def test_closed_channel_unmaps_its_memory(channels: tuple[Channel, Channel]) -> None:
+def test_closed_shared_memory_channel_unmaps_its_memory(channels: tuple[Channel, Channel]) -> None:
     before = shared_here()
     here, there = channels
     here.send(0, np.zeros(10_000))
@@ -135,7 +135,7 @@ def test_sending_never_blocks_on_the_receiver(channels: tuple[Channel, Channel])
     assert len(there.receive()[1]) == len(here.receive()[1]) == 10_000_000
 
 
-def test_closed_connection_is_end_of_file(channels: tuple[Channel, Channel]) -> None:
+def test_channel_raises_eof_after_the_last_message_of_a_closed_peer(channels: tuple[Channel, Channel]) -> None:
     here, there = channels
     here.send(0, "last words")
     here.close()
@@ -146,7 +146,7 @@ def test_closed_connection_is_end_of_file(channels: tuple[Channel, Channel]) -> 
         there.send(0, None)
 
 
-def test_closing_a_connection_wakes_waiters(channels: tuple[Channel, Channel]) -> None:
+def test_hanging_up_a_channel_wakes_a_waiting_receiver(channels: tuple[Channel, Channel]) -> None:
     here, _ = channels
     woken: list[BaseException] = []
 
@@ -164,7 +164,7 @@ def test_closing_a_connection_wakes_waiters(channels: tuple[Channel, Channel]) -
     here.hang_up()
 
 
-def test_process_sentinel_ends_an_inherited_connection() -> None:
+def test_channel_receive_raises_eof_when_the_other_process_ends() -> None:
     ours, theirs = socket.socketpair()
     watched, ends = os.pipe()
     here = Channel(ours, sentinel=watched)
@@ -176,7 +176,7 @@ def test_process_sentinel_ends_an_inherited_connection() -> None:
     os.close(watched)
 
 
-def test_shared_memory_falls_back_to_an_unnamed_file(
+def test_shared_memory_uses_an_unnamed_file_without_memfd(
     channels: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delattr(os, "memfd_create")

@@ -21,7 +21,7 @@ def looked_up(row: dict[str, Any]) -> dict[str, Any]:
     return {"id": TABLE[row["id"]]}
 
 
-def test_sent_functions_behave_the_same() -> None:
+def test_transform_functions_pickled_for_a_worker_behave_the_same() -> None:
     columns = TransformSpec(looked_up, removed_fields=["x"], takes="columns")
     sent = [Function(columns, SCHEMA, True, {"at": "UTC"}), Function(TransformSpec(dict), SCHEMA, False)]
     found = unpacked(packed(sent))
@@ -34,7 +34,7 @@ def test_sent_functions_behave_the_same() -> None:
     assert found[1].spec.func is dict
 
 
-def test_large_arrays_are_sent_out_of_band() -> None:
+def test_large_arrays_of_closures_are_pickled_out_of_band() -> None:
     table = np.arange(100_000)
     setup = packed([Function(TransformSpec(lambda row: {"id": table[row["id"]]}), SCHEMA, False)])
     assert len(setup[0]) < 10_000

@@ -97,7 +97,7 @@ def test_rows_page_names_the_invalid_part_of_a_filter(client: Client) -> None:
         assert "<tbody>\n\n</tbody>" in answer.text
 
 
-def test_cell_returns_an_image_as_our_png_and_audio_as_it_is(client: Client) -> None:
+def test_cell_page_returns_images_reencoded_as_png_and_audio_unchanged(client: Client) -> None:
     image = client.get("cell", group=1, row=3, column="photo")
     assert (image.status, image.headers["content-type"], image.body[:4]) == (200, "image/png", b"\x89PNG")
     song = client.get("cell", group=0, row=1, column="song")
@@ -133,7 +133,7 @@ def test_columns_page_shows_null_shares_bounds_and_histograms(client: Client) ->
     assert page.count('<svg class="bars"') == 7
 
 
-def test_order_page_equals_the_plan_and_gives_its_code(client: Client, dataset: str) -> None:
+def test_order_page_shows_the_plan_and_the_code_for_it(client: Client, dataset: str) -> None:
     settings = {"batch_size": 10, "shard_count": 3, "cur_shard": 2, "seed": 7, "shuffle_rows": "on"}
     page = client.get("order", **settings, last_batch="drop", filter='col("id") < 200', requests="on").text
     assert "6 on every rank, 60 rows each" in page
@@ -182,7 +182,7 @@ def test_reader_page_does_not_exist_without_a_reader(client: Client) -> None:
     assert client.get("reader").status == 404
 
 
-def test_guard_wants_the_token_and_sets_a_strict_cookie(client: Client) -> None:
+def test_viewer_requires_the_token_and_sets_a_strict_cookie(client: Client) -> None:
     for path in ("/", "/schema", "/cell", "/view.css", "/none", "/?token=guess"):
         assert client.request(path).status == 403
     assert client.request("/", Cookie=f"petastore-view-{client.port}=guess").status == 403
@@ -194,7 +194,7 @@ def test_guard_wants_the_token_and_sets_a_strict_cookie(client: Client) -> None:
     assert client.token not in first.text
 
 
-def test_guard_never_sends_a_browser_to_another_host(client: Client) -> None:
+def test_viewer_never_redirects_a_browser_to_another_host(client: Client) -> None:
     first = client.request(f"//evil.example/a?token={client.token}")
     assert first.headers["refresh"] == "0; url=/evil.example%2Fa?"
 
@@ -202,16 +202,16 @@ def test_guard_never_sends_a_browser_to_another_host(client: Client) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "", "evil.example:80", "[::1", "a@127.0.0.1"]
 )
-def test_guard_rejects_other_host_names(client: Client, host: str) -> None:
+def test_viewer_rejects_other_host_names(client: Client, host: str) -> None:
     answer = client.request("/", Host=host, Cookie=client.cookie)
     assert (answer.status, "250 rows" in answer.text) == (403, False)
 
 
-def test_guard_accepts_a_forwarded_port_of_this_machine(client: Client) -> None:
+def test_viewer_accepts_a_forwarded_port_of_this_machine(client: Client) -> None:
     assert client.request("/schema", Host="localhost:9999", Cookie=client.cookie).status == 200
 
 
-def test_guard_rejects_other_methods(client: Client) -> None:
+def test_viewer_rejects_methods_other_than_get(client: Client) -> None:
     assert client.request("/", method="POST", Cookie=client.cookie).status == 405
 
 
@@ -227,7 +227,7 @@ def test_every_response_has_the_security_headers(client: Client) -> None:
     assert not any(word in client.get(page).text for page in ("", "columns") for word in ("<script", " style=", " on"))
 
 
-def test_missing_file_is_a_page_with_the_reason(tmp_path: Path) -> None:
+def test_viewer_shows_the_reason_when_a_data_file_is_missing(tmp_path: Path) -> None:
     url = tmp_path / "gone"
     write_dataset(str(url), {"id": [1, 2, 3]})
     with serve(str(url)) as viewer:
@@ -250,7 +250,7 @@ def test_links_keep_the_filter_and_escape_it(client: Client) -> None:
 
 
 @pytest.mark.parametrize("number", [-(2**63) + 1, 2**60, 2**63 - 1])
-def test_columns_page_shows_equal_numbers_and_times_of_any_size(tmp_path: Path, number: int) -> None:
+def test_columns_page_shows_columns_of_one_value_of_any_size(tmp_path: Path, number: int) -> None:
     numbers = pa.array([number] * 5)
     columns = {unit: numbers.cast(pa.timestamp(unit)) for unit in ("us", "ns")}
     columns["day"] = pa.array([number % 2**32 - 2**31] * 5, pa.int32()).cast(pa.date32())

@@ -45,7 +45,7 @@ def test_rows_of_several_row_groups_and_partitions_are_in_reading_order(numbers:
     assert texts(dataset, 15, 10, "part") == ["0"] * 5 + ["1"] * 5
 
 
-def test_rows_of_large_columns_are_read_part_by_part(numbers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_viewer_reads_rows_of_large_columns_in_parts(numbers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = open_dataset(str(numbers))
     expected = cells_of(dataset, tuple(dataset.schema), places_from(dataset.inventory, 12, 20))
     monkeypatch.setattr(view_rows, "_PAGE_BYTES", 100)
@@ -71,7 +71,7 @@ def test_rows_of_remote_files_equal_local_ones(numbers: Path, monkeypatch: pytes
         assert "not read" in texts(remote, 12, 1, "pad")[0]
 
 
-def test_matching_places_continue_where_they_ended(numbers: Path) -> None:
+def test_search_for_filtered_rows_continues_at_the_last_position(numbers: Path) -> None:
     dataset, filters = open_dataset(str(numbers)), col("id") >= 10
     found: list[Place] = []
     begin: Place | None = Place(0, 0)
@@ -82,13 +82,13 @@ def test_matching_places_continue_where_they_ended(numbers: Path) -> None:
     assert found == places_from(dataset.inventory, 10, 60)
 
 
-def test_matching_places_stop_after_two_seconds(numbers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_for_filtered_rows_stops_at_its_time_limit(numbers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view_rows, "_FILTER_SECONDS", 0)
     matches = matching_places(open_dataset(str(numbers)), col("id") < 0, Place(1, 0), 7)
     assert matches == ([], Place(2, 0), 1)
 
 
-def test_damaged_file_gives_cells_with_the_reason(numbers: Path) -> None:
+def test_viewer_shows_the_reason_in_cells_of_a_damaged_file(numbers: Path) -> None:
     dataset = open_dataset(str(numbers))
     file = numbers / dataset.inventory.files[0].path
     content = bytearray(file.read_bytes())
@@ -159,12 +159,12 @@ def test_audio_type_is_known_by_the_first_bytes(start: bytes, kind: str | None) 
         (b"\x00\xff", UnischemaField("x", "bytes"), "text"),
     ],
 )
-def test_cell_kind_follows_the_value(value: object, field: UnischemaField, kind: str) -> None:
+def test_viewer_cell_kind_follows_the_value_and_field(value: object, field: UnischemaField, kind: str) -> None:
     cell = cell_of(pa.array([value]), field)
     assert (cell.kind, len(cell.text) < 400) == (kind, True)
 
 
-def test_cell_of_a_wrong_codec_is_a_problem() -> None:
+def test_viewer_cell_that_cannot_be_decoded_shows_a_problem() -> None:
     field = UnischemaField("x", "float32", (2,), NdarrayCodec())
     assert cell_of(pa.array([b"no npy"]), field).kind == "problem"
     assert cell_of(pa.array(["no number"]), UnischemaField("x", "int32", (), ScalarCodec(pa.int32()))).kind == "problem"
@@ -176,7 +176,7 @@ def test_charts_have_only_finite_numbers() -> None:
     assert "inf" not in drawn
 
 
-def test_plain_image_bytes_that_lie_about_their_size_are_not_decoded(tmp_path: Path) -> None:
+def test_viewer_does_not_decode_image_bytes_with_a_huge_declared_size(tmp_path: Path) -> None:
     header = struct.pack(">IIBBBBB", 9000, 9000, 8, 2, 0, 0, 0)
     chunks = [
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -23,7 +23,7 @@ def url(tmp_path: Path) -> str:
     return str(tmp_path / "words")
 
 
-def test_server_binds_to_loopback_and_frees_its_port_on_close(url: str) -> None:
+def test_viewer_binds_to_loopback_and_frees_its_port_on_close(url: str) -> None:
     with serve(open_dataset(url)) as viewer:
         assert viewer.url.startswith(f"http://127.0.0.1:{viewer.port}/?token=")
         assert Client(viewer).get("").status == 200
@@ -36,11 +36,11 @@ def test_server_binds_to_loopback_and_frees_its_port_on_close(url: str) -> None:
         assert again.url != viewer.url
 
 
-def test_server_that_is_closed_at_once_ends(url: str) -> None:
+def test_viewer_can_be_closed_at_once(url: str) -> None:
     serve(url).close()
 
 
-def test_wait_returns_when_another_thread_closes(url: str) -> None:
+def test_viewer_wait_returns_when_another_thread_closes_it(url: str) -> None:
     viewer = serve(url)
     closing = threading.Timer(0.1, viewer.close)
     closing.start()
@@ -49,7 +49,7 @@ def test_wait_returns_when_another_thread_closes(url: str) -> None:
 
 
 @pytest.mark.parametrize("package", ["starlette", "uvicorn", "jinja2"])
-def test_server_without_its_packages_names_the_extra(url: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_viewer_without_its_packages_names_the_extra(url: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
 
     def without(name: str, *rest: Any) -> Any:
@@ -60,7 +60,7 @@ def test_server_without_its_packages_names_the_extra(url: str, package: str, mon
         serve(url)
 
 
-def test_server_leaves_log_handlers_of_the_program_open(url: str) -> None:
+def test_viewer_leaves_log_handlers_of_the_program_open(url: str) -> None:
     closed: list[str] = []
 
     class Noted(logging.Handler):

@@ -97,7 +97,7 @@ def test_commit_raises_for_partitions_not_in_the_schema(url: str, path: str, fie
     assert read_manifest(location) is None
 
 
-def test_file_outside_of_the_partitions_needs_a_nullable_key(url: str) -> None:
+def test_file_outside_of_partition_directories_needs_a_nullable_partition_field(url: str) -> None:
     location = open_location(url)
     put(location, "n=1/a.parquet", table())
     put(location, "b.parquet", table())
@@ -184,7 +184,7 @@ def test_commit_accepts_int96_timestamps(tmp_path: Path) -> None:
         (UnischemaField("x", "int64", nullable=True), pa.map_(pa.string(), pa.int64())),
     ],
 )
-def test_commit_raises_for_other_types(tmp_path: Path, field: UnischemaField, stored: Any) -> None:
+def test_commit_raises_for_a_column_stored_in_another_type(tmp_path: Path, field: UnischemaField, stored: Any) -> None:
     location = open_location(tmp_path)
     put(location, "a.parquet", pa.schema({"x": stored}).empty_table())
     with pytest.raises(SchemaError, match=r"a\.parquet must store column 'x' as .*, got "):
@@ -252,7 +252,7 @@ def test_concurrent_commits_are_both_kept(url: str) -> None:
     assert manifest.writer == "after another"
 
 
-def test_commit_gives_up_after_endless_conflicts(url: str) -> None:
+def test_commit_raises_after_five_conflicts_with_other_writers(url: str) -> None:
     location = open_location(url)
     put(location, "a.parquet", table())
     inventory = commit_dataset(location, SCHEMA, writer="x")

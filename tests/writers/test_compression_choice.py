@@ -87,7 +87,7 @@ def test_compression_auto_works_without_rows(tmp_path: Path) -> None:
     assert petastore.open_dataset(tmp_path / "x").inventory.num_rows == 0
 
 
-def test_compression_sample_covers_the_row_group(tmp_path: Path) -> None:
+def test_compression_auto_samples_the_whole_row_group(tmp_path: Path) -> None:
     schema = Unischema("x", [UnischemaField("x", bytes)])
     noise = [np.random.default_rng(number).bytes(1000) for number in range(400)]
     zeros = [bytes(1000)] * 400
@@ -100,7 +100,7 @@ def test_compression_sample_covers_the_row_group(tmp_path: Path) -> None:
     assert choose_compression(options, in_chunks) == choose_compression(options, in_chunks.combine_chunks())
 
 
-def test_nested_columns_have_a_compression_per_leaf(tmp_path: Path) -> None:
+def test_compression_auto_chooses_per_leaf_of_nested_columns(tmp_path: Path) -> None:
     schema = Unischema(
         "x", [UnischemaField("a.b", "float64", (64,)), UnischemaField("a", "float64", (64,), VectorCodec())]
     )
@@ -115,12 +115,12 @@ def test_nested_columns_have_a_compression_per_leaf(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compression", [*COMPRESSIONS, None])
-def test_explicit_compression_options_are_unchanged(compression: Any) -> None:
+def test_explicit_compression_is_not_changed_by_sampling(compression: Any) -> None:
     options = writer_options(SCHEMA, compression)
     assert choose_compression(options, storage_schema(SCHEMA).empty_table()) is options
 
 
-def test_files_with_different_compression_are_read(tmp_path: Path) -> None:
+def test_dataset_whose_files_differ_in_compression_is_read(tmp_path: Path) -> None:
     written = rows(0, 4500) + rows(4500, 500, noise=False)
     write_dataset(tmp_path / "x", SCHEMA, written[:4500])
     write_dataset(tmp_path / "x", SCHEMA, written[4500:], mode="append")

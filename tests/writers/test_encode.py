@@ -31,7 +31,7 @@ def row(number: int, **more: Any) -> dict[str, Any]:
     return {"id": number, "face": np.full((number, 2), number, np.uint8), "xy": np.ones(2, np.float32), **more}
 
 
-def test_encoded_cells_equal_the_codecs() -> None:
+def test_encode_rows_stores_the_cells_that_each_codec_encodes() -> None:
     batch = encode_rows([row(0), row(1, **{"full name": "Ada"})], SCHEMA)
     assert batch.schema == storage_schema(SCHEMA)
     assert batch.column("id").to_pylist() == [0, 1]
@@ -90,7 +90,7 @@ class Broken(NdarrayCodec):
         return pa.nulls(len(values), pa.binary())
 
 
-def test_encode_raises_for_a_codec_with_invalid_results() -> None:
+def test_encode_rows_raises_for_a_codec_that_returns_another_type() -> None:
     schema = Unischema("broken", [UnischemaField("x", "int8", (1,), Broken(), nullable=True)])
     with pytest.raises(
         EncodeError, match=r"the codec Broken\(\) must return binary, got .*\. This is a defect of the codec"
@@ -105,7 +105,7 @@ def test_encoding_chunks_contain_all_rows_in_order() -> None:
     assert {len(chunk) for chunk in chunks[:-1]} == {encode.CHUNK_ROWS}
 
 
-def test_encoding_chunks_of_large_rows_are_short() -> None:
+def test_encoding_chunks_have_few_rows_when_rows_are_large() -> None:
     schema = Unischema("image", [UnischemaField("image", "uint8", (None,), NdarrayCodec())])
     image = np.zeros(encode.CHUNK_BYTES // 4 + 1, np.uint8)
     assert [len(chunk) for chunk in in_chunks([{"image": image}] * 10, schema)] == [4, 4, 2]
@@ -122,6 +122,6 @@ def test_encode_accepts_named_tuples() -> None:
     assert encode_rows(chunk, schema).to_pylist() == [{"x": 1, "y": 2}, {"x": 3, "y": 4}]
 
 
-def test_invalid_row_raises_in_the_encoder() -> None:
+def test_chunking_passes_invalid_rows_on_to_the_encoder() -> None:
     (chunk,) = in_chunks([7], SCHEMA)
     assert repr(chunk) == "[7]"

@@ -34,7 +34,7 @@ def location(url: str) -> Location:
     return open_location(url)
 
 
-def test_file_ends_with_the_row_group_that_fills_it(location: Location) -> None:
+def test_file_is_closed_after_the_row_group_that_reaches_rows_per_file(location: Location) -> None:
     files = files_at(location, rows_per_file=3, first_number=7)
     for ids in ((1, 2), (3,), (4,)):
         files.write(group(*ids))
@@ -49,7 +49,7 @@ def test_file_ends_with_the_row_group_that_fills_it(location: Location) -> None:
     assert [table["id"].to_pylist() for table in tables] == [[1, 2, 3], [4]]
 
 
-def test_write_marker_and_hidden_names_exist_while_writing(
+def test_unfinished_write_has_a_marker_and_hidden_file_names(
     location: Location,
 ) -> None:
     files = files_at(location)
@@ -65,7 +65,7 @@ def test_write_marker_and_hidden_names_exist_while_writing(
     assert everything_in(location) == [name]
 
 
-def test_empty_file_is_written_only_for_an_empty_dataset(location: Location) -> None:
+def test_file_without_rows_is_written_only_for_a_dataset_without_files(location: Location) -> None:
     assert files_at(location).finish(at_least_one=False) == []
     (name,) = files_at(location).finish(at_least_one=True)
     with location.filesystem.open_input_file(location.join(name)) as file:
@@ -73,7 +73,7 @@ def test_empty_file_is_written_only_for_an_empty_dataset(location: Location) -> 
 
 
 @pytest.mark.parametrize("is_complete", [False, True])
-def test_undo_deletes_all_written_files(location: Location, is_complete: bool) -> None:
+def test_undo_of_a_write_deletes_all_written_files(location: Location, is_complete: bool) -> None:
     files = files_at(location, rows_per_file=1)
     files.write(group(1))
     files.write(group(2))
@@ -84,7 +84,7 @@ def test_undo_deletes_all_written_files(location: Location, is_complete: bool) -
     files.undo()  # may come twice: an error while one is handled
 
 
-def test_undo_keeps_files_in_the_manifest(location: Location) -> None:
+def test_undo_of_a_write_keeps_committed_files(location: Location) -> None:
     files = files_at(location)
     files.write(group(1))
     names = files.finish(at_least_one=False)

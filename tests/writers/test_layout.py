@@ -50,7 +50,7 @@ def test_row_group_size_mb_keeps_all_rows_in_order(sizes: list[int], size: int, 
     assert all(group.num_rows for group in groups)
 
 
-def test_row_group_size_mb_is_approximate() -> None:
+def test_row_groups_are_within_5_percent_of_row_group_size_mb() -> None:
     cells = np.random.default_rng(0).integers(500, 1500, 4000)
     batches = [pa.record_batch({"blob": [b"x" * size for size in part]}) for part in np.split(cells, 40)]
     groups = list(row_groups(batches, layout(row_group_size_mb=0.25)))
@@ -58,7 +58,7 @@ def test_row_group_size_mb_is_approximate() -> None:
     assert np.abs(sizes / (0.25 * 2**20) - 1).max() < 0.05
 
 
-def test_row_larger_than_a_row_group_gets_its_own() -> None:
+def test_row_larger_than_row_group_size_gets_its_own_row_group() -> None:
     groups = list(row_groups(batches_of([3], cell=1000), layout(row_group_size_mb=1 / 2**20)))
     assert [group.num_rows for group in groups] == [1, 1, 1]
 

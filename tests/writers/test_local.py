@@ -125,7 +125,7 @@ def test_row_groups_and_files_have_the_requested_sizes(
     assert ids(url) == list(range(count))
 
 
-def test_file_ends_when_it_is_large_enough(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writer_starts_a_new_file_when_the_file_size_is_reached(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Layout, "of", lambda **asked: Layout(asked["rows_per_row_group"], 1, None, file_bytes=2000))
     inventory = write_dataset(url, SCHEMA, rows(0, 1000), rows_per_row_group=100)
     assert len(inventory.files) > 2
@@ -138,7 +138,7 @@ def test_non_nullable_field_is_required_in_the_file(tmp_path: Path) -> None:
     assert "required int64 field_id=-1 id" in str(pq.ParquetFile(file).schema)
 
 
-def test_pages_do_not_depend_on_chunk_borders(tmp_path: Path) -> None:
+def test_parquet_pages_have_equal_row_counts_across_encoding_chunks(tmp_path: Path) -> None:
     schema = Unischema("x", [UnischemaField("x", "float32", (64, 32), NdarrayCodec())])
     write_dataset(tmp_path / "x", schema, {"x": np.zeros((2000, 64, 32), np.float32)}, rows_per_row_group=500)
     (path,) = (tmp_path / "x").glob("*.parquet")
@@ -367,7 +367,7 @@ def test_append_to_plain_parquet_raises(tmp_path: Path) -> None:
     assert write_dataset(tmp_path, SCHEMA, rows(5, 2), mode="append").num_rows == 3
 
 
-def test_append_works_with_common_metadata_only(tmp_path: Path) -> None:
+def test_append_works_without_a_manifest_if_common_metadata_exists(tmp_path: Path) -> None:
     write_dataset(tmp_path, SCHEMA, rows(0, 3))
     (tmp_path / "_petastore" / "inventory.arrow").unlink()
     write_dataset(tmp_path, SCHEMA, rows(3, 3), mode="append")
@@ -451,7 +451,7 @@ def test_exception_in_the_rows_keeps_existing_files(url: str, mode: Any, problem
     assert ids(url) == list(range(10))
 
 
-def test_invalid_row_is_named_by_its_number_in_all_data(url: str) -> None:
+def test_invalid_row_error_has_the_row_number_in_the_whole_input(url: str) -> None:
     given = itertools.chain(rows(0, 9000), [{"id": "x"}])
     with pytest.raises(EncodeError) as refused:
         write_dataset(url, SCHEMA, given, rows_per_row_group=1000)
@@ -459,7 +459,7 @@ def test_invalid_row_is_named_by_its_number_in_all_data(url: str) -> None:
     assert everything_in(open_location(url)) == []
 
 
-def test_exception_in_progress_undoes_the_write(url: str) -> None:
+def test_exception_in_the_progress_callback_undoes_the_write(url: str) -> None:
     def stop(_: int) -> None:
         raise Stop
 
@@ -482,7 +482,7 @@ def test_interrupt_after_the_commit_keeps_the_files(url: str, monkeypatch: pytes
     assert len(list_data_files(open_location(url))) == 2
 
 
-def test_damaged_manifest_does_not_hide_a_write_error(tmp_path: Path) -> None:
+def test_failed_write_over_a_damaged_manifest_raises_its_own_error(tmp_path: Path) -> None:
     write_dataset(tmp_path, SCHEMA, rows(0, 10))
     (tmp_path / "_petastore" / "inventory.arrow").write_bytes(b"damaged")
     with pytest.raises(MetadataError, match="is damaged"):
@@ -522,7 +522,7 @@ def test_concurrent_appends_in_threads_keep_all_rows(url: str) -> None:
     assert sorted(ids(url)) == list(range(120))
 
 
-def test_overwrite_keeps_files_committed_meanwhile(url: str) -> None:
+def test_overwrite_raises_and_keeps_files_of_a_concurrent_commit(url: str) -> None:
     write_dataset(url, SCHEMA, rows(0, 10))
 
     def given() -> Iterator[dict[str, int]]:
@@ -602,7 +602,7 @@ COMMITTED = killed.POINTS[5:]
 
 
 @pytest.mark.parametrize("point", killed.POINTS)
-def test_killed_first_write_leaves_nothing_or_everything(graveyard: Path, point: str) -> None:
+def test_killed_first_write_leaves_no_dataset_or_all_rows(graveyard: Path, point: str) -> None:
     location = open_location(graveyard / "error" / point)
     if point in COMMITTED:
         assert ids(location.root) == NEW

@@ -52,7 +52,7 @@ def file_of(table: pa.Table, compression: Compression) -> bytes:
 
 
 @given(st.lists(st.integers(0, 15), max_size=6), st.integers(0, 2), st.sampled_from(["none", "snappy"]))
-def test_file_does_not_depend_on_chunks(sizes: list[int], cut: int, compression: Compression) -> None:
+def test_parquet_file_bytes_do_not_depend_on_arrow_chunks(sizes: list[int], cut: int, compression: Compression) -> None:
     rows = writer_options(SCHEMA, compression)["write_batch_size"]
     assert rows == 6
     table = in_chunks(sizes, cut)
@@ -63,7 +63,7 @@ def test_file_does_not_depend_on_chunks(sizes: list[int], cut: int, compression:
 
 
 @given(st.lists(st.integers(0, 40), max_size=12), st.integers(1, 9))
-def test_chunks_end_on_page_borders(sizes: list[int], rows: int) -> None:
+def test_arrow_chunks_are_recut_at_page_borders_with_few_copies(sizes: list[int], rows: int) -> None:
     numbers = iter(range(sum(sizes)))
     chunks = [pa.array([str(next(numbers)).encode() for _ in range(size)], pa.binary()) for size in sizes]
     found = on_page_borders(pa.table({"x": pa.chunked_array(chunks, pa.binary())}), rows).column("x")

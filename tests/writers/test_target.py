@@ -78,7 +78,7 @@ def test_target_ignores_the_marker_of_a_killed_writer_without_files(url: str) ->
 
 
 @pytest.mark.parametrize(("mode", "error"), [("error", DatasetExistsError), ("overwrite", DatasetChangedError)])
-def test_rows_committed_concurrently_are_kept(url: str, mode: Mode, error: type[Exception]) -> None:
+def test_write_raises_when_another_writer_committed_during_it(url: str, mode: Mode, error: type[Exception]) -> None:
     begun = target(url, mode)
     write(url, 0)
     with pytest.raises(
@@ -87,7 +87,7 @@ def test_rows_committed_concurrently_are_kept(url: str, mode: Mode, error: type[
         begun.next_manifest([])
 
 
-def test_only_overwrite_deletes_unlisted_existing_files(url: str) -> None:
+def test_only_overwrite_deletes_data_files_missing_in_the_new_manifest(url: str) -> None:
     write(url, 0)
     location = open_location(url)
     with location.filesystem.open_output_stream(location.join("notes.txt")) as notes:
@@ -129,12 +129,12 @@ def document(name: str, *fields: dict[str, Any]) -> str:
         ),
     ],
 )
-def test_schema_differences_are_reported(theirs: str, ours: str, said: str) -> None:
+def test_schema_difference_describes_how_two_schemas_differ(theirs: str, ours: str, said: str) -> None:
     assert schema_difference(theirs, ours) == said
 
 
 @pytest.mark.parametrize("damaged", ["", "[]", "{}", '{"name": "a", "fields": [1]}'])
-def test_damaged_schema_document_is_reported(damaged: str) -> None:
+def test_schema_difference_reports_a_damaged_schema_document(damaged: str) -> None:
     assert schema_difference(damaged, document("a")).startswith("the schema document of the dataset is damaged (")
 
 

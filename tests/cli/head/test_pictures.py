@@ -38,12 +38,12 @@ def half(color: Color | None) -> Half:
     return None if color is None else color.get_truecolor()
 
 
-def test_half_blocks_show_two_pixels_each() -> None:
+def test_half_block_characters_show_two_pixels_each() -> None:
     image = np.array([[RED, GREEN], [BLUE, WHITE]], "uint8")
     assert blocks(thumbnail(image, 32)) == [[("▀", RED, BLUE), ("▀", GREEN, WHITE)]]
 
 
-def test_half_blocks_of_an_odd_height_end_empty() -> None:
+def test_half_block_characters_of_an_odd_height_end_with_an_empty_half() -> None:
     assert blocks(thumbnail(np.array([[0], [10], [20]], "uint8"), 32)) == [
         [("▀", (0, 0, 0), (10, 10, 10))],
         [("▀", (20, 20, 20), None)],

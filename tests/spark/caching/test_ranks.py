@@ -18,7 +18,7 @@ def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("launcher", ["horovod", "openmpi", "mpich", "torchrun", "slurm", "tensorflow"])
-def test_shard_of_another_rank_warns(launcher: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_converter_shard_of_another_rank_warns(launcher: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment_of(launcher, 3, 8).items():
         monkeypatch.setenv(name, value)
     with pytest.warns(UserWarning, match='rank 3 of 8 .*cur_shard=2 and shard_count=8.*Pass cur_shard="auto"'):
@@ -28,7 +28,7 @@ def test_shard_of_another_rank_warns(launcher: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("launched", "asked"), [((1, 2), (1, 2)), ((1, 2), (0, 1)), ((0, 1), (0, 1)), ((0, 1), (1, 2)), (None, (5, 7))]
 )
-def test_matching_shard_and_all_rows_give_no_warning(
+def test_converter_shard_that_matches_the_rank_gives_no_warning(
     launched: tuple[int, int] | None, asked: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in environment_of("torchrun", *launched).items() if launched else ():

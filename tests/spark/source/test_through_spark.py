@@ -60,7 +60,7 @@ def test_data_source_without_a_schema_keeps_types(facts: Any) -> None:
     assert facts["inferred"] == {"id": ["int64", []], "track": ["float32", [None]], "name": ["str", []]}
 
 
-def test_data_source_shuffle_writes_no_tiny_files(facts: Any) -> None:
+def test_prepare_dataframe_shuffle_is_repeatable_and_writes_no_tiny_files(facts: Any) -> None:
     prepared = facts["prepared"]
     assert prepared["moved"] > ROWS / 5  # a uniform permutation moves a row by a third of all, on average
     assert prepared["repeatable"]

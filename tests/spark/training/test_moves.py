@@ -12,7 +12,7 @@ from petastore.spark.training.exchange import moves
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=12))
-def test_row_moves_balance_all_ranks(there: list[int]) -> None:
+def test_moves_of_rows_between_ranks_give_equal_shares(there: list[int]) -> None:
     there[0] += len(there)
     wanted = Parts.of(sum(there), ranks=len(there)).rows
     found = moves(there, wanted)
@@ -27,6 +27,6 @@ def test_row_moves_balance_all_ranks(there: list[int]) -> None:
     assert len({(move.giver, move.taker) for move in found}) == len(found)
 
 
-def test_row_moves_raise_for_wrong_sums() -> None:
+def test_moves_of_rows_raise_if_the_sums_before_and_after_differ() -> None:
     with pytest.raises(InvalidArgumentError, match="got 3 rows on 2 ranks before and 4 rows on 2 ranks after"):
         moves([1, 2], [2, 2])

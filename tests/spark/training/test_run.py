@@ -32,7 +32,7 @@ def test_run_on_dataframe_has_equal_steps_for_uneven_partitions(facts: Any) -> N
     assert uneven["epochs differ"] == [True, True]
 
 
-def test_run_on_dataframe_ranks_know_their_rank(facts: Any) -> None:
+def test_run_on_dataframe_gives_each_process_its_rank_and_shard(facts: Any) -> None:
     uneven = facts["uneven"]
     assert uneven["ranks"] == [0, 1]
     assert uneven["shards"] == [[0, 2], [1, 2]]

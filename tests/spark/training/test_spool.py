@@ -53,7 +53,7 @@ def ids_of(batches: Iterator[pa.RecordBatch]) -> list[int]:
 
 @settings(max_examples=30)
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=4))
-def test_spooled_ranks_exchange_rows(tmp_path_factory: pytest.TempPathFactory, there: list[int]) -> None:
+def test_ranks_exchange_rows_from_their_local_files(tmp_path_factory: pytest.TempPathFactory, there: list[int]) -> None:
     there[-1] += len(there)
     folder, ranks = tmp_path_factory.mktemp("spools"), len(there)
     ends = np.cumsum(there).tolist()
@@ -80,7 +80,7 @@ def test_spooled_ranks_exchange_rows(tmp_path_factory: pytest.TempPathFactory, t
     assert len(steps) == 1
 
 
-def test_spool_pops_its_last_rows_in_order(tmp_path: Path) -> None:
+def test_taking_the_last_rows_of_a_rank_keeps_order_and_deletes_empty_files(tmp_path: Path) -> None:
     spool = spool_of(tmp_path / "a", 0, range(20))
     assert ids_of(spool.take_last(9)) == list(range(11, 20))
     assert spool.num_rows == 11
@@ -88,7 +88,7 @@ def test_spool_pops_its_last_rows_in_order(tmp_path: Path) -> None:
     assert list((tmp_path / "a").rglob("*.parquet")) == []
 
 
-def test_spooled_reader_resumes_only_with_the_same_rows(tmp_path: Path) -> None:
+def test_local_rows_reader_resumes_only_with_the_same_rows(tmp_path: Path) -> None:
     schema = Unischema("ids", [UnischemaField("id", "int64")])
     footers = set()
 
@@ -158,6 +158,6 @@ def test_row_exchange_names_an_unreachable_host() -> None:
         ({"filters": [("id", ">", 3)]}, "filter the DataFrame"),
     ],
 )
-def test_spool_raises_when_files_of_other_ranks_exist(options: Any, why: str) -> None:
+def test_local_rows_reader_raises_for_options_that_need_rows_of_other_ranks(options: Any, why: str) -> None:
     with pytest.raises(InvalidArgumentError, match=why):
         LocalRows("/nowhere", Shard(0, 2), 10, 6).make_reader(**options)

@@ -87,7 +87,7 @@ def test_materialize_with_another_schema_raises(tmp_path: Path) -> None:
     assert names(manifest.inventory) == ["a.parquet"]
 
 
-def test_materialize_warns_once_about_early_row_groups(tmp_path: Path) -> None:
+def test_materialize_warns_once_about_row_groups_smaller_than_requested(tmp_path: Path) -> None:
     with warnings.catch_warnings(action="error"):
         block(tmp_path, "a.parquet", rows_per_row_group=2)
     with pytest.warns(UserWarning, match=r"row group 0 of b.parquet has 2 rows, but rows_per_row_group=3 was") as told:
@@ -95,7 +95,7 @@ def test_materialize_warns_once_about_early_row_groups(tmp_path: Path) -> None:
     assert len(told) == 1
 
 
-def test_materialize_block_may_add_nothing_after_writer_methods(tmp_path: Path) -> None:
+def test_materialize_block_raises_for_spark_files_after_writer_methods(tmp_path: Path) -> None:
     block(tmp_path, "a.parquet")
     put(tmp_path / "left.parquet")
     commit = BlockCommit(open_location(str(tmp_path)), SCHEMA, "a test", None)

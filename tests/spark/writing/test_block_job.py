@@ -39,7 +39,7 @@ def ids_at(folder: Path) -> list[int]:
         return [int(row.id) for row in reader]
 
 
-def test_block_writes_are_combined_in_order(tmp_path: Path) -> None:
+def test_writes_of_a_materialize_block_are_committed_together_in_order(tmp_path: Path) -> None:
     block = block_at(tmp_path)
     block.write("error", parts([1, 2, 3], [4], []))
     block.write("error", parts([5], [6, 7]))

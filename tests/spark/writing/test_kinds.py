@@ -59,7 +59,7 @@ SCHEMA = Unischema(
         ("id bigint, raw binary", False),
     ],
 )
-def test_columns_of_unambiguous_type_are_recognized(columns: str, cells: bool) -> None:
+def test_encoded_and_raw_columns_are_recognized_by_their_spark_types(columns: str, cells: bool) -> None:
     assert holds_cells(spark_schema(columns), SCHEMA) is cells
 
 
@@ -84,7 +84,7 @@ CELLS = [types.StructField(name, kind, nullable) for name, kind, nullable in (
         ([types.StructField("id", types.IntegerType(), True), *CELLS[1:]], "no nullable columns .* got 'id'"),
     ],
 )
-def test_writer_rejects_invalid_cells_before_spark_writes(columns: list[types.StructField], said: str) -> None:
+def test_writer_rejects_columns_of_wrong_types_before_spark_writes(columns: list[types.StructField], said: str) -> None:
     check_cells(types.StructType(CELLS[::-1]), SCHEMA)
     job = BlockJob("memory://never", SCHEMA, LAYOUT, "auto", "a test")
     writer = DatasetWriter(cast("SparkSession", None), "memory://never", {}, job)
@@ -93,14 +93,14 @@ def test_writer_rejects_invalid_cells_before_spark_writes(columns: list[types.St
         writer.write(cast("DataFrame", df))
 
 
-def test_cells_and_raw_columns_in_one_dataframe_raise() -> None:
+def test_encoded_and_raw_columns_in_one_dataframe_raise() -> None:
     with pytest.raises(
         InvalidArgumentError, match="got 'pose', which are raw, and 'track', which are bytes and could be both"
     ):
         holds_cells(spark_schema("id int, raw binary, pose array<float>, track binary"), SCHEMA)
 
 
-def test_column_types_are_ignored_when_cells_equal_values() -> None:
+def test_columns_without_codecs_count_as_encoded_if_their_types_match() -> None:
     plain = Unischema("plain", [UnischemaField("id", "int32"), UnischemaField("track", "float32", (None,))])
     assert holds_cells(spark_schema("id int, track array<float>"), plain)
     assert not holds_cells(spark_schema("id bigint, track array<double>"), plain)

@@ -34,7 +34,7 @@ def rows_of(item: tuple[int, int]) -> Any:
 
 
 @given(st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 4)), max_size=6), st.data())
-def test_created_rows_are_encoded_in_order(items: list[tuple[int, int]], data: st.DataObject) -> None:
+def test_rows_created_in_a_spark_task_are_encoded_in_order(items: list[tuple[int, int]], data: st.DataObject) -> None:
     numbers = data.draw(st.lists(st.sampled_from(range(len(items))), max_size=8)) if items else []
     flat = [
         row

@@ -31,23 +31,23 @@ def check(*fields: UnischemaField, session_settings: bool = True, session: Any =
 ZONED = UnischemaField("at", "datetime64[us]", (), ScalarCodec("timestamp"))
 
 
-def test_writable_check_accepts_spark_types() -> None:
+def test_schema_check_for_spark_accepts_spark_types() -> None:
     check(UnischemaField("id", "int64"), UnischemaField("at", "datetime64[us]"), UnischemaField("is_new", "bool"))
 
 
-def test_writable_check_raises_for_an_empty_schema() -> None:
+def test_schema_check_for_spark_raises_for_an_empty_schema() -> None:
     with pytest.raises(SchemaError, match="got 'rows' without fields"):
         check()
 
 
-def test_writable_check_raises_for_nanoseconds() -> None:
+def test_schema_check_for_spark_raises_for_nanoseconds() -> None:
     with pytest.raises(
         SchemaError, match=r"field 'at' must be stored in microseconds for Spark, got nanoseconds\. Declare it as"
     ):
         check(UnischemaField("at", "datetime64[ns]"))
 
 
-def test_writable_check_raises_for_case_insensitive_duplicates() -> None:
+def test_schema_check_for_spark_raises_for_names_that_differ_only_in_case() -> None:
     fields = (UnischemaField("id", "int64"), UnischemaField("ID", "int64"))
     with pytest.raises(
         SchemaError, match="field names must differ in more than upper and lower case for Spark, got 'id' and 'ID'"

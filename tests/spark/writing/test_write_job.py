@@ -87,7 +87,7 @@ def test_write_job_is_invisible_before_the_commit(tmp_path: Path) -> None:
     assert len(pq.ParquetDataset(folder).files) == 1
 
 
-def test_write_job_deletes_unused_attempts_at_commit(url: str, tmp_path: Path) -> None:
+def test_write_job_commit_deletes_files_of_repeated_task_attempts(url: str, tmp_path: Path) -> None:
     job = job_at(url)
     job.part(0, batches_of(1, 2))  # its task was lost after it
     counts = [job.part(0, batches_of(1, 2)), job.part(1, batches_of(3))]
@@ -115,7 +115,7 @@ def test_write_job_rejects_attempts_after_the_commit(url: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
-def test_late_attempt_deletes_its_own_files(url: str, end: str) -> None:
+def test_task_attempt_that_ends_after_the_commit_deletes_its_files(url: str, end: str) -> None:
     job = job_at(url)
     counts = [job.part(0, batches_of(1, 2))]
 
@@ -225,7 +225,7 @@ def test_failed_attempt_leaves_no_marker(tmp_path: Path) -> None:
     assert store.find(f"/{tmp_path.name}") == before
 
 
-def test_invalid_value_fails_its_part_and_leaves_nothing(tmp_path: Path) -> None:
+def test_invalid_value_fails_its_task_and_leaves_no_files(tmp_path: Path) -> None:
     folder = tmp_path / "frames"
     job = job_at(str(folder))
     bad = pa.record_batch({"id": pa.array([1, None], pa.int64()), "pose": pa.nulls(2, pa.list_(pa.float32()))})
@@ -338,7 +338,7 @@ def test_write_job_can_be_pickled(url: str) -> None:
     assert ids_at(url) == [1]
 
 
-def test_write_job_sizes_hold_within_each_part(url: str) -> None:
+def test_write_job_applies_row_group_sizes_within_each_task(url: str) -> None:
     layout = Layout.of(rows_per_row_group=3, row_group_size_mb=None, rows_per_file=6)
     job = WriteJob.begin(url, SCHEMA, layout, compression="zstd", mode="append", writer="a test")
     inventory = job.commit([job.part(0, batches_of(*range(8))), job.part(1, batches_of(*range(20, 24)))])
