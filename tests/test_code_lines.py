@@ -49,7 +49,7 @@ def test_code_lines_of_an_empty_module_are_zero() -> None:
     assert code_lines("") == code_lines('"""Only a docstring."""\n') == 0
 
 
-def test_main_prints_each_package_and_the_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_code_lines_command_prints_each_package_and_the_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "package"
     for name, text in {"one.py": "a = 1\n", "inner/two.py": "b = 2\nc = 3\n", "inner/deep/three.py": "d = 4\n"}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -62,6 +62,6 @@ def test_main_prints_each_package_and_the_sum(tmp_path: Path, capsys: pytest.Cap
     ]
 
 
-def test_main_fails_when_a_folder_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_code_lines_command_fails_when_a_folder_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "missing")]) == 2
     assert "there is no folder" in capsys.readouterr().err

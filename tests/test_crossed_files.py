@@ -20,14 +20,14 @@ def printed_by(program: str, folder: Path, repository: Path) -> set[str]:
 
 
 @pytest.mark.slow
-def test_batch_runs_code_of_few_files(tmp_path: Path, repository: Path) -> None:
+def test_reading_a_batch_runs_code_of_few_source_files(tmp_path: Path, repository: Path) -> None:
     crossed = printed_by("tests.crossed_files", tmp_path / "frames", repository)
     assert {"readers/pipeline.py", "readers/loaded/row_group_reader.py", "adapters/torch/tensors.py"} <= crossed
     assert len(crossed) <= MOST_FILES, crossed
 
 
 @pytest.mark.slow
-def test_first_batch_creates_few_classes_of_objects(tmp_path: Path, repository: Path) -> None:
+def test_reading_the_first_batch_instantiates_few_classes(tmp_path: Path, repository: Path) -> None:
     made = printed_by("tests.crossed_classes", tmp_path / "frames", repository)
     assert {"petastore.readers.reader.Reader", "petastore.plan.batches.spans.Span"} <= made
     print(f"{len(made)} classes of petastore are instantiated between make_reader and a tensor")

@@ -44,7 +44,7 @@ def test_python_blocks_of_pages_run(page: Path, tmp_path: Path, monkeypatch: pyt
     evaluate(page)
 
 
-def test_pages_name_the_language_of_other_blocks() -> None:
+def test_code_blocks_of_pages_that_are_not_python_have_a_known_language() -> None:
     others = {}
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
@@ -65,7 +65,7 @@ def test_code_on_pages_fits_without_scrolling() -> None:
     assert wide == []
 
 
-def test_links_of_pages_outside_the_site_lead_to_files() -> None:
+def test_relative_links_in_readme_contributing_and_changelog_exist() -> None:
     """Those of the site are checked by mkdocs."""
     targets = [
         target
@@ -89,7 +89,7 @@ def test_readme_begins_with_a_command_an_image_and_a_comparison() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/tutorials/first-dataset.md"])
-def test_first_program_imports_only_installed_packages(page: str) -> None:
+def test_first_program_of_a_page_imports_only_packages_that_the_page_installs(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     (extras,) = re.findall(r"pip install '\.\[([\w,]+)\]'", text)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -43,7 +43,7 @@ def test_sort_by_duration_moves_whole_files_longest_first() -> None:
     assert [item.path.name for item in items] == ["long.py", "long.py", "new.py", "quick.py", "quick.py"]
 
 
-def test_durations_summary_adds_up_by_file_and_area() -> None:
+def test_durations_summary_adds_up_seconds_by_file_and_package() -> None:
     durations, terminal = Durations({}, ROOT), Terminal()
     for name, seconds in (("tests/plan/a.py::one", 40), ("tests/plan/b/c.py::two", 2.5), ("tests/d.py::three", 60.0)):
         for _ in range(2):  # set-up and call
@@ -63,7 +63,7 @@ def test_durations_count_subtests_once() -> None:
 
 
 @pytest.mark.parametrize(("options", "workers"), [([], 1), (["-n2", "--dist", "loadfile"], 2)])
-def test_run_begins_with_number_of_tests_and_estimate(
+def test_pytest_run_prints_the_number_of_tests_and_the_estimated_time_first(
     options: list[str], workers: int, pytester: pytest.Pytester, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(repository))

@@ -121,7 +121,9 @@ def test_error_of_reader_options_names_parameter_and_rule(url: str, parameter: s
         ("cache_size_limit", {"cache_type": "local-disk", "cache_size_limit": 1}),
     ],
 )
-def test_error_of_options_that_belong_together_has_the_form(url: str, parameter: str, options: dict[str, Any]) -> None:
+def test_error_of_conflicting_reader_options_names_parameter_and_rule(
+    url: str, parameter: str, options: dict[str, Any]
+) -> None:
     for make in (petastore.make_reader, petastore.make_batch_reader):
         with pytest.raises(InvalidArgumentError) as caught:
             make(url, **options)
@@ -129,7 +131,7 @@ def test_error_of_options_that_belong_together_has_the_form(url: str, parameter:
 
 
 @pytest.mark.parametrize("value", [5, "", ["a", 5], []])
-def test_error_of_dataset_url_has_the_form(value: Any) -> None:
+def test_error_of_an_invalid_dataset_url_names_the_rule(value: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"^dataset URLs? must "):
         petastore.make_reader(value)
 
@@ -147,7 +149,7 @@ def test_error_of_dataset_url_has_the_form(value: Any) -> None:
         ("num_epochs", {"stop": "cycle", "num_epochs": 2}),
     ],
 )
-def test_error_of_make_mixed_reader_has_the_form(url: str, parameter: str, options: dict[str, Any]) -> None:
+def test_error_of_make_mixed_reader_names_parameter_and_rule(url: str, parameter: str, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         petastore.make_mixed_reader([url, url], **{"weights": [1, 1], **options})
     assert form_of(str(caught.value), parameter)
@@ -170,7 +172,7 @@ WRITER: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("parameter", "value"), WRITER)
-def test_error_of_write_dataset_has_the_form(tmp_path: Path, parameter: str, value: Any) -> None:
+def test_error_of_write_dataset_names_parameter_and_rule(tmp_path: Path, parameter: str, value: Any) -> None:
     schema = petastore.Unischema("ids", [petastore.UnischemaField("id", "int64")])
     options = {"url": str(tmp_path / "out"), "schema": schema, "rows": [{"id": 1}], parameter: value}
     with pytest.raises(InvalidArgumentError) as caught:
@@ -226,7 +228,7 @@ VALUES: list[tuple[Any, str, tuple[Any, ...], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("make", "parameter", "args", "options"), VALUES)
-def test_error_of_values_has_the_form(
+def test_error_of_constructors_names_parameter_and_rule(
     make: Any, parameter: str, args: tuple[Any, ...], options: dict[str, Any]
 ) -> None:
     with pytest.raises((InvalidArgumentError, SchemaError)) as caught:
@@ -254,7 +256,7 @@ TORCH: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("parameter", "value"), TORCH)
-def test_error_of_torch_loader_has_the_form(url: str, parameter: str, value: Any) -> None:
+def test_error_of_torch_dataloader_names_parameter_and_rule(url: str, parameter: str, value: Any) -> None:
     torch = pytest.importorskip("petastore.adapters.torch")
     with petastore.make_reader(url) as reader, pytest.raises(InvalidArgumentError) as caught:
         torch.DataLoader(reader, **{"batch_size": 4, parameter: value})
@@ -273,7 +275,7 @@ def test_error_of_torch_loader_has_the_form(url: str, parameter: str, value: Any
         ("MapDataset", "nulls", "x"),
     ],
 )
-def test_error_of_torch_datasets_has_the_form(url: str, name: str, parameter: str, value: Any) -> None:
+def test_error_of_torch_datasets_names_parameter_and_rule(url: str, name: str, parameter: str, value: Any) -> None:
     torch = pytest.importorskip("petastore.adapters.torch")
     with pytest.raises(InvalidArgumentError) as caught:
         getattr(torch, name)(url, **{**({"batch_size": 4} if name == "ReaderDataset" else {}), parameter: value})
@@ -281,7 +283,9 @@ def test_error_of_torch_datasets_has_the_form(url: str, name: str, parameter: st
 
 
 @pytest.mark.parametrize(("parameter", "value"), [("batch_size", 0), ("ragged", "x"), ("nulls", "x")])
-def test_error_of_tensorflow_and_keras_and_jax_has_the_form(url: str, parameter: str, value: Any) -> None:
+def test_error_of_tensorflow_keras_and_jax_loaders_names_parameter_and_rule(
+    url: str, parameter: str, value: Any
+) -> None:
     makes = []
     for module, name in (("tensorflow", "make_tf_dataset"), ("keras", "PyDataset"), ("jax", "DataLoader")):
         try:
@@ -294,7 +298,7 @@ def test_error_of_tensorflow_and_keras_and_jax_has_the_form(url: str, parameter:
         assert form_of(str(caught.value), parameter), str(caught.value)
 
 
-def test_error_of_spark_converter_has_the_form() -> None:
+def test_error_of_make_spark_converter_names_parameter_and_rule() -> None:
     wrong: Any = 5
     with pytest.raises(InvalidArgumentError) as caught:
         make_spark_converter(wrong)
@@ -302,7 +306,7 @@ def test_error_of_spark_converter_has_the_form() -> None:
 
 
 @pytest.mark.parametrize(("parameter", "value"), [("schema", 5), ("spark", 5)])
-def test_error_of_materialize_dataset_has_the_form(tmp_path: Path, parameter: str, value: Any) -> None:
+def test_error_of_materialize_dataset_names_parameter_and_rule(tmp_path: Path, parameter: str, value: Any) -> None:
     pytest.importorskip("pyspark")
     options = {"spark": 5, "dataset_url": str(tmp_path / "out"), "schema": SCHEMA, parameter: value}
     with pytest.raises(InvalidArgumentError) as caught, materialize_dataset(**options):

@@ -169,7 +169,9 @@ def has_manifest(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-def test_pairs_of_files_equal_concat_tables(pair: tuple[Any, Any], has_manifest: bool, tmp_path: Path) -> None:
+def test_files_with_different_column_types_are_read_like_pyarrow_concat_tables(
+    pair: tuple[Any, Any], has_manifest: bool, tmp_path: Path
+) -> None:
     tables = write_files(tmp_path, pair)
     cells = dict(enumerate(expected_cells(tables)))
     if has_manifest:
@@ -196,7 +198,9 @@ def test_pairs_of_files_equal_concat_tables(pair: tuple[Any, Any], has_manifest:
 @pytest.mark.parametrize(
     "name", [name for name in PAIRS if not {"list", "struct", "map"} & set(re.split(r"\W+", name))]
 )
-def test_filters_select_rows_of_both_files(name: str, has_manifest: bool, tmp_path: Path) -> None:
+def test_filters_select_rows_of_files_with_different_column_types(
+    name: str, has_manifest: bool, tmp_path: Path
+) -> None:
     cells = dict(enumerate(expected_cells(write_files(tmp_path, PAIRS[name]))))
     if has_manifest:
         generate_metadata(tmp_path)
@@ -214,9 +218,7 @@ def test_filters_select_rows_of_both_files(name: str, has_manifest: bool, tmp_pa
 
 
 @pytest.mark.parametrize("name", CONFLICTS)
-def test_conflicting_column_is_rejected_with_counts_and_others_are_read(
-    name: str, has_manifest: bool, tmp_path: Path
-) -> None:
+def test_column_with_conflicting_types_raises_only_if_selected(name: str, has_manifest: bool, tmp_path: Path) -> None:
     write_files(tmp_path, CONFLICTS[name])
     if has_manifest:
         generate_metadata(tmp_path)
@@ -240,7 +242,7 @@ def test_int64_and_double_are_read_as_a_declared_type(has_manifest: bool, tmp_pa
 
 
 @pytest.mark.parametrize("filters", [None, [("x", "<", 2.0**60)], [("x", ">", 2.0**60)]])
-def test_integer_that_does_not_fit_in_double_is_rejected(filters: Any, tmp_path: Path) -> None:
+def test_int64_value_that_does_not_fit_in_double_raises(filters: Any, tmp_path: Path) -> None:
     write_files(tmp_path, (pa.array([2**60 + 1] * 4), pa.array([0.5] * 4)))
     schema = Unischema("s", [UnischemaField("x", "float64", nullable=True)])
     for option in ("union", schema):
@@ -254,7 +256,7 @@ def test_integer_that_does_not_fit_in_double_is_rejected(filters: Any, tmp_path:
             next(iter(reader))
 
 
-def test_inferred_schema_is_accepted_as_schema(pair: tuple[Any, Any], tmp_path: Path) -> None:
+def test_schema_of_an_open_dataset_is_accepted_as_schema_option(pair: tuple[Any, Any], tmp_path: Path) -> None:
     cells = expected_cells(write_files(tmp_path, pair))
     with make_batch_reader(tmp_path, schema=open_dataset(tmp_path).schema, shuffle_row_groups=False) as reader:
         assert read(reader.iter_batches(3)) == list(enumerate(cells))
@@ -278,21 +280,21 @@ def test_schema_option_is_rejected_with_an_open_dataset(tmp_path: Path) -> None:
         make_batch_reader(open_dataset(tmp_path), schema="common")
 
 
-def test_rows_by_number_are_read_from_files_that_differ(pair: tuple[Any, Any], tmp_path: Path) -> None:
+def test_random_access_reads_files_with_different_column_types(pair: tuple[Any, Any], tmp_path: Path) -> None:
     cells = expected_cells(write_files(tmp_path, pair))
     rows = RandomAccess(open_dataset(tmp_path))
     wanted = [7, 0, 3, 4]
     assert [_plain(cell) for cell in rows.take(wanted)["x"]] == [cells[number] for number in wanted]
 
 
-def test_windows_cross_files_that_differ(tmp_path: Path) -> None:
+def test_windows_span_files_with_different_column_types(tmp_path: Path) -> None:
     cells = expected_cells(write_files(tmp_path, (pa.array(INTS, pa.int32()), pa.array(INTS, pa.int64()))))
     window = NGram({0: ["id", "x"], 1: ["x"]}, delta_threshold=1, timestamp_field="id")
     with make_reader(tmp_path, window, shuffle_row_groups=False) as reader:
         assert [(_plain(each[0].x), _plain(each[1].x)) for each in reader] == list(itertools.pairwise(cells))
 
 
-def test_mixture_reads_datasets_whose_files_differ(tmp_path: Path) -> None:
+def test_mixture_reads_datasets_with_different_column_types_between_files(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         cells = expected_cells(write_files(tmp_path / name, (pa.array(INTS, pa.int32()), pa.array(INTS, pa.int64()))))
@@ -311,7 +313,9 @@ def test_mixture_reads_datasets_whose_files_differ(tmp_path: Path) -> None:
         (pa.array(VECTORS, pa.list_(pa.float32(), 2)), pa.array(VECTORS, pa.list_(pa.float64())), "float64"),
     ],
 )
-def test_mixture_of_sources_with_other_types(one: pa.Array, other: pa.Array, dtype: str, tmp_path: Path) -> None:
+def test_mixture_of_sources_with_different_column_types_has_the_unified_type(
+    one: pa.Array, other: pa.Array, dtype: str, tmp_path: Path
+) -> None:
     urls = []
     for number, cells in enumerate([one, other]):
         urls.append(str(tmp_path / str(number)))
@@ -336,7 +340,7 @@ def test_mixture_of_sources_with_other_types(one: pa.Array, other: pa.Array, dty
         assert first + read(reader.iter_batches(4)) == everything
 
 
-def test_mixture_of_sources_whose_types_do_not_unify_is_rejected(tmp_path: Path) -> None:
+def test_mixture_of_sources_with_conflicting_column_types_raises(tmp_path: Path) -> None:
     urls = []
     for number, cells in enumerate(CONFLICTS["int, string"]):
         urls.append(str(tmp_path / str(number)))
@@ -375,7 +379,7 @@ def test_required_field_missing_in_a_file_is_rejected(tmp_path: Path) -> None:
         open_dataset(tmp_path)
 
 
-def test_partition_depths_differ_and_a_key_is_stored_in_some_files(tmp_path: Path) -> None:
+def test_partition_directories_may_differ_in_depth_and_keys_be_stored_in_files(tmp_path: Path) -> None:
     for number, (path, more) in enumerate([("k=1/l=2", {}), ("k=2", {"k": ["2"]}), ("k=3/l=x", {})]):
         (tmp_path / path).mkdir(parents=True)
         pq.write_table(pa.table({"id": [number], **more}), tmp_path / path / "a.parquet")
@@ -385,7 +389,7 @@ def test_partition_depths_differ_and_a_key_is_stored_in_some_files(tmp_path: Pat
         generate_metadata(tmp_path)
 
 
-def test_stored_nulls_of_a_missing_column_are_named_before_reading(tmp_path: Path) -> None:
+def test_column_missing_in_a_file_counts_as_null_in_the_torch_dataloader_check(tmp_path: Path) -> None:
     write_files(tmp_path, (pa.array([1, 2, 3, 4]), None))
     with (
         make_batch_reader(tmp_path, shuffle_row_groups=False) as reader,

@@ -162,7 +162,7 @@ def test_cells_of_another_shape_raise_decode_error(url: str) -> None:
         read_all(url)
 
 
-def test_rewritten_file_raises_and_returns_no_wrong_rows(url: str) -> None:
+def test_file_rewritten_after_the_commit_raises_dataset_changed_error(url: str) -> None:
     (part,) = Path(url).glob("*.parquet")
     pq.write_table(pq.read_table(part).slice(5), part, row_group_size=4)
     with pytest.raises(DatasetChangedError, match=part.name):
@@ -248,7 +248,7 @@ def test_unsupported_codec_raises_when_the_field_is_declared() -> None:
         UnischemaField("image", np.float32, (8, 8), CompressedImageCodec("png"))
 
 
-def test_unlisted_files_warn_and_are_not_read(url: str) -> None:
+def test_files_missing_in_the_manifest_warn_and_are_not_read(url: str) -> None:
     (part,) = Path(url).glob("*.parquet")
     stranger = part.with_name("part-stranger.parquet")
     stranger.write_bytes(part.read_bytes())
@@ -270,7 +270,7 @@ def test_in_memory_filesystem_dataset_is_read(tmp_path: Path) -> None:
     assert sorted(int(row.id) for row in read_all("memory://front/data", cur_shard=0, shard_count=1)) == list(range(9))
 
 
-def test_front_names_equal_the_documented_names() -> None:
+def test_public_names_of_petastore_are_sorted_and_unknown_names_raise() -> None:
     assert sorted(petastore.__all__) == petastore.__all__
     for name in petastore.__all__:
         assert getattr(petastore, name).__name__ == name

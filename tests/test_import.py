@@ -103,7 +103,7 @@ OF_TENSORFLOW = ("petastore.adapters.keras", "petastore.adapters.tensorflow")
 
 
 @pytest.mark.leaves_running(reason="importing torch and pyspark")
-def test_all_lists_existing_names_once(repository: Path, subtests: pytest.Subtests) -> None:
+def test_all_of_each_module_lists_existing_names_once(repository: Path, subtests: pytest.Subtests) -> None:
     names = [name for name in _modules(with_content=True) if not name.startswith((*OF_NEIGHBOURS, *OF_TENSORFLOW))]
     packages = {path.parent.name for path in (repository / "petastore").glob("*/__init__.py")}
     assert packages <= {name.split(".")[1] for name in names if "." in name}  # modules of every package are found
@@ -173,7 +173,7 @@ def _link_distribution(name: str, site: Path) -> None:
         (site / top).symlink_to(Path(str(distribution.locate_file(top))))
 
 
-def test_core_dependencies_suffice_for_scalars_and_arrays(tmp_path: Path) -> None:
+def test_core_dependencies_suffice_to_write_and_read_scalars_and_arrays(tmp_path: Path) -> None:
     """A virtual environment of its own that holds petastore and its dependencies except obstore, and nothing else."""
     home = tmp_path / "venv"
     venv.create(home, with_pip=False, symlinks=True)

@@ -39,7 +39,7 @@ def test_inventory_can_be_empty() -> None:
 
 
 @given(st.lists(st.integers(0, 2**40), max_size=20), st.integers(0, 1000))
-def test_inventory_of_rows_has_the_given_rows(rows: list[int], bytes_per_row: int) -> None:
+def test_inventory_of_rows_has_row_groups_of_the_given_sizes(rows: list[int], bytes_per_row: int) -> None:
     inventory = Inventory.of_rows(rows, bytes_per_row=bytes_per_row)
     assert inventory.rows.tolist() == rows
     assert inventory.ordinal.tolist() == list(range(len(rows)))
@@ -76,7 +76,7 @@ def test_inventory_does_not_share_memory_with_its_arguments() -> None:
         ({"file": np.array([1, 0, 0], np.int32)}, "must ascend"),
     ],
 )
-def test_inventory_with_contradicting_arguments_raises(changed: dict[str, Any], why: str) -> None:
+def test_inventory_with_contradictory_arguments_raises(changed: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidArgumentError, match=why):
         dataclasses.replace(ONE, **changed)
 

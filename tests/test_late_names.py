@@ -21,19 +21,19 @@ def package(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return made
 
 
-def test_lazy_name_is_loaded_once(package: ModuleType) -> None:
+def test_lazily_imported_name_is_loaded_once(package: ModuleType) -> None:
     assert "Fraction" not in vars(package)
     assert str(package.Fraction(1, 2)) == "1/2"
     assert vars(package)["Fraction"] is importlib.import_module("fractions").Fraction
 
 
-def test_unknown_lazy_name_raises_attribute_error(package: ModuleType) -> None:
+def test_unknown_lazily_imported_name_raises_attribute_error(package: ModuleType) -> None:
     with pytest.raises(AttributeError, match="module 'a_package_of_late_names' has no attribute 'Decimal'"):
         _ = package.Decimal
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_lazy_names_exist_in_their_modules(name: str) -> None:
+def test_lazily_imported_names_exist_in_their_modules(name: str) -> None:
     package = importlib.import_module(name)
     homes = vars(package)["_HOMES"]
     assert set(homes) == set(package.__all__)

@@ -53,7 +53,7 @@ def picture_of(repository: Path, first: str, arrow: str) -> list[list[str]]:
     return [re.findall(r"\w+", names) for names in picture.split(arrow)]
 
 
-def test_layer_diagram_equals_the_checked_layers(repository: Path) -> None:
+def test_layer_diagram_of_the_architecture_page_equals_the_checked_layers(repository: Path) -> None:
     layers = layers_of(repository, "petastore")[::-1]
     height = {name: number for number, names in enumerate(layers) for name in names}
     pictured = picture_of(repository, "errors", "←")
@@ -64,7 +64,7 @@ def test_layer_diagram_equals_the_checked_layers(repository: Path) -> None:
     assert packages <= {name for names in pictured for name in names}
 
 
-def test_diagram_of_reader_packages_equals_the_checked_layers(repository: Path) -> None:
+def test_reader_layer_diagram_of_the_architecture_page_equals_the_checked_layers(repository: Path) -> None:
     assert picture_of(repository, "mixed", "→") == layers_of(repository, "petastore.readers")
 
 

@@ -89,7 +89,7 @@ def test_cached_attribute_is_thread_safe() -> None:
     assert len(set(map(id, found))) == 1
 
 
-def test_cached_attribute_access_runs_no_python() -> None:
+def test_cached_attribute_is_stored_in_the_instance_dict() -> None:
     squared = Squared(3)
     assert squared.square == 9
     assert squared.__dict__["square"] == 9  # found there before the descriptor, which has no `__set__`

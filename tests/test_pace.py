@@ -17,6 +17,6 @@ def test_machine_speed_is_the_slower_of_two_measurements() -> None:
     assert (seen, found) == ([1.0, 1.0, 3.0, 3.0, 3.0, 1.0], [])
 
 
-def test_time_limit_is_at_least_that_of_an_idle_machine(request: pytest.FixtureRequest) -> None:
+def test_timeout_of_a_test_is_never_below_the_configured_one(request: pytest.FixtureRequest) -> None:
     limit = request.node.get_closest_marker("timeout")
     assert limit.args[0] >= float(request.config.getini("timeout"))

@@ -146,7 +146,7 @@ def untyped_parameters(sources: dict[str, str]) -> dict[str, list[str]]:
     return found
 
 
-def test_modules_pass_no_untyped_parameter_dicts() -> None:
+def test_modules_of_petastore_pass_no_untyped_keyword_dicts() -> None:
     sources = {str(path): path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
     found = untyped_parameters(sources)
     assert {name: faults for name, faults in found.items() if name not in DICTS_OF_OTHERS} == {}
@@ -165,7 +165,7 @@ def test_modules_pass_no_untyped_parameter_dicts() -> None:
         ("class Source:\n  def opened(self, **how: Any): return 1", "Source.opened"),
     ],
 )
-def test_untyped_parameter_dict_is_detected(source: str, name: str) -> None:
+def test_check_for_untyped_keyword_dicts_detects_them(source: str, name: str) -> None:
     assert list(untyped_parameters({"module": source})) == [name]
 
 
@@ -179,7 +179,7 @@ def test_untyped_parameter_dict_is_detected(source: str, name: str) -> None:
         "def opened(url, storage_options: Mapping[str, Any]): return open(url, storage_options)",
     ],
 )
-def test_typed_or_forwarded_options_are_not_reported(source: str) -> None:
+def test_check_for_untyped_keyword_dicts_accepts_typed_or_forwarded_options(source: str) -> None:
     assert untyped_parameters({"module": source}) == {}
 
 
@@ -212,7 +212,7 @@ def _typed_dicts() -> dict[str, dict[str, str]]:
         (MapDataset, "MapKwargs"),
     ],
 )
-def test_type_checkers_see_the_parameters_of_each_signature(function: Callable[..., Any], table: str) -> None:
+def test_typed_dicts_for_type_checkers_equal_the_function_signatures(function: Callable[..., Any], table: str) -> None:
     explicit = {
         "dataset_url",
         "dataset_url_or_urls",
@@ -239,7 +239,7 @@ def test_each_parameter_is_described_in_help() -> None:
     assert "{options}" not in text
 
 
-def test_help_of_make_reader_groups_parameters_by_need() -> None:
+def test_docstring_of_make_reader_groups_parameters_by_topic() -> None:
     sections = re.findall(r"^ {4}Args: (.*)$", petastore.make_reader.__doc__ or "", re.MULTILINE)
     assert sections == [
         "Epochs and sharding",
@@ -264,7 +264,7 @@ def test_functions_that_open_datasets_take_all_reader_options(function: Callable
 
 
 @pytest.mark.parametrize("function", [petastore.make_mixed_reader, ReaderDataset, MapDataset])
-def test_parameters_named_like_reader_options_have_equal_meaning(function: Callable[..., Any]) -> None:
+def test_parameters_named_like_make_reader_options_have_the_same_type_and_default(function: Callable[..., Any]) -> None:
     readers, here = _parameters(petastore.make_reader), _parameters(function)
     both = sorted(set(readers) & set(here) - {"schema_fields"})
     assert len(both) >= 8
@@ -278,7 +278,7 @@ def test_options_with_secrets_are_not_shown() -> None:
     assert "SECRET" not in repr(ask)
 
 
-def test_mixture_source_options_are_the_mixture_options() -> None:
+def test_options_of_a_mixture_source_equal_the_options_of_make_mixed_reader() -> None:
     of_source = _typed_dicts()["SourceArguments"]
     assert of_source.pop("dataset_url") == "Required[Urls | Dataset]"
     assert of_source == {name: _parameters(petastore.make_mixed_reader)[name].annotation for name in OF_DATASET}

@@ -98,7 +98,7 @@ def test_petastorm_dataset_values_equal_other_libraries(fixtures_root: Path, rel
                 np.testing.assert_array_equal(found, wanted)
 
 
-def test_values_of_meadow_equal_those_of_petastorm(fixtures_root: Path) -> None:
+def test_dataset_written_by_petastorm_is_read_with_the_values_petastorm_reads(fixtures_root: Path) -> None:
     with np.load(fixtures_root / "petastorm-0.13.1" / "Meadow.expected.npz") as opened:
         expected = {name: opened[name] for name in opened.files}
     seen = set()
@@ -130,7 +130,7 @@ def test_single_partition_directory_is_read_without_its_column(fixtures_root: Pa
         assert dataset.partition_names == ()
 
 
-def test_commit_to_a_petastorm_dataset_keeps_its_pickle(fixtures_root: Path, tmp_path: Path) -> None:
+def test_committing_a_petastorm_dataset_keeps_its_pickled_schema(fixtures_root: Path, tmp_path: Path) -> None:
     folder = tmp_path / "meadow"
     shutil.copytree(fixtures_root / "petastorm-0.13.1" / "Meadow", folder)
     before = open_dataset(folder)

@@ -54,16 +54,18 @@ LEFT = {
 }
 
 
-def test_uses_finds_private_names_and_clocks() -> None:
+def test_scan_of_tests_finds_uses_of_private_names_and_patched_clocks() -> None:
     found = {name: dict(+uses(source, ATTRIBUTES)) for name, (_, source) in FOUND.items()}
     assert found == {name: {kind: 1} for name, (kind, _) in FOUND.items()}
 
 
-def test_private_name_uses_ignore_public_names_and_clock_reads() -> None:
+def test_scan_of_tests_ignores_public_names_and_unasserted_clock_reads() -> None:
     assert {name: dict(+uses(source, ATTRIBUTES)) for name, source in LEFT.items()} == {name: {} for name in LEFT}
 
 
-def test_main_prints_files_and_sums(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_private_names_command_prints_a_line_per_file_and_sums(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "petastore").mkdir()
     (tmp_path / "petastore" / "reader.py").write_text(PACKAGE, encoding="utf-8")
     (tmp_path / "tests").mkdir()

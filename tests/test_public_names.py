@@ -69,7 +69,7 @@ def test_reference_shows_the_promised_public_names(repository: Path) -> None:
     assert sorted(shown) == PINNED[REFERENCE]
 
 
-def test_front_exports_its_public_names() -> None:
+def test_petastore_all_and_dir_equal_its_promised_public_names() -> None:
     assert sorted(petastore.__all__) == dir(petastore) == PINNED["petastore"]
     for name in PINNED["petastore"]:
         assert getattr(petastore, name) is not None
@@ -78,5 +78,5 @@ def test_front_exports_its_public_names() -> None:
 @pytest.mark.parametrize(
     "module", ["petastore.codecs", "petastore.adapters.torch", "petastore.plan", "petastore.spark"]
 )
-def test_public_names_refer_to_the_intended_objects(module: str) -> None:
+def test_list_of_promised_public_names_is_not_empty(module: str) -> None:
     assert len(PINNED[module]) > 5

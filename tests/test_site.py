@@ -67,7 +67,7 @@ def extension(repository: Path, name: str, *arguments: Any) -> Any:
     return getattr(module, name)(*arguments)
 
 
-def test_front_names_are_in_the_reference(documented: set[str]) -> None:
+def test_public_names_of_petastore_are_in_the_api_reference(documented: set[str]) -> None:
     elsewhere = {*petastore.errors.__all__, *petastore.spark.__all__}  # on the pages of these modules
     assert {f"petastore.{name}" for name in set(petastore.__all__) - elsewhere} <= documented
 
@@ -92,14 +92,14 @@ def test_reference_names_exist_in_the_package(documented: set[str], package: gri
     assert missing == []
 
 
-def test_retired_parameters_are_folded_away(repository: Path) -> None:
+def test_retired_parameters_are_collapsed_in_the_api_reference(repository: Path) -> None:
     function = griffe.Function("read")
     function.docstring = griffe.Docstring(DOCSTRING)
     extension(repository, "RetiredParameters").on_object(obj=function)
     assert function.docstring.value == FOLDED.rstrip()
 
 
-def test_section_with_only_retired_parameters_is_folded_away() -> None:
+def test_docstring_section_with_only_retired_parameters_is_collapsed() -> None:
     function = griffe.Function("read")
     function.docstring = griffe.Docstring("Reads.\n\nArgs:\n    url: Where.\n\nArgs: Deprecated\n    old: Retired.\n")
     extension(Path(__file__).parents[1], "RetiredParameters").on_object(obj=function)
@@ -107,7 +107,7 @@ def test_section_with_only_retired_parameters_is_folded_away() -> None:
     assert function.docstring.value == f"Reads.\n\nArgs:\n    url: Where.\n\n{note}\n\n    * `old`."
 
 
-def test_other_parameters_are_not_folded_away(repository: Path) -> None:
+def test_docstring_with_collapsed_parameters_is_unchanged_by_a_second_run(repository: Path) -> None:
     function = griffe.Function("read")
     function.docstring = griffe.Docstring(FOLDED)
     extension(repository, "RetiredParameters").on_object(obj=function)

@@ -39,7 +39,7 @@ def test_worker_threads_use_batch_scheduling() -> None:
     assert _class_of_the_calling_thread() == before == os.SCHED_OTHER
 
 
-def test_other_threads_keep_the_scheduling_class() -> None:
+def test_threads_that_are_not_workers_keep_their_scheduling_class() -> None:
     threads, said = Threads("test"), Future[int]()
     threads.run(lambda: said.set_result(_class_of_the_calling_thread()))
     try:

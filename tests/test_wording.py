@@ -10,7 +10,7 @@ import pytest
 from tests import wording
 
 
-def test_counts_find_each_pattern(tmp_path: Path) -> None:
+def test_wording_check_counts_each_unclear_phrase(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "page.md").write_text("What fails is told.\nIt is no array.\nA picture.\n", encoding="utf-8")
     (tmp_path / "petastore").mkdir()
@@ -21,7 +21,7 @@ def test_counts_find_each_pattern(tmp_path: Path) -> None:
     assert wording.counts(tmp_path) == dict.fromkeys(wording.PATTERNS, 1)
 
 
-def test_main_fails_when_a_count_rises(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wording_check_fails_when_a_count_rises(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     limits = tmp_path / "limits.json"
     (tmp_path / "README.md").write_text("It is an array.\n", encoding="utf-8")
     assert wording.main(["--lower"], tmp_path, limits) == 0

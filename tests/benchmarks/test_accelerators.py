@@ -40,18 +40,18 @@ def test_dlio_settings_match_the_workload(workload: Workload) -> None:
     assert workload.configured_steps <= workload.steps
 
 
-def test_row_size_matches_dlio() -> None:
+def test_row_size_of_the_tensor_workload_matches_dlio() -> None:
     config = yaml.safe_load((CONFIGS / "workload" / "tensors.yaml").read_text(encoding="utf-8"))
     assert config["dataset"]["record_length"] == 4 * sum(TENSORS.values())
 
 
 @pytest.mark.parametrize("workload", WORKLOADS.values(), ids=list(WORKLOADS))
-def test_reduced_workload_has_at_least_three_batches(workload: Workload) -> None:
+def test_scaled_down_workload_has_at_least_three_batches(workload: Workload) -> None:
     assert workload.scaled(0.001).steps == 3
     assert workload.scaled(0.5).rows == pytest.approx(workload.rows / 2)
 
 
-def test_dlio_reads_plain_parquet_through_links(tmp_path: Path) -> None:
+def test_dlio_benchmark_shows_parquet_files_to_dlio_by_links(tmp_path: Path) -> None:
     workload = dataclasses.replace(WORKLOADS["tensors"], files=2, rows_a_file=3, rows_a_group=2)
     said: list[str] = []
     folder = make(workload, tmp_path, said.append)
@@ -68,7 +68,7 @@ def test_dlio_reads_plain_parquet_through_links(tmp_path: Path) -> None:
     assert [rows for rows, _ in PlainFolder(folder / DATASET).decoded()] == [2, 1, 2, 1]
 
 
-def test_upper_limit_decodes_images(tmp_path: Path) -> None:
+def test_upper_limit_of_the_accelerator_benchmark_decodes_images(tmp_path: Path) -> None:
     def write(name: str, cells: list[bytes]) -> Path:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -105,12 +105,12 @@ def hung(folder: Path) -> None:
         time.sleep(60)
 
 
-def test_function_runs_in_a_new_process() -> None:
+def test_benchmark_function_runs_in_a_new_process() -> None:
     assert alone(60, doubled, 21) == 42
     assert alone(60, os.getpid) != os.getpid()
 
 
-def test_failure_on_the_device_is_reported() -> None:
+def test_failure_of_a_benchmark_process_is_reported() -> None:
     with pytest.raises(RunFailedError, match="OSError: no disk"):
         alone(60, failed)
     with pytest.raises(RunFailedError, match="gone ended without a word"):
@@ -165,19 +165,19 @@ def measured() -> dict[str, Any]:
     }
 
 
-def test_bound_is_99_percent_when_the_limit_saturates_the_accelerator(measured: dict[str, Any]) -> None:
+def test_required_utilization_is_99_percent_if_the_limit_saturates_the_device(measured: dict[str, Any]) -> None:
     ours = [figure for figure in figures_of(measured) if figure.what == "petastore"]
     assert [figure.least for figure in ours] == [99.0, 99.0, 99.0, None]
     assert [figure.is_kept for figure in ours] == [True, False, True, None]
 
 
-def test_bound_is_a_share_of_the_limit_otherwise(measured: dict[str, Any]) -> None:
+def test_required_rate_is_95_percent_of_a_limit_below_the_accelerator_rate(measured: dict[str, Any]) -> None:
     (share,) = [figure for figure in figures_of(measured) if figure.what == "petastore / limit, steady"]
     assert share.values == pytest.approx([0.49 / 0.6, 0.59 / 0.6, 0.58 / 0.6])
     assert (share.least, share.is_kept) == (0.95, True)
 
 
-def test_page_shows_released_reader_and_ideal_loader(
+def test_accelerator_page_shows_the_released_dlio_reader_and_an_ideal_loader(
     measured: dict[str, Any],
 ) -> None:
     lines = [figure.what for figure in figures_of(measured)]

@@ -37,13 +37,13 @@ class Clock:
 
 
 @pytest.mark.parametrize(("loading_ms", "waiting"), [(0.0, 0.0), (10.0, 0.25), (30.0, 0.5)])
-def test_waiting_time_is_the_gap_between_steps(loading_ms: float, waiting: float) -> None:
+def test_gpu_waiting_time_is_the_gap_between_steps(loading_ms: float, waiting: float) -> None:
     clock = Clock(loading_ms)
     busy = measure(clock.batches(), clock.step, 8, clock.mark, lambda first, then: then - first)
     assert busy == Busy(step_ms=30.0 + loading_ms, waiting=waiting)
 
 
-def test_waiting_time_excludes_the_first_batch() -> None:
+def test_gpu_waiting_time_excludes_the_first_batch() -> None:
     clock = Clock(0.0)
 
     def late() -> Iterator[None]:
@@ -53,19 +53,19 @@ def test_waiting_time_excludes_the_first_batch() -> None:
     assert measure(late(), clock.step, 4, clock.mark, lambda first, then: then - first).waiting == 0.0
 
 
-def test_too_few_batches_raise() -> None:
+def test_gpu_benchmark_raises_for_too_few_batches() -> None:
     clock = Clock(0.0)
     with pytest.raises(ValueError, match="5 batches were wanted, 3 came"):
         measure(itertools.islice(clock.batches(), 3), clock.step, 4, clock.mark, lambda first, then: then - first)
 
 
-def test_cpu_counts_do_not_exceed_the_machine() -> None:
+def test_gpu_benchmark_cpu_counts_do_not_exceed_the_machine() -> None:
     assert counts_of(1) == [1]
     assert counts_of(16) == [1, 2, 4, 8, 16]
     assert counts_of(100) == [1, 2, 4, 8, 16]
 
 
-def test_model_has_the_size_of_resnet_50() -> None:
+def test_gpu_benchmark_model_has_the_size_of_resnet_50() -> None:
     model = resnet50().eval()
     with torch.no_grad():
         assert model(torch.zeros(1, 3, 64, 64)).shape == (1, CLASSES)
@@ -73,7 +73,7 @@ def test_model_has_the_size_of_resnet_50() -> None:
     assert sum(weights.numel() for weights in model.parameters()) == 25_557_032
 
 
-def test_training_step_uses_the_written_data(tmp_path: Path) -> None:
+def test_gpu_benchmark_trains_a_step_on_the_written_data(tmp_path: Path) -> None:
     write(str(tmp_path / "pictures"), 4)
     step = stepper(torch.device("cpu"))
     with petastore.make_reader(tmp_path / "pictures", seed=1) as reader:
@@ -82,7 +82,7 @@ def test_training_step_uses_the_written_data(tmp_path: Path) -> None:
     step(batches[0])
 
 
-def test_table_has_a_row_per_cpu_count() -> None:
+def test_gpu_benchmark_table_has_a_row_per_cpu_count() -> None:
     fed, resident = {"step_ms": 200.0, "waiting": 0.5}, {"step_ms": 100.0, "waiting": 0.001}
     table = aligned([HEADER, row_of(1, {"fed": fed, "resident": resident}, 256)])
     assert table.splitlines()[1].split() == ["1", "1,280", "50.0", "%", "2,560", "0.1", "%"]

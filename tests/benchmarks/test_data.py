@@ -13,7 +13,7 @@ from benchmarks.bench.data import Data
 from benchmarks.bench.roster import FORMATS
 
 
-def test_format_is_rebuilt_when_its_source_format_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_benchmark_data_is_rebuilt_when_its_source_format_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("petastore", "petastorm", "lance")
     before = [data.recipe_of("images", name) for name in names]
     monkeypatch.setitem(FORMATS, "petastore", dataclasses.replace(FORMATS["petastore"], module="limits"))
@@ -21,7 +21,9 @@ def test_format_is_rebuilt_when_its_source_format_changes(monkeypatch: pytest.Mo
     assert [one == other for one, other in zip(before, after, strict=True)] == [False, False, True]
 
 
-def test_existing_data_is_reused_unless_another_tree_writes_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_benchmark_data_is_reused_unless_another_source_tree_writes_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     made: list[tuple[str, Path]] = []
     monkeypatch.setattr(data, "run_task", lambda _, task, **more: made.append((task["do"], more["root"])))
 

@@ -41,14 +41,14 @@ def counted(clock: Clock, seconds: Any) -> Generator[int, None, None]:
         yield 64
 
 
-def test_first_epoch_is_warm_up_and_later_epochs_count(clock: Clock, workload: Workload) -> None:
+def test_benchmark_measures_the_rate_after_the_first_epoch(clock: Clock, workload: Workload) -> None:
     seconds = itertools.chain([5.0, 1.0], itertools.cycle([0.5, 1.5]))
     found = measure(lambda: counted(clock, seconds), workload, Pace(seconds=3.0, patience=100.0))
     assert (found["first_batch"], found["first_epoch"]) == (5.0, 6.0)
     assert found["rate"] == 128 / 2.0
 
 
-def test_steady_state_ends_with_an_epoch(clock: Clock, workload: Workload) -> None:
+def test_benchmark_measures_whole_epochs(clock: Clock, workload: Workload) -> None:
     read: list[int] = []
 
     def batches() -> Generator[int, None, None]:
@@ -60,13 +60,13 @@ def test_steady_state_ends_with_an_epoch(clock: Clock, workload: Workload) -> No
     assert len(read) == 2 + 4  # 3 s end inside the second epoch of two batches
 
 
-def test_long_epoch_is_cut_off(clock: Clock, workload: Workload) -> None:
+def test_benchmark_measures_a_part_of_an_epoch_that_is_too_long(clock: Clock, workload: Workload) -> None:
     found = measure(lambda: counted(clock, itertools.repeat(10.0)), workload, Pace(seconds=3.0, patience=8.0))
     assert found["first_epoch"] is None
     assert found["rate"] == pytest.approx(6.4)
 
 
-def test_contender_is_closed_after_measuring(clock: Clock, workload: Workload) -> None:
+def test_benchmark_closes_the_loader_after_measuring(clock: Clock, workload: Workload) -> None:
     closed = []
 
     def batches() -> Generator[int, None, None]:
@@ -79,7 +79,7 @@ def test_contender_is_closed_after_measuring(clock: Clock, workload: Workload) -
     assert closed == [True]
 
 
-def test_check_counts_distinct_rows_and_detects_the_order(workload: Workload) -> None:
+def test_benchmark_check_counts_distinct_rows_and_detects_shuffling(workload: Workload) -> None:
     def epoch(keys: Any) -> list[dict[str, Any]]:
         return [{"label": part, "image": np.zeros((64, 2), np.uint8)} for part in np.split(np.asarray(keys), 2)]
 

@@ -27,18 +27,18 @@ def test_benchmark_page_has_machine_tables_and_failures(
     assert ("| petastore | images | shuffled | petastore 0.1 |" in page) == (write is report_of)
 
 
-def test_workloads_keep_the_order_of_their_table(images: dict[str, Any]) -> None:
+def test_benchmark_page_lists_workloads_in_a_fixed_order(images: dict[str, Any]) -> None:
     tabular = {**images, "workload": "tabular"}
     page = page_of({"machine": {}, "workloads": {"images": images, "tabular": tabular}})
     assert page.index("\n## tabular") < page.index("\n## images")
 
 
-def test_chart_shows_shares_of_the_limit(images: dict[str, Any]) -> None:
+def test_benchmark_chart_shows_shares_of_the_upper_limit(images: dict[str, Any]) -> None:
     shares = shares_of(images)
     assert [name for name, _, _ in shares] == ["Petastorm", "Lance", "by hand", "petastore"]
     assert shares[-1][2] == pytest.approx(0.975)
 
 
-def test_chart_is_relative_to_the_best_without_a_limit(images: dict[str, Any]) -> None:
+def test_benchmark_chart_is_relative_to_the_best_library_without_a_limit(images: dict[str, Any]) -> None:
     del images["contenders"]["limit"]
     assert shares_of(images)[-1][2] == 1.0

@@ -33,7 +33,9 @@ def test_tiny_workload_runs_with_petastore_only(tmp_path: Path, capsys: pytest.C
     assert found["runs"][0]["peak_megabytes"] > 10
 
 
-def test_failure_of_one_contender_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_of_one_benchmarked_library_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (able,) = contenders_for("rows")[:1]
     broken = Contender("broken", "peer", "no_such_contender", "petastore", only=("rows",))
     monkeypatch.setattr(rounds, "contenders_for", lambda _: [broken, able])
@@ -43,7 +45,7 @@ def test_failure_of_one_contender_does_not_stop_the_others(tmp_path: Path, monke
     assert found[able.name]["runs"][0]["rate"] > 0
 
 
-def test_contender_order_rotates_each_round(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_order_of_benchmarked_libraries_rotates_each_round(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     order: list[tuple[str, str]] = []
 
     def done(_: Path, task: dict[str, Any], **_more: Any) -> dict[str, Any]:
@@ -58,7 +60,7 @@ def test_contender_order_rotates_each_round(monkeypatch: pytest.MonkeyPatch, tmp
     assert "".join(module for do, module in order if do == "measure") == "abcbcacab"
 
 
-def test_contender_names_are_unique_and_exist() -> None:
+def test_benchmarked_library_configurations_have_unique_names_and_known_formats() -> None:
     environments = {OWN, *tomllib.loads(PINS.read_text(encoding="utf-8"))}
     folder = Path(rounds.__file__).parent / "contenders"
     for workload in WORKLOADS:

@@ -18,7 +18,7 @@ def test_table_doctests_pass() -> None:
     assert doctest.testmod(tables) == doctest.TestResults(0, 2)
 
 
-def test_ratio_is_the_median_over_rounds(images: dict[str, Any]) -> None:
+def test_benchmark_table_shows_median_rate_range_and_ratios(images: dict[str, Any]) -> None:
     row = row_of(images, "petastore")
     assert (row["rows/s"], row["least – most"]) == ("3,900", "1,960 – 4,300")
     assert row["/ limit"] == "0.98"
@@ -26,13 +26,13 @@ def test_ratio_is_the_median_over_rounds(images: dict[str, Any]) -> None:
     assert row["/ best peer"] == "1.95"  # Lance's 2,000, not the loop made by hand
 
 
-def test_faster_petastorm_reader_is_compared(images: dict[str, Any]) -> None:
+def test_benchmark_table_compares_with_the_faster_petastorm_reader(images: dict[str, Any]) -> None:
     runs = [{**run, "rate": 2 * run["rate"]} for run in images["contenders"]["Petastorm"]["runs"]]
     images["contenders"]["Petastorm, row groups only"] = {"role": "peer", "settings": "", "runs": runs}
     assert row_of(images, "petastore")["/ Petastorm"] == "1.30"
 
 
-def test_table_reports_the_detected_order(images: dict[str, Any]) -> None:
+def test_benchmark_table_reports_the_detected_row_order(images: dict[str, Any]) -> None:
     assert row_of(images, "petastore")["order"] == "shuffled"
     assert row_of(images, "Lance")["order"] == "runs of 100"
     assert row_of(images, "limit")["order"] == "–"
@@ -40,12 +40,12 @@ def test_table_reports_the_detected_order(images: dict[str, Any]) -> None:
     assert row_of(images, "Lance")["order"] == "in order"
 
 
-def test_table_shows_the_error_of_a_failed_contender(images: dict[str, Any]) -> None:
+def test_benchmark_table_shows_the_error_of_a_failed_library(images: dict[str, Any]) -> None:
     assert row_of(images, "Broken")["rows/s"] == "failed"
     assert failures(images) == ["Broken failed: ImportError: no <module>"]
 
 
-def test_unstable_limit_is_a_warning(images: dict[str, Any]) -> None:
+def test_benchmark_page_warns_when_the_upper_limit_is_unstable(images: dict[str, Any]) -> None:
     assert "by a factor of 2.2" in restlessness(images)
     for run in images["contenders"]["limit"]["runs"]:
         run["rate"] = 4000.0
@@ -54,7 +54,7 @@ def test_unstable_limit_is_a_warning(images: dict[str, Any]) -> None:
     assert restlessness(images) == ""
 
 
-def test_table_has_no_ratios_without_peers(images: dict[str, Any]) -> None:
+def test_benchmark_table_has_no_ratios_without_other_libraries(images: dict[str, Any]) -> None:
     images["contenders"] = {"petastore": images["contenders"]["petastore"]}
     row = row_of(images, "petastore")
     assert [row[name] for name in ("/ limit", "/ Petastorm", "/ best peer")] == ["–"] * 3

@@ -55,7 +55,7 @@ LEFT_OUT: dict[str, dict[str, Refusal]] = {
 """Columns that cannot be read; the others of these files can."""
 
 
-def test_parquet_testing_files_exist() -> None:
+def test_apache_parquet_testing_corpus_has_all_listed_files() -> None:
     assert {name.split("/")[0] for name in FILES} == {"data", "bad_data"}
     assert len(FILES) >= 70
     unknown = (REFUSED.keys() | LEFT_OUT.keys()) - set(FILES)
@@ -63,7 +63,9 @@ def test_parquet_testing_files_exist() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_parquet_testing_values_equal_arrows_or_raise_as_listed(name: str, subtests: pytest.Subtests) -> None:
+def test_apache_parquet_testing_files_read_like_pyarrow_or_raise_as_listed(
+    name: str, subtests: pytest.Subtests
+) -> None:
     for way in WAYS:
         with subtests.test(way):
             check_values(name, way)

@@ -27,7 +27,7 @@ SEEDS = range(*map(int, os.environ.get("PETASTORE_SEEDS", "0:100").split(":")))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_datasets_equal_pyarrow_or_raise(tmp_path: Path, seed: int) -> None:
+def test_random_parquet_datasets_read_like_pyarrow_or_raise(tmp_path: Path, seed: int) -> None:
     try:
         tables = write_dataset_of(seed, tmp_path)
         table = pa.concat_tables(tables, promote_options="permissive")

@@ -95,7 +95,7 @@ def check(path: Path, subtests: pytest.Subtests) -> None:
 @pytest.mark.parametrize(
     ("codec", "version", "with_dictionary"), list(itertools.product(CODECS, ["1.0", "2.0"], [False, True]))
 )
-def test_types_of_pyarrow(
+def test_each_type_written_by_pyarrow_is_read_for_every_compression(
     tmp_path: Path, subtests: pytest.Subtests, codec: str, version: Any, with_dictionary: bool
 ) -> None:
     path = tmp_path / "x.parquet"
@@ -106,7 +106,9 @@ def test_types_of_pyarrow(
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_encodings_of_pyarrow(tmp_path: Path, subtests: pytest.Subtests, encoding: str, version: Any) -> None:
+def test_each_encoding_written_by_pyarrow_is_read(
+    tmp_path: Path, subtests: pytest.Subtests, encoding: str, version: Any
+) -> None:
     table, path = pa.table(COLUMNS).select(ENCODINGS[encoding]), tmp_path / "x.parquet"
     of_columns = dict.fromkeys(table.column_names, encoding)
     pq.write_table(table, path, use_dictionary=False, column_encoding=of_columns, data_page_version=version)
@@ -128,14 +130,16 @@ DUCKDB = """
 
 @pytest.mark.parametrize("codec", ["uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4_raw"])
 @pytest.mark.parametrize("version", ["V1", "V2"])
-def test_types_of_duckdb(tmp_path: Path, subtests: pytest.Subtests, codec: str, version: str) -> None:
+def test_each_type_written_by_duckdb_is_read_for_every_compression(
+    tmp_path: Path, subtests: pytest.Subtests, codec: str, version: str
+) -> None:
     path = tmp_path / "x.parquet"
     with duckdb.connect() as connection:
         connection.execute(f"COPY ({DUCKDB}) TO '{path}' (FORMAT parquet, CODEC {codec}, PARQUET_VERSION {version})")
     check(path, subtests)
 
 
-def test_duplicate_names_are_read_by_position(tmp_path: Path, subtests: pytest.Subtests) -> None:
+def test_duplicate_column_names_are_read_by_position(tmp_path: Path, subtests: pytest.Subtests) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table([pa.array([1]), pa.array([2]), pa.array([3])], names=["a", "b", "a"]), path)
     for way in WAYS:

@@ -63,7 +63,7 @@ def numbers_in(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", text)]
 
 
-def test_petastorms_own_hello_world_examples_run(printed: Printed) -> None:
+def test_hello_world_examples_of_petastorm_run_unchanged(printed: Printed) -> None:
     parts = parts_of(printed("hello_world"))
     assert sorted(numbers_in(parts["python_hello_world"])) == list(range(10))
     assert re.fullmatch(r"tensor\(\[\d\], dtype=torch.int32\)\n", parts["pytorch_hello_world"])
@@ -75,7 +75,7 @@ def test_petastorms_own_hello_world_examples_run(printed: Printed) -> None:
     assert len(re.findall(r"id batch: \[[\d ]+\]", parts["tensorflow_hello_world of batches"])) == 2
 
 
-def test_petastorms_own_mnist_examples_train(printed: Printed) -> None:
+def test_mnist_examples_of_petastorm_train_unchanged(printed: Printed) -> None:
     lines = printed("mnist")
     of_torch = [int(percent) for percent in re.findall(r"Accuracy: \d+/297 \((\d+)%\)", lines)]
     assert len(of_torch) == 2
@@ -85,7 +85,7 @@ def test_petastorms_own_mnist_examples_train(printed: Printed) -> None:
     assert of_tensorflow[-1] > 0.5
 
 
-def test_petastorms_own_converter_examples_train(printed: Printed) -> None:
+def test_spark_converter_examples_of_petastorm_train_unchanged(printed: Printed) -> None:
     parts = parts_of(printed("converters"))
     said = {
         framework: parts[f"examples.spark_dataset_converter.{framework}_converter_example"]

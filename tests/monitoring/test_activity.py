@@ -44,7 +44,7 @@ def test_stages_of_nested_tasks_do_not_overlap() -> None:
     ]
 
 
-def test_during_without_a_task_logs_nothing() -> None:
+def test_stage_outside_of_a_logged_task_is_not_logged() -> None:
     log: Segments = collections.deque()
     with during("storage"), reading_local():
         pass
@@ -53,7 +53,7 @@ def test_during_without_a_task_logs_nothing() -> None:
     assert not log
 
 
-def test_stage_ends_with_an_exception() -> None:
+def test_logged_stage_ends_when_an_exception_is_raised() -> None:
     log: Segments = collections.deque()
     with pytest.raises(ZeroDivisionError), at_work(log, "assembly", 1), during("storage"):
         raise ZeroDivisionError
@@ -64,7 +64,7 @@ def test_stage_ends_with_an_exception() -> None:
 
 
 @pytest.mark.usefixtures("ticks")
-def test_adopted_call_belongs_to_the_task_of_the_caller() -> None:
+def test_stage_in_another_thread_is_logged_for_the_task_that_started_it() -> None:
     log: Segments = collections.deque()
 
     def call() -> None:
@@ -79,7 +79,7 @@ def test_adopted_call_belongs_to_the_task_of_the_caller() -> None:
 
 
 @pytest.mark.usefixtures("ticks")
-def test_running_since_logs_work_of_another_process() -> None:
+def test_work_of_another_process_is_logged_as_one_stage() -> None:
     log: Segments = collections.deque()
     with at_work(log, "assembly", 4):
         ended = running_since("transform")
@@ -89,7 +89,7 @@ def test_running_since_logs_work_of_another_process() -> None:
 
 
 @pytest.mark.parametrize(("blocks", "storage_s"), [(8, 0.7), (0, 0.0)])
-def test_local_read_without_cpu_is_storage_if_blocks_were_read(
+def test_local_read_wait_counts_as_storage_only_if_disk_blocks_were_read(
     monkeypatch: pytest.MonkeyPatch, blocks: int, storage_s: float
 ) -> None:
     now = [10.0]

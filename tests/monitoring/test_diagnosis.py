@@ -37,19 +37,19 @@ def test_bottleneck_is_the_stage_with_the_longest_wait(stage: str) -> None:
 
 
 @pytest.mark.parametrize(("waited", "is_input"), [(0.49, False), (0.51, True)])
-def test_input_is_no_bottleneck_below_five_percent(waited: float, is_input: bool) -> None:
+def test_input_is_not_the_bottleneck_below_five_percent_waiting(waited: float, is_input: bool) -> None:
     found = diagnose(counters(wait_storage_seconds=waited))
     assert (found.bottleneck is not None) is is_input
     assert bool(found.remedies) is is_input
 
 
-def test_unattributed_wait_is_other() -> None:
+def test_waiting_time_without_a_known_stage_is_diagnosed_as_other() -> None:
     found = diagnose(Counters(elapsed_seconds=10, wait_seconds=5, wait_decoding_seconds=1))
     assert found.bottleneck == "other"
     assert found.shares["other"] == pytest.approx(0.4)
 
 
-def test_diagnosis_before_the_first_batch_says_so() -> None:
+def test_diagnosis_before_the_first_batch_reports_that_nothing_was_measured() -> None:
     assert str(diagnose(Counters())) == "Nothing was measured yet: iterate over the reader first."
 
 
@@ -70,11 +70,11 @@ def test_diagnosis_before_the_first_batch_says_so() -> None:
          "sorted by the filter's column"),
     ],
 )  # fmt: skip
-def test_first_remedy_names_the_parameter(given: dict[str, Any], remedy: str) -> None:
+def test_first_remedy_of_a_diagnosis_names_the_parameter_to_change(given: dict[str, Any], remedy: str) -> None:
     assert remedy in diagnose(counters(**given)).remedies[0]
 
 
-def test_slow_file_is_named_only_if_it_is_much_slower() -> None:
+def test_diagnosis_names_a_file_only_if_it_is_much_slower_than_the_median() -> None:
     given = {"wait_storage_seconds": 5, "slowest_file": "b.parquet", "median_file_seconds": 0.1}
     assert "b.parquet, 900.0 ms per row group (median 100.0 ms)" in str(
         diagnose(counters(**given, slowest_file_seconds=0.9))
@@ -82,7 +82,7 @@ def test_slow_file_is_named_only_if_it_is_much_slower() -> None:
     assert "b.parquet" not in str(diagnose(counters(**given, slowest_file_seconds=0.2)))
 
 
-def test_counters_survive_json_and_compare_ranks_takes_it() -> None:
+def test_compare_ranks_accepts_counters_after_a_json_round_trip() -> None:
     of_ranks = [counters(rank=rank, ranks=4, wait_storage_seconds=6.0 if rank == 2 else 0.1) for rank in range(4)]
     sent = json.loads(json.dumps([dataclasses.asdict(one) for one in of_ranks]))
     compared = compare_ranks(sent[::-1])
@@ -93,7 +93,7 @@ def test_counters_survive_json_and_compare_ranks_takes_it() -> None:
     )
 
 
-def test_no_rank_is_slow_if_all_wait_equally() -> None:
+def test_compare_ranks_finds_no_slow_rank_if_all_wait_equally() -> None:
     compared = compare_ranks([diagnose(counters(rank=rank, wait_storage_seconds=6.0)) for rank in range(4)])
     assert compared.slow_rank is None
     assert str(compared).startswith("No rank is slow. On rank 0: The input is the bottleneck")
@@ -105,6 +105,6 @@ def test_compare_ranks_rejects_missing_and_repeated_ranks(given: list[Any]) -> N
         compare_ranks(given)
 
 
-def test_since_starts_again_with_a_new_iteration() -> None:
+def test_counters_since_an_earlier_iteration_start_at_zero() -> None:
     before, later = counters(rows=10, wait_storage_seconds=5), counters(rows=4, wait_storage_seconds=1)
     assert later.since(before) == later

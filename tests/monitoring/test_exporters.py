@@ -67,7 +67,7 @@ def test_opentelemetry_collects_the_counters_of_a_reader(loader: DataLoader) -> 
     assert stages == {"storage", "decoding", "transform", "assembly", "copy"}
 
 
-def test_tensorboard_reads_the_scalars_of_a_step(loader: DataLoader, tmp_path: Path) -> None:
+def test_tensorboard_shows_the_loader_counters_at_their_step(loader: DataLoader, tmp_path: Path) -> None:
     with SummaryWriter(str(tmp_path)) as writer:
         write_scalars(writer, loader, step=7)
     events = EventAccumulator(str(tmp_path)).Reload()
@@ -76,7 +76,7 @@ def test_tensorboard_reads_the_scalars_of_a_step(loader: DataLoader, tmp_path: P
     assert "petastore/wait_seconds/storage" in events.Tags()["scalars"]
 
 
-def test_log_lines_have_rate_and_waits_every_some_steps(url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_logged_loader_logs_rate_and_waiting_time_every_n_steps(url: str, caplog: pytest.LogCaptureFixture) -> None:
     with DataLoader(petastore.make_reader(url), 100) as loader, caplog.at_level(logging.INFO, "petastore.monitoring"):
         assert sum(1 for _ in logged(loader, every=10)) == ROWS // 100
     assert [record.message.partition(":")[0] for record in caplog.records] == [
@@ -85,7 +85,7 @@ def test_log_lines_have_rate_and_waits_every_some_steps(url: str, caplog: pytest
     assert any("rows/s, training waited" in record.message for record in caplog.records)
 
 
-def test_log_lines_come_from_rank_0_only(url: str) -> None:
+def test_logged_loader_logs_on_rank_0_only(url: str) -> None:
     lines: list[str] = []
     with DataLoader(petastore.make_reader(url, cur_shard=1, shard_count=2), 100) as loader:
         assert sum(1 for _ in logged(loader, every=10, log=lines.append)) == ROWS // 200
@@ -93,12 +93,12 @@ def test_log_lines_come_from_rank_0_only(url: str) -> None:
 
 
 @pytest.mark.parametrize("every", [0, True, 1.5])
-def test_log_lines_need_a_positive_number_of_steps(every: Any) -> None:
+def test_logged_loader_raises_unless_every_is_positive(every: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="every must be an int of at least 1"):
         logged(iter(()), every)
 
 
-def test_trace_has_stages_of_threads_and_waits_of_every_pass(url: str, tmp_path: Path) -> None:
+def test_trace_has_stages_of_worker_threads_and_waits_of_every_epoch(url: str, tmp_path: Path) -> None:
     with (
         DataLoader(petastore.make_reader(url, seed=1, workers_count=2), 100) as loader,
         trace(loader, tmp_path / "t.json"),

@@ -17,7 +17,7 @@ from petastore.writers.copying import copy_cells
 
 
 @pytest.mark.parametrize(("seconds", "left"), [(10, "10 s"), (60, "1 min 0 s"), (4000, "1 h 6 min")])
-def test_remaining_time_is_readable(seconds: float, left: str) -> None:
+def test_progress_line_shows_the_remaining_time(seconds: float, left: str) -> None:
     assert progress_line(50, 100, "rows", seconds=seconds).endswith(f", {left} left")
 
 
@@ -28,7 +28,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_terminal_shows_a_bar_and_removes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_bar_shows_count_percent_and_note_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
     with ProgressDisplay("reading", "rows", 10, stream=stream, bar_s=0.0) as display:
@@ -39,7 +39,7 @@ def test_terminal_shows_a_bar_and_removes_it(monkeypatch: pytest.MonkeyPatch) ->
     assert "waited 3 % of the time" in stream.getvalue()
 
 
-def test_lines_are_shown_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_prints_lines_instead_of_a_bar_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rich.console", None)
     stream = Terminal()
     with ProgressDisplay("reading", "rows", 10, stream=stream, line_s=0.0) as display:
@@ -47,7 +47,7 @@ def test_lines_are_shown_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stream.getvalue().startswith("reading: 5 of 10 rows (50 %)")
 
 
-def test_short_work_prints_no_line() -> None:
+def test_progress_prints_nothing_when_work_is_short() -> None:
     stream = io.StringIO()
     with ProgressDisplay("reading", "rows", 10, stream=stream) as display:
         display.update(10)
@@ -71,7 +71,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("lines")
-def test_write_copy_verify_and_read_share_one_style(tmp_path: Path, capsys: Any) -> None:
+def test_write_copy_verify_and_read_print_progress_lines_in_the_same_format(tmp_path: Path, capsys: Any) -> None:
     url = str(tmp_path / "x")
     petastore.write_dataset(url, {"x": np.arange(100)}, rows_per_row_group=10, progress=True)
     copy_cells(url, str(tmp_path / "copy"), progress=True)

@@ -34,7 +34,7 @@ class Clock:
         self.meter.note_wait(began, ended, number, groups, rows=rows, ready=1)
 
 
-def test_attributed_prefers_the_awaited_span_over_other_spans() -> None:
+def test_waiting_time_is_attributed_to_the_work_that_was_waited_for() -> None:
     segments: list[Segment] = [(0, 10, "storage", (1,), 1), (0, 10, "transform", 7, 2), (0, 10, "decoding", 8, 3)]
     assert attributed(segments, 0, 10, 7, {2}) == {"transform": 10.0}
     assert attributed(segments, 0, 10, 7, {1}) == {"storage": 5.0, "transform": 5.0}
@@ -43,19 +43,19 @@ def test_attributed_prefers_the_awaited_span_over_other_spans() -> None:
     )
 
 
-def test_attributed_leaves_out_instants_without_work() -> None:
+def test_waiting_time_without_running_work_is_not_attributed() -> None:
     segments: list[Segment] = [(0, 1, "storage", (1,), 1), (3, 4, "assembly", 7, 1)]
     assert attributed(segments, 0, 5, 7, {1}) == {"storage": 1.0, "assembly": 1.0}
     assert attributed(segments, 1, 3, 7, {1}) == attributed([], 0, 5, 7, {1}) == {}
 
 
-def test_attributed_weighs_stages_by_threads() -> None:
+def test_waiting_time_is_divided_among_stages_by_their_threads() -> None:
     segments: list[Segment] = [(0, 4, "decoding", 7, thread) for thread in range(3)]
     segments.append((0, 4, "storage", (1,), 9))
     assert attributed(segments, 0, 4, 7, {1}) == {"storage": 1.0, "decoding": 3.0}
 
 
-def test_wait_meter_counts_from_the_first_span() -> None:
+def test_wait_meter_counts_time_before_the_first_data_as_startup() -> None:
     clock = Clock()
     clock.span(0, 5, 0, (0, 5, "storage", (0,), 1), groups=(0,))
     clock.meter.add("copy", 1.0)
@@ -68,7 +68,7 @@ def test_wait_meter_counts_from_the_first_span() -> None:
     assert clock.meter.waited_s == 7
 
 
-def test_wait_meter_counts_the_start_of_later_passes_and_of_a_single_span() -> None:
+def test_wait_meter_counts_startup_as_waiting_if_there_is_only_one_span() -> None:
     for counts_start in (False, True):
         clock = Clock(counts_start=counts_start)
         clock.span(0, 5, 0, (0, 5, "storage", (0,), 1), groups=(0,))
@@ -91,7 +91,7 @@ def test_wait_meter_names_the_slowest_file() -> None:
     assert WaitMeter().file_of(3) is None
 
 
-def test_wait_meter_tells_listeners_of_each_wait() -> None:
+def test_wait_meter_calls_its_listeners_for_each_wait() -> None:
     clock, seen = Clock(), []
     clock.meter.listeners.append(
         lambda meter, segments, began, ended: seen.append((meter.rows, segments, began, ended))
@@ -100,7 +100,7 @@ def test_wait_meter_tells_listeners_of_each_wait() -> None:
     assert seen == [(10, [(0, 5, "storage", (0,), 1)], 0, 5)]
 
 
-def test_short_waits_are_attributed_by_sample_and_long_ones_always() -> None:
+def test_wait_meter_samples_short_waits_and_attributes_every_long_wait() -> None:
     clock = Clock(counts_start=True)
     for span in range(1_000):  # of a millisecond, each with 100 segments: attributing all takes a tenth of the time
         began = span * 1e-3

@@ -41,7 +41,7 @@ def ids(files: FaultyFileSystem) -> list[int]:
 
 
 @pytest.mark.parametrize("faults", [Faults(slow=0.5, slow_s=0.01), Faults(throttled=0.2), Faults(failed=0.2)], ids=str)
-def test_transient_faults_are_retried(memory: Any, faults: Faults) -> None:
+def test_transient_faults_of_faulty_file_system_are_retried(memory: Any, faults: Faults) -> None:
     files = FaultyFileSystem(faults, memory, seed=3)
     assert ids(files) == ids(FaultyFileSystem(filesystem=memory))
     assert sum(files.counts.values()) > files.counts["none"]
@@ -49,13 +49,13 @@ def test_transient_faults_are_retried(memory: Any, faults: Faults) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("faults", [Faults(short=0.3), Faults(flipped=0.3), Faults(changed=0.3)], ids=str)
-def test_damage_gives_the_same_rows_or_an_error(memory: Any, faults: Faults, seed: int) -> None:
+def test_damaged_responses_give_the_same_rows_or_raise(memory: Any, faults: Faults, seed: int) -> None:
     expected = ids(FaultyFileSystem(filesystem=memory))
     with contextlib.suppress(PetastoreError):
         assert ids(FaultyFileSystem(faults, memory, seed=seed)) == expected
 
 
-def test_changed_file_is_an_error(memory: Any) -> None:
+def test_file_changed_while_reading_raises(memory: Any) -> None:
     files = FaultyFileSystem(filesystem=memory)
     with petastore.make_reader(FOLDER, filesystem=files, workers_count=1) as reader:
         files.faults = Faults(changed=1)
@@ -63,7 +63,7 @@ def test_changed_file_is_an_error(memory: Any) -> None:
             list(reader)
 
 
-def test_hung_request_times_out_and_is_released(memory: Any) -> None:
+def test_hanging_request_times_out_and_is_released(memory: Any) -> None:
     files = FaultyFileSystem(filesystem=memory)
     dataset = petastore.open_dataset(FOLDER, filesystem=files, storage_timeout=0.5)
     files.faults = Faults(hung=1)
@@ -94,6 +94,6 @@ def test_faults_depend_on_seed_and_request_and_not_on_threads(memory: Any) -> No
     assert counts(1) == counts(1) != counts(2)
 
 
-def test_shares_that_exceed_1_are_rejected() -> None:
+def test_fault_probabilities_above_1_in_sum_raise() -> None:
     with pytest.raises(InvalidArgumentError, match=r"together at most 1, got slow=0\.7, failed=0\.7"):
         Faults(slow=0.7, failed=0.7)

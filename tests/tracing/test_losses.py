@@ -21,14 +21,14 @@ def log(folder: Path, text: str) -> Path:
     return path
 
 
-def test_csv_has_losses_of_steps(tmp_path: Path) -> None:
+def test_loss_csv_with_a_step_column_is_read(tmp_path: Path) -> None:
     losses = read_losses(log(tmp_path, "step,loss,lr\n0,0.5,1\n1,inf,1\n2,0.25,1\n"))
     assert losses.steps is not None
     assert (losses.steps.tolist(), losses.losses.tolist(), losses.ranks) == ([0, 1, 2], [0.5, np.inf, 0.25], None)
     assert repr(losses) == "Losses(3 losses of steps 0 to 2)"
 
 
-def test_csv_has_losses_of_ranks(tmp_path: Path) -> None:
+def test_loss_csv_with_a_rank_column_is_read(tmp_path: Path) -> None:
     losses = read_losses(log(tmp_path, "step,rank,loss\n1,0,1\n1,1,2\n2,1,4\n2,0,3\n"), first_step=1)
     assert losses.steps is not None
     assert losses.ranks is not None
@@ -41,17 +41,17 @@ def test_csv_has_losses_of_ranks(tmp_path: Path) -> None:
     assert "on 2 ranks" in repr(losses)
 
 
-def test_last_line_of_a_repeated_step_counts(tmp_path: Path) -> None:
+def test_loss_log_uses_the_last_line_of_a_repeated_step(tmp_path: Path) -> None:
     assert read_losses(log(tmp_path, "step,loss\n0,1\n1,2\n1,3\n")).losses.tolist() == [1, 3]
 
 
-def test_csv_has_losses_of_rows(tmp_path: Path) -> None:
+def test_loss_csv_with_columns_of_row_provenance_is_read(tmp_path: Path) -> None:
     losses = read_losses(log(tmp_path, "source_file,source_row_group,source_row,loss\na.parquet,0,4,1.5\n"))
     assert (losses.rows, losses.steps) == ((("a.parquet", 0, 4),), None)
     assert repr(losses) == "Losses(1 loss of rows)"
 
 
-def test_wandb_export_is_read(tmp_path: Path) -> None:
+def test_loss_csv_exported_from_wandb_is_read(tmp_path: Path) -> None:
     """W&B names the column after the run and metric, adds a minimum and a maximum, and leaves other steps empty."""
     header = '"Step","sun-1 - loss","sun-1 - loss__MIN","sun-1 - loss__MAX"\n'
     text = header + '"0","1.5","1.5","1.5"\n"1","","",""\n"2","3","3","3"\n'
@@ -65,7 +65,7 @@ def record(step: int, value: dict[str, Any]) -> bytes:
     return struct.pack("<Q", len(event)) + bytes(4) + bytes(event) + bytes(4)
 
 
-def test_tensorboard_events_are_read(tmp_path: Path) -> None:
+def test_losses_in_tensorboard_events_are_read(tmp_path: Path) -> None:
     """Older writers store plain values, newer ones tensors; a run that is still written ends in part of a record."""
     scalars = {"plugin_data": {"plugin_name": "scalars"}}
     records = [
@@ -116,12 +116,12 @@ def test_tensorboard_events_name_the_missing_package(tmp_path: Path, monkeypatch
         ("file,row_group,row,loss\na,0,inf,1\n", "losses must have integers in column 'row', got inf"),
     ],
 )
-def test_invalid_log_raises(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_loss_log_raises(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         read_losses(log(tmp_path, text))
 
 
-def test_missing_log_raises(tmp_path: Path) -> None:
+def test_missing_loss_log_raises(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="losses must be an existing file"):
         read_losses(tmp_path / "none.csv")
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00")
@@ -129,7 +129,7 @@ def test_missing_log_raises(tmp_path: Path) -> None:
         read_losses(tmp_path / "binary.csv")
 
 
-def test_losses_have_steps_or_rows() -> None:
+def test_losses_need_either_steps_or_rows() -> None:
     with pytest.raises(InvalidArgumentError, match="either steps or rows, got both or neither"):
         Losses(np.zeros(2))
     with pytest.raises(InvalidArgumentError, match=r"steps must have one entry per loss \(2\), got 3"):

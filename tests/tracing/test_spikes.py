@@ -47,7 +47,7 @@ def trained(dataset: petastore.Dataset, bad: set[int], *, ranks: int = 1, batch_
     return plan, np.stack(losses, axis=1)
 
 
-def test_planted_bad_label_is_found(dataset: petastore.Dataset) -> None:
+def test_rank_spikes_ranks_the_label_and_rows_of_planted_bad_rows_first(dataset: petastore.Dataset) -> None:
     plan, losses = trained(dataset, BAD_ROWS)
     log = Losses(losses[:, 0], steps=np.arange(len(losses)))
     ranking = rank_spikes(plan, log, batch_size=20, dataset=dataset, label="label")
@@ -64,7 +64,7 @@ def test_planted_bad_label_is_found(dataset: petastore.Dataset) -> None:
     assert repr(ranking).startswith("SpikeRanking(")
 
 
-def test_excluded_rows_end_the_spikes(dataset: petastore.Dataset) -> None:
+def test_rows_ranked_by_loss_spikes_can_be_excluded_from_a_reader(dataset: petastore.Dataset) -> None:
     plan, losses = trained(dataset, BAD_ROWS)
     ranking = rank_spikes(plan, Losses(losses[:, 0], steps=np.arange(len(losses))), batch_size=20)
     exclude = json.loads(json.dumps(ranking.exclude_rows(3)))
@@ -73,7 +73,7 @@ def test_excluded_rows_end_the_spikes(dataset: petastore.Dataset) -> None:
     assert set(range(ROWS)) - left == BAD_ROWS
 
 
-def test_planted_bad_file_is_found_by_ranks(dataset: petastore.Dataset) -> None:
+def test_rank_spikes_finds_a_bad_file_from_the_losses_of_four_ranks(dataset: petastore.Dataset) -> None:
     """Of four ranks, only that one spikes whose batch has rows of the bad file."""
     plan, losses = trained(dataset, set(range(400, 406)), ranks=4, batch_size=5)
     steps, ranks = (numbers.ravel() for numbers in np.indices(losses.shape))
@@ -84,7 +84,7 @@ def test_planted_bad_file_is_found_by_ranks(dataset: petastore.Dataset) -> None:
     assert set(ranking.exclude_rows(6)) == {(dataset.inventory.files[4].path, 0, row) for row in range(6)}
 
 
-def test_losses_of_rows_are_ranked(dataset: petastore.Dataset, tmp_path: Path) -> None:
+def test_rank_spikes_accepts_losses_of_single_rows(dataset: petastore.Dataset, tmp_path: Path) -> None:
     noise = np.random.default_rng(1)
     with (
         (tmp_path / "rows.csv").open("w", newline="", encoding="utf-8") as file,
@@ -104,7 +104,7 @@ def test_losses_of_rows_are_ranked(dataset: petastore.Dataset, tmp_path: Path) -
     assert ranking.as_dict(3)["spikes"][0]["item"][0].endswith(".parquet")
 
 
-def test_log_without_spikes_ranks_nothing(dataset: petastore.Dataset) -> None:
+def test_rank_spikes_of_a_log_without_spikes_is_empty(dataset: petastore.Dataset) -> None:
     plan = dataset.plan(seed=0)
     for steps in (np.arange(50), np.arange(0)):
         ranking = rank_spikes(
@@ -114,7 +114,7 @@ def test_log_without_spikes_ranks_nothing(dataset: petastore.Dataset) -> None:
         assert (facts["spikes"], facts["rows"], facts["files"], facts["labels"]) == ([], [], [], [])
 
 
-def test_log_of_a_part_of_the_run_is_enough(dataset: petastore.Dataset) -> None:
+def test_rank_spikes_finds_bad_rows_from_a_part_of_the_log(dataset: petastore.Dataset) -> None:
     plan, losses = trained(dataset, BAD_ROWS)
     part = np.arange(30, len(losses) - 30)
     ranking = rank_spikes(plan, Losses(losses[part, 0], steps=part), batch_size=20, dataset=dataset, label="label")
@@ -123,7 +123,7 @@ def test_log_of_a_part_of_the_run_is_enough(dataset: petastore.Dataset) -> None:
     assert ranking.rows.total.max() <= 3
 
 
-def test_spikes_are_above_a_moving_median() -> None:
+def test_loss_spikes_are_found_above_a_moving_median() -> None:
     """A falling loss has no spike, however far it falls at first; dips are none either."""
     losses = 5 * np.exp(-np.arange(400) / 30) + np.tile([0, 0.03, -0.03, 0.05], 100)
     assert not find_spikes(losses).any()
@@ -147,7 +147,7 @@ def reference_scores(losses: NDArray[np.float64], window: int) -> list[float]:
     return [score if score > 3.5 else 0.0 for score in scores]
 
 
-def test_spike_scores_equal_their_definition() -> None:
+def test_find_spikes_equals_a_reference_implementation() -> None:
     losses = np.random.default_rng(3).standard_cauchy(300)
     assert np.allclose(find_spikes(losses, window=21), reference_scores(losses, 21))
 
@@ -164,12 +164,12 @@ def test_spike_scores_equal_their_definition() -> None:
         (lambda _: find_spikes([[1.0]]), r"losses must have one dimension, got shape \(1, 1\)"),
     ],
 )
-def test_invalid_argument_raises(dataset: petastore.Dataset, call: Any, message: str) -> None:
+def test_rank_spikes_invalid_arguments_raise(dataset: petastore.Dataset, call: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         call(dataset.plan(seed=0, shard=Shard(0, 2)))
 
 
-def test_label_must_be_a_column_of_scalars(dataset: petastore.Dataset, tmp_path: Path) -> None:
+def test_rank_spikes_label_must_be_a_column_of_scalars(dataset: petastore.Dataset, tmp_path: Path) -> None:
     petastore.write_dataset(tmp_path / "arrays", {"x": np.zeros((9, 2))})
     arrays = petastore.open_dataset(tmp_path / "arrays")
     with pytest.raises(InvalidArgumentError, match=r"label must name a column of scalars, got 'x' of shape \(2,\)"):
@@ -178,7 +178,7 @@ def test_label_must_be_a_column_of_scalars(dataset: petastore.Dataset, tmp_path:
         rank_spikes(arrays.plan(seed=0), LOG, batch_size=1, dataset=[arrays, arrays], label="x")
 
 
-def test_labels_of_a_mixture_are_ranked(dataset: petastore.Dataset) -> None:
+def test_rank_spikes_ranks_labels_of_a_mixture(dataset: petastore.Dataset) -> None:
     with petastore.make_mixed_reader([dataset.url] * 2, [1, 1], seed=3, shuffle_rows=True) as reader:
         hits = [len(BAD_ROWS & set(batch["id"].tolist())) for batch in reader.iter_batches(20)]
         plan = reader.plan
@@ -190,7 +190,7 @@ def test_labels_of_a_mixture_are_ranked(dataset: petastore.Dataset) -> None:
     assert ranking.labels.items[0] == "swan"
 
 
-def test_log_without_spikes_looks_up_no_epochs(dataset: petastore.Dataset) -> None:
+def test_rank_spikes_of_a_log_without_spikes_computes_no_epoch_orders(dataset: petastore.Dataset) -> None:
     plan = dataset.plan(seed=1)
     last = 10**6 * plan.steps_per_epoch(20)
     ranking = rank_spikes(plan, Losses(np.ones(2), steps=np.array([0, last])), batch_size=20)

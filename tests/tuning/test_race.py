@@ -40,7 +40,7 @@ RATES = st.lists(st.floats(1, 1e6), min_size=1, max_size=16)
 
 @settings(max_examples=examples(400))
 @given(RATES, st.floats(16, 120), st.floats(0.5, 1.5))
-def test_race_finds_95_percent_of_the_best_rate_within_its_time(
+def test_tuning_race_finds_a_setting_within_5_percent_of_the_best_in_time(
     rates: list[float], seconds: float, slowness: float
 ) -> None:
     machine = Machine(rates, lambda planned: planned * slowness)
@@ -51,7 +51,9 @@ def test_race_finds_95_percent_of_the_best_rate_within_its_time(
 
 @settings(max_examples=examples(200))
 @given(RATES, st.floats(1, 60), st.floats(0.1, 20))
-def test_race_begins_no_measurement_after_its_time(rates: list[float], seconds: float, took: float) -> None:
+def test_tuning_race_starts_no_measurement_after_its_time_limit(
+    rates: list[float], seconds: float, took: float
+) -> None:
     machine = Machine(rates, lambda _: took)
     found = race(range(len(rates)), machine.measure, seconds=seconds, clock=machine.clock)
     assert machine.now < seconds + took + 1e-6
@@ -65,7 +67,9 @@ def test_race_begins_no_measurement_after_its_time(rates: list[float], seconds: 
     st.lists(st.floats(100, 1000), min_size=2, max_size=9),
     st.lists(st.floats(0.3, 1.0), min_size=64, max_size=64),
 )
-def test_race_ranks_by_the_same_round_when_load_changes(rates: list[float], loads: list[float]) -> None:
+def test_tuning_race_compares_settings_within_a_round_when_machine_load_changes(
+    rates: list[float], loads: list[float]
+) -> None:
     machine = Machine(rates)
 
     def measure(setting: int, seconds: float) -> float:
@@ -78,7 +82,7 @@ def test_race_ranks_by_the_same_round_when_load_changes(rates: list[float], load
     assert [one.ratio for one in found] == pytest.approx([rate / rates[0] for rate in rates])
 
 
-def test_race_repeats_only_the_fast_settings_until_the_end() -> None:
+def test_tuning_race_repeats_only_the_fastest_settings_in_later_rounds() -> None:
     machine = Machine([100, 50, 40, 130, 60, 110])
     found = race(range(6), machine.measure, seconds=60, clock=machine.clock)
     assert [len(one.rates) for one in found] == [12, 4, 4, 12, 8, 12]
@@ -86,18 +90,18 @@ def test_race_repeats_only_the_fast_settings_until_the_end() -> None:
     assert machine.now == pytest.approx(60)
 
 
-def test_race_compares_in_fewer_rounds_when_measurements_take_long() -> None:
+def test_tuning_race_makes_fewer_rounds_when_measurements_take_long() -> None:
     machine = Machine([100, 50, 40, 130, 60, 110], lambda _: 5.0)
     assert machine.fastest(60) == 3
     assert machine.order == [0, 5, 4, 3, 2, 1, 0, 5, 4, 3, 0, 5]
 
 
-def test_fastest_prefers_the_first_of_equally_fast_settings() -> None:
+def test_tuning_race_prefers_the_first_of_equally_fast_settings() -> None:
     assert Machine([100, 102, 101]).fastest(60) == 0
     assert Machine([100, 120, 122]).fastest(60) == 1
 
 
-def test_fastest_keeps_the_reference_unless_a_setting_is_faster_in_most_rounds() -> None:
+def test_tuning_race_keeps_the_users_setting_unless_another_usually_wins() -> None:
     def standings(*ratios: float) -> list[Standing[str]]:
         return [Standing("mine", [100.0], [1.0]), Standing("other", [100.0 * one for one in ratios], list(ratios))]
 
@@ -105,7 +109,7 @@ def test_fastest_keeps_the_reference_unless_a_setting_is_faster_in_most_rounds()
     assert fastest(standings(2.0, 1.05, 1.1, 1.2, 0.9, 1.3)).setting == "other"
 
 
-def test_race_measures_the_reference_even_without_time() -> None:
+def test_tuning_race_measures_the_users_setting_even_without_time() -> None:
     machine = Machine([100, 200])
     assert machine.fastest(0) == 0
     assert machine.order == [0]

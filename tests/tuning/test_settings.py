@@ -18,12 +18,12 @@ def tried(given: Any, of: Diagnosis, **options: bool) -> list[Any]:
     return [setting.arguments for setting in settings_to_try(given, of, **options)]
 
 
-def test_settings_begin_with_the_users_own_and_few_workers() -> None:
+def test_tuning_settings_begin_with_the_users_and_then_vary_workers_count() -> None:
     assert tried({}, probe(4)) == [{}, *({"workers_count": count} for count in (1, 2, 3, 6, 8))]
     assert tried({"workers_count": 2}, probe(2)) == [{}, *({"workers_count": count} for count in (1, 3, 4, 6, 8))]
 
 
-def test_settings_have_more_workers_and_a_cache_when_reading_waits_for_remote_storage() -> None:
+def test_tuning_settings_add_workers_and_a_disk_cache_for_slow_remote_storage() -> None:
     counts = (1, 3, 4, 6, 8, 12, 16)
     plain = [{}, *({"workers_count": count} for count in counts)]
     assert tried({}, probe(2, storage=0.04, is_remote=True)) == plain[:6]
@@ -34,20 +34,20 @@ def test_settings_have_more_workers_and_a_cache_when_reading_waits_for_remote_st
     assert len(cached) == len(plain)
 
 
-def test_settings_include_processes_only_with_a_transform() -> None:
+def test_tuning_settings_include_process_pools_only_with_a_transform() -> None:
     pools = [one.get("reader_pool_type") for one in tried({"transform_spec": print}, probe(2))]
     assert pools == [None] * 6 + ["process"] * 6
     assert {"reader_pool_type": "process", "workers_count": 2} in tried({"transform_spec": print}, probe(2))
 
 
-def test_settings_change_prefetching_and_mixing_only_on_request() -> None:
+def test_tuning_settings_include_dummy_pool_and_shuffle_options_only_on_request() -> None:
     assert {"reader_pool_type": "dummy"} not in tried({}, probe(2))
     assert {"reader_pool_type": "dummy"} in tried({}, probe(2), dummy=True)
     mixing = tried({}, probe(2), mixing=True)[6:]
     assert {name for one in mixing for name in one} == {"interleave", "shuffle_buffer_bytes"}
 
 
-def test_code_names_objects_and_secrets_by_their_parameter() -> None:
+def test_tuned_code_shows_variables_instead_of_objects_and_secrets() -> None:
     assert code_of(None, {"storage_options": {"secret": "hush"}}) == (
         "make_reader(\n    dataset_url,\n    storage_options=storage_options,\n)"
     )

@@ -61,7 +61,7 @@ def test_throughput_reports_rows_bytes_and_times(dataset: Path, batch_size: int 
     assert found.memory_info.rss > 10 * 2**20
 
 
-def test_throughput_counts_single_rows_without_warm_up(dataset: Path) -> None:
+def test_throughput_measures_the_requested_number_of_rows_without_warm_up(dataset: Path) -> None:
     assert reader_throughput(dataset, None, 0, 33, spawn_new_process=False).rows == 33
 
 
@@ -106,7 +106,7 @@ def test_throughput_reports_progress_to_the_end(dataset: Path, spawn_new_process
     assert 20 < len(told) <= 42
 
 
-def test_throughput_progress_follows_the_clock_with_seconds(dataset: Path) -> None:
+def test_throughput_progress_counts_seconds_when_seconds_is_given(dataset: Path) -> None:
     told: list[int] = []
     found = reader_throughput(
         dataset,

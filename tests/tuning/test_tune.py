@@ -67,14 +67,14 @@ def test_tune_tries_a_cache_on_slow_storage_and_deletes_it(dataset: Path, tmp_pa
     assert "filesystem=filesystem" in found.code
 
 
-def test_tune_does_without_a_cache_where_the_disk_is_not_writable(dataset: Path, tmp_path: Path) -> None:
+def test_tune_tries_no_cache_when_the_cache_location_is_not_writable(dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     files = FaultyFileSystem(Faults(slow=1.0, slow_s=0.02))
     found = tuned(dataset, 1, filesystem=files, cache_location=tmp_path / "file")
     assert not any("cache_type" in one.arguments for one in found.tried)
 
 
-def test_tune_samples_row_groups_that_filters_and_selectors_pick(dataset: Path) -> None:
+def test_tune_measures_only_row_groups_that_filters_and_selectors_select(dataset: Path) -> None:
     class Last(RowGroupSelectorBase):
         def get_index_names(self) -> list[str]:
             return []
@@ -122,7 +122,7 @@ def advice(**arguments: Unpack[PassedKwargs]) -> str:
     return Tuned("numbers", (Tried({}, (1.0,), 1.0), winner), winner, arguments, 4).advice
 
 
-def test_advice_says_why_a_setting_is_faster() -> None:
+def test_tune_advice_explains_why_a_setting_is_faster() -> None:
     assert advice() == "Keep your arguments: no other setting was clearly faster, by more than 3 %."
     assert advice(workers_count=1) == ("Set workers_count=1: 1.50 times your rate; fewer threads are faster here.")
     assert "more workers are faster here" in advice(workers_count=8)
@@ -134,7 +134,7 @@ def test_advice_says_why_a_setting_is_faster() -> None:
     assert "compare the mixing" in advice(interleave=8)
 
 
-def test_tuned_names_settings_that_there_was_no_time_for() -> None:
+def test_tune_result_lists_settings_not_measured_for_lack_of_time() -> None:
     untried = Tried({"workers_count": 9}, (), 0.0)
     mine = Tried({}, (2.0, 1.0), 1.0)
     found = Tuned("numbers", (mine, untried), mine, {}, 2)

@@ -125,7 +125,9 @@ Damage = Callable[[list[Path]], None]
         (_damage_index, "index", (None, None, None)),
     ],
 )
-def test_verify_names_the_damage(frames: Path, damage: Damage, kind: str, place: tuple[str | None, ...]) -> None:
+def test_verify_reports_kind_file_row_group_and_column_of_damage(
+    frames: Path, damage: Damage, kind: str, place: tuple[str | None, ...]
+) -> None:
     files = sorted(frames.glob("*.parquet"))
     damage(files)
     report = petastore.verify(frames)

@@ -71,7 +71,7 @@ def test_comparison_exits_with_1_for_a_regression_beyond_the_bound(
     assert main([*asked, "--bound", "5"]) == 0
 
 
-def test_comparison_discards_a_tree_that_cannot_read_the_files(
+def test_comparison_exits_with_1_if_a_source_tree_cannot_read_the_files(
     ran: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran([{"round": 0, "tree": OURS, "error": "no moon"}, {"round": 0, "tree": THEIRS, "cpu_a_row": 1.0}])
@@ -80,7 +80,7 @@ def test_comparison_discards_a_tree_that_cannot_read_the_files(
 
 
 @pytest.mark.usefixtures("ran")
-def test_comparison_discards_files_that_were_not_written(
+def test_comparison_exits_with_1_if_the_files_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*_: Any) -> list[dict[str, Any]]:
@@ -120,6 +120,6 @@ def test_comparison_covers_all_workloads_by_default() -> None:
     assert ways("rows", ["petastore, unshuffled"], {}) == []
 
 
-def test_requested_pool_is_passed_to_the_reader_with_the_other_options() -> None:
+def test_comparison_passes_the_requested_pool_to_the_reader() -> None:
     (way,) = ways("images", ["petastore, unshuffled"], {"reader_pool_type": "process"})
     assert way.options == {"shuffled": False, "reader_pool_type": "process"}

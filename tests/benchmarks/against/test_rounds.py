@@ -27,7 +27,7 @@ def comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Comparison:
     return Comparison(HERE, THERE, Data(tmp_path), 2, Pace(0.0, 1.0), settle_s=0.0, say=lambda _: None)
 
 
-def test_trees_alternate_and_start_every_other_round(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compared_source_trees_take_turns_to_run_first(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Path] = []
 
     def run(*_: Any, root: Path) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def version(root: Path) -> str:
     return (root / "petastore" / "__init__.py").read_text(encoding="utf-8").strip()
 
 
-def test_commit_is_exported_next_to_the_benchmarks_of_the_checkout(checkout: Path, tmp_path: Path) -> None:
+def test_commit_is_exported_with_the_benchmarks_of_the_working_tree(checkout: Path, tmp_path: Path) -> None:
     tree = exported(checkout, "HEAD~1", tmp_path / "that")
     assert version(tree.root) == "version = 1"
     assert tree.name == git(checkout, "rev-parse", "--short=7", "HEAD~1")
@@ -51,7 +51,7 @@ def test_commit_is_exported_next_to_the_benchmarks_of_the_checkout(checkout: Pat
     assert version(exported(checkout, "trunk", tmp_path / "trunk").root) == "version = 2"
 
 
-def test_checkout_includes_uncommitted_changes(checkout: Path, tmp_path: Path) -> None:
+def test_copy_of_the_working_tree_includes_uncommitted_changes(checkout: Path, tmp_path: Path) -> None:
     tree = checked_out(checkout, tmp_path / "this")
     assert version(tree.root) == "version = 3"
     assert (tree.root / "petastore" / "new.py").exists()
@@ -63,7 +63,7 @@ def test_trees_are_compiled_before_measuring(checkout: Path, tmp_path: Path) -> 
         assert Path(importlib.util.cache_from_source(tree.root / "petastore" / "__init__.py")).exists()
 
 
-def test_equal_sources_have_equal_digests(checkout: Path, tmp_path: Path) -> None:
+def test_equal_source_trees_have_equal_digests(checkout: Path, tmp_path: Path) -> None:
     first = exported(checkout, "trunk", tmp_path / "1").digest
     assert exported(checkout, "HEAD", tmp_path / "2").digest == first
     assert exported(checkout, "HEAD~1", tmp_path / "3").digest != first
@@ -73,6 +73,6 @@ def test_equal_sources_have_equal_digests(checkout: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("commit", ["no-such-branch", "HEAD~9", "--all", "HEAD:petastore"])
-def test_invalid_commit_raises_with_the_message_of_git(commit: str, checkout: Path, tmp_path: Path) -> None:
+def test_unknown_commit_raises_with_the_message_of_git(commit: str, checkout: Path, tmp_path: Path) -> None:
     with pytest.raises(NoSuchCommitError, match="fatal:"):
         exported(checkout, commit, tmp_path / "that")

@@ -33,7 +33,9 @@ def test_verdict_doctests_pass() -> None:
 
 
 @given(st.lists(st.tuples(costs, costs), min_size=1, max_size=9), st.data())
-def test_round_on_a_slow_machine_keeps_its_ratio(pairs: list[tuple[float, float]], data: st.DataObject) -> None:
+def test_performance_ratio_does_not_depend_on_machine_speed_in_a_round(
+    pairs: list[tuple[float, float]], data: st.DataObject
+) -> None:
     slower = data.draw(st.lists(st.floats(1.0, 50.0), min_size=len(pairs), max_size=len(pairs)))
     ours, theirs = [one for one, _ in pairs], [other for _, other in pairs]
     quiet = judged(runs_of(ours, theirs), CPU, 0.03).ratio
@@ -51,7 +53,7 @@ def test_round_on_a_slow_machine_keeps_its_ratio(pairs: list[tuple[float, float]
 
 
 @given(st.floats(0.1, 10.0), st.floats(0.0, 1.0), odd_rounds)
-def test_linear_drift_does_not_favor_a_tree(cost: float, drift: float, rounds: int) -> None:
+def test_linear_drift_of_machine_speed_does_not_favor_a_source_tree(cost: float, drift: float, rounds: int) -> None:
     order = [(number, tree) for number in range(rounds) for tree in turns(number)]
     runs = [
         {"round": number, "tree": tree, "cpu_a_row": cost + drift * place} for place, (number, tree) in enumerate(order)
@@ -62,7 +64,7 @@ def test_linear_drift_does_not_favor_a_tree(cost: float, drift: float, rounds: i
 
 
 @given(st.integers(1, 9).flatmap(lambda n: st.lists(st.tuples(costs, costs), min_size=2 * n - 1, max_size=2 * n - 1)))
-def test_swapping_the_trees_inverts_the_ratio(pairs: list[tuple[float, float]]) -> None:
+def test_swapping_the_source_trees_inverts_the_performance_ratio(pairs: list[tuple[float, float]]) -> None:
     ours, theirs = [one for one, _ in pairs], [other for _, other in pairs]
     there, back = judged(runs_of(ours, theirs), CPU, 0.03), judged(runs_of(theirs, ours), CPU, 0.03)
     assert there.ratio is not None
@@ -71,7 +73,7 @@ def test_swapping_the_trees_inverts_the_ratio(pairs: list[tuple[float, float]]) 
 
 
 @given(st.floats(0.5, 2.0), st.floats(0.0, 0.5), st.floats(0.0, 0.5), st.sampled_from([CPU, RATE]))
-def test_wider_bound_accepts_all_results_of_a_narrow_one(
+def test_wider_regression_bound_accepts_all_results_of_a_narrower_one(
     ratio: float, bound: float, more: float, quantity: Any
 ) -> None:
     runs = runs_of([ratio], [1.0], quantity.key)
@@ -85,11 +87,11 @@ def test_wider_bound_accepts_all_results_of_a_narrow_one(
         *[(RATE, 0.971, True), (RATE, 0.969, False), (RATE, 2.0, True)],
     ],
 )
-def test_verdict_direction_depends_on_cost_or_rate(quantity: Any, ratio: float, kept: bool) -> None:
+def test_regression_verdict_depends_on_whether_higher_is_better(quantity: Any, ratio: float, kept: bool) -> None:
     assert judged(runs_of([ratio] * 3, [1.0] * 3, quantity.key), quantity, 0.03).is_kept is kept
 
 
-def test_figure_is_the_median_of_round_means() -> None:
+def test_compared_figure_is_the_median_of_the_means_per_round() -> None:
     values = {0: (1.0, 3.0), 1: (8.0, 8.0), 2: (4.0, 6.0)}
     runs = [
         {"round": number, "tree": tree, "cpu_a_row": value / 1e6}
@@ -103,11 +105,11 @@ def test_figure_is_the_median_of_round_means() -> None:
     assert verdict.noise == pytest.approx(0.5)  # 3 for 1, 1 for 1, 6 for 4
 
 
-def test_one_slow_round_does_not_decide_the_verdict() -> None:
+def test_one_slow_round_does_not_count_as_a_regression() -> None:
     assert judged(runs_of([1.0, 1.0, 9.0, 1.0, 1.0], [1.0] * 5), CPU, 0.03).is_kept
 
 
-def test_round_with_a_failed_run_is_ignored() -> None:
+def test_round_with_a_failed_run_is_left_out_of_the_ratio() -> None:
     runs = runs_of([2.0, 1.0], [1.0, 1.0])
     del runs[0]["cpu_a_row"]
     runs[0]["error"] = "no such column"
@@ -123,7 +125,7 @@ def test_bound_without_a_measurement_fails() -> None:
 
 
 @given(odd_rounds)
-def test_trees_have_equal_numbers_of_runs_at_equal_mean_times(rounds: int) -> None:
+def test_compared_source_trees_run_equally_often_at_equal_mean_positions(rounds: int) -> None:
     for number in range(rounds):
         places = {tree: [place for place, turn in enumerate(turns(number)) if turn == tree] for tree in (OURS, THEIRS)}
         assert sum(places[OURS]) == sum(places[THEIRS]) == 3

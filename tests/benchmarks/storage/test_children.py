@@ -26,7 +26,7 @@ def table(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_child_reports_each_epoch(table: Path) -> None:
+def test_benchmark_process_reports_each_epoch(table: Path) -> None:
     asked = ("benchmarks.storage.reading", "table", str(table / "right.parquet"), ROWS)
     with Child(*asked, epochs=3, workers_count=1) as child:
         first = child.epoch()
@@ -38,17 +38,17 @@ def test_child_reports_each_epoch(table: Path) -> None:
     assert not child.is_alive
 
 
-def test_child_detects_a_wrong_value(table: Path) -> None:
+def test_benchmark_process_detects_a_wrong_value(table: Path) -> None:
     told = one_epoch("benchmarks.storage.reading", "table", str(table / "wrong.parquet"), ROWS, workers_count=1)
     assert told["wrong"] == 1
 
 
-def test_failed_child_reports_the_cause(tmp_path: Path) -> None:
+def test_failed_benchmark_process_reports_the_cause(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"no epoch, exit status 1: .*DatasetNotFoundError"):
         one_epoch("benchmarks.storage.reading", "table", str(tmp_path / "none"), ROWS)
 
 
-def test_benchmark_data_is_created_once_per_recipe(tmp_path: Path) -> None:
+def test_benchmark_data_is_created_again_only_when_its_recipe_changes(tmp_path: Path) -> None:
     bench, made = Bench(tmp_path), []
     for recipe in ("a", "a", "b"):
         folder = bench.made("bucket/table", recipe, lambda folder: made.append(folder))

@@ -22,6 +22,6 @@ def test_figure_line_shows_spread_and_bound() -> None:
     assert line_of(Figure("rate", [123_456.7], "rows/s")) == ("rate", "123,000 rows/s", "", "", "")
 
 
-def test_figure_is_equal_after_saving_and_loading() -> None:
+def test_figure_round_trips_through_a_dict() -> None:
     figure = Figure("epoch", [2.0], "s", most=1.5)
     assert Figure.parse(dataclasses.asdict(figure)) == figure

@@ -14,7 +14,7 @@ from benchmarks.storage.roster import SHOWN
 MEASURED = {"date": "2026-11-22", "load": 0.5, "seconds": 12.3, "rounds": 3, "scale": 1.0, "machine": {"CPU": "one"}}
 
 
-def test_page_lists_measurements_in_order() -> None:
+def test_storage_benchmark_page_lists_measurements_in_order() -> None:
     figure = dataclasses.asdict(Figure("rows that were wrong", [0], most=0))
     page = page_of(
         {
@@ -35,7 +35,7 @@ def test_page_lists_measurements_in_order() -> None:
     assert page.count("The machine: one.") == page.count("The machine: two; 8 GiB.") == 1
 
 
-def test_page_equals_the_published_results() -> None:
+def test_storage_benchmark_page_equals_the_published_results() -> None:
     results = json.loads(Path(PUBLISHED).read_text(encoding="utf-8"))
     assert Path(PAGE).read_text(encoding="utf-8") == page_of(results)
     assert list(results) == list(SHOWN)
