@@ -15,7 +15,7 @@ AllGather = Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]
 
 
 def facts_of(request: ReadRequest, *, dataset: str, rows: int, row_groups: int) -> dict[str, Any]:
-    """Return the facts that ranks must agree on, by name, and this shard: a new dict of JSON values, under a kilobyte.
+    """Return the values that must be equal on all ranks, by name, and this rank's shard: a new dict of JSON values.
 
     Columns are not included, because ranks may read different columns.
     """

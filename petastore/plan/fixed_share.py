@@ -53,7 +53,7 @@ def fixed_share(plan: Plan) -> Plan:
 
 
 def _part(plan: Plan, first: int, rows: int) -> Selection:
-    """Return a range of the selected rows, counted in dataset order."""
+    """Return a selection of `rows` consecutive selected rows from number `first` on, counted in dataset order."""
     before = np.cumsum(plan.rows) - plan.rows
     begins, ends = (np.clip(place - before, 0, plan.rows) for place in (first, first + rows))
 

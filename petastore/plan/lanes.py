@@ -20,17 +20,19 @@ DEFAULT_SHUFFLE_BUFFER_BYTES = 256 * 1024 * 1024
 """Default shuffle buffer over all ranks, in bytes of stored cells."""
 
 _LANES = (1, 2, 4, 6, 12, 24, 48, 96)
-"""Numbers of lanes with many divisors: if the number of ranks divides it, each row group is read by one rank."""
+"""Numbers of lanes to choose from: if divisible by the number of ranks, each row group is read by one rank."""
 
 _GROUPS_A_LANE = 2
 """Row groups in memory per lane: the current one, and the prefetched next one."""
 
 _PERMUTED_ROWS = 2**19
-"""Maximum total rows of all blocks when blocks are enlarged: the first batch waits for their permutation."""
+"""Maximum rows of all blocks together for enlarged blocks: the first batch waits until all are shuffled."""
 
 
 def in_memory(inventory: Inventory, rows: NDArray[np.int64]) -> Inventory:
-    """Return the number of selected rows, and of all rows of their row groups, which shuffling keeps in memory.
+    """Return the inventory with the number of selected rows, and no bytes for row groups without selected rows.
+
+    The bytes of other row groups do not change, because shuffling keeps whole row groups in memory.
 
     Args:
         inventory: Inventory of the dataset.

@@ -137,7 +137,7 @@ class Plan(RankPlan):
         return cursor.position > 0 or self._rest_in(cursor.epoch) is not None
 
     def restarted(self, epoch: int) -> Self:
-        """Return this plan with all rows of an epoch, also of one that began before rows were excluded.
+        """Return this plan with all rows of an epoch, even if the epoch began before rows were excluded.
 
         Example:
             >>> from petastore.plan.request import Order
@@ -294,6 +294,7 @@ class Plan(RankPlan):
         return [[later]] if rest is None else [[later], self._sources_in(rest.epoch)]
 
     def _source(self, order: Order, rest: Selection | None = None) -> Source:
+        """Return the dataset with an order; `rest` are the rows of an epoch that began before rows were excluded."""
         rows, selection = (self.rows, self.selection) if rest is None else (rest.counts, rest)
         num_rows = self.num_rows if rest is None else int(rows.sum())
         own_lanes = lanes_of(self.request.shard, self._lanes_in(order, num_rows))
@@ -321,4 +322,5 @@ class Plan(RankPlan):
         )
 
     def _lanes_in(self, order: Order, num_rows: int | None = None) -> int:
+        """Return the number of lanes of an order, at most the number of rows; None means `self.num_rows`."""
         return min(order.lanes, max(self.num_rows if num_rows is None else num_rows, 1))

@@ -25,7 +25,7 @@ __all__ = ["Verdict", "prune"]
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Verdict:
-    """Whether each row group is certainly skipped or certainly selected whole; two arrays of shape (groups,)."""
+    """Masks of the row groups that are certainly skipped, and of those certainly selected whole; both (groups,)."""
 
     none: NDArray[np.bool_]
     """Whether no row is selected; also True for empty row groups."""
@@ -62,6 +62,7 @@ def prune(expression: Expression, statistics: Mapping[str, ColumnStatistics], ro
 
 
 def _may(test: Test, known: ColumnStatistics, rows: NDArray[np.int64]) -> Outcomes:
+    """Return whether a test may be true, false or null in some row of each row group."""
     has_values, has_nulls = known.nulls != rows, known.nulls != 0
     if test.operator == "null":
         return Outcomes(has_nulls, has_values, np.zeros_like(has_nulls))
@@ -82,9 +83,12 @@ _EXCLUDED: dict[str, tuple[tuple[str, Callable[[Any, Any], Any]], tuple[str, Cal
     ">": (("maximum", operator.le), ("minimum", operator.gt)),
     ">=": (("maximum", operator.lt), ("minimum", operator.ge)),
 }
-"""The bound that excludes true, and the one that excludes false, with how each compares with the operand."""
+"""Two conditions for each operator: under the first the test is never true, under the second never false.
+
+A condition is the name of a bound and the comparison of this bound with the operand of the test."""
 
 _TrueFalse = tuple[NDArray[np.bool_], NDArray[np.bool_]]
+"""Whether a test may be true, and whether it may be false, in each row group; both of shape (groups,)."""
 
 
 def _bound_is(
@@ -101,19 +105,21 @@ def _bound_is(
 
 
 def _objects(values: Sequence[Any]) -> NDArray[Any]:
-    # NumPy's own conversion would cut trailing zero bytes.
+    """Return an array of dtype object; `np.array` would cut trailing zero bytes of byte strings."""
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
 
 
 def _equal(known: ColumnStatistics, value: Any) -> _TrueFalse:
+    """Return the outcomes of `column == value`."""
     lies_outside = _bound_is(known, "minimum", operator.gt, value) | _bound_is(known, "maximum", operator.lt, value)
     is_it = _bound_is(known, "minimum", operator.eq, value) & _bound_is(known, "maximum", operator.eq, value)
     return ~lies_outside, ~is_it
 
 
 def _among(known: ColumnStatistics, values: tuple[Any, ...]) -> _TrueFalse:
+    """Return the outcomes of `column in values`; `values` are sorted."""
     if not values:
         return np.zeros(len(known.nulls), np.bool_), np.ones(len(known.nulls), np.bool_)
     dtype = known.minimum.dtype

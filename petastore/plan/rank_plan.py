@@ -136,7 +136,7 @@ class RankPlan(abc.ABC):
 
     @property
     def _walked_rows(self) -> int:
-        """Number of positions of an epoch that are divided into spans."""
+        """Number of positions of an epoch that spans cover; more than `num_rows` if the epoch is endless."""
         return self.num_rows
 
     def steps_per_epoch(self, batch_size: int) -> int:
@@ -285,6 +285,7 @@ class RankPlan(abc.ABC):
         return self._spans(size, Pace(rows_per_span, size), after or Cursor())
 
     def _spans(self, size: int, pace: Pace, after: Cursor) -> Iterator[Span]:
+        """Yield the spans of all epochs after a position; see `spans`."""
         walk = self._walk(pace, after.epoch)
         return walk.epochs(functools.partial(self._epoch_batches, size), pace, after=after, epochs=self.request.epochs)
 
@@ -319,6 +320,7 @@ class RankPlan(abc.ABC):
         return max(self._room_rows(sources) for sources in self._possible_sources)
 
     def _room_rows(self, sources: Sequence[Source]) -> int:
+        """Return the capacity of the shuffle buffers of some sources in rows; see `room_rows`."""
         rows = 0
         for source, of_source in zip(sources, _split(self.inventory.rows, sources), strict=True):
             is_shuffled = source.asked.shuffle_rows
@@ -329,5 +331,5 @@ class RankPlan(abc.ABC):
 
 
 def _split(of_groups: NDArray[np.int64], sources: Sequence[Source]) -> list[NDArray[np.int64]]:
-    """Split an array of shape (groups,) by source."""
+    """Split an array with one entry per row group of all sources into one array per source."""
     return np.split(of_groups, [source.first_group for source in sources[1:]])

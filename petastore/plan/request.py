@@ -186,8 +186,8 @@ class Order:
     """Number of equal parts of the epoch that are read concurrently and interleaved in global batches. At least 1."""
 
     block_rows: int
-    """Rows within which the row groups of a lane begin that are permuted together; at least 1. Ignored unless
-    `shuffle_rows`."""
+    """Block size: the row groups of a lane that begin within this number of rows are shuffled together. At least 1.
+    Ignored unless `shuffle_rows`."""
 
     reshuffle: Reshuffle = "epoch"
     """When row groups are permuted: `"epoch"` in each epoch; `"static"` once, so that each rank reads the same row
@@ -233,7 +233,7 @@ class Rest:
     """`Plan.data_fingerprint` with which the epoch began."""
 
     position: int
-    """Position in that plan after which rows were excluded."""
+    """Position in the plan with this fingerprint after which rows were excluded."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ class UnderWay:
     """Order of this epoch."""
 
     rest: Rest | None = None
-    """Its rows, if not those of the following epochs."""
+    """Remaining rows of this epoch, if rows were excluded after the epoch began; otherwise None."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -273,7 +273,7 @@ class ReadRequest:
     """Fields of `order` that the user did not set: a restored state may replace them."""
 
     under_way: UnderWay | None = None
-    """Order of the current epoch after the number of ranks changed: it is still divided among the previous ranks."""
+    """Order of the current epoch, if the number of ranks or the excluded rows changed in it; otherwise None."""
 
     def __post_init__(self) -> None:
         if self.epochs is not None:

@@ -22,11 +22,11 @@ from petastore.plan.selection import Selection
 __all__ = ["plans_with_excluded_rows", "with_rest"]
 
 _AT_ONCE = 2**20
-"""Rows that are looked up at a time."""
+"""Number of rows that are looked up at a time."""
 
 
 def plans_with_excluded_rows(plan: Plan) -> Iterator[Plan]:
-    """Yield the earlier plans of an epoch from which rows were excluded, the latest plan first."""
+    """Yield the plan as it was before each exclusion of rows, the latest exclusion first."""
     selection = plan.selection
     while selection is not None and selection.before is not None:
         selection = selection.before
@@ -57,7 +57,7 @@ def with_rest(plan: Plan, begun: Plan, cursor: Cursor) -> Plan:
 
 
 def _rows_left(plan: Plan, cursor: Cursor) -> Selection:
-    """Return the rows of an epoch after a position."""
+    """Return the rows that an epoch reads after a position, over all ranks."""
     order = EpochOrder(plan.rows, plan.order_in(cursor.epoch), cursor.epoch)
     flags: dict[int, NDArray[np.bool_]] = {}
     for first in range(cursor.position, plan.num_rows, _AT_ONCE):
@@ -74,7 +74,7 @@ def _rows_left(plan: Plan, cursor: Cursor) -> Selection:
 
 
 def _flags(plan: Plan, group: int) -> NDArray[np.bool_]:
-    """Return, for each row of a row group, whether the plan reads it."""
+    """Return, for each row of a row group, whether the plan selects this row; shape (rows,)."""
     rows = int(plan.inventory.rows[group])
     if plan.selection is None:
         return np.ones(rows, np.bool_)

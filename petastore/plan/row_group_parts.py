@@ -57,12 +57,12 @@ class RowGroupParts:
 
     @classmethod
     def of(cls, rows: NDArray[np.int64], rows_of_part: NDArray[np.int64]) -> RowGroupParts:
-        """Divide row groups.
+        """Divide each row group into parts of a given number of rows.
 
         Args:
             rows: Rows of each row group, shape (groups,).
-            rows_of_part: For each row group, the number of rows of its parts (the last part may have fewer), at least
-                1, shape (groups,).
+            rows_of_part: Maximum rows of a part in each row group, at least 1, shape (groups,). Only the last part of a
+                row group may have fewer rows.
         """
         counts = np.maximum(-(-rows // rows_of_part), 1)
         groups = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
@@ -72,7 +72,7 @@ class RowGroupParts:
 
     @once
     def starts(self) -> NDArray[np.int64]:
-        """Number of the first part of each row group, and the number of parts, shape (groups + 1,)."""
+        """Number of the first part of each row group, followed by the number of all parts, shape (groups + 1,)."""
         counts = np.bincount(self.groups)
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
@@ -84,11 +84,19 @@ class RowGroupParts:
     def in_row_groups(
         self, parts: NDArray[np.int32], rows: NDArray[np.int64]
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Convert parts and row numbers in them to row groups and row numbers in these; both of shape (n,)."""
+        """Convert rows of parts to rows of row groups.
+
+        Args:
+            parts: Part of each row, shape (n,).
+            rows: Row number in the part, shape (n,).
+
+        Returns:
+            Row group of each row, and row number in the row group, both of shape (n,).
+        """
         return self.groups[parts], self.firsts[parts] + rows
 
     def of_line(self, groups: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return the parts of some row groups, in their order.
+        """Return the parts of the given row groups, row group by row group, each in file order; shape (parts,).
 
         Example:
             >>> RowGroupParts.of(np.array([4, 10]), np.array([4, 4])).of_line(np.array([1, 0], np.int32)).tolist()
@@ -99,7 +107,7 @@ class RowGroupParts:
         return (np.repeat(self.starts[groups], counts) + numbers).astype(np.int32)
 
     def of_groups(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Add a value of each part by row group, shape (groups,)."""
+        """Return, for each row group, the sum of `values` over its parts; `values` has shape (parts,)."""
         return np.add.reduceat(values, self.starts[:-1]) if len(values) else values
 
     def inventory(self, inventory: Inventory) -> Inventory:

@@ -26,13 +26,13 @@ __all__ = ["Pruned", "PrunedBy", "RowBitmaps", "Selection"]
 
 
 _BLOCK = 64
-"""Block size in bytes: set bits are counted before each block."""
+"""Block size in bytes: the number of set bits before each block is stored."""
 
 _ROWS_WORTH_UNPACKING = 256
 """Number of rows per row group from which unpacking whole bitmaps is faster than searching for each row."""
 
 _COUNTED_AT_ONCE = 2**14
-"""Blocks that are counted, or rows that are looked up, at a time: temporary arrays stay in the CPU cache."""
+"""Number of blocks or rows that are processed at a time, so that temporary arrays stay in the CPU cache."""
 
 # _BIT_NUMBERS[byte, k]: index of the k-th set bit of a byte, shape (256, 8)
 _BIT_NUMBERS = np.argsort(~np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1), axis=1, kind="stable")
@@ -125,6 +125,7 @@ class RowBitmaps(Mapping[int, NDArray[np.bool_]]):
         return np.concatenate(list(map(self._select, np.array_split(groups, parts), np.array_split(places, parts))))
 
     def _select(self, groups: NDArray[np.int32], places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the same as `select`, by a binary search for each row."""
         index = np.minimum(np.searchsorted(self.groups, groups), len(self.groups) - 1)
         has_bitmap = np.flatnonzero(self.groups[index] == groups)
         rows = places.copy()
@@ -141,12 +142,13 @@ class RowBitmaps(Mapping[int, NDArray[np.bool_]]):
         return rows
 
     def _rank(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of set bits before each of some bytes, shape (n,)."""
+        """Return the number of set bits before each byte position, shape (n,)."""
         block, inside = np.divmod(positions, _BLOCK)
         own = np.bitwise_count(self._bytes.reshape(-1, _BLOCK)[block])
         return self._before[block] + np.where(np.arange(_BLOCK) < inside[:, None], own, 0).sum(axis=1, dtype=np.int64)
 
     def _index(self, group: int) -> int | None:
+        """Return the index of a row group's bitmap; None if the row group has no bitmap."""
         index = int(np.searchsorted(self.groups, group))
         return index if index < len(self.groups) and self.groups[index] == group else None
 
@@ -168,15 +170,20 @@ class RowBitmaps(Mapping[int, NDArray[np.bool_]]):
 
 
 def _parts(rows: int) -> int:
+    """Return the number of parts in which to process this many rows or row groups."""
     return rows // _COUNTED_AT_ONCE + 1
 
 
 def _part_of(parts: NDArray[Any], rest: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the part of each row that contains its set bit number `rest`, and the number of this bit in the part.
+    """Find set bit number `rest` in each row of an array of integers, from 0.
 
     Args:
-        parts: Shape (n, parts).
-        rest: Shape (n,).
+        parts: Unsigned integers, shape (n, parts).
+        rest: Number of the set bit in each row, shape (n,).
+
+    Returns:
+        Column of the integer that contains the bit, and the number of the bit among the set bits of this integer, both
+        of shape (n,).
     """
     counts = np.bitwise_count(parts)
     ends = np.cumsum(counts, axis=1, dtype=np.int16)
@@ -261,7 +268,7 @@ class Selection:
     """Numbers of rows that each filter step excluded; may be incomplete. Not part of the fingerprint."""
 
     before: Selection | None = dataclasses.field(default=None, repr=False, kw_only=True)
-    """Selection from which `without` made this one, so that states of it can be resumed; None if there is none. Not
+    """Selection before `without` excluded rows, so that its states can be resumed; None if no rows were excluded. Not
     part of the fingerprint."""
 
     def __post_init__(self) -> None:
@@ -272,8 +279,8 @@ class Selection:
             bitmaps = RowBitmaps.pack((group, self.bitmaps[group]) for group in sorted(self.bitmaps))
             object.__setattr__(self, "bitmaps", bitmaps)
         groups = self.packed.groups
-        # Row-group numbers out of range look up an extra last element of -1. It differs from all counts, so the check
-        # below reports them.
+        # For a row group number out of range, the count is -1, which differs from all numbers of selected rows, so that
+        # the check below raises an error.
         of_groups = np.append(counts, -1)[np.where((groups < 0) | (groups >= len(counts)), len(counts), groups)]
         for group, count, selected in zip(groups, of_groups, self.packed.counts, strict=True):
             if count != selected:
@@ -292,12 +299,12 @@ class Selection:
         whole: NDArray[np.bool_] | None = None,
         pruned: tuple[Pruned, ...] = (),
     ) -> Selection:
-        """Return a selection from bool arrays of rows and numbers of whole row groups.
+        """Return a selection from masks of rows and a mask of whole row groups.
 
         Args:
             flags: Row groups, ascending, each with a bool array (rows,) of its selected rows.
             rows: Rows per row group of the dataset, shape (groups,).
-            whole: Other row groups of which all rows are selected, shape (n,); None means none.
+            whole: Mask of other row groups of which all rows are selected, shape (groups,); None means none.
             pruned: Numbers of rows that each filter step excluded, as far as known.
         """
         counts = np.where(False if whole is None else whole, rows, 0)

@@ -124,7 +124,7 @@ def resume(plan: RankPlan, state: Mapping[str, Any]) -> tuple[RankPlan, Cursor]:
 
 
 def _rest_of(plan: Plan, cursor: Cursor) -> dict[str, Any]:
-    """Return the entry `rest` of a state for an epoch that began before rows were excluded."""
+    """Return the entry `rest` of a state if the epoch began before rows were excluded; otherwise an empty dict."""
     under_way = plan.request.under_way
     if under_way is None or under_way.rest is None or under_way.epoch != cursor.epoch:
         return {}
@@ -182,28 +182,30 @@ def resharded(plan: RankPlan, shard: Shard, cursor: Cursor) -> RankPlan:
 
 
 def _dealt_anew(plan: Plan, shared: Order, asked: Order, cursor: Cursor) -> Plan:
-    """Return the plan with its previous order, which assigns row groups to the new ranks from the next epoch on.
+    """Return the plan with the order of the state; row groups are assigned to the new ranks from the next epoch on.
 
     Args:
         plan: Plan requested now.
         shared: Order of the state.
-        asked: Order of a new run with the new number of ranks, and its number of lanes.
+        asked: Order of a new run with the new number of ranks.
         cursor: Cursor from which the run resumes.
     """
     if shared.dealt_to is None or asked.dealt_to is None:
         return plan.going_on(shared, cursor.epoch)
-    own = "lanes" in plan.request.chosen and not shared.shuffle_rows  # an unshuffled order has one lane per rank
+    own = "lanes" in plan.request.chosen and not shared.shuffle_rows  # without shuffled rows, each rank has one lane
     lanes = asked.lanes if own else shared.lanes
     order = dataclasses.replace(shared, dealt_to=asked.dealt_to, lanes=lanes)
     return plan.going_on(order, cursor.epoch, shared if cursor.position else None)
 
 
 def _with_order(plan: Plan, taken: Mapping[str, Any]) -> Plan:
+    """Return the plan with the order of a state; raise an error if the user set other values."""
     order = _agreed_order(plan.request.order, taken, chosen=plan.request.chosen)
     return dataclasses.replace(plan, request=dataclasses.replace(plan.request, order=order))
 
 
 def _beyond(cursor: Cursor, plan: RankPlan) -> InvalidArgumentError:
+    """Return the error for a position after the end of the epoch."""
     rows = plan.rows_in(cursor.epoch) if isinstance(plan, Plan) else plan.num_rows
     return InvalidArgumentError(
         f"the position in the state must be at most {rows:,}, the rows of an epoch, got {cursor.position:,}. "
@@ -212,6 +214,7 @@ def _beyond(cursor: Cursor, plan: RankPlan) -> InvalidArgumentError:
 
 
 def _resumed_mixture(mixture: Mixture, facts: Mapping[str, Any], cursor: Cursor, taken: Any) -> tuple[Mixture, Cursor]:
+    """Check the values `mixture` and `taken` of a state, and return the mixture and cursor that resume from it."""
     now = mixture.recipe() | {"seed": mixture.seed}
     orders = facts.get("orders")
     if set(facts) != {*now, "rows"} or not isinstance(orders, list) or len(orders) != len(mixture.sources):
@@ -236,6 +239,7 @@ def _resumed_mixture(mixture: Mixture, facts: Mapping[str, Any], cursor: Cursor,
 
 
 def _mixed_cursor(mixture: Mixture, cursor: Cursor, taken: Any) -> Cursor:
+    """Return the cursor with the consumed rows of each source, if each batch has rows of one source."""
     if mixture.batching == "mixed" or cursor.position == 0:
         return cursor
     counts = [count for count in taken if isinstance(count, int) and count >= 0] if isinstance(taken, list) else []
@@ -252,6 +256,7 @@ def _mixed_cursor(mixture: Mixture, cursor: Cursor, taken: Any) -> Cursor:
 
 
 def _checked(state: Mapping[str, Any], *, holds: str) -> Cursor:
+    """Check a state, which must have the key `holds`, and return its cursor."""
     if not isinstance(state, Mapping) or state.get("format") != STATE_FORMAT:
         raise InvalidArgumentError(f"state must be what state_dict() returned, got {state!r:.200}")
     if state.get("version") != STATE_VERSION:
@@ -276,6 +281,7 @@ def _checked(state: Mapping[str, Any], *, holds: str) -> Cursor:
 
 
 def _agreed_order(asked: Order, taken: Mapping[str, Any], *, chosen: frozenset[str]) -> Order:
+    """Return the order of a state; raise an error if it differs in a value that the user set."""
     values, taken = dataclasses.asdict(asked), {"dealt_to": None, **taken}  # older states lack this key
     if set(taken) != set(values):
         raise InvalidArgumentError(
@@ -288,6 +294,7 @@ def _agreed_order(asked: Order, taken: Mapping[str, Any], *, chosen: frozenset[s
 
 
 def _other(name: str, taken: Any, asked: Any) -> InvalidArgumentError:
+    """Return the error for a value that differs from the state."""
     return InvalidArgumentError(
         f"{name} must be {taken!r}, as in the state, got {asked!r}. Pass the same value, or start without a state"
     )

@@ -75,7 +75,7 @@ class EpochBatches:
     """First position that is not yet consumed."""
 
     is_rest: bool = False
-    """Whether these are the last rows of an epoch that began with more, so that there may be fewer than ranks."""
+    """Whether the rows are the rest of an epoch after rows were excluded; they may then be fewer than ranks."""
 
     def __post_init__(self) -> None:
         if self.last_batch is LastBatch.EVEN and 0 < self.num_rows < self.ranks and not self.is_rest:
@@ -178,7 +178,7 @@ class EpochBatches:
         return which, steps, ranks
 
     def _ranks_of_places(self, residue: int) -> NDArray[np.int64]:
-        """Return the rank of each row of a full global batch that begins with visit `residue`."""
+        """Return the rank of each position of a full global batch; the first position has lane visit `residue`."""
         ranks = np.empty(self.global_batch, dtype=np.int64)
         for rank in range(self.ranks):
             ranks[_lane_major(residue, self.global_batch, self.lanes, Shard(rank, self.ranks))] = rank
@@ -191,6 +191,7 @@ class EpochBatches:
         return is_even and lanes // ranks <= self.batch_size
 
     def _full_batches(self, shard: Shard, first: int, stop: int) -> NDArray[np.int64]:
+        """Return the positions of a rank's rows in the full batches [first, stop), batch after batch."""
         begins = self.start + np.arange(first, stop, dtype=np.int64) * self.global_batch
         residues = begins % self.lanes
         # picks: (batches, batch_size) places of the rank's rows inside each global batch
@@ -201,6 +202,7 @@ class EpochBatches:
         return picks.reshape(-1)
 
     def _last_batch(self, shard: Shard, step: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the positions of a rank's rows in the incomplete last batch, and a mask that is False for repeats."""
         begin = self.start + step * self.global_batch
         left = self.num_rows - begin
         if self.last_batch is LastBatch.WRAP:
@@ -214,7 +216,10 @@ class EpochBatches:
         return self._padded(real, fallback=begin + shard.index % left)
 
     def _padded(self, real: NDArray[np.int64], *, fallback: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        # A batch is padded with the rank's own rows, which are in memory; a rank without rows takes another rank's row.
+        """Return positions repeated up to the batch size, and False for repeats.
+
+        A batch is padded with the rank's own rows, which are in memory. A rank without rows repeats `fallback`.
+        """
         repeated = real if len(real) else np.array([fallback], dtype=np.int64)
         valid = np.arange(self.batch_size) < len(real)
         return np.resize(repeated, self.batch_size), valid
@@ -231,6 +236,7 @@ def lanes_of(shard: Shard, lanes: int) -> range:
 
 
 def _slots(shard: Shard, rows: int) -> tuple[int, int]:
+    """Return the half-open range of a rank's rows in a batch of `rows` rows that is sorted by lane."""
     return shard.index * rows // shard.count, (shard.index + 1) * rows // shard.count
 
 
@@ -238,7 +244,7 @@ def _slots(shard: Shard, rows: int) -> tuple[int, int]:
 def _lane_major(residue: int, rows: int, lanes: int, shard: Shard) -> NDArray[np.int64]:
     """Return the indices of a rank's rows in a batch of `rows` positions, sorted by lane.
 
-    The batch begins with visit `residue`.
+    The first position of the batch has lane visit `residue`; see `petastore.plan.order.visits`.
     """
     lane = lane_of_visit(lanes)[(residue + np.arange(rows)) % lanes]
     by_lane = np.argsort(lane, kind="stable")

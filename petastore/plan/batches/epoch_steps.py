@@ -28,12 +28,12 @@ class EpochSteps(Protocol):
         """Number of steps."""
 
     def places_at(self, step: int, shards: Sequence[Shard]) -> list[StepPlaces]:
-        """Return the rows of a step on some ranks, in batch order."""
+        """Return the rows of a step in batch order, for each of some ranks."""
 
     def steps_of(
         self, source: int, places: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the steps and ranks that read given rows of a source, like `EpochBatches.steps_of`."""
+        """Return three arrays of one length: index into `places`, step and rank, for each read of these rows."""
 
     def places_before(self, step: int) -> NDArray[np.int64]:
         """Return the number of rows of each source before a step, shape (sources,)."""
@@ -46,7 +46,7 @@ class SourceLine(Protocol):
         """Return the source and the place of each position."""
 
     def positions(self, source: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the positions at which given places of a source are."""
+        """Return the position in the mixture of each row of a source, given its place; shape (n,)."""
 
     def counts_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of positions of each source before several positions, shape (positions, sources)."""
@@ -75,7 +75,7 @@ class SharedSteps:
         """Number of steps."""
 
     def places_at(self, step: int, shards: Sequence[Shard]) -> list[StepPlaces]:
-        """Return the rows of a step on some ranks."""
+        """Return the rows of a step in batch order, for each of some ranks."""
         shares = [self._batches.share(shard, step, step + 1) for shard in shards]
         if self._line is None:
             return [(np.zeros_like(share.positions), share.positions, share.valid) for share in shares]
@@ -84,7 +84,7 @@ class SharedSteps:
     def steps_of(
         self, source: int, places: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the steps and ranks that have some rows of a source."""
+        """Return three arrays of one length: index into `places`, step and rank, for each read of these rows."""
         return self._batches.steps_of(places if self._line is None else self._line.positions(source, places))
 
     def places_before(self, step: int) -> NDArray[np.int64]:

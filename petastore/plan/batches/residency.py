@@ -92,7 +92,7 @@ def room_rows(rows: NDArray[np.int64], meant: int, *, lanes: int, block_rows: in
 
 
 _ROUNDS = 16
-"""Maximum epochs of one mixture source in a period: a source with few rows repeats often."""
+"""Maximum epochs of a mixture source in a period, because a source with few rows restarts often."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -131,6 +131,7 @@ def next_uses(sources: Sequence[Source], begin: float, now: float) -> NextUses:
 
 
 def _of_source(source: Source, time: float, begin: float, end: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the row groups of a source that are needed in [begin, end), and the time of each use, both (uses,)."""
     parts = []
     for epoch in range(int(begin / time) // source.num_rows, math.ceil(end / time / source.num_rows)):
         lanes = source.own_lanes if source.lanes_in is None else source.lanes_in(epoch)

@@ -48,7 +48,7 @@ NumberedRows: TypeAlias = "tuple[NDArray[Any], NDArray[np.int64]]"
 """Source of each row, and the number of rows that the source has yielded before it."""
 
 _FEW = 64
-"""Maximum count of numbers that Python sorts faster than NumPy."""
+"""Maximum number of integers that Python sorts faster than NumPy."""
 
 # Stream numbers of hashes; `petastore.plan.order.order` and `petastore.plan.mixture.mixed_line` use others.
 _TRANSFORMS = 32
@@ -90,7 +90,7 @@ class Span:
 
     read_orders: tuple[NDArray[np.int64] | None, ...]
     """Read order of each row group of `fetch`: its selected rows in the order in which this rank reads them, rows of
-    other ranks last. None means all rows in file order. In memory of this order, rows of a span are adjacent."""
+    other ranks last. None means all rows in file order. If memory has this order, the rows of a span are adjacent."""
 
     release: tuple[int, ...]
     """Row groups in memory that no later span needs: release them when this span is assembled."""
@@ -99,16 +99,17 @@ class Span:
     """Maximum rows of any span of the pass, so that one buffer size fits all of them."""
 
     times: tuple[float, float] = (0.0, 0.0)
-    """Progress of the pass before and after the span, in rows of all sources since the first epoch: before it by the
-    source that is furthest behind, after it by the source that is furthest ahead."""
+    """Progress before and after the span, in rows of all sources since the first epoch. The first number is that of
+    the source that is furthest behind, the second that of the source that is furthest ahead."""
 
     taken: NDArray[np.int64] | None = None
     """Rows of each source consumed after each batch, shape (batches, sources), if each batch of a mixture has one
     source."""
 
     random_streams: Callable[[], NDArray[np.uint64]] = lambda: np.empty(0, dtype=np.uint64)
-    """Returns a hash of seed and epoch for each row in batch order, shape (rows,); in a mixture, of its source's seed
-    and epoch. The random numbers of a transform depend only on the hash and the row's place in the dataset."""
+    """Function that returns a hash of seed and epoch for each row in batch order, shape (rows,); in a mixture, of the
+    seed and epoch of the row's source. The random numbers of a transform depend only on the hash and the row's place in
+    the dataset."""
 
     @property
     def num_batches(self) -> int:
@@ -180,7 +181,7 @@ class Pace:
     def __init__(self, rows_per_span: int, batch_size: int) -> None:
         self._largest = max(rows_per_span // batch_size, 1)
         self.most_rows = self._largest * batch_size
-        """Rows that a span has at most."""
+        """Maximum number of rows of a span."""
         self._most = max(_ROWS_AT_ONCE // self.most_rows, 1)
         self._steps = 0
 
@@ -202,7 +203,7 @@ class Pace:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Source:
-    """One dataset of a traversal."""
+    """One dataset of a plan or mixture, with the order in which this rank reads the rows."""
 
     rows: NDArray[np.int64]
     """Selected rows of each row group, shape (groups,)."""
@@ -220,19 +221,19 @@ class Source:
     """Lanes from which this rank's share comes."""
 
     given: int
-    """Rows of this source in an epoch of the traversal: `num_rows` for a plan, any number for a mixture."""
+    """Rows of this source in an epoch of the plan (`num_rows`) or of the mixture (any number)."""
 
     first_group: int = 0
-    """Number of its first row group among the row groups of all sources."""
+    """Number of the source's first row group among the row groups of all sources."""
 
     lanes_in: Callable[[int], range] | None = None
-    """Function from an epoch of the source to the lanes of `own_lanes` read in it; None means all in each epoch."""
+    """Function that returns the lanes of `own_lanes` that are read in an epoch of the source; None means all."""
 
     visits: Callable[[int], LaneVisits] | None = None
     """Lane order of a source in each of its epochs; None is round-robin."""
 
     parts: RowGroupParts | None = None
-    """Division of its row groups, if `rows` are those of parts; None if they are those of row groups."""
+    """Division of the row groups into parts; `rows` then has an entry per part. None if row groups are not divided."""
 
     def order(self, epoch: int) -> EpochOrder:
         """Return the order of one of the source's epochs."""
@@ -267,7 +268,7 @@ class Batches:
     """Start of each batch, and the end of the last one, shape (batches + 1,)."""
 
     valid: NDArray[np.bool_] | None
-    """Rows that are not repeats, as in `Span`."""
+    """False for repeated rows, as in `Span.valid`; None without repeats."""
 
     consumed: NDArray[np.int64]
     """Positions consumed before the first batch, and after each, shape (batches + 1,)."""
@@ -280,8 +281,8 @@ class Batches:
     them; otherwise None."""
 
     numbered: Callable[[], NumberedRows] | None = None
-    """Returns the source of each row and the number of rows that the source yielded before it in this epoch, both in
-    batch order, shape (rows,). None for a single source whose epoch is the epoch of the plan."""
+    """Function that returns the source of each row, and the number of rows that the source yielded before the row in
+    this epoch, both in batch order, shape (rows,). None for a single source whose epoch is the epoch of the plan."""
 
 
 class EpochOfBatches(Protocol):
@@ -292,7 +293,7 @@ class EpochOfBatches(Protocol):
         """Batches that each rank gets."""
 
     def take(self, count: int) -> Batches:
-        """Return the next batches."""
+        """Return the next `count` batches."""
 
 
 class SharedBatches:
@@ -328,7 +329,7 @@ class SharedBatches:
         """Batches that each rank gets."""
 
     def take(self, count: int) -> Batches:
-        """Return the next batches."""
+        """Return the next `count` batches."""
         first, self._next = self._next, self._next + count
         share = self._batches.share(self._shard, first, self._next)
         consumed = self._batches.consumed_after(range(first - 1, self._next))
@@ -339,25 +340,28 @@ class SharedBatches:
 
 
 def _finder(share: Share, _: NDArray[np.int64]) -> Callable[[Walk, int, range], GroupedRows]:
+    """Return the row lookup of a plan with one source; see `SharedBatches`."""
     return functools.partial(_of_plan, share)
 
 
 def _of_plan(share: Share, walk: Walk, epoch: int, _: range) -> GroupedRows:
-    """Return the rows of a share of a plan. All are in one epoch of the source, because it restarts with each epoch.
+    """Return the rows of a rank's share of some batches, for a plan with one source.
 
-    The lookup of a mixture, with a table of sources, would also be correct, but takes 25 % more time.
+    The source restarts with each epoch of the plan, so all rows are in one epoch of the source. The lookup of a mixture
+    would also be correct, but takes 25 % more time.
     """
     rows = walk.order(0, epoch).by_lane(share.rows, read_lanes=walk.sources[0].own_lanes)
     return walk.noted(0, epoch, rows)
 
 
 def _all_of_one(consumed: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the consumed rows of the only source, which are all consumed positions, shape (n, 1)."""
     return consumed[:, None]
 
 
 @dataclasses.dataclass(slots=True)
 class _Use:
-    """Last use of a row group."""
+    """Epochs in which a row group is needed, and when its memory can be released."""
 
     source: int
     """Number of the source."""
@@ -369,7 +373,7 @@ class _Use:
     """Last known epoch of the source that reads it."""
 
     order: EpochOrder | None
-    """Order of the first epoch, during the lookup: short epochs come several at a time, more than are cached."""
+    """Order of epoch `first_epoch` during one lookup, which may have more short epochs than are cached."""
 
     until: int
     """Number of rows yielded by the source after which the row group is no longer needed."""
@@ -398,7 +402,7 @@ def times_of_rows(sources: Sequence[Source]) -> NDArray[np.float64]:
 
 
 class Walk:
-    """Traversal of a plan or mixture by one rank: finds the rows of batches, and tracks row groups in memory.
+    """Iteration over the batches of a plan or mixture on one rank, with the row groups to fetch and to release.
 
     Args:
         sources: Sources that are read.
@@ -410,8 +414,9 @@ class Walk:
         """Sources that are read."""
         self._most_rows = most_rows
         self.order = functools.lru_cache(maxsize=2 * len(sources))(self._order)
-        """Return the order of an epoch of a source, given their numbers."""
-        # num_rows, given: (sources,) rows of each source in one of its own epochs, and in one epoch of this traversal
+        """Function that returns the order of an epoch of a source, given the numbers of source and epoch; cached."""
+        # _num_rows: (sources,) rows of each source in one of its own epochs
+        # _given: (sources,) rows of each source in one epoch of the plan or mixture
         self._num_rows = np.array([source.num_rows for source in sources])
         self._given = np.array([source.given for source in sources])
         self._times = times_of_rows(sources)
@@ -483,7 +488,7 @@ class Walk:
         yield steps[first:]
 
     def _found(self, batches: Batches, epoch: int, steps: Sequence[range]) -> list[GroupedRows]:
-        """Look up the rows of some consecutive steps."""
+        """Look up the rows of consecutive ranges of steps together, and return them for each range."""
         self._uses = dict(self._at_hand)
         for use in self._uses.values():
             use.order = None
@@ -491,7 +496,7 @@ class Walk:
         return batches.find(self, epoch, range(steps[0].start, steps[-1].stop)).cut(borders - borders[0])
 
     def noted(self, source: int, epoch: int, picked: GroupedRows) -> GroupedRows:
-        """Return rows of a source's epoch, with row groups numbered across all sources, and record the need."""
+        """Return rows with row groups numbered across all sources, and record until when the row groups are needed."""
         own = self.sources[source]
         if own.selection is not None:
             picked = picked.selected(own.selection)
@@ -507,7 +512,7 @@ class Walk:
         return picked
 
     def _note(self, source: int, epoch: int, groups: Sequence[int]) -> None:
-        """Record the last batch for which an epoch of a source needs each of some row groups."""
+        """Record until which row of a source's epoch each row group is needed."""
         uses = self._uses
         new = [group for group in groups if (use := uses.get(group)) is None or use.last_epoch != epoch]
         if not new:
@@ -572,6 +577,7 @@ class Walk:
         return np.array(streams, dtype=np.uint64)[which.reshape(-1)]
 
     def _random_stream(self, source: int, epoch: int) -> int:
+        """Return the hash of the seed of a source and of an epoch of this source."""
         return mix(_TRANSFORMS, self.sources[source].asked.seed, epoch)
 
     def _read_order(self, group: int) -> NDArray[np.int64] | None:

@@ -24,6 +24,7 @@ from petastore.plan.order.mix import mix
 __all__ = ["BatchKeys"]
 
 _KEYS_AT_A_TIME = 256
+"""Number of keys of a source that are computed at once."""
 
 
 class BatchKeys:
@@ -48,7 +49,7 @@ class BatchKeys:
         self._states = [mix(BATCHES, *hashed_for, source) for source in range(len(batches))]
 
     def _keys(self, source: int, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the keys of some batches of a source, shape (n,)."""
+        """Return the sort keys of batches of a source, given their numbers in the source's order; shape (n,)."""
         part = self._batches[source]
         given = part.start + numbers * part.global_batch
         keys: NDArray[np.float64] = given + part.global_batch * fractions_of(self._states[source], given)
@@ -65,6 +66,7 @@ class BatchKeys:
         return (source for _, source in heapq.merge(*keys))
 
     def _pairs(self, source: int, begin: int) -> Iterator[tuple[float, int]]:
+        """Yield (key, source) of each batch of a source from batch `begin` on, with ascending keys."""
         steps = self._batches[source].steps
         for first in range(begin, steps, _KEYS_AT_A_TIME):
             keys = self._keys(source, np.arange(first, min(first + _KEYS_AT_A_TIME, steps)))

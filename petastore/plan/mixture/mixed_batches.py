@@ -34,10 +34,10 @@ __all__ = ["LanesOfSources", "SourceBatches", "SourceRuns", "lanes_of_sources", 
 
 
 _COUNTED = 4096
-"""Interval of table positions at which the turns of all lanes are stored; larger with more lanes."""
+"""Interval, in table positions, at which the number of earlier rows of each lane is stored; larger with more lanes."""
 
 _REMEMBERED = 2
-"""Number of cached orders per lane: orders of whole spans recur."""
+"""Number of cached batch orders: spans of equal size often have the same order."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -54,14 +54,14 @@ class SourceRuns:
     """Lanes of the source that contain the rows."""
 
     firsts: NDArray[np.int64]
-    """Number of turns of each lane of `own` before its first row, in this epoch of the mixture, shape (own,)."""
+    """Index of the first row within each lane of `own`, from the start of this mixture epoch, shape (own,)."""
 
     stops: NDArray[np.int64]
-    """Number of turns of each lane up to its last row, shape (own,)."""
+    """Index after the last row within each lane of `own`, shape (own,)."""
 
     put_targets: Callable[[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]], None]
-    """Function `put_targets(firsts, stops, out)` that writes the batch positions of the rows of some turns, lane by
-    lane."""
+    """Function `put_targets(firsts, stops, out)` that writes the index of each row in the batches into `out`, for the
+    rows [firsts[i], stops[i]) of each lane i of `own`, lane after lane."""
 
 
 class LanesOfSources:
@@ -131,7 +131,7 @@ class LanesOfSources:
         """Return the rows of each source in some batches, on all ranks; sources without rows are omitted.
 
         Args:
-            runs: Runs of mixture lanes that the batches take; `own_of` of these lanes is not None.
+            runs: Consecutive rows of each lane of the mixture in the batches; `own_of` of these lanes must not be None.
             first: First position of the batches.
             stop: Position after the last one.
         """
@@ -149,9 +149,10 @@ class LanesOfSources:
         return of_each
 
     def permutation(self, runs: LaneRuns) -> Permutation | None:
-        """Return the batch order of the rows of `between`, which are sorted by source; None if the runs contain it.
+        """Return the batch order of the rows of `between`, which are sorted by source; cached.
 
-        If a rank has one lane of the mixture, batches that start at the same table position have the same order.
+        None if the rank has several lanes of the mixture: `SourceRuns.put_targets` then computes the order. With one
+        lane, batches of equal size that start at the same table position have the same order.
         """
         if len(runs.own) > 1:
             return None
@@ -162,6 +163,7 @@ class LanesOfSources:
         return Permutation(order=functools.partial(self._order_along, lane, first, count))
 
     def _order_along(self, lane: int, first: int, count: int) -> NDArray[np.int64]:
+        """Return the index, after sorting by source, of each row [first, first + count) of a mixture lane."""
         sources, before, in_table = self._along(lane)
         rounds = -(-(first + count) // self._repeat)
         # starts: shape (sources,), index of a row in the batch, sorted by source, minus the number of earlier rows of
@@ -175,7 +177,7 @@ class LanesOfSources:
         return order.reshape(-1)[first : first + count]
 
     def _make_along(self, lane: int) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
-        """For each lane of the mixture, compute the source of each row, and the number of earlier rows of this source.
+        """Return the source of each row of a mixture lane in the table, and the number of earlier rows of this source.
 
         Returns:
             Two arrays of shape (rows of the lane,), and the number of rows of each source, shape (sources,).
@@ -204,7 +206,7 @@ class LanesOfSources:
                 begin += stop - first
 
     def _numbers(self, lane: int, first: int, stop: int, shifts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the indices of rows of a lane in the batch, if the batch is sorted by lane."""
+        """Return the index of each row [first, stop) of a source lane in the batches, sorted by mixture lane."""
         start, count = self._starts[lane], int(self._in_table[lane])
         first_repeat, stop_repeat = first // count, -(-stop // count)
         if stop_repeat - first_repeat > 2:
@@ -219,6 +221,7 @@ class LanesOfSources:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _in_one_repeat(self, turns: slice, shifts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the same indices as `_numbers` for a slice of the sorted table positions, in its first repetition."""
         return shifts.take(self._shared[turns]) + self._rounds[turns]
 
 
@@ -229,7 +232,7 @@ def lanes_of_sources(line: MixedLine, lanes: tuple[int, ...]) -> LanesOfSources:
 
 
 class _Targets:
-    """Positions in the batch of rows that are stored lane by lane."""
+    """Conversion of indices in the batches from mixture-lane order to batch order."""
 
     def __init__(self, runs: LaneRuns) -> None:
         counts = runs.stops - runs.firsts
@@ -239,7 +242,7 @@ class _Targets:
         self._runs = runs
 
     def put(self, numbers: NDArray[np.int64], out: NDArray[np.int64]) -> None:
-        """Write the positions in the batch of some of these rows."""
+        """Write into `out` the batch-order index of each row, given its index in mixture-lane order."""
         if self._runs.targets is None:
             out[:] = numbers
         else:
@@ -248,6 +251,7 @@ class _Targets:
 
 @functools.lru_cache(maxsize=64)
 def _own_of(of_sources: tuple[int, ...], lanes: int, shared: range) -> tuple[range, ...] | None:
+    """Compute the result of `LanesOfSources.own_of`."""
     of_each = []
     for count in of_sources:
         own = range(shared.start * count // lanes, (shared.stop - 1) * count // lanes + 1)
@@ -258,10 +262,10 @@ def _own_of(of_sources: tuple[int, ...], lanes: int, shared: range) -> tuple[ran
 
 
 _PutTargets: TypeAlias = Callable[[NDArray[np.int64]], None]
-"""Function that writes the batch positions of some rows."""
+"""Function that writes the index of each row in the batches into an array of shape (rows,)."""
 
 _OfEpoch: TypeAlias = tuple[int, GroupedRows, _PutTargets]
-"""Epoch of a source, and rows of it."""
+"""Number of a source's epoch, rows of this epoch, and the function that writes the indices of these rows."""
 
 _Find: TypeAlias = Callable[[Walk, int, range], GroupedRows]
 """Function that looks up the rows of consecutive batches; see `Batches.find`."""
@@ -298,7 +302,7 @@ class SourceBatches:
         batches: Batches of each source.
         weights: Proportions of the sources.
         shard: The rank.
-        hashed_for: Words from which the order of the sources is hashed.
+        hashed_for: Integers, such as seed and epoch, from which the order of the sources is hashed.
     """
 
     def __init__(
@@ -313,7 +317,7 @@ class SourceBatches:
         """Number of batches that each rank gets."""
 
     def take(self, count: int) -> Batches:
-        """Return the next batches."""
+        """Return the next `count` batches."""
         order = list(itertools.islice(self._order, count))
         shares = {source: iter(self._shares(source, order.count(source))) for source in set(order)}
         pieces = []
@@ -339,7 +343,7 @@ class SourceBatches:
         )
 
     def _shares(self, source: int, count: int) -> list[tuple[Any, Any, int]]:
-        """Return the rows of the next batches of a source, without repeats, and the rows consumed after each."""
+        """Return (positions, `valid`, number of consumed rows) for each of the next `count` batches of a source."""
         part, steps = self._batches[source], range(self._next[source], self._next[source] + count)
         self._next[source] = steps.stop
         share = part.share(self._shard, steps.start, steps.stop)
@@ -350,7 +354,7 @@ class SourceBatches:
 
 
 def _by_source(sources: NDArray[np.int16], places: NDArray[np.int64]) -> list[SourceRows]:
-    """Group rows by source, given the source and place of each."""
+    """Group rows by source, given the source and the place of each row; sources without rows are omitted."""
     count = int(sources.max(initial=-1)) + 1
     if count <= _COMPARED_SOURCES:
         each = [np.flatnonzero(sources == source) for source in range(count)]
@@ -374,7 +378,7 @@ def _of_rows(
 
 
 def _epochs_of_rows(part: SourceRows, walk: Walk, epoch: int) -> Iterator[_OfEpoch]:
-    """Return the rows of a source for an epoch of the mixture, divided into the source's own epochs."""
+    """Yield the rows of a source in an epoch of the mixture, one item for each of the source's own epochs."""
     source = walk.sources[part.source]
     given = part.places + epoch * source.given
     epochs = given // source.num_rows
@@ -406,6 +410,7 @@ def _of_runs(
 
 
 def _epochs_of_runs(part: SourceRuns, turns: SourceTurns, walk: Walk, epoch: int) -> Iterator[_OfEpoch]:
+    """Yield the rows of `part` in an epoch of the mixture, one item for each of the source's own epochs."""
     source = walk.sources[part.source]
     num_rows, own = source.num_rows, slice(part.own.start, part.own.stop)
     given = range(epoch * source.given + part.places.start, epoch * source.given + part.places.stop)
@@ -424,15 +429,17 @@ def _epochs_of_runs(part: SourceRuns, turns: SourceTurns, walk: Walk, epoch: int
 
 
 def _noted(walk: Walk, source: int, of_epochs: Iterator[_OfEpoch]) -> list[tuple[GroupedRows, _PutTargets]]:
+    """Call `Walk.noted` for the rows of each epoch of a source."""
     return [(walk.noted(source, number, rows), put_targets) for number, rows, put_targets in of_epochs]
 
 
 def _joined(of_all: Sequence[tuple[GroupedRows, _PutTargets]], permutation: Permutation | None = None) -> GroupedRows:
-    """Concatenate the rows of all sources, and compute their positions in the batches unless they are known."""
+    """Concatenate the rows of all sources; the batch order is `permutation`, or computed when it is needed."""
     return joined([rows for rows, _ in of_all], permutation or Permutation(functools.partial(_targets, of_all)))
 
 
 def _put(targets: NDArray[np.int64], in_order: NDArray[np.int64] | None, out: NDArray[np.int64]) -> None:
+    """Write `targets` into `out`, reordered by the indices `in_order` if they are given."""
     if in_order is None:
         out[:] = targets
     else:
@@ -440,7 +447,7 @@ def _put(targets: NDArray[np.int64], in_order: NDArray[np.int64] | None, out: ND
 
 
 def _targets(of_all: Sequence[tuple[GroupedRows, _PutTargets]]) -> NDArray[np.int64]:
-    """Return the positions in the batches of the rows of all sources."""
+    """Return the index of each row of all sources in the batches, shape (rows,)."""
     targets = np.empty(sum(rows.num_rows for rows, _ in of_all), dtype=np.int64)
     begin = 0
     for rows, put in of_all:

@@ -53,10 +53,13 @@ MOST_SOURCES = 1024
 """Maximum number of sources of a mixture."""
 
 _EXACT = 1e-9
+"""Maximum distance from an integer at which a number of positions counts as an integer."""
+
 _TABLE = 4096
 """Minimum number of positions of the table; longer periods and more lanes need more."""
 
 _LARGEST_TABLE = 2**21
+"""Maximum number of positions of the table, which limits the number of lanes."""
 
 # Each hash has its own stream number; `petastore.plan.order.order` uses the smaller ones.
 _PLACES, _ROTATIONS, BATCHES = 16, 17, 18
@@ -95,6 +98,7 @@ def proportions(weights: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _rounded(shares: Sequence[Fraction]) -> tuple[int, ...]:
+    """Return integers with the sum `LONGEST_PERIOD`, at least 1 each, that are close to the given shares."""
     small: set[int] = set()
     while True:
         rest = LONGEST_PERIOD - len(small)
@@ -112,6 +116,7 @@ def _rounded(shares: Sequence[Fraction]) -> tuple[int, ...]:
 
 
 def _shares(weights: Sequence[Any]) -> list[Fraction]:
+    """Return the exact share of each source; raise an error if weights are invalid."""
     if not 1 <= len(weights) <= MOST_SOURCES:
         raise InvalidArgumentError(
             f"weights must have 1 to {MOST_SOURCES:,} numbers, one per source, got {len(weights):,}"
@@ -121,6 +126,7 @@ def _shares(weights: Sequence[Any]) -> list[Fraction]:
 
 
 def _exact(weight: Any, source: int) -> Fraction:
+    """Return a weight as a fraction; raise an error if the weight is not a finite number above 0."""
     exact = Fraction(0)
     if isinstance(weight, numbers.Rational):
         exact = Fraction(weight)
@@ -141,16 +147,16 @@ def fractions_of(state: int, words: NDArray[np.int64]) -> NDArray[np.float64]:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class SourceRows:
-    """Rows of one source among some rows of a mixture."""
+    """Rows of one source in some batches of a mixture."""
 
     source: int
     """Number of the source."""
 
     targets: NDArray[np.int64]
-    """Index of each among these rows, ascending, shape (n,)."""
+    """Index of each row in the batches, ascending, shape (n,)."""
 
     places: NDArray[np.int64]
-    """Number of rows that the source yields before each in this epoch of the mixture, shape (n,)."""
+    """Number of rows that the source yields before each row in this epoch of the mixture, shape (n,)."""
 
 
 class MixedLine:
@@ -171,7 +177,7 @@ class MixedLine:
         self.proportions = proportions
         """Positions of each source in a period."""
         self.lanes = lanes
-        """Number of lanes of the mixture, which positions visit in turn."""
+        """Number of lanes of the mixture; positions take one row from each lane in turn."""
         period = sum(proportions)
         stretches = -(-_TABLE // (period * lanes))
         self._sources = np.concatenate([self._stretch(number, seed) for number in range(stretches)])
@@ -231,12 +237,12 @@ class MixedLine:
         return rounds[:, None] * self._counts + in_table
 
     def position(self, source: int, place: int) -> int:
-        """Return the position of the source's place number `place`."""
+        """Return the position in the mixture of row number `place` of a source, counted from 0."""
         rounds, inside = divmod(place, int(self._counts[source]))
         return rounds * len(self._sources) + int(self._places[source][inside])
 
     def positions(self, source: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the positions of several of a source's places: the inverse of `at`."""
+        """Return the position in the mixture of several rows of a source, shape (n,): the inverse of `at`."""
         rounds, inside = _divided(places, int(self._counts[source]))
         return rounds * len(self._sources) + self._places[source][inside]
 
@@ -250,9 +256,9 @@ class MixedLine:
         return self._places[source]
 
     def turns(self, source: int, lanes: int) -> NDArray[np.int64]:
-        """Return the lane of each position of a source in the table; shape (positions,).
+        """Return the lane of the source for each of its positions in the table, shape (positions,).
 
-        A lane of the source has positions of adjacent lanes of the mixture.
+        A lane of the source consists of positions of adjacent lanes of the mixture.
         """
         return lane_of_visit(self.lanes)[self._places[source] % self.lanes] * lanes // self.lanes
 
@@ -300,31 +306,33 @@ class SourceTurns:
         self._turns_before = np.empty(len(turns), dtype=np.int64)
         self._turns_before[self._by_lane] = np.arange(len(turns)) - np.repeat(self._lane_starts, self._in_table)
         self.in_epoch = self._in_one_epoch(rows)
-        """Number of turns of each lane in an epoch of the mixture, shape (lanes,)."""
+        """Number of rows of each lane in an epoch of the mixture, shape (lanes,)."""
         self.before = functools.lru_cache(maxsize=4)(self._before)
-        """Return the number of turns of each lane before a place, read-only, shape (lanes,); cached."""
+        """Function that returns the number of rows of each lane before a place, read-only, shape (lanes,); cached."""
 
     def _in_one_epoch(self, place: int) -> NDArray[np.int64]:
+        """Return the number of rows of each lane among the first `place` rows of a mixture epoch, shape (lanes,)."""
         if self.lanes == 1:
             return np.array([place])
         rounds, inside = divmod(place, len(self._turns))
         return rounds * self._in_table + np.bincount(self._turns[:inside], minlength=self.lanes)
 
     def _before(self, place: int) -> NDArray[np.int64]:
+        """Compute the result of `before`."""
         epochs, inside = divmod(place, self.rows)
         turns = epochs * self.in_epoch + self._in_one_epoch(inside)
         turns.flags.writeable = False
         return turns
 
     def at(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the lane of each place, and the number of earlier places of that lane."""
+        """Return the lane of the row at each place, and the number of earlier rows of this lane; both of shape (n,)."""
         epochs, in_epoch = _divided(places, self.rows)
         rounds, inside = _divided(in_epoch, len(self._turns))
         lanes = self._turns[inside]
         return lanes, epochs * self.in_epoch[lanes] + rounds * self._in_table[lanes] + self._turns_before[inside]
 
     def places(self, lane: int, turns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the places of given rows of a lane, which are numbered from 0 inside the lane."""
+        """Return the places of rows of a lane, given their numbers in the lane, from 0; shape (n,)."""
         in_epoch, in_table = max(int(self.in_epoch[lane]), 1), max(int(self._in_table[lane]), 1)
         epochs, left = _divided(turns, in_epoch)
         rounds, inside = _divided(left, in_table)
@@ -336,7 +344,7 @@ class SourceTurns:
 
 
 def _divided(numbers: NDArray[np.int64], by: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return quotients and remainders.
+    """Return the quotients and remainders of non-negative integers.
 
     Remainders are computed from quotients, because this is many times faster in NumPy.
     """
@@ -345,7 +353,7 @@ def _divided(numbers: NDArray[np.int64], by: int) -> tuple[NDArray[np.int64], ND
 
 
 class _EpochTurns(LaneVisits):
-    """Positions [start, start + num_rows) of one epoch of a source."""
+    """Lane order of one epoch of a source: the places [start, start + num_rows) of its `SourceTurns`."""
 
     def __init__(self, turns: SourceTurns, start: int, num_rows: int) -> None:
         self._turns = turns

@@ -182,7 +182,7 @@ class Mixture(RankPlan):
 
     @once
     def _lanes(self) -> tuple[int, ...]:
-        """Return the requested lanes of each source.
+        """Requested number of lanes of each source.
 
         If there is only one source, the mixture must equal the plan of this source, which has at most as many lanes as
         rows.
@@ -207,10 +207,12 @@ class Mixture(RankPlan):
 
     @once
     def _line(self) -> MixedLine:
+        """Source at each position of an epoch."""
         return mixed_line(self.proportions, self.request.order.lanes, self.seed)
 
     @once
     def _lanes_of_sources(self) -> LanesOfSources:
+        """Lanes of all sources at each position of an epoch."""
         return lanes_of_sources(self._line, tuple(map(self._lanes_of_source, range(len(self.sources)))))
 
     @once
@@ -274,6 +276,7 @@ class Mixture(RankPlan):
         )
 
     def _explained(self, number: int, batch_size: int, column_bytes: NDArray[np.int64] | None) -> SourceExplanation:
+        """Return the figures about one source."""
         plan, source, given = self.sources[number], self._sources[number], self.rows_per_source[number]
         return explain_source(
             plan.inventory,
@@ -288,7 +291,7 @@ class Mixture(RankPlan):
         )
 
     def _borders(self, number: int, batch_size: int) -> NDArray[np.int64]:
-        """Return the half-open range of a source's rows in each of some global batches; shape (batches, 2).
+        """Return the half-open range of a source's rows in each global batch of a sample, shape (batches, 2).
 
         Ranges end at the first restart of the source.
         """
@@ -346,6 +349,7 @@ class Mixture(RankPlan):
         return SharedSteps(self._batches(batch_size, self._walked_rows, begin.position), self._line)
 
     def _batches_of_sources_after(self, batch_size: int, begin: Cursor) -> list[EpochBatches]:
+        """Return the batches of each source after a cursor, for batches with rows of one source."""
         taken = begin.taken if isinstance(begin, MixedCursor) else (0,) * len(self.sources)
         return self._batches_of_sources(batch_size, self._rows_given, taken)
 
@@ -384,6 +388,7 @@ class Mixture(RankPlan):
         return [self._turns_of(number, rows) for number, rows in enumerate(self._rows_given)]
 
     def _turns_of(self, number: int, rows: int) -> SourceTurns:
+        """Return the lane order of a source that yields `rows` rows in an epoch of the mixture."""
         lanes = self._lanes_of_source(number)
         turns = lane_of_visit(lanes) if self.batching == "per_source" else self._line.turns(number, lanes)
         return SourceTurns(turns, lanes, rows)
@@ -408,6 +413,7 @@ class Mixture(RankPlan):
         )
 
     def _lanes_of_source(self, number: int) -> int:
+        """Return the number of lanes of a source, at most the lanes of the mixture if batches mix sources."""
         lanes = self._lanes[number]
         return lanes if self.batching == "per_source" else min(lanes, self.request.order.lanes)
 

@@ -21,7 +21,7 @@ class SourceSteps:
     Args:
         batches: Batches of each source.
         weights: Proportions of the sources.
-        hashed_for: Words from which the order of the sources is hashed.
+        hashed_for: Integers, such as seed and epoch, from which the order of the sources is hashed.
     """
 
     def __init__(self, batches: Sequence[EpochBatches], weights: Sequence[int], *, hashed_for: tuple[int, int]) -> None:
@@ -31,7 +31,7 @@ class SourceSteps:
         """Number of steps."""
 
     def places_at(self, step: int, shards: Sequence[Shard]) -> list[StepPlaces]:
-        """Return the rows of a step on some ranks."""
+        """Return the rows of a step in batch order, for each of some ranks."""
         source, number = self._keys.at(step)
         shares = [self._batches[source].share(shard, number, number + 1) for shard in shards]
         return [(np.full(len(share.positions), source), share.positions, share.valid) for share in shares]
@@ -39,7 +39,7 @@ class SourceSteps:
     def steps_of(
         self, source: int, places: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the steps and ranks that have some rows of a source."""
+        """Return three arrays of one length: index into `places`, step and rank, for each read of these rows."""
         which, numbers, ranks = self._batches[source].steps_of(places)
         return which, self._keys.steps_of(source, numbers), ranks
 

@@ -28,7 +28,7 @@ from petastore.plan.order.mix import mix, mix_array
 __all__ = ["dealt_line", "owners"]
 
 _GOLDEN = 0x9E3779B97F4A7C15
-"""2⁶⁴ divided by the golden ratio, an odd number: no two row groups have one place."""
+"""2⁶⁴ divided by the golden ratio; an odd number, so that row groups have different sort keys."""
 
 
 def owners(rows: NDArray[np.int64], ranks: int, *, shift: int = 0) -> NDArray[np.int64]:
@@ -55,11 +55,11 @@ def owners(rows: NDArray[np.int64], ranks: int, *, shift: int = 0) -> NDArray[np
     return owner
 
 
-_Hand = list[tuple[int, int]]  # half-open ranges of the deck; a rank gives rows away from the last range
+_Hand = list[tuple[int, int]]  # row groups of a rank: half-open ranges of the deck, of which the last shrinks first
 
 
 def _hands(starts: memoryview, ranks: int) -> list[_Hand]:
-    """Assign row groups to ranks, and return those of each rank."""
+    """Return the row groups of each rank; `starts` is the number of rows before each row group of the deck."""
     total, hands = starts[-1], [[(0, len(starts) - 1)]]
     loads = [total]
     for count in range(2, ranks + 1):
@@ -74,7 +74,11 @@ def _hands(starts: memoryview, ranks: int) -> list[_Hand]:
 
 
 def _give(hand: _Hand, incoming: _Hand, starts: memoryview, load: int, due: int) -> int:
-    """Move whole row groups between ranks until the number of rows is as close to the target as possible."""
+    """Move row groups from `hand` to `incoming` until `hand` has about `due` rows.
+
+    Returns:
+        Number of rows that are left in `hand`, from `load` rows before.
+    """
     while hand and load > due:
         first, stop = hand[-1]
         rest = load - (starts[stop] - starts[first])  # rows that would be left without this range

@@ -24,7 +24,7 @@ _Numbers: TypeAlias = NDArray[np.int64] | Callable[[], NDArray[np.int64]]
 """An array, or a function that computes it."""
 
 _RUN_ROWS = 64
-"""Average rows per run from which parts of runs stay runs."""
+"""Minimum average rows per run; rows in shorter runs are stored as arrays instead."""
 
 
 class Permutation:
@@ -45,7 +45,7 @@ class Permutation:
     def __init__(self, targets: _Numbers | None = None, *, order: _Numbers | None = None) -> None:
         self._made_by = order if targets is None else targets
         self.comes_as_order = order is not None
-        """Whether `order` was given, so that using it costs nothing."""
+        """Whether the constructor got `order` instead of `targets`."""
         if isinstance(self._made_by, np.ndarray):
             self._made_by.flags.writeable = False
             self.__dict__["order" if self.comes_as_order else "targets"] = self._made_by
@@ -61,7 +61,7 @@ class Permutation:
         return _read_only(self._made() if self.comes_as_order else inverse(self.targets))
 
     def applied_to(self, values: NDArray[np.int64], out: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Write each row's data into `out` in the requested order, and return it."""
+        """Write a value per row into `out` in the requested order, and return `out`; all of shape (n,)."""
         if self.comes_as_order:
             return np.take(values, self.order, out=out, mode="clip")
         out[self.targets] = values
@@ -79,7 +79,7 @@ def _read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Runs:
-    """Ranges of consecutive rows in the reading order of their row groups.
+    """Runs of consecutive rows, in the reading order of their row groups.
 
     The reading order of a row group is its entry in `Span.read_orders`; None means file order.
     """
@@ -88,13 +88,13 @@ class Runs:
     """Row group of each run, shape (runs,)."""
 
     firsts: NDArray[np.int64]
-    """Index of its first row in that order, shape (runs,)."""
+    """Index of the first row of each run in the reading order of its row group, shape (runs,)."""
 
     counts: NDArray[np.int64]
     """Number of rows of each run, shape (runs,)."""
 
     rows: Callable[[], NDArray[np.int64]]
-    """Returns the row number in its row group of each row of all runs, shape (rows,)."""
+    """Function that returns the number of each row in its row group, run after run, shape (rows,)."""
 
     @classmethod
     def of_file(cls, groups: NDArray[np.int32], firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> Runs:
@@ -116,6 +116,7 @@ class Runs:
 
 
 def _following(firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the row numbers of runs in file order, run after run, shape (rows,)."""
     rows = np.repeat(firsts - (np.cumsum(counts) - counts), counts)
     rows += counting(len(rows))
     return rows
@@ -127,7 +128,7 @@ class GroupedRows:
     Args:
         groups: Row group of each row, shape (n,); None if `runs` is given.
         rows: Number of each row in its row group, shape (n,); None if `runs` is given.
-        permutation: Requested order of the rows; None if it is this order.
+        permutation: Requested order of the rows; None if the rows already have it.
         runs: The same rows as runs of consecutive rows, if the plan has runs.
 
     Example:
@@ -148,9 +149,9 @@ class GroupedRows:
         runs: Runs | None = None,
     ) -> None:
         self.permutation = permutation
-        """Requested order of the rows; None if it is this order."""
+        """Requested order of the rows; None if the rows already have it."""
         self.runs = runs
-        """The rows as a few runs, or None."""
+        """The rows as a few runs; None if they are stored as arrays."""
         self.num_rows = 0 if runs is None else runs.num_rows
         """Number of rows."""
         if groups is not None and rows is not None:
@@ -185,14 +186,14 @@ class GroupedRows:
         return GroupedRows(self.groups, self.rows, self.permutation)
 
     def selected(self, selection: Selection) -> GroupedRows:
-        """Convert numbers among the selected rows of a row group to row numbers in the row group."""
+        """Return the same rows with indices among the selected rows converted to row numbers in the row groups."""
         if self.runs is None:
             return GroupedRows(self.groups, selection.rows_at(self.groups, self.rows), self.permutation)
         rows = functools.partial(_selected, self, selection)
         return GroupedRows.of_runs(dataclasses.replace(self.runs, rows=rows), self.permutation)
 
     def numbered_from(self, first_group: int) -> GroupedRows:
-        """Return the same rows with this offset added to row group numbers."""
+        """Return the same rows with `first_group` added to all row group numbers."""
         if self.runs is None:
             return GroupedRows(self.groups + np.int32(first_group), self.rows, self.permutation)
         runs = self.runs
@@ -200,10 +201,7 @@ class GroupedRows:
         return GroupedRows.of_runs(Runs(groups, runs.firsts, runs.counts, runs.rows), self.permutation)
 
     def in_row_groups(self, parts: RowGroupParts) -> GroupedRows:
-        """Convert rows of parts of row groups to rows of the row groups.
-
-        Runs of the result only have the number of rows.
-        """
+        """Return the same rows with parts of row groups converted to row groups."""
         if self.runs is None:
             return GroupedRows(*parts.in_row_groups(self.groups, self.rows), self.permutation)
         runs, firsts = self.runs, parts.firsts[self.runs.groups]
@@ -246,7 +244,7 @@ class GroupedRows:
         return [GroupedRows(groups[part], rows[part], Permutation(targets[part])) for part in _slices(borders)]
 
     def _part_of_runs(self, runs: Runs, ends: NDArray[np.int64], part: slice) -> GroupedRows:
-        """Return consecutive rows as runs; `ends` is the number of rows up to the end of each run."""
+        """Return a slice of these rows as runs; `ends` are the indices at which the runs end, exclusive."""
         first, last = np.searchsorted(ends, [part.start, part.stop - 1], side="right").tolist()
         here = slice(first, last + 1) if part.start < part.stop else slice(0)
         begins = ends[here] - runs.counts[here]
@@ -256,12 +254,12 @@ class GroupedRows:
         return GroupedRows.of_runs(Runs(runs.groups[here], firsts, stops - starts, rows), None)
 
     def _cut_runs(self, runs: Runs, targets: NDArray[np.int64], borders: NDArray[np.int64]) -> list[GroupedRows] | None:
-        """Return the parts as runs; None if the runs would be short."""
+        """Return the parts of `cut` as runs; None if a run would have fewer than `_RUN_ROWS` rows on average."""
         part_of = np.repeat(np.arange(len(borders) - 1, dtype=np.int32), np.diff(borders))[targets]
         ends = np.cumsum(runs.counts)
         begins = part_of[1:] != part_of[:-1]
         begins[ends[:-1] - 1] = True
-        # starts, stops: (pieces,) first and end of each range of rows that are in one run and in one part
+        # starts, stops: (pieces,) half-open ranges of rows, each in one run and in one part
         starts = np.concatenate([[0], np.flatnonzero(begins) + 1])
         if self.num_rows < _RUN_ROWS * len(starts):
             return None
@@ -296,15 +294,18 @@ def joined(picked: Sequence[GroupedRows], permutation: Permutation | None) -> Gr
 
 
 def _rows_of(picked: GroupedRows, slices: Sequence[slice]) -> NDArray[np.int64]:
+    """Return the row numbers of some slices of rows, concatenated."""
     return np.concatenate([picked.rows[:0], *(picked.rows[each] for each in slices)])
 
 
 def _moved(picked: GroupedRows, by: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the row numbers with an offset added to the rows of each run; `by` has shape (runs,)."""
     assert picked.runs is not None  # noqa: S101 - only called for rows with runs
     return picked.rows + np.repeat(by, picked.runs.counts)
 
 
 def _selected(picked: GroupedRows, selection: Selection) -> NDArray[np.int64]:
+    """Convert indices among the selected rows to row numbers in the row groups, shape (rows,)."""
     return selection.rows_at(picked.groups, picked.rows)
 
 

@@ -36,7 +36,7 @@ because allocating memory for millions of keys costs more than sorting them."""
 
 
 def line_of_groups(rows: NDArray[np.int64], order: Order, *, epoch: int, lanes: int) -> NDArray[np.int32]:
-    """Return the non-empty row groups in the order of the line.
+    """Return the non-empty row groups in line order: shuffled by seed and epoch, or in file order.
 
     Args:
         rows: Rows of each row group, shape (groups,).
@@ -63,13 +63,13 @@ def line_of_groups(rows: NDArray[np.int64], order: Order, *, epoch: int, lanes: 
 def line_of_parts(
     rows: NDArray[np.int64], parts: RowGroupParts, order: Order, *, epoch: int, lanes: int
 ) -> NDArray[np.int32]:
-    """Return the non-empty parts of row groups; the parts of one row group follow each other."""
+    """Return the non-empty parts of row groups in line order; parts of one row group are adjacent, in file order."""
     line = parts.of_line(line_of_groups(parts.of_groups(rows), order, epoch=epoch, lanes=lanes))
     return line[rows[line] > 0]
 
 
 def _line_of_filled(groups: int, order: Order, epoch: int, lanes: int) -> NDArray[np.int32]:
-    """Return the order of non-empty row groups."""
+    """Return the line order of non-empty row groups, numbered from 0, shape (groups,)."""
     if not order.shuffle_row_groups:
         return np.arange(groups, dtype=np.int32)
     hashed_for = (order.seed, epoch if order.reshuffle == "epoch" else 0)
@@ -79,7 +79,7 @@ def _line_of_filled(groups: int, order: Order, epoch: int, lanes: int) -> NDArra
 
 
 def _in_strata(groups: int, lanes: int, hashed_for: tuple[int, int]) -> NDArray[np.int32]:
-    """Return numbers of row groups, lane by lane, and in hashed order inside a lane, as in `hashed_permutation`."""
+    """Return row groups lane by lane, shape (groups,): each lane has one part of the dataset, in hashed order."""
     # borders: (lanes + 1,) part s consists of the row groups n with n * lanes // groups == s
     borders = -(-np.arange(lanes + 1, dtype=np.int64) * groups // lanes)
     parts = (visit_of_lane(lanes) - mix(_TURN, *hashed_for) % lanes) % lanes
@@ -109,6 +109,7 @@ class _LaneKeys:
         self._low_bits = np.uint64((1 << max(groups - 1, 0).bit_length()) - 1)
 
     def sorted(self, numbers: NDArray[np.int64], lanes: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Return row group numbers sorted by lane, then by hash; `lanes` is the lane of each, both of shape (n,)."""
         numbered = numbers.view(np.uint64)
         keys = mix_array(self._state, numbered)
         if self._lane_bits:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 __all__ = ["LAST_SHIFT", "counting", "hashed_permutation", "mix", "mix_array", "mixed_but_last_shift"]
 
 _LONGEST_REMEMBERED = 2**18
+"""Maximum length of the arrays of `counting` that are cached."""
 
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
@@ -45,7 +46,7 @@ def mix(*words: int) -> int:
 
 
 def _limbs(word: int) -> list[int]:
-    # A larger integer is divided into words of 64 bits: two's complement, least significant word first.
+    """Return an integer as 64-bit words: two's complement, least significant word first."""
     limbs = [word & _MASK]
     word >>= 64
     while word not in (0, -1):
@@ -75,13 +76,14 @@ def mix_array(state: int | NDArray[np.uint64], words: NDArray[np.uint64]) -> NDA
 
 
 def _mixed(z: NDArray[np.uint64], shifted: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Hash words in place and return them; see `mixed_but_last_shift`."""
     mixed_but_last_shift(z, shifted)
     z ^= np.right_shift(z, np.uint64(LAST_SHIFT), out=shifted)
     return z
 
 
 def mixed_but_last_shift(z: NDArray[np.uint64], shifted: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Hash words in place but for the last step `z ^= z >> LAST_SHIFT`, which changes only the low bits.
+    """Hash words in place, except for the last step `z ^= z >> LAST_SHIFT`, which changes only the low bits.
 
     Args:
         z: Words, each combined with its state by exclusive or.

@@ -57,12 +57,12 @@ __all__ = ["EpochOrder", "Pieces"]
 _ROWS = 1  # stream number of this hash; `petastore.plan.order.line` and `petastore.plan.mixture.mixed_line` use others
 
 _BLOCKS_BESIDES = 16
-"""Number of cached blocks, in addition to one per lane: those of the next rows."""
+"""Number of cached blocks in addition to one per lane, for lanes whose next rows begin a new block."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Pieces:
-    """Row groups, divided at lane borders; all arrays have one entry per piece."""
+    """Row groups, divided where a lane ends: all arrays have shape (pieces,)."""
 
     groups: NDArray[np.int64]
     """Row group of each piece."""
@@ -71,35 +71,40 @@ class Pieces:
     """Lane of each piece."""
 
     first_positions: NDArray[np.int64]
-    """First position of its block, from which its row group is needed."""
+    """First position in the epoch at which the row group is needed: with shuffled rows, the start of its block."""
 
     last_positions: NDArray[np.int64]
-    """Last position of its block."""
+    """Last position in the epoch at which the row group is needed, inclusive."""
 
     def chosen(self, which: NDArray[np.bool_]) -> Pieces:
         """Return the pieces for which the mask `which` is True."""
         return Pieces(self.groups[which], self.lanes[which], self.first_positions[which], self.last_positions[which])
 
     def of_lanes(self, lanes: range) -> Pieces:
-        """Return the pieces of some lanes."""
+        """Return the pieces whose lane is in `lanes`."""
         return self.chosen((self.lanes >= lanes.start) & (self.lanes < lanes.stop))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Lane:
+    """Range of the line that one lane reads, with its blocks."""
+
     number: int
-    start: int  # first row on the line
+    start: int  # index of the first row on the line
     size: int  # number of rows
     line_groups: slice  # row groups of the lane, as a range of the line's row groups
     block_starts: NDArray[Any]  # first row of each block in the lane, then `size`; shape (blocks + 1,), smallest dtype
 
     def blocks_at(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of the block that contains each offset in the lane, shape (n,)."""
         starts = self.block_starts
         return np.searchsorted(starts[:-1], offsets.astype(starts.dtype, copy=False), side="right") - 1
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Block:
+    """Shuffled rows of a block."""
+
     distinct: NDArray[np.int32]  # row groups of the block, in line order
     which: NDArray[np.int32] | None  # row group of each row, in epoch order; None if the block has one row group
     rows: NDArray[Any]  # number of each row in its row group, in epoch order
@@ -107,10 +112,11 @@ class _Block:
     counts: NDArray[np.int64]  # number of rows of each row group
 
     def groups(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int32]:
-        """Return the row groups of some of the rows."""
+        """Return the row group of each row at the given indices of the block, shape (n,)."""
         return np.full(len(self.rows[rows]), self.distinct[0]) if self.which is None else self.which[rows]
 
     def read_order_of(self, group: int) -> NDArray[np.int64]:
+        """Return the block's rows of a row group, in epoch order, shape (n,)."""
         place = int(np.flatnonzero(self.distinct == group)[0])
         first = int(self.counts[:place].sum())
         return self.by_group[first : first + int(self.counts[place])].astype(np.int64, copy=False)
@@ -118,14 +124,18 @@ class _Block:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Blocks:
-    states: NDArray[np.uint64]  # hash from which each block is permuted; all arrays have shape (blocks,)
+    """Several blocks; all arrays have shape (blocks,)."""
+
+    states: NDArray[np.uint64]  # hash state of each block's permutation
     sizes: NDArray[np.int64]
-    firsts: NDArray[np.int64]  # first row in reading order, lane after lane
-    begins: NDArray[np.int64]  # first row on the line
+    firsts: NDArray[np.int64]  # number of the first row in reading order, lane after lane
+    begins: NDArray[np.int64]  # index of the first row on the line
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Part:
+    """Consecutive rows of one block."""
+
     lane: int
     block: _Block
     rows: slice  # rows of the block, in epoch order
@@ -141,8 +151,8 @@ class EpochOrder:
         rows: Rows of each row group, shape (groups,).
         order: Requested order.
         epoch: Number of the epoch, from 0.
-        visits: Lane at each position; None takes one row from each lane, again and again.
-        parts: Division of row groups into parts; `rows` and all numbers of row groups then are those of parts, and
+        visits: Lane at each position; None takes one row from each lane in turn (round-robin).
+        parts: Division of row groups into parts. If given, `rows` and all row group numbers refer to parts, and
             `shuffle_rows` must be False.
 
     Example:
@@ -228,7 +238,7 @@ class EpochOrder:
         return positions
 
     def _permuted(self, read: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the places on the line of some rows, numbered in reading order, lane after lane."""
+        """Return the index on the line of each row, given its number in reading order, lane after lane; shape (n,)."""
         blocks, which, order = self._blocks_of(read)
         line = np.empty_like(read)
         line[order] = blocks.begins[which] + self._partial_sort.numbers_at(
@@ -237,7 +247,7 @@ class EpochOrder:
         return line
 
     def _unpermuted(self, line: NDArray[np.int64], lanes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the numbers in reading order of some places on the line: the inverse of `_permuted`."""
+        """Return the number in reading order of each row, given its index on the line: the inverse of `_permuted`."""
         read = np.where(lanes % 2 == 1, self._mirrors[lanes] - 1 - line, line)
         blocks, which, order = self._blocks_of(read)
         read[order] = blocks.firsts[which] + self._partial_sort.places_of(
@@ -246,7 +256,12 @@ class EpochOrder:
         return read
 
     def _blocks_of(self, read: NDArray[np.int64]) -> tuple[_Blocks, NDArray[np.int64], NDArray[np.int64]]:
-        """Return the blocks of some rows, the block of each row, ascending, and the indices of rows in this order."""
+        """Find the blocks of rows, given their numbers in reading order, shape (n,).
+
+        Returns:
+            The distinct blocks; the index among them of each row's block, ascending, shape (n,); and the indices of the
+            rows in this order, shape (n,).
+        """
         starts = self._block_starts
         order = np.argsort(read, kind="stable")
         blocks = starts.searchsorted(read[order].astype(starts.dtype), side="right") - 1
@@ -266,19 +281,20 @@ class EpochOrder:
 
     @once
     def _block_starts(self) -> NDArray[Any]:
-        """First row of each block in reading order, lane after lane, and the number of rows; shape (blocks + 1,)."""
+        """First row of each block in reading order, lane after lane; then the number of rows; shape (blocks + 1,)."""
         of_lanes = [self._lane(number).block_starts[:-1] + start for number, start in enumerate(self._lane_starts)]
         return np.concatenate([*of_lanes, [self.num_rows]]).astype(self._line_starts.dtype)
 
     def _lanes_at(self, line: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the lane of each index on the line, shape (n,)."""
         return self._lane_starts.searchsorted(line, side="right") - 1
 
     def by_lane(self, positions: NDArray[np.int64] | LaneRuns, *, read_lanes: range | None = None) -> GroupedRows:
         """Return the rows at given positions, sorted by lane, and inside a lane by block.
 
         Args:
-            positions: Positions in [0, num_rows), in any order, shape (n,). `LaneRuns` are faster, if the epoch takes
-                one row from each lane again and again.
+            positions: Positions in [0, num_rows), in any order, shape (n,). `LaneRuns`, which are consecutive rows of
+                each lane, are faster.
             read_lanes: Lanes whose reading order (see `read_order_of`) the runs use; None means the lanes of
                 `positions`.
         """
@@ -298,6 +314,7 @@ class EpochOrder:
         return GroupedRows(groups, rows, Permutation(by_lane))
 
     def _along(self, runs: LaneRuns, read_lanes: range) -> GroupedRows:
+        """Return the rows of `runs`, sorted by lane; see `by_lane`."""
         permutation = None if runs.targets is None else Permutation(runs.targets)
         lanes = zip(runs.own, runs.firsts.tolist(), runs.stops.tolist(), strict=True)
         if not self._order.shuffle_rows:
@@ -314,7 +331,7 @@ class EpochOrder:
         return GroupedRows(groups, rows, permutation)
 
     def _parts_of_lane(self, number: int, first: int, stop: int) -> Iterator[_Part]:
-        """Return the parts of blocks that contain offsets [first, stop) of a lane."""
+        """Yield the rows at the offsets [first, stop) of a lane, block by block."""
         lane = self._lane(number)
         block = _place(lane.block_starts, first, side="right") - 1
         while first < stop:
@@ -323,7 +340,7 @@ class EpochOrder:
             first, block = end, block + 1
 
     def _runs_of_parts(self, parts: Sequence[_Part], read_lanes: range) -> Runs:
-        """Convert parts of blocks to runs in the reading order of some lanes (see `read_order_of`)."""
+        """Convert rows of blocks, which have one row group each, to runs in the reading order of `read_lanes`."""
         groups = np.array([part.block.distinct[0] for part in parts], dtype=np.int32)
         # For a row group split between lanes, the parts of earlier lanes come first.
         begins = np.maximum(self._line_starts[self._line_index[groups]], self._lane_starts[read_lanes.start])
@@ -336,7 +353,10 @@ class EpochOrder:
     def _lane_rows(
         self, lane: _Lane, offsets: NDArray[np.int64], groups: NDArray[np.int32], rows: NDArray[np.int64]
     ) -> None:
-        """Write the row groups and rows at given offsets of a lane; ranges of offsets, the usual case, are copied."""
+        """Write the row group and row number at each offset of a lane into `groups` and `rows`.
+
+        Consecutive offsets, the usual case, are copied block by block.
+        """
         first, stop = int(offsets[0]), int(offsets[-1]) + 1
         if stop - first == len(offsets) and bool((np.diff(offsets) == 1).all()):
             parts = list(self._parts_of_lane(lane.number, first, stop))
@@ -350,13 +370,13 @@ class EpochOrder:
             groups[where], rows[where] = rows_there.groups(inside[where]), rows_there.rows[inside[where]]
 
     def _on_line(self, line: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return the row groups, and the row numbers in them, at given places of the line."""
-        # index: shape (n,), place of each row's row group on the line
+        """Return the row group, and the row number in it, at each index on the line; both of shape (n,)."""
+        # index: shape (n,), index of each row's row group in line order
         index = np.searchsorted(self._line_starts, line.astype(self._line_starts.dtype), side="right") - 1
         return self._line_groups[index], line - self._line_starts[index]
 
     def _run_of_line(self, first: int, stop: int) -> GroupedRows:
-        """Return the rows of consecutive line places [first, stop), without a search."""
+        """Return the rows at the indices [first, stop) of the line, without a search for each row."""
         starts = self._line_starts
         low, high = _place(starts, first, side="right") - 1, _place(starts, stop, side="left")
         borders = starts[low : high + 1].astype(np.int64)
@@ -366,7 +386,7 @@ class EpochOrder:
         return GroupedRows.of_runs(Runs.of_file(self._line_groups[low:high], firsts, borders[1:] - borders[:-1]), None)
 
     def last_positions(self, groups: NDArray[np.int32], *, lanes: range) -> NDArray[np.int64]:
-        """Return the last position at which given lanes need each row group; -1 if these lanes do not need it."""
+        """Return the last position at which `lanes` need each row group, (n,); -1 for row groups of other lanes."""
         places = self._line_index[groups]
         if self.lanes == 1 and 0 in lanes and not self._order.shuffle_rows:
             return self._visits.positions(0, self._line_starts[places + 1].astype(np.int64) - 1)
@@ -389,6 +409,7 @@ class EpochOrder:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _read_order_in(self, lane: _Lane, group: int, on_line: range) -> NDArray[np.int64]:
+        """Return a lane's rows of a row group in reading order, shape (n,); `on_line` are the indices of its rows."""
         if lane.size == 0:
             return np.empty(0, dtype=np.int64)
         place = max(on_line.start - lane.start, 0)
@@ -397,11 +418,13 @@ class EpochOrder:
 
     @once
     def _line_index(self) -> NDArray[np.int32]:
+        """Index of each row group in line order, -1 for empty row groups, shape (groups,)."""
         inverse = np.full(self._num_groups, -1, dtype=np.int32)
         inverse[self._line_groups] = np.arange(len(self._line_groups), dtype=np.int32)
         return inverse
 
     def _last_position(self, line_index: int, lanes: range) -> int:
+        """Return the last position at which `lanes` need the row group at an index in line order; -1 if never."""
         first, stop = self._line_starts[line_index : line_index + 2].tolist()
         first_lane, last_lane = (np.searchsorted(self._lane_starts, [first, stop - 1], side="right") - 1).tolist()
         last_positions = [-1]
@@ -423,6 +446,7 @@ class EpochOrder:
         return Pieces(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
     def _pieces_of(self, lane: _Lane) -> tuple[NDArray[np.int64], ...]:
+        """Return the fields of `Pieces` for one lane."""
         piece_starts = self._piece_starts(lane.number, lane.line_groups)
         starts, stops = piece_starts[:-1], piece_starts[1:]
         if self._order.shuffle_rows:
@@ -448,7 +472,7 @@ class EpochOrder:
         return _Lane(number, start, size, line_groups, block_starts.astype(_smallest(size)))
 
     def _piece_starts(self, number: int, line_groups: slice) -> NDArray[np.int64]:
-        """Return the offsets of a lane's row groups in its reading order, and its size."""
+        """Return the offset of each row group in a lane, in reading order, and the lane's size; shape (pieces + 1,)."""
         start, size = int(self._lane_starts[number]), int(self._lane_sizes[number])
         borders = self._line_starts[line_groups.start : line_groups.stop + 1].astype(np.int64)
         # sizes: (pieces,) rows that the lane has of each row group
@@ -458,7 +482,7 @@ class EpochOrder:
         return piece_starts
 
     def _make_block(self, number: int, block: int) -> _Block:
-        """Return one block, in the order of the epoch."""
+        """Compute a block of a lane, with its rows in epoch order."""
         lane = self._lane(number)
         first, stop = lane.block_starts[block : block + 2].tolist()
         begin = lane.start + (lane.size - stop if self._is_backwards(number) else first)
@@ -470,7 +494,7 @@ class EpochOrder:
         return made
 
     def _taken_scratch(self, rows: int) -> NDArray[np.uint64]:
-        """Take scratch memory, so that other threads do not use it."""
+        """Take a scratch array from the list, so that no other thread uses it; allocate one if it is too small."""
         try:
             scratch = self._scratch.pop()
         except IndexError:
@@ -478,7 +502,7 @@ class EpochOrder:
         return scratch if scratch.shape[1] >= rows else np.empty((2, rows), np.uint64)
 
     def _block_of(self, begin: int, end: int, permuted: NDArray[np.int64]) -> _Block:
-        """Return the block of the places [begin, end) of the line; its permutation is in scratch memory."""
+        """Return the block with the rows [begin, end) of the line, shuffled by `permuted`, which is not kept."""
         low = _place(self._line_starts, begin, side="right") - 1
         high = _place(self._line_starts, end, side="left")
         groups = self._line_groups[low:high]
@@ -499,9 +523,10 @@ class EpochOrder:
 
 
 def _smallest(most: int) -> type[np.int32 | np.int64]:
+    """Return the smaller of two dtypes that can store integers up to `most`."""
     return np.int32 if most < 2**31 else np.int64
 
 
 def _place(starts: NDArray[Any], row: int, *, side: Literal["left", "right"]) -> int:
-    """Return `searchsorted` of a number, cast to the array's dtype so that NumPy does not convert the array."""
+    """Return `starts.searchsorted(row)`; `row` is cast to the dtype of `starts`, so that NumPy does not convert it."""
     return int(starts.searchsorted(starts.dtype.type(row), side=side))

@@ -25,6 +25,7 @@ from petastore.plan.order.mix import counting
 
 __all__ = ["LaneRuns", "LaneVisits", "Rounds", "lane_of_visit", "spreads_evenly", "visit_of_lane"]
 
+# Lane of each visit, by number of lanes.
 _FOUND = {
     6: "4 0 2 3 5 1",
     12: """
@@ -71,7 +72,7 @@ def visit_of_lane(lanes: int) -> NDArray[np.int64]:
 
 @functools.lru_cache(maxsize=256)
 def spreads_evenly(lanes: int, ranks: int) -> bool:
-    """Return whether any `ranks` consecutive visits, from a multiple of `ranks` on, have one lane of each rank.
+    """Return whether any `ranks` consecutive visits that begin at a multiple of `ranks` have one lane of each rank.
 
     Example:
         >>> spreads_evenly(48, 24), spreads_evenly(48, 5), spreads_evenly(15, 5)
@@ -139,10 +140,10 @@ class LaneRuns:
     """Lanes of the rows."""
 
     firsts: NDArray[np.int64]
-    """First turn of each of `own`, counted from the beginning of the epoch; shape (own,)."""
+    """Index of the first row within each lane of `own`, from the start of the epoch, shape (own,)."""
 
     stops: NDArray[np.int64]
-    """Turn after the last row of each, shape (own,)."""
+    """Index after the last row within each lane of `own`, shape (own,)."""
 
     counts: NDArray[np.int64] | None = None
     """Number of rows of each lane of `own` in each batch, shape (batches, own); None if rows are requested lane by
@@ -150,7 +151,7 @@ class LaneRuns:
 
     @once
     def targets(self) -> NDArray[np.int64] | None:
-        """Return the position in the batches of each row, for rows sorted by lane; None if the orders are equal.
+        """Index in batch order of each row, for rows sorted by lane, shape (rows,); None if both orders are equal.
 
         Computed at the first access.
         """
@@ -178,7 +179,7 @@ class LaneRuns:
             [0, 2, 4, 6]
         """
         visits = visit_of_lane(lanes)[own.start : own.stop]
-        # turns: (batches + 1, own) turns of each lane before each border; counts: (batches, own) rows of each batch
+        # turns: (batches + 1, own) rows of each lane before each border; counts: (batches, own) rows of each batch
         turns = np.maximum(-((visits - borders[:, None]) // lanes), 0)
         counts = turns[1:] - turns[:-1]
         offsets = np.zeros(len(borders), dtype=np.int64)
@@ -200,8 +201,9 @@ class LaneRuns:
 
 
 def _targets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return `LaneRuns.targets`, computed from `LaneRuns.counts`."""
     # The rows that a batch has of a lane are adjacent both in batch order and in lane order.
-    # begins: (own · batches,) first place of these rows in batch order
+    # begins: (own · batches,) index in batch order of the first of these rows
     of_batches = counts.reshape(-1)
     begins = (np.cumsum(of_batches) - of_batches).reshape(counts.shape).T.reshape(-1)
     sizes = counts.T.reshape(-1)
@@ -211,6 +213,7 @@ def _targets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _reversed_digits(lanes: int) -> NDArray[np.int64]:
+    """Return the lane of each visit by reversing the mixed-radix digits of the visit's number, shape (lanes,)."""
     visits, order, weight = np.arange(lanes, dtype=np.int64), np.zeros(lanes, dtype=np.int64), lanes
     for prime in _primes(lanes):
         weight //= prime
@@ -220,6 +223,7 @@ def _reversed_digits(lanes: int) -> NDArray[np.int64]:
 
 
 def _primes(number: int) -> list[int]:
+    """Return the prime factors of a number, ascending, with repeats."""
     primes, divisor = [], 2
     while divisor * divisor <= number:
         while number % divisor == 0:

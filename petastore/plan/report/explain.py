@@ -28,11 +28,12 @@ _LABELS = 100
 """Number of classes of the hypothetical dataset, sorted by class, for which mixing is predicted."""
 
 _SAMPLED_BATCHES = 64
+"""Maximum number of global batches for which mixing is computed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Ranks:
-    """Lanes that each rank reads."""
+    """Lanes that each rank reads, and the rank to explain."""
 
     own_lanes: Sequence[range]
     """Lanes from which each rank's rows come; starts and ends are ascending."""
@@ -43,7 +44,7 @@ class Ranks:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Data:
-    """Row groups, and their selected rows."""
+    """Row groups of a dataset, their selected rows, and the stored bytes of the selected columns."""
 
     inventory: Inventory
     selection: Selection | None
@@ -171,6 +172,7 @@ def checked_column_bytes(column_bytes: Any, row_groups: int) -> NDArray[np.int64
 
 
 def _kept(data: _Data) -> dict[str, Any]:
+    """Return the figures of `ReadFacts` about selected row groups and rows."""
     inventory, rows = data.inventory, data.rows
     pruned = () if data.selection is None else data.selection.pruned
     filled, kept = int((inventory.rows > 0).sum()), int((rows > 0).sum())
@@ -189,6 +191,7 @@ def _kept(data: _Data) -> dict[str, Any]:
 
 
 def _ordered(order: EpochOrder, asked: Order) -> dict[str, Any]:
+    """Return the figures of `ReadFacts` about the row order."""
     return {
         "shuffle_row_groups": asked.shuffle_row_groups,
         "shuffle_rows": asked.shuffle_rows,
@@ -200,12 +203,18 @@ def _ordered(order: EpochOrder, asked: Order) -> dict[str, Any]:
 
 
 def _read(data: _Data, passes: Sequence[tuple[EpochOrder, int, int]], ranks: Ranks) -> dict[str, Any]:
-    """Return the bytes that passes over the data fetch and keep in memory; a pass has order, count and rows."""
+    """Return the figures of `ReadFacts` about fetched bytes and memory.
+
+    Args:
+        data: Row groups of the dataset.
+        passes: Order of each different pass over the data, how often it occurs, and how many rows it reads.
+        ranks: Lanes that each rank reads.
+    """
     reads = fetched = own_fetched = needed = rows_resident = bytes_resident = 0
     for order, times, rows in passes:
         pieces = order.pieces()
         pieces = pieces.chosen(pieces.first_positions < rows)  # only pieces that the first `rows` rows of the pass need
-        # readers: (groups,) how many ranks read each row group
+        # readers: (groups,) number of ranks that read each row group
         readers = _readers(pieces, ranks.own_lanes, order.lanes, data.inventory.num_row_groups)
         own = pieces.of_lanes(ranks.own_lanes[ranks.rank])
         reads += times * int(readers.sum())
@@ -250,9 +259,12 @@ def _resident(pieces: Pieces, inventory: Inventory) -> tuple[int, int]:
 
 
 def _mixed(rows: NDArray[np.int64], order: EpochOrder, borders: NDArray[np.int64]) -> dict[str, Any]:
-    """Return the mean distance (total variation) between the labels of a batch and of the dataset.
+    """Return the mixing figures of `ReadFacts`, assuming that the dataset is sorted by label.
 
-    The dataset is assumed to be sorted by label.
+    Args:
+        rows: Selected rows of each row group, shape (groups,).
+        order: Order of the epoch.
+        borders: Half-open position ranges of global batches, shape (batches, 2).
     """
     num_rows = int(rows.sum())
     if len(borders) == 0:  # no batch is full, so all rows are one batch
@@ -276,7 +288,9 @@ def _mixed(rows: NDArray[np.int64], order: EpochOrder, borders: NDArray[np.int64
 
 
 def _uniform_mixing(labels: int, batch: float, num_rows: int) -> float:
-    """Return the same distance for random sampling: the mean deviation of a label's count from its expected value.
+    """Return the mean total variation distance between label shares of a random batch and of the dataset.
+
+    It is computed from the mean deviation of a label's count in the batch from the expected count.
 
     The mean absolute deviation of a hypergeometric distribution is 2·k·(N − K − n + k) / N · P(count = k), where N is
     the number of rows, K the rows of a label, n the rows of a batch, and k the smallest count above the mean.
@@ -293,4 +307,5 @@ def _uniform_mixing(labels: int, batch: float, num_rows: int) -> float:
 
 
 def _log_choices(among: float, chosen: int) -> float:
+    """Return the natural logarithm of a binomial coefficient."""
     return math.lgamma(among + 1) - math.lgamma(chosen + 1) - math.lgamma(among - chosen + 1)

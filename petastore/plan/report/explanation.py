@@ -32,7 +32,7 @@ __all__ = [
 
 
 GB = 10**9
-"""Storages bill 1,000,000,000 bytes as a gigabyte."""
+"""Bytes of a gigabyte in the prices of object stores."""
 
 _SIMULATED = 4096
 """Maximum row groups per epoch that are simulated one by one."""
@@ -46,13 +46,13 @@ class Fetches:
     """Requests for the column chunks of each row group, shape (row groups,)."""
 
     bytes: NDArray[np.int64]
-    """Bytes of these responses, including gaps between column chunks, shape (row groups,)."""
+    """Response bytes of the requests for each row group, including gaps between column chunks, shape (row groups,)."""
 
     entries: NDArray[np.int64]
     """Cache entries per row group (column chunks, or several together), shape (row groups,)."""
 
     kept_bytes: NDArray[np.int64]
-    """Bytes on disk of these entries, shape (row groups,)."""
+    """Bytes on disk of the cache entries of each row group, shape (row groups,)."""
 
     file: NDArray[np.int32]
     """Number of the file of each row group, shape (row groups,)."""
@@ -61,7 +61,7 @@ class Fetches:
     """Requests to open each file, before its first row group, shape (files,)."""
 
     file_bytes: NDArray[np.int64]
-    """Bytes of these responses, shape (files,)."""
+    """Response bytes of the requests to open each file, shape (files,)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,10 +109,10 @@ class EpochCost:
     """Cache entries read: column chunks, or several that are stored together."""
 
     hits: int
-    """Cache hits among these entries."""
+    """Number of the cache entries read that are hits."""
 
     money: float
-    """Cost of these requests and bytes, in the currency of the prices."""
+    """Cost of `requests` and `bytes`, in the currency of the prices."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +172,7 @@ def cost_of(orders: Sequence[NDArray[np.int64]], asked: StorageAsk) -> Cost:
 
 
 def _hits(orders: Sequence[NDArray[np.int64]], asked: StorageAsk) -> list[NDArray[np.bool_]]:
-    """Yield for each epoch which of its row groups hit the cache."""
+    """Return, for each epoch, whether each of its row groups is a cache hit, in reading order; see `cost_of`."""
     sizes, room = asked.fetches.kept_bytes, asked.cache_bytes
     if room is None:
         return [np.zeros(len(order), dtype=np.bool_) for order in orders]
@@ -255,7 +255,7 @@ class ReadFacts:
     """Peak number of rows in this rank's memory, in whole row groups, including rows that are not selected."""
 
     bytes_resident: int
-    """Decompressed bytes of these row groups, all columns; cells stay encoded."""
+    """Peak decompressed bytes of row groups in this rank's memory, all columns; cells stay encoded."""
 
     mixing: float
     """Mixing quality: total variation distance between the label distributions of a global batch and of the dataset, if
@@ -264,10 +264,10 @@ class ReadFacts:
     the dataset."""
 
     mixing_uniform: float
-    """The distance for a uniform shuffle of the whole dataset."""
+    """Value of `mixing` for a uniform shuffle of the whole dataset."""
 
     mixing_none: float
-    """The distance without any shuffling."""
+    """Value of `mixing` without any shuffling."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures as a new dict of JSON values."""
@@ -362,7 +362,7 @@ class Explanation(BatchFacts, ReadFacts):
 class SourceExplanation(ReadFacts):
     """Figures about one source of a mixture in an epoch.
 
-    The figure `mixing` is about the rows of this source in a global batch.
+    `mixing` compares the rows of this source in a global batch with all rows of this source.
     """
 
     proportion: int
@@ -425,7 +425,7 @@ class MixtureExplanation(BatchFacts):
 
     @property
     def bytes_resident(self) -> int:
-        """Decompressed bytes of these row groups, all columns; cells stay encoded."""
+        """Peak decompressed bytes of these row groups, all columns, cells encoded: the sum of the sources' peaks."""
         return sum(source.bytes_resident for source in self.sources)
 
     def as_dict(self) -> dict[str, Any]:
@@ -512,7 +512,7 @@ def size_for_people(count: float) -> str:
 
 
 def _json(value: Any) -> Any:
-    """Return the value with tuples converted to lists."""
+    """Return the value with all tuples in it converted to lists."""
     if isinstance(value, dict):
         return {name: _json(part) for name, part in value.items()}
     return [_json(part) for part in value] if isinstance(value, (list, tuple)) else value

@@ -106,7 +106,7 @@ def _feeds(
     num_ranks: int,
     first_row_groups: tuple[int, ...],
 ) -> Feeds:
-    """Return the row groups that feed given batches.
+    """Return the row groups from which given batches get rows.
 
     Args:
         looks: Tuples of batch, rank, and the row groups of this rank's rows.
@@ -126,10 +126,10 @@ def _feeds(
 
 
 _NAMED_RANKS = 10
-"""Ranks whose colours can be told apart, and which a legend names; more are shades from first to last."""
+"""Maximum number of ranks with distinct colors and a legend; more ranks get a color scale."""
 
 _HEIGHT = 260
-"""Points from the lowest row group to the highest one."""
+"""Approximate height of the plot area in points."""
 
 
 def draw(feeds: Feeds) -> Any:
@@ -173,6 +173,7 @@ def draw(feeds: Feeds) -> Any:
 
 
 def _title(feeds: Feeds) -> str:
+    """Return the title of the figure, with the number of batches if they are a sample."""
     title = "Which row group feeds which batch"
     looked_at, batches = len(feeds.looked_at), feeds.num_batches
     if looked_at == batches:
@@ -183,7 +184,7 @@ def _title(feeds: Feeds) -> str:
 
 
 def _lines(feeds: Feeds) -> list[NDArray[np.float64]]:
-    """Return a line for each entry, from its batch to the next one; shape (entries, 2 ends, x and y)."""
+    """Return a horizontal line for each entry, centered on its batch: a list of arrays of shape (2 ends, x and y)."""
     apart = np.diff(feeds.looked_at).max(initial=1)
     middle = np.stack([feeds.batches, feeds.row_groups], axis=1).astype(np.float64)
     half = np.array([apart / 2, 0.0])
@@ -196,6 +197,7 @@ def _width(feeds: Feeds) -> float:
 
 
 def _tell_ranks(figure: Any, axes: Any, lines: Any, feeds: Feeds) -> None:
+    """Add a legend of ranks, or a color bar for many ranks; nothing for one rank."""
     if feeds.num_ranks > _NAMED_RANKS:
         figure.colorbar(lines, ax=axes, label="rank")
     elif feeds.num_ranks > 1:

@@ -67,7 +67,7 @@ class StepRows:
     """
 
     step: int
-    """Number of the step, as `rows_of_step` was called."""
+    """Number of the step, as passed to `rows_of_step`."""
 
     epoch: int
     """Epoch of the step, from 0."""
@@ -195,7 +195,7 @@ def _counted(number: int, thing: str) -> str:
 
 
 class StepLookup:
-    """Rows and steps of a plan. Thread-safe; orders of recent epochs are cached.
+    """Lookup of the rows of a step, and of the steps of a row. Thread-safe; orders of recent epochs are cached.
 
     Args:
         plan: Plan of any rank.
@@ -261,7 +261,7 @@ class StepLookup:
         return self._plan._epoch_steps(batch_size, begin)  # noqa: SLF001 - a part of the plan's class
 
     def _place_of(self, step: int, batch_size: int, after: Cursor) -> tuple[Cursor, int]:
-        """Return the position at which the epoch of a step begins, and the number of the step in this epoch."""
+        """Return the cursor from which steps of the epoch are counted, and the number of the step from there."""
         begin, left = after, step
         while left >= (steps := self._steps(batch_size, begin).steps):
             if begin.position == 0 and steps == 0:
@@ -278,12 +278,12 @@ class StepLookup:
 
     @property
     def _last_unequal_epoch(self) -> int:
-        """Return the last epoch that has fewer rows than others, because rows were excluded meanwhile; -1 for none."""
+        """Last epoch that has fewer rows, because rows were excluded after the epoch began; -1 if there is none."""
         rests = [source.request.under_way for source in self._plan.sources]
         return max((rest.epoch for rest in rests if rest is not None), default=-1)
 
     def _epoch_at(self, epoch: int, batch_size: int, after: Cursor) -> tuple[Cursor, int, range]:
-        """Return the position at which an epoch begins, the number of steps before it, and its steps."""
+        """Return the cursor at the start of an epoch, the number of earlier steps, and the steps of the epoch."""
         if self._plan._walked_rows > self._plan.num_rows:  # noqa: SLF001 - "cycle": the only epoch is endless
             ordinary = self._plan.steps_per_epoch(batch_size)
             return after, 0, range((epoch - after.epoch) * ordinary, (epoch - after.epoch + 1) * ordinary)
@@ -299,7 +299,13 @@ class StepLookup:
     def _rows_at(
         self, epoch: int, sources: NDArray[np.int64], places: NDArray[np.int64]
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return row group and row of some places."""
+        """Return row group and row number of rows, both of shape (n,).
+
+        Args:
+            epoch: Epoch of the plan.
+            sources: Source of each row, shape (n,).
+            places: Number of rows that the source yields before each row in this epoch, shape (n,).
+        """
         groups, rows = np.empty(len(places), dtype=np.int32), np.empty(len(places), dtype=np.int64)
         all_sources = self._plan._sources_in(epoch)  # noqa: SLF001 - a part of the plan's class
         for number in np.unique(sources).tolist():
@@ -324,7 +330,20 @@ class StepLookup:
         layout: EpochSteps,
         steps: range,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the indices of a source's rows and their places in an epoch, one entry for each read of a row."""
+        """Find the rows of a source that the plan reads in given steps of an epoch.
+
+        Args:
+            epoch: Epoch of the plan.
+            number: Number of the source.
+            groups: Row group of each row, numbered across all sources, shape (n,).
+            rows: Row number in the row group, shape (n,).
+            layout: Steps of the epoch.
+            steps: Steps to search.
+
+        Returns:
+            Two arrays with an entry for each read of a row: the index of the row, and the number of rows that the
+            source yields before it in the epoch.
+        """
         source = self._plan._sources_in(epoch)[number]  # noqa: SLF001 - a part of the plan's class
         groups = groups - source.first_group
         within = rows if source.selection is None else source.selection.places_of(groups, rows)
@@ -346,7 +365,7 @@ class StepLookup:
 def _given_rows(
     inventory: Inventory, rows: RowPlaces
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return three arrays for the given rows: index, row group, and row number in the row group."""
+    """Return three arrays of one length: index into the given rows, row group, and row number in the row group."""
     numbers = np.asarray(rows) if isinstance(rows, np.ndarray) else None
     listed = [] if numbers is not None else list(rows)  # type: ignore[arg-type]
     if listed and not isinstance(listed[0], (tuple, list)):

@@ -22,6 +22,7 @@ from petastore.plan.sharing.workers import WorkerPlan, with_lanes_for_workers
 __all__ = ["numbered_batches", "plan_of_numbers"]
 
 _ROWS_PER_SPAN = 8192
+"""Maximum number of rows that are looked up together."""
 
 
 def plan_of_numbers(
@@ -87,6 +88,7 @@ def numbered_batches(plan: Plan, batch_size: int, *, workers: int, begin: Cursor
 
 
 def _of_worker(plan: Plan, batch_size: int, worker: Shard, begin: Cursor, given: int) -> Iterator[list[int]]:
+    """Yield the row numbers of each batch of one worker, after skipping `given` of its batches."""
     mine = WorkerPlan(plan.inventory, plan.request, worker=worker, begin=begin)
     starts = np.cumsum(plan.inventory.rows) - plan.inventory.rows
     place = mine.place_after(given, batch_size)

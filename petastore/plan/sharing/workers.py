@@ -153,7 +153,7 @@ class WorkerBatches(EpochBatches):
     """Number of workers that alternate."""
 
     turn: int = 0
-    """Turn of the worker: it builds step s of the epoch if s % workers == turn."""
+    """Turn of the worker in a round: it builds the steps s of the epoch with `s % workers == turn`."""
 
     @once
     def of_ranks(self) -> EpochBatches:
@@ -167,6 +167,7 @@ class WorkerBatches(EpochBatches):
 
     @once
     def _full_steps(self) -> int:
+        """Number of batches of a rank without an irregular last batch."""
         steps = self.of_ranks.steps
         is_even = self.last_batch is LastBatch.DROP or self.start + steps * self.global_batch == self.num_rows
         return steps if is_even else max(steps - 1, 0)
@@ -213,7 +214,7 @@ class WorkerBatches(EpochBatches):
         return parts[0] if len(parts) == 1 else _joined(*parts)
 
     def moved(self, shard: Shard) -> NDArray[np.int64]:
-        """Return the positions of the last batches that contain lanes of another worker.
+        """Return the positions in a rank's last batches whose lane belongs to another worker than the batch.
 
         Example:
             >>> WorkerBatches(26, 4, 1, 4, LastBatch.EVEN, workers=2).moved(Shard()).tolist()  # worker 0 gives lane 2
@@ -235,6 +236,7 @@ class WorkerBatches(EpochBatches):
         ).share(shard, 0, 1)
 
     def _rest(self, shard: Shard) -> Share:
+        """Return the rows of the worker's batch after the last round."""
         whole = self._last(shard)
         rows = len(whole.positions)
         mine = slice(self.turn * rows // self._left, (self.turn + 1) * rows // self._left)
@@ -244,6 +246,7 @@ class WorkerBatches(EpochBatches):
 
 
 def _joined(first: Share, second: Share) -> Share:
+    """Return the batches of two shares as one share."""
     valid = None if first.valid is None or second.valid is None else np.concatenate([first.valid, second.valid])
     return Share(
         rows=np.concatenate([first.positions, second.positions]),
@@ -286,6 +289,7 @@ class WorkerPlan(Plan):
         return [dataclasses.replace(source, lanes_in=own_lanes) for source in sources]
 
     def _own_lanes(self, batch_size: int, epoch: int) -> range:
+        """Return the lanes that the worker reads in an epoch."""
         shard, workers = self.request.shard, self.worker.count
         part = shard.index * workers + self._of_epoch(epoch, batch_size).turn
         return lanes_of(Shard(part, shard.count * workers), self._lanes_in(self.request.order))

@@ -279,6 +279,7 @@ class NGram:
         return ours == theirs
 
     def _key(self) -> tuple[Any, ...]:
+        """Return the values that `==` compares."""
         fields = tuple((offset, frozenset(of_offset)) for offset, of_offset in self._fields.items())
         return fields, self._delta_threshold, self._timestamp_field, self._timestamp_overlap, self._group_by
 
@@ -317,6 +318,7 @@ def _name(field: UnischemaField | str) -> str:
 
 
 def _checked_series(group_by: Any) -> tuple[UnischemaField | str, ...]:
+    """Return `group_by` as a tuple of columns; raise an error if it is invalid."""
     columns = (group_by,) if isinstance(group_by, (str, UnischemaField)) else group_by
     if columns is None:
         return ()
@@ -332,6 +334,7 @@ def _checked_series(group_by: Any) -> tuple[UnischemaField | str, ...]:
 
 
 def _checked_fields(fields: Any) -> dict[int, tuple[UnischemaField | str, ...]]:
+    """Return the fields of each offset, ascending; raise an error if they are invalid."""
     if not isinstance(fields, Mapping) or not fields:
         raise InvalidArgumentError(
             f"fields of NGram must be a dict such as {{-1: ['x'], 0: ['x', 'y']}}, from offset to a list of fields, "
@@ -359,6 +362,7 @@ def _checked_fields(fields: Any) -> dict[int, tuple[UnischemaField | str, ...]]:
 
 
 def _checked_threshold(threshold: Any) -> Any:
+    """Return `delta_threshold`; raise an error if it is invalid."""
     # `numbers.Integral` includes NumPy's timedelta64, and Python's int includes bool.
     is_time = isinstance(threshold, (dt.timedelta, np.timedelta64))
     is_number = isinstance(threshold, (numbers.Real, Decimal)) and not isinstance(threshold, (bool, np.bool_))

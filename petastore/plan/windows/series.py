@@ -37,7 +37,7 @@ class SeriesOfGroup:
     """Number of rows of each segment, shape (segments,)."""
 
     order: NDArray[np.int32] | None
-    """Rows, segment by segment, shape (rows,); None if that is file order."""
+    """Row numbers, sorted by segment, shape (rows,); None if this is file order."""
 
     firsts: NDArray[Any]
     """The first timestamp of each segment, shape (segments,)."""
@@ -110,7 +110,7 @@ class SeriesLine:
     """Series number of each segment, shape (segments,)."""
 
     orders: Mapping[int, NDArray[np.int32]]
-    """Rows of each row group, segment by segment, unless these are all rows in file order."""
+    """Row numbers of each row group, sorted by segment; without row groups that have all rows in file order."""
 
     @once
     def by_line(self) -> NDArray[np.int64]:
@@ -124,14 +124,14 @@ class SeriesLine:
 
     @once
     def line_firsts(self) -> NDArray[np.int64]:
-        """Start of each segment on the line, shape (segments,)."""
+        """Index of the first row of each segment on the line, shape (segments,)."""
         firsts = np.empty(len(self.counts), dtype=np.int64)
         firsts[self.by_line] = self.offsets[:-1]
         return firsts
 
     @once
     def group_firsts(self) -> NDArray[np.int64]:
-        """Start of each segment among its row group's rows, shape (segments,)."""
+        """Index of each segment's first row among the rows of its row group, sorted by segment; (segments,)."""
         begins = np.cumsum(self.counts) - self.counts
         return begins - np.repeat(np.append(begins, 0)[self.bounds[:-1]], np.diff(self.bounds))
 
@@ -149,12 +149,12 @@ class SeriesLine:
         return continued
 
     def segments_of(self, group: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the segments at some indices of a row group's rows."""
+        """Return the segment at each index among the rows of a row group, sorted by segment; shape (n,)."""
         first, stop = self.bounds[group : group + 2].tolist()
         return first + np.searchsorted(self.group_firsts[first:stop], places, side="right") - 1
 
     def places_of(self, group: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the indices of given rows of a row group, if its rows are sorted by segment."""
+        """Convert row numbers of a row group to indices among its rows, sorted by segment; shape (n,)."""
         order = self.orders.get(group)
         if order is None:
             return rows
@@ -162,7 +162,7 @@ class SeriesLine:
         return by_row[np.searchsorted(order, rows, sorter=by_row)]
 
     def rows_at(self, line: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return the row groups, and the row numbers in them, at given places of the line, both of shape (n,)."""
+        """Return the row group, and the row number in it, at each index on the line; both of shape (n,)."""
         segments = self.by_line[np.searchsorted(self.offsets, line, side="right") - 1]
         groups = self.groups[segments]
         rows = self.group_firsts[segments] + line - self.line_firsts[segments]
@@ -259,7 +259,7 @@ class SeriesLine:
                 yield group, each[0] if len(each) == 1 else np.concatenate(each)
 
     def _all_on_line(self, places: Mapping[int, NDArray[np.int64]]) -> NDArray[np.int64]:
-        """Convert row numbers of some row groups to positions in the line of all series."""
+        """Convert indices among the rows of row groups, sorted by segment, to indices on the line; not sorted."""
         starts = np.cumsum(self.counts) - self.counts
         firsts = starts[self.bounds[list(places)]].tolist()
         of_all = np.concatenate([own + first for first, own in zip(firsts, places.values(), strict=True)])

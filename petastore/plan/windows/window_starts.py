@@ -180,7 +180,7 @@ def _greedy_run(begin: int, end: int, ties: NDArray[np.int64], length: int) -> N
 def _cut_ranges(
     firsts: NDArray[np.int64], stops: NDArray[np.int64], offsets: NDArray[np.int64]
 ) -> Iterator[NDArray[np.bool_]]:
-    """Return, for each stretch, a mask of the rows inside the ranges, which are sorted and disjoint."""
+    """Yield, for each stretch, a mask of the rows inside the ranges, which are sorted and disjoint."""
     begin = np.searchsorted(stops, offsets[:-1], "right")
     end = np.searchsorted(firsts, offsets[1:], "left")
     for (offset, stop), first_range, stop_range in zip(itertools.pairwise(offsets.tolist()), begin, end, strict=True):
@@ -192,7 +192,7 @@ def _cut_ranges(
 
 
 def _cut_places(places: NDArray[np.int64], offsets: NDArray[np.int64]) -> Iterator[NDArray[np.bool_]]:
-    """Return, for each stretch, a mask of the rows at the given sorted places."""
+    """Yield, for each stretch, a mask of the rows at the given indices, which are sorted."""
     borders = np.searchsorted(places, offsets).tolist()
     for (offset, stop), (first, last) in zip(
         itertools.pairwise(offsets.tolist()), itertools.pairwise(borders), strict=True

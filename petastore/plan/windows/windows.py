@@ -37,7 +37,7 @@ class WindowStarts(Selection):
 
     @once
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that equal windows share."""
+        """32 hexadecimal digits, equal for equal windows."""
         said = (super().fingerprint, self.length, self.among, *self.group_by)
         return hashlib.sha256(repr(said).encode()).hexdigest()[:32]
 
@@ -50,7 +50,7 @@ class Following:
     """Number of the following row group."""
 
     rows: NDArray[np.int64]
-    """Row numbers in it, ascending, shape (n,)."""
+    """Row numbers in the following row group, ascending, shape (n,)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -85,11 +85,12 @@ class Windows:
 
     @once
     def line(self) -> SeriesLine:
-        """Line of rows, of which windows are consecutive ranges."""
+        """All rows, series by series: each window is a range of consecutive rows on this line."""
         return SeriesLine.of_rows(self.rows, self.selection) if self.series is None else self.series
 
     @once
     def _known(self) -> dict[int, tuple[Following, ...]]:
+        """Cached results of `following`, by row group."""
         return {}
 
     def following(self, group: int) -> tuple[Following, ...]:
@@ -100,16 +101,16 @@ class Windows:
         return following
 
     def num_following(self, group: int) -> int:
-        """Number of following rows that extend a row group."""
+        """Return the number of following rows that extend a row group."""
         return sum(len(rest.rows) for rest in self.following(group))
 
     @property
     def most_following(self) -> NDArray[np.int64]:
-        """Return the maximum number of rows that extend each row group, shape (groups,)."""
+        """Maximum number of following rows that extend each row group, shape (groups,)."""
         return np.diff(self.line.bounds) * (self.length - 1)
 
     def head(self, group: int) -> int:
-        """Return how many of a row group's first rows windows of earlier row groups may need."""
+        """Return how many rows at the start of a row group include all rows that earlier row groups may need."""
         line, (first, stop) = self.line, self.line.bounds[group : group + 2].tolist()
         continued = np.flatnonzero(line.is_continued[first:stop]) + first
         counts = np.minimum(line.counts[continued], self.length - 1)
@@ -119,6 +120,7 @@ class Windows:
         return int((places if order is None else order[places]).max(initial=-1)) + 1
 
     def _following(self, group: int) -> tuple[Following, ...]:
+        """Compute the result of `following`."""
         if self.starts.counts[group] == 0:
             return ()
         bitmap = self.starts.bitmaps.get(group)
@@ -132,7 +134,7 @@ class Windows:
         return tuple(Following(other, rows[groups == other]) for other in np.unique(groups).tolist())
 
     def _on_line(self, group: int, starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the line places of each window's first row and of the end of its segment, both of shape (n,)."""
+        """Return the index on the line of each window's first row, and of the end of this row's segment, both (n,)."""
         places = self.line.places_of(group, starts)
         segments = self.line.segments_of(group, places)
         firsts = self.line.line_firsts[segments]
@@ -158,7 +160,7 @@ class Windows:
             line = firsts[:, np.newaxis] + within
             of_groups, of_rows = self.line.rows_at(line.ravel())
             beyond = (line >= ends[:, np.newaxis]).ravel()
-            # behind: shape (following,), the following rows, each as group · most + row, ascending
+            # behind: shape (following,), the following rows as sort keys group · most + row, ascending
             behind = np.concatenate([firsts[:0], *(rest.group * most + rest.rows for rest in self.following(group))])
             asked = of_groups[beyond] * most + of_rows[beyond]
             of_rows[beyond] = self.rows[group] + np.searchsorted(behind, asked)
@@ -166,7 +168,7 @@ class Windows:
         return rows
 
     def origin(self, groups: NDArray[np.int32], rows: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return row group and row of each row of extended row groups, both of shape (n,), new arrays."""
+        """Convert rows of extended row groups to the original row groups and row numbers, both (n,), new arrays."""
         found_groups, found_rows = groups.copy(), rows.copy()
         beyond = np.flatnonzero(rows >= self.rows[groups])
         for group in np.unique(groups[beyond]).tolist():
@@ -196,6 +198,7 @@ class Windows:
 
 
 def _joined(selections: Sequence[Selection]) -> Selection:
+    """Return one selection of several datasets, with row groups numbered across all of them."""
     counts = [selection.counts for selection in selections]
     firsts = itertools.accumulate(map(len, counts), initial=0)
     bitmaps = (
