@@ -94,7 +94,7 @@ def __dir__() -> list[str]:
 
 
 class _PetastormsModules:
-    """Last import finder: for modules with another name than in Petastorm, such as `petastore.unischema`."""
+    """Import finder for Petastorm's module names, such as `petastore.unischema`; other finders come first."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:

@@ -28,8 +28,8 @@ def byte_size(value: Any, *, name: str, least: int = 1) -> int:
     Args:
         value: A whole number; or a decimal number with a unit: B, kB, MB, GB, TB, PB (powers of 1,000) or KiB, MiB,
             GiB, TiB, PiB (powers of 1,024), in any case, with or without the B of a power of 1,000.
-        name: The parameter, for the error.
-        least: The smallest size that is accepted.
+        name: Name of the parameter, for the error message.
+        least: Minimum size.
 
     Raises:
         InvalidArgumentError: `value` has another form, or is smaller than `least`.

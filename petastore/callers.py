@@ -12,7 +12,7 @@ _BETWEEN = ("petastore.", "torch.utils.data.", "torchdata.")
 
 
 def frames_inside_petastore() -> int:
-    """Return the stack level of the first caller outside petastore, seen from the calling function.
+    """Return the number of stack frames from the calling function up to the first caller outside petastore.
 
     Use it for warnings: `warnings.warn(…, stacklevel=frames_inside_petastore() + 1)`.
     """

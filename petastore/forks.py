@@ -19,7 +19,7 @@ from typing import Any, Protocol, Self
 __all__ = ["Lock", "at_task", "made_anew_in_children"]
 
 MOMENT_S = 0.25
-"""How long a fork waits for tasks of other threads: most are done by then, and some may never be."""
+"""Maximum seconds that a fork waits for running tasks of other threads; most tasks take less, some may hang."""
 
 
 class Forkable(Protocol):
@@ -77,7 +77,7 @@ class Lock:
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """Reset the lock to free."""
+        """Replace the lock by an unlocked one, in a forked child."""
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -85,24 +85,24 @@ class Lock:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._lock.locked():  # unlocked in a child that was forked inside the block
+        if self._lock.locked():  # in a child that was forked inside the block, the lock is new and not locked
             self._lock.release()
 
 
 class _OfTasks:
-    """Locks of threads that run tasks, which a fork acquires first, with a short timeout.
+    """The locks that threads hold while they run tasks; a fork first acquires them, with a short timeout.
 
-    The locks are reentrant, so that a task may fork.
+    Each thread has one lock. The locks are reentrant, so that a task may fork.
     """
 
     def __init__(self) -> None:
         self.noting = threading.Lock()
-        """Held from before a fork until after it, too: no thread begins its first task meanwhile."""
+        """Lock of `locks`. It is also held during a fork, so that no thread adds its lock and begins a task."""
         self.locks: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
         self._taken: list[Any] = []
 
     def take(self) -> None:
-        """Acquire the locks before a fork."""
+        """Acquire the locks before a fork, as far as possible within `MOMENT_S` seconds."""
         self.noting.acquire()
         deadline = time.monotonic() + MOMENT_S
         self._taken = [lock for lock in self.locks if lock.acquire(timeout=max(deadline - time.monotonic(), 0))]
@@ -115,7 +115,7 @@ class _OfTasks:
         self.noting.release()
 
     def give_back_in_child(self) -> None:
-        """Release the locks in the child, except those held by threads of the parent."""
+        """Release the acquired locks in the child, and drop the locks that threads of the parent still hold."""
         self.locks = weakref.WeakSet(self._taken)
         self.give_back()
 
@@ -125,9 +125,10 @@ _own = threading.local()
 
 
 def at_task() -> threading.RLock:
-    """Return the calling thread's lock, held during its tasks: forks of other threads wait a moment for their end.
+    """Return the calling thread's lock, which the thread holds while it runs a task.
 
-    Tasks also wait for forks. Entering and leaving takes about 50 ns.
+    A fork in another thread waits up to `MOMENT_S` seconds for running tasks, and new tasks wait for the fork to end.
+    Entering and leaving takes about 50 ns.
 
     Example:
         >>> with at_task():

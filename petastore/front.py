@@ -195,7 +195,7 @@ def make_mixed_reader(
 
 
 def _opened(options: ReadOptions, fields: Fields | NGram | None, *, batched: bool = False) -> Reader:
-    """Return the reader of rows or windows; invalid arguments raise before a filter reads anything."""
+    """Open a reader of rows, batches or windows; invalid arguments raise an error before a filter reads data."""
     dataset, run = options.dataset.opened_alone(), options.run
     # Lazy import, so that the first batch of other readers arrives 20 ms sooner.
     if fields is not None and not isinstance(fields, (list, tuple)):

@@ -67,7 +67,7 @@ class RowGroupIndexerBase(abc.ABC):
 
 
 class _FieldIndexer(RowGroupIndexerBase):
-    """An indexer of one field."""
+    """Base class of indexers of one field."""
 
     def __init__(self, index_name: str, index_field: str) -> None:
         found = index_field if isinstance(index_field, str) else getattr(index_field, "name", None)
@@ -85,7 +85,7 @@ class _FieldIndexer(RowGroupIndexerBase):
 
     @property
     def column_names(self) -> list[str]:
-        """The one field."""
+        """Name of the indexed field, as a list."""
         return [self._field]
 
     def _checked(self, other: Any) -> Self:
@@ -123,7 +123,7 @@ class SingleFieldIndexer(_FieldIndexer):
 
     def __init__(self, index_name: str, index_field: str) -> None:
         super().__init__(index_name, index_field)
-        # Adding is cheap: values of row groups are stored unsorted, and are sorted on first access.
+        # Adding is cheap: values are stored per row group. `_found` builds the dict by value on first access.
         self._seen: list[tuple[int, Sequence[Any]]] = []
         self._sorted: dict[Hashable, tuple[Any, list[int]]] | None = None
 
@@ -159,7 +159,7 @@ class SingleFieldIndexer(_FieldIndexer):
 
     @property
     def _found(self) -> dict[Hashable, tuple[Any, list[int]]]:
-        """Dict from value to the object first seen for it, and the row groups that contain it."""
+        """Dict from equality key to (value, numbers of the row groups that contain the value)."""
         if self._sorted is None:
             found: dict[Hashable, tuple[Any, list[int]]] = {}
             for group, values in self._seen:
@@ -174,7 +174,7 @@ class SingleFieldIndexer(_FieldIndexer):
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:
-    """Return the distinct values, or distinct elements of arrays."""
+    """Return the distinct values without None; of arrays and lists, their distinct elements."""
     return list({equality_key(value): value for value in _elements(values) if value is not None}.values())
 
 
@@ -214,7 +214,10 @@ class FieldNotNullIndexer(_FieldIndexer):
 
     @property
     def indexed_values(self) -> list[Any]:
-        """A placeholder that stands for all values; selectors find the row groups by any value."""
+        """A list of one constant text, because this index does not distinguish values.
+
+        `get_row_group_indexes` returns the same row groups for every value.
+        """
         return [_NOT_NULL]
 
     def get_row_group_indexes(self, value_key: Any = None) -> set[int]:  # noqa: ARG002 - all values have one entry
@@ -236,19 +239,19 @@ class FieldNotNullIndexer(_FieldIndexer):
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Slices(Sequence[Sequence[int]]):
-    """Many short lists of numbers, stored in two arrays to save nine tenths of the memory."""
+    """Sequence of many short lists of numbers, stored in two arrays, which take a tenth of the memory of lists."""
 
     numbers: NDArray[np.int32]
     """The numbers of all lists, shape (n,)."""
 
     offsets: NDArray[np.int32]
-    """Where each list begins in `numbers`, and where the last one ends, shape (lists + 1,)."""
+    """Index in `numbers` at which each list begins, and the end of the last list, shape (lists + 1,)."""
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def __getitem__(self, place: Any) -> Any:
-        """Return one list, given its place from 0."""
+        """Return the list with this index, from 0."""
         found: list[int] = self.numbers[self.offsets[place] : self.offsets[place + 1]].tolist()
         return found
 
@@ -267,11 +270,12 @@ class RowGroupIndex:
     """Distinct values; None for an index that does not distinguish values, such as `FieldNotNullIndexer`."""
 
     row_groups: Sequence[Sequence[int]]
-    """Numbers of the row groups that contain each value; a single array if the index does not distinguish values."""
+    """For each value, the numbers of the row groups that contain it; one list if the index does not distinguish values.
+    """
 
     @property
     def indexed_values(self) -> list[Any]:
-        """The indexed values."""
+        """The indexed values; one constant text if the index does not distinguish values."""
         return [_NOT_NULL] if self.values is None else list(self.values)
 
     @once

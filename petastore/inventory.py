@@ -170,7 +170,7 @@ class Inventory:
     def find_rows(
         self, places: Iterable[RowPlace], *, name: str
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the row group and row number of some places: the inverse of `places_of`.
+        """Return the row group and row number of rows that are given by file path: the inverse of `places_of`.
 
         If a file is listed several times, the result has each of its rows several times.
 
@@ -233,7 +233,8 @@ class Inventory:
         if place == len(paths) or paths[place] != path:
             return None
         first, stop = self._borders[place : place + 2].tolist()
-        return self.rows[first : first + (int(self.ordinal[stop - 1]) + 1 if stop > first else 0)]  # may be repeated
+        # The inventory may list the row groups of a file several times (`repeated`).
+        return self.rows[first : first + (int(self.ordinal[stop - 1]) + 1 if stop > first else 0)]
 
     @once
     def _paths(self) -> list[str]:
@@ -241,7 +242,7 @@ class Inventory:
 
     @once
     def _borders(self) -> NDArray[np.int64]:
-        """Return the start of each file's row groups, and the end, shape (files + 1,)."""
+        """Number of the first row group of each file, and the number of row groups, shape (files + 1,)."""
         return np.searchsorted(self.file, np.arange(len(self.files) + 1))
 
     def repeated(self, times: Sequence[int]) -> Inventory:
@@ -302,7 +303,7 @@ def check_places(places: Any, *, name: str) -> tuple[RowPlace, ...]:
     """Return the places of rows, such as the value of `exclude_rows=`, as a tuple.
 
     Raises:
-        InvalidArgumentError: It is not a list of `(file, row group, row)`.
+        InvalidArgumentError: `places` is not a list of `(file, row group, row)`.
 
     Example:
         >>> check_places([("part-0.parquet", np.int32(0), 17)], name="exclude_rows")

@@ -58,7 +58,7 @@ class once(Generic[_Value]):  # noqa: N801 - used as a decorator, like `property
         if instance is None:
             return self
         value = self._function(instance)
-        # A property of a subclass calls `super()`, and caches its own value.
+        # A subclass overrides this attribute and calls `super()`: only the attribute of the subclass is cached.
         if getattr(type(instance), self._name) is not self:
             return value
         kept: _Value = instance.__dict__.setdefault(self._name, value)

@@ -12,7 +12,7 @@ _MOST_ROWS = 50
 
 
 class HtmlImage(str):
-    """Data URI of an image, which tables show as the image."""
+    """Data URI of an image; `html_table` shows the image instead of the text."""
 
     __slots__ = ()
 

@@ -44,7 +44,7 @@ __all__ = ["PredicateBase", "in_intersection", "in_lambda", "in_negate", "in_pse
 
 
 def python_values(column: NDArray[Any]) -> Sequence[Any] | NDArray[Any]:
-    """Return values like `each_value`, but with Python numbers, which compare faster than NumPy's."""
+    """Return one value per row, None if missing; numbers as Python numbers, which compare faster than NumPy scalars."""
     values = each_value(column)
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         return values.tolist()
@@ -52,7 +52,9 @@ def python_values(column: NDArray[Any]) -> Sequence[Any] | NDArray[Any]:
 
 
 def of_distinct(column: NDArray[Any], answer: Callable[[Any], bool]) -> NDArray[np.bool_]:
-    """Evaluate a function once for each distinct value of a scalar column, compared bitwise.
+    """Return a function's result for each row, shape (rows,), but call it only once for equal values.
+
+    Numbers and times without missing values are compared bitwise. For other columns, the function is called per row.
 
     Example:
         >>> of_distinct(np.array([3, 5, 3]), lambda value: value > 4).tolist()
@@ -263,7 +265,7 @@ class in_reduce(CombinedPredicate):  # noqa: N801 - Petastorm's name
             return functools.reduce(operator.and_, answers)
         if self.is_any:
             return functools.reduce(operator.or_, answers)
-        # outcomes: (outcomes, parts) distinct combinations of results
+        # outcomes: distinct combinations of the parts' results, shape (combinations, parts)
         outcomes, place = np.unique(np.stack(answers, axis=1), axis=0, return_inverse=True)
         said = [bool(self.reduce_func(outcome)) for outcome in outcomes.tolist()]
         return np.array(said, dtype=np.bool_)[place.reshape(-1)]
@@ -370,7 +372,7 @@ class _ValuesOfField(PredicateBase):
         self._keys = equality_keys(self._values, name=f"inclusion_values of {name}")
 
     def get_fields(self) -> set[str]:
-        """Return the one field."""
+        """Return the name of the field."""
         return {self._field}
 
     def cache_key(self) -> str | None:
@@ -501,7 +503,7 @@ class in_lambda(PredicateBase):  # noqa: N801 - Petastorm's name
 
 
 def _listed(values: Any) -> Any:
-    """Return the values as a list; values that are not a collection are returned unchanged, for the error message."""
+    """Return a collection as a list; return other values unchanged, so that a later check can show them."""
     return list(values) if isinstance(values, Iterable) and not isinstance(values, (str, bytes)) else values
 
 
@@ -513,7 +515,10 @@ def _is_among(column: NDArray[Any], keys: frozenset[Hashable]) -> NDArray[np.boo
 
 
 def _has_key(value: Any, keys: frozenset[Hashable]) -> bool:
-    """Return whether a value is among the keys; a date or boolean also as the text of a partition directory."""
+    """Return whether a value equals one of the values with these keys.
+
+    A date or boolean also matches its text in a partition directory, such as `"2026-01-31"` or `"true"`.
+    """
     key = equality_key(value)
     if key in keys:
         return True

@@ -69,7 +69,7 @@ class SingleIndexSelector(RowGroupSelectorBase):
 
 
 class _JoinedSelector(RowGroupSelectorBase):
-    """Selector combined from others."""
+    """Base class of selectors that combine the results of other selectors."""
 
     def __init__(self, single_index_selectors: Iterable[RowGroupSelectorBase]) -> None:
         parts = list(single_index_selectors) if isinstance(single_index_selectors, Iterable) else []

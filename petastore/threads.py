@@ -22,16 +22,16 @@ from petastore.forks import made_anew_in_children
 __all__ = ["Daemon", "Threads", "give_way", "interpreter_ends", "is_daemon_of_ours", "working"]
 
 _MOMENT_S = 2.0
-"""How long calls under way are waited for when the interpreter ends."""
+"""Maximum seconds that interpreter exit waits for running calls."""
 
 _numbers = itertools.count()
 
 interpreter_ends = threading.Event()
-"""Set when the interpreter is about to end: nothing is to be begun any more."""
+"""Event that is set at interpreter exit; afterwards, no thread may start new work."""
 
 
 class Daemon(threading.Thread):
-    """Daemon thread of petastore; other threads may stop waiting for it."""
+    """Daemon thread of petastore, which does not block the exit of the process."""
 
     def __init__(self, name: str, target: Callable[[], None] | None = None) -> None:
         super().__init__(name=name, target=target, daemon=True)
@@ -97,14 +97,14 @@ class Threads:
     def __init__(self, name: str, *, give_way: bool = False) -> None:
         self._name = name
         self.give_way = give_way
-        """Whether they give way when they wake."""
+        """Whether the threads call `give_way` when they start."""
         self.make_anew()
         made_anew_in_children(self)
         _alive.add(self)
 
     def make_anew(self) -> None:
         """Forget all threads in a forked child."""
-        # Reentrant: garbage collection may run inside, and end a thread.
+        # Reentrant: garbage collection may run while the lock is held, and finalizers may call methods that lock.
         self._lock = threading.RLock()
         self._idle: list[_Thread] = []
         self._all: set[_Thread] = set()
@@ -134,7 +134,7 @@ class Threads:
         return True
 
     def _is_free(self, thread: _Thread) -> bool:
-        """Return whether a thread has finished its call and can be joined."""
+        """Mark a thread that has finished its call as idle; return False if the thread must end instead."""
         with self._lock:
             if not self._ended:
                 self._idle.append(thread)
@@ -153,7 +153,7 @@ class Threads:
             thread.calls.put(None)
 
     def join(self) -> None:
-        """Wait after `end` until only the calling thread and abandoned threads are left."""
+        """After `end`, wait until all threads have ended, except the calling thread and abandoned threads."""
         with self._lock:
             ending = [thread for thread in self._all if self._ended and thread.ident not in self._left_behind]
         for thread in ending:

@@ -109,11 +109,11 @@ class ColumnPlan:
     """Field of the column in the schema."""
 
     form: Form | None = None
-    """Form of a ragged column; `"auto"` is one array if all cells of a batch have one length, otherwise cells. None
-    leaves cells unchanged, for the framework's default."""
+    """Form of a ragged column. `"auto"` stacks the cells of a batch if all have the same length, otherwise leaves them
+    unchanged. None leaves the cells unchanged, for the framework's default form."""
 
     null: NullColumn | None = None
-    """Fill value of missing values; None rejects them."""
+    """Fill value for missing values; None means that missing values raise an error."""
 
     is_asked_for: bool = True
     """Whether the caller chose the form."""
@@ -175,7 +175,8 @@ def column_plans(
         nulls: Fill value of missing values, or a dict of these by column name.
         known: Names of the forms that the framework supports, the default first.
         fields: Columns that are passed to the framework; None means all.
-        is_checked: Whether missing values that the footers count are rejected now.
+        is_checked: Whether to raise an error now if null counts in the footers show missing values without a fill
+            value.
 
     Raises:
         InvalidArgumentError: `ragged` or `nulls` does not fit the columns.
@@ -220,7 +221,7 @@ class HostArrays:
     ) -> None:
         self._plans = column_plans(reader, ragged, nulls, known=get_args(ArrayRaggedWord))
         self.padded = frozenset(name for name, plan in self._plans.items() if plan.form is not None)
-        """Names of columns whose shape depends on the batch's values."""
+        """Names of padded columns, whose shape depends on the rows of the batch."""
 
     def __call__(self, batch: Batch) -> dict[str, NDArray[Any]]:
         """Return the columns of a batch.

@@ -58,7 +58,7 @@ class EpochTracker:
         self._newest = 0
         self._plan: Any = None  # plan of the newest loop; `reshard` and `load_state_dict` replace the reader's plan
         self.begun = Cursor()
-        """Where the newest loop began."""
+        """Position at which the newest loop began."""
         self._received: Cursor | None = (
             None  # cursor after the batch that is in training, while the next one is transferred
         )
@@ -81,8 +81,8 @@ class EpochTracker:
                 then.
 
         Raises:
-            InvalidArgumentError: By `next`: a newer loop has taken the reader over.
-            ReaderClosedError: By `next`: a state was loaded, or an error was raised before.
+            InvalidArgumentError: Raised by `next`: a newer loop over the reader has begun.
+            ReaderClosedError: Raised by `next`: a state was loaded, or an error was raised before.
         """
         return RaisesAfterErrors(self._batches(batch_size, again))
 
@@ -115,8 +115,8 @@ class EpochTracker:
             begin: Function that starts the conversion of a batch and returns a function that finishes the conversion.
 
         Raises:
-            InvalidArgumentError: By `next`: a newer loop has taken the reader over.
-            ReaderClosedError: By `next`: a state was loaded, or an error was raised before.
+            InvalidArgumentError: Raised by `next`: a newer loop over the reader has begun.
+            ReaderClosedError: Raised by `next`: a state was loaded, or an error was raised before.
         """
         return RaisesAfterErrors(self._made_ahead(batch_size, begin))
 
@@ -143,7 +143,12 @@ class EpochTracker:
     def _begin_next(
         self, batches: Iterator[Batch], begin: Callable[[Batch], Callable[[], Any]]
     ) -> tuple[Callable[[], Any], Exception | None, Cursor | None] | None:
-        """Start the next batch; return its finishing function, exception and end cursor; None after the last batch."""
+        """Start the conversion of the next batch.
+
+        Returns:
+            Function that finishes the conversion, exception (or None), and cursor after the batch (None after an
+            exception); None instead of the tuple if there are no more batches.
+        """
         try:
             batch = next(batches, None)
             if batch is None:
@@ -155,12 +160,12 @@ class EpochTracker:
 
     @property
     def is_moved(self) -> bool:
-        """Whether the reader's plan differs from that of the newest loop, as after a state was loaded."""
+        """Whether the reader got another plan after the newest loop began, such as by `load_state_dict`."""
         return self._reader.plan is not self._plan
 
     @property
     def is_over(self) -> bool:
-        """Whether training has received the last batch of a loop."""
+        """Whether training has received the last batch of the loop."""
         return (self._behind or self._reader.cursor).is_at_end(self._reader.num_epochs)
 
     def steps(self, batch_size: int, *, again: bool = False) -> int | None:
@@ -211,10 +216,10 @@ class EpochTracker:
         self._plan, self.begun = reader.plan, begin
 
     def _next_begin(self, *, settles: bool) -> tuple[RankPlan, Cursor]:
-        """Return plan and beginning of the next loop.
+        """Return the plan of the next loop, and the cursor at which it begins.
 
         Args:
-            settles: Whether the loop begins now, so that later epoch numbers count from it.
+            settles: Whether the loop begins now. Later numbers of `set_epoch` then count from its epoch.
         """
         reader, behind = self._reader, self._behind
         plan: RankPlan = reader.plan
@@ -232,7 +237,7 @@ class EpochTracker:
 
     @property
     def _behind(self) -> Cursor | None:
-        """Return the training position if it differs from the reader's, and no state was loaded since."""
+        """Position of training while the reader is one batch ahead of it; otherwise, or if the reader moved, None."""
         received, in_flight = self._received, self._in_flight
         if received is None or received is in_flight or self.is_moved or self._reader.cursor != in_flight:
             return None
@@ -248,9 +253,10 @@ def _taken_over() -> InvalidArgumentError:
 
 
 class DeliveredBatches:
-    """End of each of the last batches that a framework received from a reader, by number. Thread-safe.
+    """Record of the batches that a framework received from a reader: their number, and the cursor after each.
 
-    It is assumed that training receives all batches of a pass before the first batch of the next pass.
+    Only the last 65,536 cursors are stored. Thread-safe. It is assumed that training receives all batches of a pass
+    before the first batch of the next pass.
 
     Example:
         >>> delivered = DeliveredBatches()
@@ -270,7 +276,7 @@ class DeliveredBatches:
         self._before = self._pass = 0  # number of batches before the newest pass, and number of that pass
 
     def begin(self) -> None:
-        """Count from 0, from the next pass on; running passes are ignored."""
+        """Reset the count to 0; batches of passes that are running are not counted."""
         with self._lock:
             self._cursors.clear()
             self.count = self._before = 0
@@ -283,7 +289,7 @@ class DeliveredBatches:
             return self._pass
 
     def note(self, number: int, cursor: Cursor) -> None:
-        """Record where the next batch of a pass ends, unless another pass has begun."""
+        """Count a batch of a pass, and record the cursor after it; do nothing if a newer pass has begun."""
         with self._lock:
             if number == self._pass:
                 self._cursors.append(cursor)
@@ -362,7 +368,7 @@ class EpochNumbers:
         if loaded is None:
             return number + self._ahead
         due = loaded.first_epoch
-        # At the start of a pass, beginning another epoch loses no position.
+        # If the state is at the start of a pass, no rows are skipped by beginning another epoch.
         is_at_a_beginning = loaded == loaded.next_pass() and not given
         fits = number in (due, loaded.epoch) or (is_at_a_beginning and number > 0)
         ahead = 0 if fits else due - number

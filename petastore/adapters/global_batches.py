@@ -12,7 +12,7 @@ __all__ = ["refuse_other_shards", "refuse_unequal_batches"]
 
 
 def refuse_unequal_batches(reader: Any, batch_size: int, *, parts: int) -> None:
-    """Raise an error if batches cannot be divided into equal parts of all devices.
+    """Raise an error if batches cannot be divided equally among all devices.
 
     Args:
         reader: Reader of the batches.

@@ -118,7 +118,7 @@ class _Handler:
         self.value.load_state_dict(self._saved)
 
     def sync(self) -> None:
-        """Move to the position of rank 0, which is the same on every rank after the same step."""
+        """Resume from the position of rank 0, on every rank."""
         import horovod.torch as hvd
 
         self.value.load_state_dict(hvd.broadcast_object(self.value.state_dict(), root_rank=0))

@@ -159,7 +159,7 @@ def _by_name(wanted: Shard) -> str:
 
 
 def _part_of_this_process(sharding: NamedSharding) -> tuple[Shard, int]:
-    """Return the part of the rows on this process's devices, and the number of parts."""
+    """Return the shard of the rows on this process's devices, and the number of parts into which they divide it."""
     rows = sharding.mesh.size
     of_rows = NamedSharding(sharding.mesh, PartitionSpec(*sharding.spec[:1]))
     held = {
@@ -336,7 +336,7 @@ class DataLoader:
         self.reader.join()
 
     def _begin(self, batch: Batch) -> Callable[[], dict[str, Any]]:
-        """Start the transfer of a batch to the devices, asynchronously."""
+        """Start to copy a batch to the devices asynchronously; return a function that returns the batch."""
         if self._layout.ranks > 1 and batch.num_rows != self.batch_size:
             raise InvalidArgumentError(
                 f"batches of global arrays must have {self.batch_size:,} rows, got {batch.num_rows:,}. Resume with "
@@ -352,7 +352,7 @@ class DataLoader:
 
 
 def _text(cell: Any) -> Any:
-    """Return a cell of a column that stays on the host."""
+    """Return a cell of a column that stays on the host; an array of text becomes a list."""
     return cell.tolist() if isinstance(cell, np.ndarray) and cell.dtype.kind in "OSU" else cell
 
 

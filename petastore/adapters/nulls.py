@@ -32,7 +32,7 @@ def present(name: str, column: NDArray[Any]) -> NDArray[Any]:
 
     Args:
         name: The column's name, for the message.
-        column: An array `(rows, ...)`; a `numpy.ma.MaskedArray` may hide values, an object array may hold None.
+        column: An array `(rows, ...)`; in masked arrays and object arrays, values may be missing (masked or None).
 
     Raises:
         DecodeError: Values are missing, which a tensor cannot hold.
@@ -188,7 +188,7 @@ class Fill:
 
 
 _TEXTS: dict[Any, Any] = {np.str_: "", np.bytes_: b"", Decimal: Decimal(0)}
-"""Empty value of each dtype whose arrays hold Python objects."""
+"""Fill value of `nulls="mask"` for text, bytes and decimals, by dtype."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -251,7 +251,7 @@ class NullColumn:
         return ~np.logical_or.reduce(np.ma.getmaskarray(column), axis=inner, dtype=np.bool_)
 
     def decoded(self, column: Decoded) -> dict[str, Decoded]:
-        """Return the output columns of a reader's column, by name."""
+        """Return the filled column, and the mask column if requested, by name, for all rows of a decoded column."""
         made = self.columns(column.rows(0, len(column.values)))
         return {name: Decoded(values, None) for name, values in made.items()}
 
@@ -331,15 +331,23 @@ def _null_column(
 
 
 def _inside(field: UnischemaField, policy: Any) -> Any:
-    """Return the fill value for nulls inside lists, if the value has the type of the items."""
+    """Return the fill value for nulls inside lists: the given value if it is a scalar, otherwise None."""
     value = policy.value if isinstance(policy, Fill) else policy
     return value if field.shape and np.ndim(value) == 0 else None
 
 
 def _value(field: UnischemaField, value: Any, *, is_empty: bool = False) -> Any:
-    """Return the fill value for missing values of a field; `is_empty` sets variable dimensions to 0.
+    """Return the fill value for missing values of a field, with the dtype and shape of the field.
 
-    For a field with variable dimensions, a scalar fills nulls inside lists, and missing lists become empty.
+    For a field with variable dimensions, a scalar fills only nulls inside lists: the fill value is then an empty array.
+
+    Args:
+        field: Field of the column.
+        value: Fill value of the user, or the empty value of `nulls="mask"`.
+        is_empty: Whether variable dimensions have size 0 in any case.
+
+    Raises:
+        InvalidArgumentError: The field cannot hold the value.
     """
     if field.dtype != np.dtype(object):
         array = _array(field, value, field.dtype)

@@ -16,15 +16,15 @@ __all__ = ["boxed", "flattened", "lists_inside", "padded", "ragged_cells", "stac
 
 
 def boxed(field: UnischemaField, column: NDArray[Any], fill: Any) -> NDArray[Any]:
-    """Return a column of lists in which values whose inner lists differ in length are padded to arrays.
+    """Return a column of nested lists in which each row is one array: shorter inner lists of a row are padded.
 
     Args:
-        field: The column.
-        column: One value a row, object array (rows,).
-        fill: Value with which shorter inner lists are padded.
+        field: Field of the column.
+        column: One value per row, an object array (rows,).
+        fill: Padding value.
 
     Raises:
-        DecodeError: A value is missing, or a part of it.
+        DecodeError: A value, or a part of a value, is missing.
 
     Example:
         >>> ragged = np.array([np.array([1, 2]), np.array([3])], dtype=object)
@@ -45,7 +45,7 @@ def boxed(field: UnischemaField, column: NDArray[Any], fill: Any) -> NDArray[Any
 
 
 def _is_uneven(value: Any, dimensions: int) -> bool:
-    """Return whether a value is an object array of its inner lists."""
+    """Return whether a value is an object array of inner lists, because these differ in length."""
     return isinstance(value, np.ndarray) and value.dtype == np.dtype(object) and value.ndim < dimensions
 
 
@@ -71,7 +71,7 @@ def lists_inside(field: UnischemaField, column: NDArray[Any]) -> tuple[NDArray[A
     Return None if all values are arrays, because their shapes contain the lengths.
 
     Raises:
-        DecodeError: A value is missing, or a part of it.
+        DecodeError: A value, or a part of a value, is missing.
 
     Example:
         >>> ragged = np.array([np.array([1, 2]), np.array([3])], dtype=object)
@@ -91,17 +91,17 @@ def lists_inside(field: UnischemaField, column: NDArray[Any]) -> tuple[NDArray[A
 
 
 def ragged_cells(field: UnischemaField, column: NDArray[Any]) -> tuple[list[NDArray[Any]], NDArray[np.int64]]:
-    """Return the cells of a column of arrays, and their shapes, after comparing these with the field.
+    """Return the arrays of a ragged column and their shapes, and check the shapes against the field.
 
     Args:
-        field: What the schema says of the column.
-        column: One array a row, object array (rows,).
+        field: Field of the column.
+        column: One array per row, an object array (rows,).
 
     Returns:
-        The cells, which share the column's memory, and their shapes, (rows, dimensions).
+        The arrays, which share the column's memory, and their shapes, (rows, dimensions).
 
     Raises:
-        DecodeError: A value is missing, or a part of it, or has another shape than declared.
+        DecodeError: A value, or a part of a value, is missing, or a shape differs from the field's.
 
     Example:
         >>> column = np.array([np.zeros((3, 2)), np.zeros((0, 2)), None], dtype=object)[:2]
@@ -132,8 +132,8 @@ def flattened(
     """Return the concatenated values of all cells, `(values,)` of the field's dtype, and the shape of each cell.
 
     Args:
-        field: What the schema says of the column.
-        column: One array a row, object array (rows,).
+        field: Field of the column.
+        column: One array per row, an object array (rows,).
         empty: Function that allocates the array of values, given their number and dtype.
 
     Raises:
@@ -157,7 +157,7 @@ def padded(field: UnischemaField, column: NDArray[Any], value: Any = 0) -> tuple
 
     Args:
         field: Field of the column, with a dtype other than object and at least one variable dimension.
-        column: One array a row, object array (rows,).
+        column: One array per row, an object array (rows,).
         value: Padding value.
 
     Returns:
@@ -191,8 +191,8 @@ def stacked(field: UnischemaField, column: NDArray[Any]) -> NDArray[Any]:
     """Return a column of arrays that all have one shape, as one array (rows, *shape) in new memory.
 
     Args:
-        field: What the schema says of the column: a dtype other than object.
-        column: One array a row, object array (rows,).
+        field: Field of the column, with a dtype other than object.
+        column: One array per row, an object array (rows,).
 
     Raises:
         DecodeError: Shapes differ; or as `ragged_cells`.

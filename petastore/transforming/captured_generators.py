@@ -88,7 +88,9 @@ def captured_generators(func: Callable[..., Any]) -> list[str]:
 
 
 def captured_values(thing: Any, home: str) -> Iterator[tuple[str | None, Any]]:
-    """Yield the objects that a value refers to with their names; None names the value itself.
+    """Yield (name, object) for each object that a value refers to; the name None means the name of the value.
+
+    Functions of other top-level packages than `home` are not searched.
 
     Example:
         >>> list(captured_values(functools.partial(round, 3.14), home="builtins"))
@@ -128,7 +130,10 @@ def _has_value(cell: types.CellType) -> bool:
 
 
 def _named(code: types.CodeType, variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the globals and module attributes that code names, also of modules that it imports itself."""
+    """Yield name and value of the global variables and module attributes that bytecode loads.
+
+    Modules that the function itself imports and the bytecode of inner functions are included.
+    """
     imported: dict[str, Any] = {}
     name, value = "", None
     for step in dis.get_instructions(code):

@@ -1,9 +1,9 @@
 """Transforms in worker processes: Python functions of rows, DataFrames or columns on all CPUs at a time.
 
-A span is divided into pieces: whole batches if the function is called once per batch, otherwise as many rows as take
-some milliseconds. A free worker takes the next piece. Each worker gets two pieces at a time, so that it does not wait
-for the parent. Each result is copied to its position in the columns of the span, so the columns do not depend on the
-number or speed of workers.
+A span (consecutive batches that are assembled together) is divided into pieces: whole batches if the function is called
+once per batch, otherwise as many rows as take some milliseconds. A free worker takes the next piece. Each worker gets
+two pieces at a time, so that it does not wait for the parent. Each result is copied to its position in the columns of
+the span, so the columns do not depend on the number or speed of workers.
 
 These rules are the specification of this module:
 
@@ -70,7 +70,7 @@ _FIRST_PIECE_ROWS = 64
 
 
 class TransformProcesses:
-    """The worker processes of one reader; started by `pool`, kept from pass to pass, ended by `close`.
+    """The worker processes of one reader: `pool` starts them, later passes reuse them, and `close` ends them.
 
     Thread-safe.
 
@@ -183,7 +183,7 @@ class TransformProcesses:
 
 
 class _Pace:
-    """Rows in a piece, adapted to the duration of the last calls."""
+    """Number of rows per piece, adapted to the time per row of the last calls."""
 
     def __init__(self) -> None:
         self._seconds_per_row: float | None = None
@@ -208,7 +208,17 @@ def _empty(field: UnischemaField, rows: int, buffers: Buffers) -> Decoded:
 
 
 def _cut(offsets: NDArray[np.int64], at_once: int, *, by_batch: bool) -> list[NDArray[np.int64]]:
-    """Return, for each piece, the rows at which its batches begin and the last batch ends; for a row function, none."""
+    """Cut a span into pieces of about `at_once` rows.
+
+    Args:
+        offsets: Rows at which the batches of the span begin, and the end, shape (batches + 1,).
+        at_once: Rows per piece.
+        by_batch: Whether pieces consist of whole batches, of at least `at_once` rows except for the last piece.
+
+    Returns:
+        For each piece, the rows at which its batches begin, and its end; without `by_batch`, only its first row and
+        its end.
+    """
     rows = int(offsets[-1])
     if not by_batch:
         return [np.array([first, min(first + at_once, rows)]) for first in range(0, rows, at_once)]
@@ -221,7 +231,7 @@ def _cut(offsets: NDArray[np.int64], at_once: int, *, by_batch: bool) -> list[ND
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Piece:
-    """Rows `[first, stop)` of a span in a worker."""
+    """The rows `[first, stop)` of a span, which one call in a worker transforms."""
 
     number: int
     function: Function
@@ -234,12 +244,12 @@ class _Piece:
     """The columns of the whole span after the transform."""
     pace: _Pace
     marking: threading.Lock
-    """Lock for writing masks of the whole span."""
+    """Lock of the span's masks of missing values, which several pieces write."""
     done: Future[None] = dataclasses.field(default_factory=Future)
-    """Future that is set when the rows are copied to their position."""
+    """Future that completes when the transformed rows are copied into `made`."""
 
     def call(self) -> Call:
-        """Return the message to a worker."""
+        """Return the message that asks a worker to transform these rows."""
         where = slice(self.first, self.stop)
         cut = {
             name: Decoded(
@@ -257,7 +267,7 @@ class _Piece:
         )
 
     def put(self, made: Made) -> None:
-        """Copy the transformed rows to their position."""
+        """Copy the transformed rows into the columns of the span."""
         self.pace.learn(made.seconds, self.stop - self.first)
         where = slice(self.first, self.stop)
         # Object columns are copied, because the user may keep their arrays longer than the arena exists.
@@ -278,7 +288,7 @@ class _Piece:
                 out.missing[self.first : self.stop] = mask_of_shape(missing, out.missing.ndim)
 
     def settle(self, problem: BaseException | None) -> None:
-        """Set the result or an exception, unless another thread was first."""
+        """Complete the future, with the exception if given, unless it is already complete."""
         with contextlib.suppress(InvalidStateError):
             if problem is None:
                 self.done.set_result(None)
@@ -318,7 +328,7 @@ class _WorkerGroup:
 
     @property
     def is_over(self) -> bool:
-        """Return whether these workers have ended."""
+        """Whether `close` was called, or this process is a fork of the one that started the workers."""
         return self._closed or self._owner != os.getpid()
 
     def submit(self, pieces: Sequence[_Piece]) -> None:
@@ -338,7 +348,7 @@ class _WorkerGroup:
                 piece.settle(self._problem)
 
     def _emptied(self) -> set[_Piece]:
-        """Remove all unfinished pieces from the queue, and return them."""
+        """Clear the queue, and return all pieces that are queued or running."""
         unfinished, self._unfinished = self._unfinished, set()
         self._waiting.clear()
         return unfinished
@@ -370,7 +380,7 @@ class _WorkerGroup:
                 thread.join()
 
     def _attend(self, worker: WorkerProcess) -> None:
-        """Run the life of one worker, in a thread of the parent."""
+        """Start a worker, send pieces to it, and end it; runs in a thread of the parent, one thread per worker."""
         sent: collections.deque[_Piece] = collections.deque()
         try:
             failure = worker.begin(self._setup)
@@ -414,7 +424,11 @@ class _WorkerGroup:
             del answer, piece
 
     def _next(self, *, wait: bool) -> _Piece | None:
-        """Return the piece that has waited longest; None if no piece waits, or all are closed."""
+        """Remove the oldest piece from the queue; return None if the queue is empty, or after `close`.
+
+        Args:
+            wait: Whether to wait for a piece if the queue is empty.
+        """
         with self._changed:
             while wait and not self._waiting and not self._closed:
                 self._changed.wait()

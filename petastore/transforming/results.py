@@ -40,31 +40,31 @@ def function_name(func: Any) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FunctionCall:
-    """One call of the function of a transform: the rows that it is given, and the schema of its result."""
+    """One call of a transform's function: its input rows and the schema of its result."""
 
     func: Callable[..., Any] | None
     """Function of the transform; None if columns are only cast to their declared types."""
     columns: Mapping[str, Decoded]
     first: int
-    """Index of its first row in the columns."""
+    """Index in `columns` of the first row of the call."""
     rows: int
     schema: Unischema
     """The schema after the transform."""
     zones: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Time zones that instants have in DataFrames."""
+    """Time zone of timestamp columns in DataFrames, by column name."""
     left_out: frozenset[str] | None = None
-    """Undeclared columns that the function may return and that are dropped; None means any."""
+    """Names of undeclared columns that the function may return, which are dropped; None allows any name."""
     rng: str | None = None
-    """Keyword argument for random generators; None if the function takes none."""
+    """Name of the function's keyword argument for random generators; None if the function takes none."""
     keys: NDArray[np.uint64] | None = None
-    """Random keys of all rows, shape (rows, 2), if the function takes random generators."""
+    """Random keys of all rows in `columns`, shape (rows, 2); None if the function takes no random generators."""
 
     def run(self, argument: Any, row: int | None = None) -> Any:
-        """Return the result of the function.
+        """Call the function and return its result; without a function, return the argument.
 
         Args:
-            argument: Argument of the call.
-            row: Index of the row of the call; None means all rows.
+            argument: Argument of the function.
+            row: Index of the row in the call, if the function takes single rows; None if it takes all rows at once.
 
         Raises:
             TransformError: The function raised.
@@ -77,7 +77,7 @@ class FunctionCall:
             raise self.error(f"raised {type(problem).__name__}: {problem}", row) from problem
 
     def _generators(self, row: int | None) -> dict[str, np.random.Generator | RowGenerators]:
-        """Return the keyword argument with the generator of a row, or with those of all rows."""
+        """Return the keyword arguments for random numbers: one generator for `row`, a sequence for None; or {}."""
         if self.rng is None or self.keys is None:
             return {}
         of_rows = self.keys[self.first : self.first + self.rows]
@@ -88,7 +88,7 @@ class FunctionCall:
         return TransformError(f"the transform {function_name(self.func)} {what}{self._row(row)}")
 
     def _row(self, row: int | None) -> str:
-        """Describe a row for a message by its first short values."""
+        """Return text for an error message that identifies a row by its first scalar values; empty for None."""
         if row is None:
             return ""
         values = [(name, column.value(self.first + row)) for name, column in self.columns.items()]
@@ -136,7 +136,9 @@ def _short(value: Any) -> str:
 
 
 def columns_of_rows(call: FunctionCall, results: Sequence[Mapping[str, Any]]) -> dict[str, Decoded]:
-    """Return the columns of rows that were returned one by one, with checked names.
+    """Return decoded columns made of the rows (dicts) that a function returned one by one.
+
+    The names in the dicts must have been checked (`FunctionCall.check_names`).
 
     Raises:
         TransformError: A value does not match its field.
@@ -145,7 +147,9 @@ def columns_of_rows(call: FunctionCall, results: Sequence[Mapping[str, Any]]) ->
 
 
 def columns_of_arrays(call: FunctionCall, result: Any) -> dict[str, Decoded]:
-    """Return the columns of a dict of arrays, or of lists; masked, None or NaT where values are missing.
+    """Check the dict of arrays or lists that a function returned, and return decoded columns.
+
+    Missing values are masked entries, None or NaT.
 
     Raises:
         TransformError: The result is not a dict, lacks a column, or has a column that does not match its field.
@@ -166,7 +170,9 @@ def columns_of_arrays(call: FunctionCall, result: Any) -> dict[str, Decoded]:
 
 
 def columns_of_frame(call: FunctionCall, result: Any) -> dict[str, Decoded]:
-    """Return the columns of a pandas DataFrame; pandas' NA values are missing values if the field is nullable.
+    """Check the DataFrame that a function returned, and return decoded columns.
+
+    NA, NaT and None are missing values. NaN in a float column may be a number; see `_may_be_missing`.
 
     Raises:
         TransformError: The result is not a DataFrame, lacks a column, or has a column that does not match its field.
@@ -184,7 +190,7 @@ def columns_of_frame(call: FunctionCall, result: Any) -> dict[str, Decoded]:
 
 
 def _series_values(call: FunctionCall, series: Any, field: UnischemaField) -> Any:
-    """Return a Series as an array, masked or with None for missing values."""
+    """Return a pandas Series as a masked array, or as an object array with None for missing values."""
     zone = getattr(series.dtype, "tz", None)
     if zone is not None:
         series = series.dt.tz_convert("UTC").dt.tz_localize(None)
@@ -205,10 +211,11 @@ def _series_values(call: FunctionCall, series: Any, field: UnischemaField) -> An
 
 
 def _may_be_missing(call: FunctionCall, field: UnischemaField) -> bool | NDArray[np.bool_]:
-    """Return a mask of the rows in which NaN means a missing value instead of a number.
+    """Return where NaN in a returned float column means a missing value: a mask of shape (rows,), or a bool for all.
 
-    pandas uses NaN for both. NaN means a missing value if the value was missing in the argument, or if the column is
-    new.
+    pandas uses NaN both as a number and for missing values. If the field is not nullable, NaN is a number. If it is
+    nullable, NaN is a missing value if the function added the column or changed it to floats, or if the value was
+    missing in the argument.
     """
     before = call.columns.get(field.name)
     if before is None or before.values.dtype.kind not in "fc" or not field.nullable:
@@ -217,7 +224,12 @@ def _may_be_missing(call: FunctionCall, field: UnischemaField) -> bool | NDArray
 
 
 def _of_array(call: FunctionCall, field: UnischemaField, column: Any) -> Decoded:
-    """Return the column of a returned array, which has one entry per row."""
+    """Convert one returned column, an array or list with one entry per row, to the dtype of its field.
+
+    Raises:
+        TransformError: The dtype or shape does not match the field, or a value is missing but the field is not
+            nullable.
+    """
     array = column if isinstance(column, np.ndarray) else None
     if array is None or array.dtype == np.dtype(object) or not field.is_fixed or field.dtype == np.dtype(object):
         return _of_values(call, field, _entries(column))
@@ -236,7 +248,7 @@ def _of_array(call: FunctionCall, field: UnischemaField, column: Any) -> Decoded
 
 
 def _entries(column: Any) -> list[Any]:
-    """Return the entries of a column, None if missing; text as Python str."""
+    """Return the entries of a column as a list: None for missing values, Python str or bytes for text."""
     if not isinstance(column, np.ndarray):
         return list(column)
     values = np.ma.getdata(column)
@@ -247,7 +259,11 @@ def _entries(column: Any) -> list[Any]:
 
 
 def _of_values(call: FunctionCall, field: UnischemaField, values: list[Any]) -> Decoded:
-    """Return the column of returned values, one per row, with None or NaT for missing ones."""
+    """Convert a list of returned values, one per row, to the dtype of the field; None and NaT are missing values.
+
+    Raises:
+        TransformError: As in `_of_array`.
+    """
     is_time = field.dtype.kind in "mM" and field.is_scalar
     if is_time:
         values = [_time_or_none(value) for value in values]
@@ -274,7 +290,7 @@ def _of_values(call: FunctionCall, field: UnischemaField, values: list[Any]) -> 
 
 
 def _with_masks(missing: NDArray[np.bool_], values: list[Any], out: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return the mask of rows, or a mask with the shape of the values if some values are masked arrays."""
+    """Return the mask of missing values: shape (rows,), or the shape of `out` if some values are masked arrays."""
     masked = [row for row, value in enumerate(values) if isinstance(value, np.ma.MaskedArray) and value.ndim]
     if not masked:
         return missing
@@ -285,7 +301,7 @@ def _with_masks(missing: NDArray[np.bool_], values: list[Any], out: NDArray[Any]
 
 
 def _alike(field: UnischemaField, values: list[Any]) -> NDArray[Any] | None:
-    """Return numbers of one supported type as an array; None for others, which are converted singly."""
+    """Return the values as one array if all are numbers of one type that the field can hold, otherwise None."""
     if not field.is_scalar or field.dtype.kind not in "biuf" or len(kinds := set(map(type, values))) != 1:
         return None
     if not issubclass(kinds.pop(), (np.number, np.bool_, bool, int, float)):
@@ -295,7 +311,7 @@ def _alike(field: UnischemaField, values: list[Any]) -> NDArray[Any] | None:
 
 
 def _time_or_none(value: Any) -> Any:
-    """Return an instant (in UTC) or duration as a NumPy scalar; None for NaT."""
+    """Return a timestamp (in UTC) or duration as a NumPy scalar; None for None and NaT; other values unchanged."""
     if value is None or value != value:
         return None
     time = numpy_time(value)

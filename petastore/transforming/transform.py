@@ -52,9 +52,10 @@ Takes: TypeAlias = Literal["row", "dataframe", "columns"]
 """Argument and result types of a transform's function; see `TransformSpec.takes`."""
 
 Transform: TypeAlias = Callable[..., "dict[str, Decoded] | Future[dict[str, Decoded]]"]
-"""`transform(columns, offsets)` makes of the columns of a span, and where its batches begin, the columns after a
-transform; they are a new dict. One whose function draws random numbers also takes `keys=`: of each row, shape (rows,
-2)."""
+"""Function `transform(columns, offsets)` that returns the transformed columns as a new dict, or a future of it.
+
+`columns` are the columns of a span (consecutive batches), and `offsets` the rows at which the batches begin, with the
+end. A transform with `rng` also takes `keys=`, the random keys of the rows, shape (rows, 2)."""
 
 
 def as_transform_spec(transform: AnyTransform | None) -> TransformSpec | None:
@@ -255,7 +256,7 @@ def schema_after(schema: Unischema, transform_spec: TransformSpec) -> Unischema:
 
 
 def _edited(spec: TransformSpec) -> list[UnischemaField]:
-    """Return the fields that `edit_fields` names; its constructor made fields of all."""
+    """Return `edit_fields` as a list, empty for None; the constructor has converted all items to fields."""
     return [field for field in spec.edit_fields or () if isinstance(field, UnischemaField)]
 
 
@@ -274,7 +275,7 @@ def transform_columns(
     zones: Mapping[str, str] = MappingProxyType({}),
     keys: NDArray[np.uint64] | None = None,
 ) -> dict[str, Decoded]:
-    """Return the columns of a span after a transform.
+    """Apply a transform to the columns of a span (consecutive batches), and return the new columns.
 
     Args:
         columns: Columns before the transform.
@@ -282,7 +283,7 @@ def transform_columns(
             once per batch, unless it takes rows.
         schema: Schema after the transform.
         spec: The transform.
-        batched: Whether the reader gives batches, or else rows.
+        batched: Whether the reader yields batches instead of rows.
         zones: Time zones of DataFrame columns, by name.
         keys: The random keys of the rows, shape (rows, 2), for a transform with `rng`.
 
@@ -302,7 +303,7 @@ def transform_columns(
 
 
 def _as_declared(columns: dict[str, Decoded], rows: int, schema: Unischema, spec: TransformSpec) -> dict[str, Decoded]:
-    """Return the columns after a transform without a function: `edit_fields` only declares their types."""
+    """Return the columns after a transform without a function: cast to the dtypes and shapes of `edit_fields`."""
     lacking = [field.name for field in schema if field.name not in columns]
     if lacking:
         raise TransformError(f"edit_fields must not add {lacking} without a func that makes them")
@@ -343,7 +344,7 @@ _CALLS: Final = {"row": _of_rows, "dataframe": _of_frame, "columns": _of_columns
 
 
 def _arrays(call: FunctionCall) -> dict[str, NDArray[Any]]:
-    """Return the function's arguments as arrays; masks are writable."""
+    """Return the input columns of a call as arrays, by name; masked arrays get masks that the function may change."""
     arrays = {name: column.rows(call.first, call.first + call.rows) for name, column in call.columns.items()}
     return {
         name: np.ma.MaskedArray(array.data, mask=np.array(np.ma.getmaskarray(array)))
@@ -359,14 +360,14 @@ def _joined(parts: list[Decoded]) -> Decoded:
 
 
 SHOWN: Final = Unischema("shown", [UnischemaField("shown", np.str_)])
-"""Schema of a transform that only reports: for each name, the value's type as JSON."""
+"""Schema of the result of a `showing` transform: one text, the dtype and shape of each returned value as JSON."""
 
 _WORDS: Final[Mapping[type, Any]] = {str: np.str_, bytes: np.bytes_, Decimal: Decimal}
-"""Dtypes of fields for values that are not arrays, by Python type."""
+"""Field dtype of text, bytes and decimals, by Python type."""
 
 
 def is_described(spec: TransformSpec) -> bool:
-    """Return whether a transform's output is known: it has `edit_fields`, even empty, or no function.
+    """Return whether the schema after a transform is declared: `edit_fields` is given, even empty, or `func` is None.
 
     Example:
         >>> is_described(TransformSpec(dict)), is_described(TransformSpec(dict, edit_fields=[]))
@@ -376,9 +377,10 @@ def is_described(spec: TransformSpec) -> bool:
 
 
 def showing(spec: TransformSpec, takes: Takes) -> TransformSpec:
-    """Return a transform of one row whose result describes the result of another transform; its schema is `SHOWN`.
+    """Return a transform that calls another transform on one row, and returns dtypes and shapes of the result as JSON.
 
-    It runs in the same place as the other transform: in this process, or in a worker process.
+    `settled` infers `edit_fields` from this JSON. The schema after the returned transform is `SHOWN`. It runs where
+    the other transform runs: in this process, or in a worker process.
 
     Args:
         spec: The other transform, with a function.
@@ -420,9 +422,10 @@ def _is_unchanged(value: Any, before: Any) -> bool:
 
 
 def _what(value: Any) -> list[Any] | None:
-    """Return `[dtype, shape, whether the value is typed]`; None if a value has no type.
+    """Return `[dtype, shape, is_typed]` of a value; None unless it is text, bytes, a decimal, a number or a time.
 
-    A Python number has no width, so the width of its field is used.
+    `is_typed` is False for Python numbers and lists of them, which have no dtype. The field then keeps its dtype, if
+    the values can be cast to it.
     """
     word = next((kind.__name__ for kind in _WORDS if isinstance(value, kind)), None)
     if word is not None:
@@ -437,10 +440,11 @@ def _what(value: Any) -> list[Any] | None:
 
 
 def settled(spec: TransformSpec, before: Unischema, shown: str) -> TransformSpec:
-    """Return the transform with `edit_fields` from the first row; fields keep their order.
+    """Return the transform with `edit_fields` inferred from its result for the first row.
 
-    Columns that the function adds follow. They are not nullable: a later row without a value is an error. A column is
-    omitted if its first value does not determine its type; the first batch then raises an error that names it.
+    Fields keep their order, and columns that the function adds follow. Added columns are not nullable: a later row
+    without a value is an error. A column is omitted if its first value does not determine a dtype; the first batch
+    then raises an error that names the column.
 
     Args:
         spec: Transform without `edit_fields`.

@@ -35,14 +35,16 @@ from numpy.typing import NDArray
 __all__ = ["Channel"]
 
 _RECORD = struct.Struct("<BBxxIQ")
-"""Slot; whether the last message of the slot is still in use; number of parts; bytes of the arena if it is new."""
+"""Slot; whether arrays of the slot's last received message are still referenced; number of parts; size of a new arena.
+
+The size is 0 if the message is in the arena that the other process has already mapped."""
 
 _ONE_DESCRIPTOR = socket.CMSG_LEN(array.array("i").itemsize)
 
 _ALIGNMENT = 64
 
 _SMALL = 4096
-"""Bytes below which an array goes with the pickle."""
+"""Arrays with fewer bytes are stored in the pickle itself."""
 
 _SMALLEST_ARENA = 256 * 1024
 
@@ -154,7 +156,10 @@ class Channel:
         self._incoming.clear()
 
     def _room(self, slot: int, size: int) -> tuple[mmap.mmap, Any]:
-        """Return a shared-memory arena for a message, and its file if the other side has not received it yet."""
+        """Return the arena of a slot for a message of `size` bytes, and the arena's file if the arena is new.
+
+        The caller sends the file to the other process and closes it; for an arena that both processes map, it is None.
+        """
         arena = self._outgoing.get(slot)
         if arena is not None and len(arena) >= size:
             return arena, None
@@ -199,7 +204,7 @@ class Channel:
 
 
 def _parts(message: object) -> list[NDArray[np.uint8]]:
-    """Return the pickle of a message, and the memory of its large arrays."""
+    """Return the pickle of a message as bytes, followed by the memory of its large arrays."""
     large: list[NDArray[np.uint8]] = []
 
     def goes_with_the_pickle(buffer: pickle.PickleBuffer) -> bool:
@@ -214,7 +219,10 @@ def _parts(message: object) -> list[NDArray[np.uint8]]:
 
 
 def _starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the start of each part after the table of lengths, and the total bytes."""
+    """Return the first byte of each part in the arena, which begins with `lengths`, and then the size of the message.
+
+    Shape (parts + 1,); parts are aligned to 64 bytes.
+    """
     begins = np.concatenate([[lengths.nbytes], lengths])
     padded = -(-begins // _ALIGNMENT) * _ALIGNMENT
     return np.cumsum(padded)

@@ -48,13 +48,13 @@ class Function(NamedTuple):
     """The transform, without `edit_fields`."""
 
     schema: Unischema
-    """The schema after it."""
+    """The schema after the transform."""
 
     batched: bool
-    """Whether it is called once a batch, or else with as many rows as are sent."""
+    """Whether the function is called once per batch; otherwise once for all rows of a message, or once per row."""
 
     zones: Mapping[str, str] = MappingProxyType({})
-    """Time zones that instants have in DataFrames."""
+    """Time zone of timestamp columns in DataFrames, by column name."""
 
 
 Setup: TypeAlias = tuple[bytes, Sequence[Any]]
@@ -74,52 +74,57 @@ def packed(functions: Sequence[Function]) -> Setup:
 
 
 def unpacked(setup: Setup) -> list[Function]:
-    """Return the functions of a message; raises import errors of their modules."""
+    """Return the functions of the first message.
+
+    Raises:
+        Exception: A function cannot be unpickled, because importing its module fails for example.
+    """
     functions: list[Function] = pickle.loads(setup[0], buffers=setup[1])  # noqa: S301 - sent by our own parent
     return functions
 
 
 class Call(NamedTuple):
-    """Some rows to transform."""
+    """Message to a worker: rows to transform."""
 
     function: int
-    """Number of the function."""
+    """Index of the function in `Setup`."""
 
     columns: Mapping[str, Decoded]
     offsets: NDArray[np.int64]
-    """Where batches begin, shape (batches + 1,)."""
+    """Rows at which batches begin, and the end, shape (batches + 1,)."""
 
     keys: NDArray[np.uint64] | None = None
-    """The random keys of the rows, shape (rows, 2), where the function is given random generators."""
+    """Random keys of the rows, shape (rows, 2); None if the function takes no random generators."""
 
 
 class Made(NamedTuple):
-    """Rows that were transformed."""
+    """Answer of a worker: transformed rows."""
 
     columns: Mapping[str, Decoded]
-    """Columns of one dtype and shape."""
+    """Columns of fixed dtype and shape, whose arrays are in shared memory."""
 
     objects: Any
-    """The pickle of the others: it is undone into memory of its own, and the arrays in it are nobody else's."""
+    """Pickle of the object columns (text, arrays of different shapes); None without such columns. Unpickled arrays
+    have their own memory, so the user may keep them."""
 
     seconds: float
-    """Duration of the call."""
+    """Duration of the call in seconds."""
 
 
 class Failure(NamedTuple):
-    """Exception that was raised."""
+    """Answer of a worker: an exception."""
 
     problem: bytes | None
-    """Exception, pickled; None if it cannot be pickled."""
+    """Pickled exception; None if it cannot be pickled."""
 
     cause: bytes | None
-    """Its cause, pickled; None where there is none, or it cannot be."""
+    """Pickled `__cause__` of the exception; None without a cause, or if the cause cannot be pickled."""
 
     text: str
-    """Exception as text."""
+    """Type and message of the exception."""
 
     trace: str
-    """Its traceback, printed."""
+    """Traceback as text."""
 
     @classmethod
     def of(cls, problem: BaseException) -> Self:
@@ -141,7 +146,7 @@ class Failure(NamedTuple):
 
 
 def _dumps(thing: object) -> bytes:
-    """Return the pickle of an object, whose classes may have come by value; cloudpickle is slower than pickle."""
+    """Return the pickle of an object; if pickle fails, as for classes that were sent by value, use cloudpickle."""
     try:
         return pickle.dumps(thing, protocol=5)
     except Exception:  # noqa: BLE001 - pickling may raise anything; cloudpickle raises it again
@@ -152,7 +157,7 @@ def _dumps(thing: object) -> bytes:
 
 
 def _pickled(problem: BaseException) -> bytes | None:
-    """Return a pickled exception; None if it cannot be rebuilt from its arguments."""
+    """Return a pickled exception; None if it cannot be pickled or unpickled."""
     try:
         pickled = _dumps(problem)
         return None if _unpickled(pickled) is None else pickled

@@ -24,7 +24,7 @@ from petastore.work.pools import available_cpus
 __all__ = ["WorkerProcess"]
 
 _GRACE_SECONDS = 0.5
-"""How long a worker may take to end by itself."""
+"""Seconds that a worker gets to end before it is killed."""
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -61,10 +61,10 @@ class WorkerProcess:
                 raise
         self._sentinel = _sentinel(self._process.pid)
         self.channel = Channel(ours, sentinel=self._sentinel)
-        """The connection to it."""
+        """The connection to the worker."""
 
     def begin(self, setup: Setup) -> Failure | None:
-        """Wait until the worker is ready; return None, or its error.
+        """Send the functions to the worker, and wait until it has imported them; return None, or its error.
 
         Raises:
             EOFError: The worker died, or `hang_up` was called.
@@ -104,9 +104,10 @@ class WorkerProcess:
 
 @contextlib.contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Context manager: child processes started in it ignore Ctrl-C, which would print a traceback during their imports.
+    """Block SIGINT for child processes that are started in the `with` block.
 
-    After its start, the worker ignores the signal itself (`petastore.transforming.worker.main`) and unblocks it.
+    Otherwise Ctrl-C would print a traceback while the worker imports modules. After the imports, the worker ignores
+    the signal and unblocks it (`petastore.transforming.worker.main`).
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -116,7 +117,10 @@ def _without_interrupts() -> Iterator[None]:
 
 
 def _command(connection: int) -> list[str]:
-    """Return the command of an interpreter with the same paths; `-c` alone would search the working directory first."""
+    """Return the command line of a worker: this interpreter with the same flags and the same `sys.path`.
+
+    `sys.path` is set explicitly, because `-c` alone would search the working directory first.
+    """
     paths = [path or str(Path.cwd()) for path in sys.path]
     program = (
         f"import sys; sys.path[:] = {paths!r}; "

@@ -108,7 +108,7 @@ def _dense(field: UnischemaField, column: NDArray[Any]) -> NDArray[Any]:
 
 
 def ragged_column(field: UnischemaField) -> TensorColumn:
-    """Return batches of a field of variable shape: a `tf.RaggedTensor` (rows, *shape).
+    """Return the tensor column for batches of a field of variable shape: a `tf.RaggedTensor` (rows, *shape).
 
     Raises:
         InvalidArgumentError: TensorFlow has no such type.
@@ -136,7 +136,7 @@ def ragged_column(field: UnischemaField) -> TensorColumn:
 
 
 def ragged_windows(rows: UnischemaField, length: int) -> TensorColumn:
-    """Return one or many windows of a field of variable shape: a `tf.RaggedTensor` (windows, length, *shape).
+    """Return the tensor column for windows of a field of variable shape: `tf.RaggedTensor` (windows, length, *shape).
 
     Args:
         rows: Field of the rows of windows.
@@ -158,7 +158,7 @@ def _to_the_last_free(shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
 
 
 def _ragged(sizes: tuple[int | None, ...], parts: Sequence[Any]) -> Any:
-    """Build a ragged tensor from values, numbers of lists and borders, from the innermost dimension outwards."""
+    """Build a ragged tensor from values, numbers of lists and row splits, from the innermost dimension outwards."""
     tensor, numbers, *borders = parts
     for axis in reversed(range(len(sizes))):
         size = sizes[axis]
@@ -170,10 +170,9 @@ def _ragged(sizes: tuple[int | None, ...], parts: Sequence[Any]) -> Any:
 
 
 class _Borders:
-    """Ends of the lists of each variable dimension, for cells of given shapes.
+    """Row splits of ragged tensors, computed from the shapes of cells. Thread-safe.
 
-    The shapes of cells are often equal in all batches, and then the ends are equal, too: the ends of the newest batch
-    are cached. Thread-safe.
+    The result for the newest batch is cached, because the shapes are often the same in all batches.
     """
 
     def __init__(self, sizes: tuple[int | None, ...]) -> None:
@@ -181,7 +180,11 @@ class _Borders:
         self._newest: tuple[bytes, list[NDArray[np.int64]]] = (b"", self._made(np.empty((0, len(sizes)), np.int64)))
 
     def of(self, shapes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """Return the number of lists of each dimension, and the read-only ends of each variable dimension."""
+        """Return the number of lists in each dimension, followed by the row splits of each variable dimension.
+
+        Args:
+            shapes: Shapes of the cells, (rows, dimensions up to the last variable one).
+        """
         key = shapes.tobytes()
         newest = self._newest
         if newest[0] != key:
@@ -189,7 +192,7 @@ class _Borders:
         return newest[1]
 
     def of_lists(self, lengths: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
-        """Return the numbers of lists and their ends from the lengths of the lists of each dimension."""
+        """Return the same as `of`, given the lengths of the lists of each dimension."""
         outer = lengths[: len(self._sizes)]
         numbers = np.array([len(of_lists) for of_lists in outer], np.int64)
         free = [of_lists for size, of_lists in zip(self._sizes, outer, strict=True) if size is None]

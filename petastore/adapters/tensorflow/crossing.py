@@ -56,9 +56,9 @@ class TensorColumn:
     made_of: str | None = None
     """Name of the reader's column; None means the same name."""
     is_dense: bool = False
-    """Whether it is one array whose first dimension is rows, each independent of the others."""
+    """Whether the column is one array whose rows do not depend on the other rows of the batch."""
     is_as_it_is: bool = False
-    """Whether it is the reader's array itself, if no value is missing."""
+    """Whether the reader's array is passed unchanged, if no value is missing."""
 
     def of(self, run: Run) -> Sequence[NDArray[Any]]:
         """Return the arrays of all rows of a run."""
@@ -116,7 +116,7 @@ def aligned(size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def sizes_of(shape: tuple[int | None, ...]) -> tuple[int, ...]:
-    """Return the known sizes."""
+    """Return the sizes of a shape without None."""
     return tuple(size for size in shape if size is not None)
 
 
@@ -160,7 +160,7 @@ class Crossing:
 
     Args:
         columns: Columns of the elements.
-        stacks: Names of columns that the reader also has in one array, if no value is missing.
+        stacks: Groups of column names; the reader has the columns of each group in one array, if no value is missing.
     """
 
     def __init__(self, columns: Sequence[TensorColumn], stacks: Iterable[Collection[str]]) -> None:
@@ -171,11 +171,11 @@ class Crossing:
         self._under_way: dict[int, Iterator[list[NDArray[Any]]]] = {}
 
     def dataset(self, runs: Callable[[], Iterator[Run]], cut: Callable[[Any, Any], Any]) -> Any:
-        """Return the concatenated datasets into which each run is cut.
+        """Return the dataset of a pass, which concatenates the datasets that `cut` makes of each run.
 
         Args:
-            runs: Begins a pass.
-            cut: Function, in graph code, that makes a dataset from batch sizes and a dict of columns.
+            runs: Function that begins a pass and returns its runs.
+            cut: Graph function that makes a dataset from the batch sizes of a run and a dict of its columns.
         """
 
         def one_pass() -> Iterator[int]:
@@ -212,7 +212,7 @@ class Crossing:
         return passes.flat_map(written_for_graphs(runs_of_pass)).flat_map(written_for_graphs(elements))
 
     def _next(self, number: Any) -> list[NDArray[Any]]:
-        """Return batch sizes and arrays of the next run of a pass; no sizes at its end."""
+        """Return batch sizes and arrays of the next run of a pass; empty arrays at the end of the pass."""
         arrays = next(self._under_way[int(number)], None)
         return arrays or [np.empty(0, np.int64), *(_nothing(spec) for spec in self._specs)]
 
@@ -228,9 +228,9 @@ def _nothing(spec: Any) -> NDArray[Any]:
 def converted(
     runs: Iterable[Run], conversions: Sequence[Callable[[Run], Any]]
 ) -> Iterator[tuple[tuple[int, ...], list[Any]]]:
-    """Return batch sizes and converted columns of each run; a run that fails is converted batch by batch.
+    """Yield batch sizes and converted columns of each run; a run that fails is converted batch by batch.
 
-    An error in a batch is therefore raised after the batches before it were returned.
+    An error in a batch is therefore raised after the previous batches were yielded.
     """
     for run in runs:
         try:
@@ -269,7 +269,7 @@ def whole_passes(
 
     Args:
         made_of: Function from the start function of a pass to a dataset.
-        begin: Begins a pass.
+        begin: Function that begins a pass and returns its runs.
         elements: Number of elements of a whole pass; None means endless.
         count: Function that returns the number of elements of a run.
     """

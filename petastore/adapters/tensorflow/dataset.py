@@ -298,14 +298,17 @@ def _of_pass(reader: Any, elements: int) -> int | None:
 
 
 def cut_run(sizes: Any, columns: Any) -> Any:
-    """Return the batches of a run; a batch without rows is a run of its own, which `rebatch` drops."""
+    """Return a dataset of the batches of a run.
+
+    A batch without rows is always a run of its own. It is appended separately, because `rebatch` drops it.
+    """
     run = tf.data.Dataset.from_tensors(columns)
     without_rows = tf.cast(sizes[0] == 0, tf.int64)
     return _rebatched(run, tf.maximum(sizes, 1)).concatenate(run.take(without_rows))
 
 
 def _rebatched(dataset: Any, sizes: Any) -> Any:
-    """Return `Dataset.rebatch` of a dataset, whose columns are first mapped to themselves."""
+    """Return a dataset with batches of the given sizes, by the raw operation that `Dataset.rebatch` uses."""
     element_spec = {
         name: tf.TensorSpec((None, *column.shape[1:]), column.dtype) for name, column in dataset.element_spec.items()
     }

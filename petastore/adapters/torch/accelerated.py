@@ -90,7 +90,7 @@ def _is_being_dealt_out(source: object) -> bool:
 
 
 def _layers(outer: object, names: tuple[str, ...]) -> Iterator[object]:
-    """Yield an object, the object that it wraps in one of these attributes, and so on."""
+    """Yield the object that `outer` wraps in one of these attributes, the object that this one wraps, and so on."""
     while True:
         inner = next((found for name in names if (found := getattr(outer, name, None)) is not None), None)
         if inner is None:

@@ -29,7 +29,7 @@ from petastore.readers.reader import Reader
 __all__ = ["BatchedDataLoader", "InMemBatchedDataLoader"]
 
 _PLACE = ("first_epoch", "epoch", "batch")
-"""Position of the next batch, in a state."""
+"""Keys of a state that contain the position of the next batch."""
 
 
 class BatchedDataLoader(DataLoader[dict[str, Any]]):
@@ -148,7 +148,7 @@ class InMemBatchedDataLoader:
 
     @property
     def _steps(self) -> int:
-        """Batches of an epoch."""
+        """Number of batches of an epoch."""
         return len(self._borders) - 1
 
     def __len__(self) -> int:

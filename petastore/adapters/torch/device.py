@@ -26,7 +26,7 @@ from petastore.errors import InvalidArgumentError
 __all__ = ["Carrier", "device_of"]
 
 _ALONE = 64 * 1024
-"""Bytes from which a tensor has memory of its own; smaller ones of a batch share some, and are copied in one go."""
+"""Tensors of at least this many bytes have their own device memory; smaller tensors of a batch are copied together."""
 
 _ALIGNMENT = 256
 
@@ -86,7 +86,7 @@ class Carrier:
         self._in_use: collections.deque[tuple[Any, list[torch.Tensor]]] = collections.deque()
 
     def begin(self, batch: Any) -> Callable[[], Any]:
-        """Start to copy a batch; its tensors are not used after the return.
+        """Start to copy a batch to the device; dense CPU tensors of the batch are not used after the return.
 
         Returns:
             A function that returns the batch on the device, for use on the calling thread's current stream.
@@ -110,7 +110,7 @@ class Carrier:
         return functools.partial(self._arrived, without_tensors, parts, event)
 
     def _arrived(self, batch: Any, parts: list[_Part], event: Any = None) -> Any:
-        """Return the batch on the device; `event` is recorded after the copies."""
+        """Return the batch on the device; the current stream first waits for `event`, recorded after the copies."""
         if event is not None:
             stream = torch.cuda.current_stream(self._device)
             stream.wait_event(event)
@@ -123,7 +123,7 @@ class Carrier:
 
 
 _TAKEN = torch.empty(0)
-"""Stands where a tensor was."""
+"""Placeholder for the tensors of a batch that is being copied."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -131,11 +131,12 @@ class _Part:
     """Memory copied in one transfer, and the tensors in it."""
 
     memory: torch.Tensor
-    """A tensor, or the bytes of several."""
+    """One tensor, or a uint8 tensor with the bytes of several tensors."""
     places: tuple[tuple[int, int, torch.dtype, torch.Size], ...] | int
-    """Batch place, first byte, dtype and shape of each tensor in the bytes; or the single tensor's place."""
+    """Index in the batch, first byte, dtype and shape of each tensor in `memory`; an int if `memory` is one tensor."""
     is_plain: bool = True
-    """Whether it is copied ahead; what has no plain memory, such as nested tensors, is copied when it arrives."""
+    """Whether the memory is copied in advance. Tensors that are not dense CPU tensors, such as nested tensors, are
+    copied when the batch is used."""
 
     def moved(self, device: torch.device) -> _Part:
         if not self.is_plain:
@@ -152,7 +153,12 @@ class _Part:
 
 
 def _staged(tensors: list[torch.Tensor], *, pinned: bool) -> list[_Part]:
-    """Return tensors in pinned memory, which is copied asynchronously; tensors of other layouts are unchanged."""
+    """Copy dense CPU tensors to new memory for the transfer to the device, small ones together.
+
+    Args:
+        tensors: Tensors of a batch; those that are not dense CPU tensors are returned unchanged.
+        pinned: Whether the new memory is pinned, so that the device copies from it asynchronously.
+    """
     parts: list[_Part] = []
     together: list[tuple[int, int, torch.dtype, torch.Size]] = []
     size = 0

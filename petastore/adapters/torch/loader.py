@@ -46,7 +46,7 @@ WORKERS_BELONG_TO_THE_READER: Final = (
     "the reader has its own workers, and each worker process of torch would decode every row group again. Set "
     "workers_count of make_reader instead"
 )
-"""The message of the options of worker processes."""
+"""Error text for options of torch's worker processes."""
 
 
 _WHY_NOT: Final[Mapping[str, str]] = {
@@ -140,7 +140,7 @@ def refuse_options(options: TorchOptions, reader: Reader, is_own: Callable[[Any]
 
 
 def shuffle_as_a_queue_would(reader: Reader, capacity: int) -> None:
-    """Let the reader shuffle rows, in place of Petastorm's shuffling queue; it mixes at least as well.
+    """Let the reader shuffle rows, instead of Petastorm's shuffling queue, which mixes rows less.
 
     Args:
         reader: Reader that was not iterated yet; a reader that already shuffles rows does not change.
@@ -426,7 +426,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
 
 
 class _Batches(torch.utils.data.IterableDataset[Any]):
-    """The reader's batches, for torch's DataLoader to fetch."""
+    """Iterable dataset of the reader's batches, for a torch DataLoader that pins memory."""
 
     def __init__(self, tracker: EpochTracker, batch_size: int) -> None:
         self._tracker = tracker
@@ -470,7 +470,7 @@ class _Rows(torch.utils.data.IterableDataset[Any]):
 
 
 class _EpochSampler(torch.utils.data.Sampler[None]):
-    """`loader.sampler`: samples nothing, but trainers call `set_epoch` of a loader's sampler."""
+    """`loader.sampler`: selects no rows, but has `set_epoch`, which trainers call on the sampler of a loader."""
 
     def __init__(self, tracker: EpochTracker) -> None:
         self._tracker = tracker

@@ -128,7 +128,7 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         return self.rows.schema
 
     def __len__(self) -> int:
-        """Rows."""
+        """Return the number of rows."""
         return len(self.rows)
 
     def __getitem__(self, index: SupportsIndex) -> dict[str, Any]:
@@ -368,8 +368,7 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
 
         Raises:
             InvalidArgumentError: The state was saved with another dataset, row order or number of workers; the message
-                names
-                the difference.
+                names the difference.
         """
         self._plan, begin, given = resume_place(
             self._requested_plan, state, batch_size=self._size, workers=self._workers, worker=None

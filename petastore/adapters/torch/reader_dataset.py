@@ -53,10 +53,11 @@ if TYPE_CHECKING:
 __all__ = ["ReaderDataset"]
 
 _NOT_IN_WORKERS = ("reader_pool_type", "memory_budget", "progress")
-"""Parameters of a reader that none in a worker process has."""
+"""Parameters of `make_reader` that readers in worker processes do not support."""
 
 _NEVER_BEGUN, _BEGUN, _TOLD = range(3)
-"""State of the epoch: no `for` has begun; one has, without `set_epoch`; one has, with it."""
+"""Values of `SharedState.order_warning`: no loop has begun; a loop has begun without `set_epoch`; no warning is due,
+because `set_epoch` was called or the warning was shown."""
 
 
 class ReaderDataset(torch.utils.data.IterableDataset[Any]):
@@ -233,7 +234,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
 
     @property
     def _newest_pass(self) -> SamplingPass | None:
-        """The pass that a loaded state begins, or the newest pass; None if only workers know it."""
+        """The pass that resumes from a loaded state, or the newest pass; None if only worker processes know it."""
         this = self._pass
         if this is None or not this.is_loaded or self._is_waiting or self._shared.is_newest(self._version):
             return this

@@ -47,7 +47,7 @@ def decimal_friendly_collate(batch: Sequence[Any]) -> Any:
 
 
 def _collated(values: Sequence[Any]) -> Any:
-    """Return the values of one position in the rows."""
+    """Collate the values that the rows have at one position, such as a key or a tuple index."""
     first = values[0]
     if isinstance(first, Mapping):
         return {key: _collated_column(key, [row[key] for row in values]) for key in first}
@@ -72,7 +72,7 @@ def _collated_column(key: Any, values: list[Any]) -> Any:
 
 
 class DecodedRows(Sequence[dict[str, Any]]):
-    """Rows decoded together, as dicts of tensors, each made on access."""
+    """Sequence of rows that were decoded together; each row is a dict of tensors, created on access."""
 
     def __init__(
         self, columns: Mapping[str, NDArray[Any]], num_rows: int, plans: Mapping[str, ColumnPlan] | None = None
@@ -96,7 +96,7 @@ class DecodedRows(Sequence[dict[str, Any]]):
         return {name: _row_tensors(name, column) for name, column in self._columns.items()}
 
     def tensors(self) -> dict[str, Any]:
-        """Return the rows as one batch."""
+        """Return the rows as one batch: a dict from column name to tensor or list."""
         made: dict[str, Any] = {}
         for name, column in self._columns.items():
             plan = self._plans.get(name)
@@ -105,7 +105,7 @@ class DecodedRows(Sequence[dict[str, Any]]):
 
 
 def _row_tensors(name: str, column: NDArray[Any]) -> Any:
-    """Return for each row its tensor or value; None where it is missing."""
+    """Return one tensor or Python value per row; None if the value is missing."""
     missing = mask_of(column)
     if column.dtype == np.dtype(object) or not missing.any():
         return tensor_or_list(name, column)
@@ -116,7 +116,7 @@ def _row_tensors(name: str, column: NDArray[Any]) -> Any:
 
 
 def rows_as_dicts(batch: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
-    """Return the rows of a batch as dicts of NumPy values, None where one is missing."""
+    """Return the rows of a batch as dicts of NumPy values; missing values are None."""
     names = list(batch)
     columns = [_row_values(name, batch[name]) for name in names]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

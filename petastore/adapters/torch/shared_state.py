@@ -24,23 +24,23 @@ __all__ = ["LOADED_LATE", "SamplingPass", "SharedState", "pass_in_epoch", "worke
 
 @dataclasses.dataclass
 class SamplingPass:
-    """Progress of one iteration."""
+    """Progress of one iteration, which began at the cursor `begin`."""
 
     begin: Cursor
     given: int = 0
-    """Batches since then: of the worker that this process is, or of all where they are made here."""
+    """Number of batches since `begin`: those of this worker in a dataset, those of all workers in a sampler."""
     first: int = 0
-    """How many of these were made before the state that it comes from."""
+    """Number of these batches that were yielded before the loaded state was saved."""
     is_loaded: bool = False
-    """Whether it comes from a loaded state, and iteration has not begun."""
+    """Whether the pass resumes from a loaded state, and its iteration has not begun."""
     is_own: bool = False
     """Whether a worker process loaded the state for itself."""
     is_resumed: bool = False
-    """Whether a loop began with it where a state was loaded."""
+    """Whether the loop of this pass resumed from a loaded state."""
     is_begun: bool = False
     """Whether the first batch was requested."""
     is_over: bool = False
-    """Whether this process has given its last batch."""
+    """Whether this process has yielded its last batch of the pass."""
 
 
 def pass_in_epoch(epochs: EpochNumbers, this_pass: SamplingPass | None, number: int) -> tuple[int, SamplingPass | None]:
@@ -62,7 +62,7 @@ LOADED_LATE = (
     "load_state_dict must be called before iter(loader), got a state after this loop had begun. Start a new loop: it "
     "resumes from the state"
 )
-"""The message of a loop that has begun when a state is loaded."""
+"""Error text for a loop that was already running when a state was loaded."""
 
 _EPOCH, _ORDER_WARNING, _LOADS, _VERSION, _LENGTH = range(5)
 _LOOP, _SEED, _LOOP_LOADS, _TAKEN, _TAKEN_BY, _NEWEST, _ENDED, _FIELDS = range(5, 13)
@@ -72,9 +72,10 @@ _MOST_READS = 10_000
 
 
 class SharedState:
-    """Start of loops, in shared memory, because persistent workers have their own copy of the dataset.
+    """Epoch or loaded state with which loops begin, in memory that worker processes share.
 
-    Only the process that has the DataLoader writes records. Each state is used by one loop.
+    Shared memory is needed because persistent workers have their own copy of the dataset. Only the process that has the
+    DataLoader writes records. Each loaded state is used by one loop.
 
     Example:
         >>> shared = SharedState()
@@ -127,7 +128,7 @@ class SharedState:
         self._words[_LOADS] += 1
 
     def publish(self, record: Mapping[str, Any]) -> int:
-        """Write a record for the loops that begin from now on, and return its version.
+        """Write a record for loops that begin later, and return its version.
 
         Raises:
             InvalidArgumentError: The record is too large.
@@ -163,7 +164,7 @@ class SharedState:
         )
 
     def begin(self, version: int, worker: int | None, seed: int) -> bool:
-        """Begin a loop, or join the loop of another worker; return whether it begins with the state.
+        """Begin a loop, or join the loop of another worker; return whether the loop resumes from the state.
 
         Args:
             version: The version of the state.

@@ -47,7 +47,7 @@ __all__ = [
 
 
 _MANY: Final = 8
-"""Columns of one array for which one call of torch takes less than one of each."""
+"""Number of columns in one array from which one call of torch for all columns is faster than one call per column."""
 
 _PROMOTED: Final[dict[np.dtype[Any], np.dtype[Any]]] = {
     np.dtype(np.uint16): np.dtype(np.int32),
@@ -97,7 +97,7 @@ class BatchTensors:
 
 
 class _Tensors:
-    """Tensors of columns by conversion; they reference the memory of the columns, but not the columns."""
+    """Arrays of a `Columns` object, grouped by how they become tensors; it does not reference the object itself."""
 
     def __init__(self, columns: Columns, plans: Mapping[str, ColumnPlan]) -> None:
         by_name: dict[str, Decoded] = {}
@@ -214,7 +214,7 @@ def shareable(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def refuse_dtypes(reader: Any) -> None:
-    """Raise for readers with columns of a dtype that torch lacks."""
+    """Raise an error if a column of a reader has a dtype that torch does not support."""
     for field in reader.schema:
         if field.dtype.char in "gG":
             raise InvalidArgumentError(
@@ -224,7 +224,7 @@ def refuse_dtypes(reader: Any) -> None:
 
 
 _SAMPLED_ROWS = 1024
-"""Rows whose lengths tell whether lists without a declared length are all of one."""
+"""Number of first rows of a dataset whose list lengths decide whether `ragged="auto"` means `"dense"`."""
 
 TorchRaggedWord: TypeAlias = Literal["auto", "list", "dense", "padded", "nested"]
 """Names of forms for shapes with None; see `DataLoader`."""
@@ -244,17 +244,18 @@ def torch_plans(
     """Return how each column of a reader is converted to tensors, by name.
 
     Args:
-        reader: The reader, or what has its `schema`, `dataset`, `plan` and `transform`.
+        reader: The reader, or an object with its `schema`, `dataset`, `plan` and `transform`.
         ragged: Form, or mapping from column name to form; see `DataLoader`.
         nulls: Fill value of missing values; see `DataLoader`.
         by_batch: Whether `"auto"` chooses the form of plain lists for each batch; otherwise the first rows of the
             dataset determine the form of all batches.
-        is_checked: Whether missing values that the footers count are rejected now.
+        is_checked: Whether to raise an error now if null counts in the footers show missing values without a fill
+            value.
 
     Raises:
         InvalidArgumentError: The form or column does not exist, the column does not support the form, or torch lacks
             its dtype.
-        DecodeError: `is_checked` is set, and a column is known to have missing values, without a fill value.
+        DecodeError: `is_checked` is set, and a column without a fill value has missing values.
     """
     refuse_dtypes(reader)
     plans = column_plans(reader, ragged, nulls, known=get_args(TorchRaggedWord), is_checked=is_checked)
