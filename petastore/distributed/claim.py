@@ -16,7 +16,7 @@ class Claim:
     """Rank of this process, as a launcher or framework reports it."""
 
     shard: Shard
-    """The rank, and how many there are."""
+    """Rank, and number of ranks."""
 
     by: str
     """Source of the claim, for messages: an engine, or environment variables."""

@@ -159,7 +159,7 @@ def horovod_modules() -> list[Any]:
 
 
 def barrier_context() -> Any:
-    """Return the context of the barrier task of Spark that this process runs; None elsewhere."""
+    """Return the context of the Spark barrier task that this process runs; None if it runs none."""
     module = sys.modules.get("pyspark.taskcontext")
     if module is None or not isinstance(module.TaskContext.get(), module.BarrierTaskContext):
         return None
@@ -230,7 +230,7 @@ def _in_mesh(mesh: DeviceMesh, mesh_dim: str | int | Sequence[str | int] | None)
 
 
 def _dimensions(mesh: DeviceMesh, mesh_dim: str | int | Sequence[str | int] | None) -> list[int]:
-    """Return the numbers of the requested dimensions, in that order."""
+    """Return the indices of the requested mesh dimensions, in the requested order."""
     names = list(mesh.mesh_dim_names or ())
     known = f"its dimensions are {names or list(range(mesh.ndim))}"
     if mesh_dim is None:

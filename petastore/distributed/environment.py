@@ -34,7 +34,7 @@ _TRAINING: Final = ("chief", "master", "worker")
 def rank_in_cluster(cluster: Mapping[str, Any], job: str, task: int, *, said_by: str) -> Shard:
     """Return the shard of a task: the chief (or master) is rank 0, and workers follow it.
 
-    An evaluator, which does not train, has all rows.
+    An evaluator, which does not train, reads all rows.
 
     Args:
         cluster: Dict from job name to the addresses of its tasks.
@@ -92,7 +92,7 @@ LAUNCHERS: Final = (
     _Launcher("mpich", "PMI_RANK", "PMI_SIZE"),  # also set by Intel MPI and Cray
     _Launcher("torchrun", "RANK", "WORLD_SIZE"),
 )
-"""Launchers that give each rank two variables, in the order in which Horovod looks at them."""
+"""Launchers that set two variables for each rank, in the order in which Horovod reads them."""
 
 _SLURM: Final = _Launcher("slurm", "SLURM_PROCID", "SLURM_NTASKS")
 _TF_CONFIG: Final = "TF_CONFIG"
@@ -160,7 +160,7 @@ def from_tf_config(config: str | Mapping[str, Any] | None = None) -> Shard:
 
 
 def launcher_claims(environ: Mapping[str, str], overruled: Collection[str] = ()) -> Iterator[Claim]:
-    """Return the claims of launchers, in order, without Slurm.
+    """Yield the rank that each launcher reports in environment variables, without Slurm.
 
     Args:
         environ: Environment variables.
@@ -180,7 +180,7 @@ def launcher_claims(environ: Mapping[str, str], overruled: Collection[str] = ())
 
 
 def slurm_claim(environ: Mapping[str, str]) -> Claim | None:
-    """Return Slurm's claim for a task that `srun` started; None elsewhere.
+    """Return the rank that Slurm reports for a task that `srun` started; None elsewhere.
 
     A batch script also has `SLURM_PROCID=0` and a number of tasks, but is not a task.
 
@@ -202,7 +202,7 @@ def slurm_claim(environ: Mapping[str, str]) -> Claim | None:
 
 
 def plain_claims(environ: Mapping[str, str]) -> list[Claim]:
-    """Return the unambiguous claims of launchers, or else of Slurm, without invalid ones."""
+    """Return the ranks that launchers report, or else the rank that Slurm reports; ignore invalid variables."""
     claims: list[Claim] = []
     # Checked first, because this function runs for each reader, and reading a variable takes a microsecond.
     if not any(name in environ for name in _TELLING):

@@ -71,7 +71,8 @@ _OVERRIDES: Final[Mapping[str, _Override]] = {
     "PETASTORE_MEMORY_BUDGET": _Override("memory_budget", _whole, "a number of bytes"),
     "PETASTORE_WORKERS_COUNT": _Override("workers_count", _whole, "a whole number"),
 }
-"""Arguments that may differ between hosts. Those that decide rows and order may not: ranks must agree."""
+"""Variables for arguments that may differ between hosts. Arguments that select rows or set their order must be equal on
+all ranks, so they have no variable."""
 
 _OF_OTHERS: Final = frozenset(
     # The user's cache directory, and variables of this project's tests and `make`.

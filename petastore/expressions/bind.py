@@ -53,10 +53,12 @@ class Test(Expression):
     """Name of the column."""
 
     operator: str
-    """`==`, `<`, `<=`, `>`, `>=`; `in`; `constant`: the same for every value; `null`: whether the value is missing."""
+    """`==`, `<`, `<=`, `>`, `>=`, `in`; `constant`: the same result for all values; `null`: whether a value is missing.
+    """
 
     operand: Any
-    """A value of the domain; for `in` a sorted tuple of them; for `constant` the answer; for `null` None."""
+    """A value of the domain; for `in`, a sorted tuple of values; for `constant`, the result (a bool); for `null`, None.
+    """
 
     def describe(self) -> list[Any]:
         """Return `["test", column, operator, operand]`, for display."""
@@ -71,13 +73,13 @@ class Neighbours:
     """Nearest values below and above a number in a domain; both equal the number if the domain contains it."""
 
     below: Any
-    """The largest value that is not above the number; None where all are."""
+    """Largest value of the domain that is at most the number; None if all values are greater."""
 
     above: Any
-    """The smallest value that is not below the number; None where all are."""
+    """Smallest value of the domain that is at least the number; None if all values are less."""
 
     exact: bool
-    """Whether the domain has the number itself."""
+    """Whether the domain contains the number."""
 
     def test(self, column: str, operator: str) -> Test:
         """Return the test on values of the domain that is equivalent to the comparison with the number."""
@@ -227,7 +229,11 @@ def _place_text(literal: str, field: UnischemaField) -> Neighbours:
 
 
 def _fraction(number: Any) -> Fraction:
-    """Return a finite number exactly; decimals beyond the range of every dtype are clipped to a value beyond it."""
+    """Return a finite number as an exact fraction.
+
+    Decimals with an exponent above 1,000 or below -1,000 are clipped to 10**1000 or 10**-1000, with their sign. This
+    keeps the fraction small, and does not change comparisons with values of any dtype.
+    """
     if isinstance(number, Decimal) and number:
         digits = number.adjusted()
         if abs(digits) > _LARGEST_DIGITS:
@@ -268,7 +274,7 @@ def _place_float(number: Any, dtype: np.dtype[Any]) -> Neighbours:
 
 
 def _count(literal: Any, dtype: np.dtype[Any]) -> Fraction:
-    """Return a time as a multiple of the unit of a dtype."""
+    """Return a time as an exact multiple of the unit of a column's dtype."""
     unit, step = np.datetime_data(dtype)
     seconds = int(literal.astype(np.int64)) * _SECONDS[np.datetime_data(literal.dtype)[0]]
     if unit not in _SECONDS:

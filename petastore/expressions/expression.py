@@ -137,7 +137,7 @@ class _Joined(Expression):
     """Several expressions joined by one operator."""
 
     parts: tuple[Expression, ...]
-    """At least one."""
+    """Expressions that are joined, at least one."""
 
     word: ClassVar[str]
     symbol: ClassVar[str]

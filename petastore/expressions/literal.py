@@ -88,7 +88,7 @@ def as_literal(value: Any) -> Literal:
     `time` becomes the `timedelta64[us]` since midnight. A NumPy time keeps its unit.
 
     Raises:
-        InvalidArgumentError: No column can be compared with it; the message says what to write instead.
+        InvalidArgumentError: No column can be compared with the value; the message says what to write instead.
 
     Example:
         >>> import datetime as dt

@@ -59,19 +59,19 @@ class ColumnStatistics:
     """Lower bound of all values; of a number's dtype, or of dtype object."""
 
     maximum: NDArray[Any]
-    """No value lies above."""
+    """Upper bound of all values; of a number's dtype, or of dtype object."""
 
     has_minimum: NDArray[np.bool_]
-    """Where `minimum` is known."""
+    """Mask of the row groups whose `minimum` is known."""
 
     has_maximum: NDArray[np.bool_]
-    """Where `maximum` is known."""
+    """Mask of the row groups whose `maximum` is known."""
 
     nulls: NDArray[np.int64]
-    """Missing values; -1 where that is not known."""
+    """Number of missing values; -1 if unknown."""
 
     may_be_nan: NDArray[np.bool_]
-    """Where values may be NaN, which no bound tells of."""
+    """Mask of the row groups that may contain NaN; the bounds do not cover NaN."""
 
     def __post_init__(self) -> None:
         shapes = {getattr(self, field.name).shape for field in dataclasses.fields(self)}
@@ -89,12 +89,12 @@ class ColumnStatistics:
 
     @classmethod
     def of_values(cls, values: NDArray[Any], missing: NDArray[np.bool_], rows: NDArray[np.int64]) -> ColumnStatistics:
-        """Return a column that has one value in all rows of a row group.
+        """Return the statistics of a column that has the same value in all rows of a row group.
 
         Args:
-            values: Value of each row group; arbitrary if missing.
-            missing: Mask of missing values.
-            rows: Rows of each row group.
+            values: Value in each row group, shape (groups,); arbitrary if missing.
+            missing: Mask of the row groups in which the value is missing, shape (groups,).
+            rows: Number of rows of each row group, shape (groups,).
         """
         nan = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), dtype=np.bool_)
         known = ~missing & ~nan

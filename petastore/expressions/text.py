@@ -40,10 +40,10 @@ _VALUES: dict[str, Callable[[str], Any]] = {
     "np.datetime64": np.datetime64,
     "datetime64": np.datetime64,
 }
-"""Functions of one text."""
+"""Functions that a filter text may call, each with one str argument."""
 
 _METHODS = {"isin": 1, "is_null": 0, "is_valid": 0}
-"""Methods of a column, and their number of arguments."""
+"""Methods of a column that a filter text may call, and their number of arguments."""
 
 
 def parse_filter_text(text: str) -> Expression:
@@ -151,5 +151,5 @@ def _made(make: Callable[[str], Any], arguments: list[Any], node: ast.AST) -> An
 
 
 def _invalid(node: ast.AST) -> Any:
-    # Function for syntax nodes that are not allowed in filters
+    # Raises the error of the undecorated `_value`, which handles all syntax nodes that filters do not allow.
     return _value.dispatch(ast.AST)(node)

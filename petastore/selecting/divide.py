@@ -68,7 +68,7 @@ def divide(predicate: Any, schema: Unischema, partition_names: Collection[str]) 
 
 
 def _parts(predicate: Any) -> Iterator[Any]:
-    """Return predicates whose conjunction equals this one."""
+    """Yield parts of a predicate: the predicate includes a row if all parts include it."""
     if isinstance(predicate, in_reduce) and predicate.is_all:
         for part in predicate.parts:
             yield from _parts(part)

@@ -210,7 +210,7 @@ class _Search:
 
     @property
     def by_index(self) -> tuple[Pruned, ...]:
-        """Rows skipped by a row-group selector."""
+        """Number of rows and row groups that the row-group selector skips; () if it skips no rows."""
         return _left_out("row-group index", self.rows, self.among)
 
     def filtered(self, bound: Expression, key: str) -> Selection:
@@ -271,7 +271,7 @@ class _Search:
         return disputed & (self.among > 0)
 
     def _pruned(self, by_partition: Verdict, by_statistics: Verdict | None = None) -> tuple[Pruned, ...]:
-        """Return the rows skipped without reading."""
+        """Return the numbers of rows and row groups that each step skips without reading data."""
         left = np.where(by_partition.none, 0, self.among)
         pruned = self.by_index + _left_out("partition values", self.among, left)
         if by_statistics is None:
@@ -335,15 +335,17 @@ class _Search:
         *,
         whole: NDArray[np.bool_] | None = None,
     ) -> Selection:
-        """Return a selection of the row groups `whole` and of matching rows in other row groups; cached by `key`.
+        """Search row groups in the workers; return the selection of matching rows and of the row groups in `whole`.
+
+        The selection is saved in the filter cache, if there is one.
 
         Args:
-            key: Key of the cache; None if the answers are not cached.
+            key: Key in the filter cache; None if the selection is not cached.
             by: Name of the step, under which skipped rows are counted.
             look: Function that returns which rows of a row group match.
-            asked: Number of rows of each row group to search, shape (groups,).
-            pruned: Rows that were skipped before.
-            whole: Row groups to select whole, shape (groups,); None means none.
+            asked: Number of rows to search in each row group, shape (groups,); 0 skips the row group.
+            pruned: Numbers of rows that previous steps skipped.
+            whole: Mask of the row groups whose rows are all selected, shape (groups,); None means no row group.
         """
         groups = np.flatnonzero(asked)
         placed = functools.partial(self._placed, look)
@@ -363,7 +365,7 @@ class _Search:
         return selection
 
     def _placed(self, look: Look, group: int) -> NDArray[np.bool_]:
-        """Wrap `look`, so that its exceptions name the file and row group."""
+        """Call `look` for a row group; add the file and row group to its exceptions."""
         file, ordinal = self.dataset.inventory.place_of(group)
         try:
             return look(group)
@@ -374,7 +376,13 @@ class _Search:
 
 
 def _left_out(by: PrunedBy, before: NDArray[np.int64], after: NDArray[np.int64]) -> tuple[Pruned, ...]:
-    """Return the rows skipped by a step, given each row group's rows before and after; () if none."""
+    """Return the number of rows and row groups that a step skips; () if it skips no rows.
+
+    Args:
+        by: Name of the step.
+        before: Rows of each row group before the step, shape (groups,).
+        after: Rows of each row group after the step, shape (groups,).
+    """
     rows, row_groups = int((before - after).sum()), int(((before > 0) & (after == 0)).sum())
     return (Pruned(by, row_groups, rows),) if rows else ()
 
@@ -389,7 +397,7 @@ def _decoded(cells: Any, field: UnischemaField, rows: NDArray[np.int64] | None, 
 
 
 def _constant(field: UnischemaField, cells: Any, rows: NDArray[np.int64]) -> ColumnStatistics:
-    """Return the value of a partition column in each row group, in the form that filters compare."""
+    """Return the statistics of a partition column, which has one value in each row group."""
     missing: NDArray[np.bool_] = flags_of(cells.is_null())
     values = decode_cells(cells, field, codec_of(field), max_cell_bytes=None).values
     if field.numpy_dtype is np.str_:

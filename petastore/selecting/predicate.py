@@ -40,26 +40,26 @@ Ask: TypeAlias = Callable[[dict[str, NDArray[Any]], int], NDArray[np.bool_]]
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class RowPredicate:
-    """Predicate whose fields are in a schema."""
+    """Predicate on rows of a dataset, whose fields exist in the schema."""
 
     fields: tuple[UnischemaField, ...]
     """Fields that the predicate needs, in schema order."""
 
     ask: Ask
-    """Evaluates the predicate on many rows."""
+    """Function that evaluates the predicate on many rows."""
 
     cache_key: str | None
-    """Key under which its results are cached; None if they are not cached."""
+    """Key of the predicate's results in the filter cache; None if they are not cached."""
 
     def included(self, columns: Mapping[str, Decoded], rows: int) -> NDArray[np.bool_]:
-        """Return which rows the predicate includes.
+        """Return a mask of the rows that the predicate includes.
 
         Args:
-            columns: Columns of its fields.
+            columns: Columns of the predicate's fields, by name.
             rows: Number of rows.
 
         Returns:
-            Shape (rows,).
+            Mask of shape (rows,).
 
         Raises:
             TransformError: The predicate raised, or did not return a bool for each row.

@@ -84,7 +84,11 @@ def read_selection_file(path: Path, key: str, rows: NDArray[np.int64]) -> Select
 
 
 def _decoded(data: bytes, key: str, rows: NDArray[np.int64]) -> Selection | None:
-    """Decode the selection after the header: flags of partly and fully selected row groups, and bitmaps."""
+    """Decode the bytes of a selection file; return None if they are damaged, or belong to another key or dataset.
+
+    The header is followed by two masks of row groups (partly selected, fully selected), packed to bits, and by the
+    bitmaps of selected rows in partly selected row groups.
+    """
     content = data[len(_FORMAT) + _DIGEST + 1 :]
     if data[: len(_FORMAT) + _DIGEST] != _FORMAT + hashlib.sha256(content).hexdigest().encode():
         return None

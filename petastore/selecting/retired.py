@@ -30,8 +30,8 @@ def _told(instead: str, *asks_for_nothing: str) -> Mapping[str, Any]:
     """Return the metadata of a parameter that gives a warning, except for values without an effect.
 
     Args:
-        instead: Advice: the replacement of the parameter.
-        asks_for_nothing: Values besides the default and None that have no effect, and do not warn.
+        instead: Text of the warning that tells what to use instead.
+        asks_for_nothing: Values, besides the default and None, that give no warning.
     """
     return {"instead": instead, "asks_for_nothing": (None, *asks_for_nothing)}
 

@@ -23,7 +23,7 @@ def selected_groups(dataset: Dataset, selector: Any) -> NDArray[np.bool_]:
         selector: One of `petastore.selectors`, or an object with `get_index_names()` and `select_row_groups(indexes)`.
 
     Returns:
-        Shape (row groups,).
+        Mask of shape (row groups,).
 
     Raises:
         InvalidArgumentError: The selector has the wrong type, names an unknown index, or picks row groups outside the

@@ -46,7 +46,7 @@ def true_rows(
         bounds: The footer's bounds of some columns in this row group; decoded values are compared with them.
 
     Returns:
-        Shape (rows,).
+        Mask of shape (rows,).
 
     Raises:
         DecodeError: A cell does not match its field, or lies outside the bounds; `row` is its position.
@@ -78,7 +78,7 @@ def _tested(test: Test, cells: Any, field: UnischemaField, bounds: Bounds) -> Ou
 def _passed(
     test: Test, cells: Any, field: UnischemaField, missing: NDArray[np.bool_], bounds: Bounds
 ) -> NDArray[np.bool_]:
-    """Return a mask of the values that pass the test; arbitrary for missing values."""
+    """Return a mask of the values that pass the test, shape (rows,); entries of missing values are arbitrary."""
     domain = domain_values(cells, field)
     bounds.check(domain, missing, sampled=True)
     if isinstance(domain, np.ndarray):

@@ -21,13 +21,14 @@ _FINALISTS: Final = 2
 """Number of settings, besides the reference, that are measured until the end."""
 
 _REPEATS: Final = (5, 4, 3, 2, 1)
-"""Rounds before settings are left out: as many as there is time for."""
+"""Rounds before the slower half is left out: the first number for which the time is sufficient."""
 
 _LEAST_S: Final = 1.0
-"""Seconds of a measurement below which there are fewer rounds instead."""
+"""Minimum seconds per measurement in the plan; if there is less time, there are fewer rounds instead."""
 
 _SLACK: Final = 2.0
-"""How many times shorter measurements have to become before there are fewer rounds instead."""
+"""The number of rounds is reduced if the remaining measurements would need more than this many times the remaining
+time."""
 
 _MOST_ROUNDS: Final = 0.75
 """Share of the rounds in which a setting must be faster than the reference to win."""
@@ -72,8 +73,7 @@ def race(
 
     Args:
         settings: Settings to compare; the first one is the reference, which is measured in each round.
-        measure: Function of a setting and of seconds that returns rows per second. It should take as long, and
-            may take longer.
+        measure: Function that measures a setting for a number of seconds, or longer, and returns rows per second.
         seconds: Time for all measurements. No measurement begins later, except the first one of the reference.
         clock: Function that returns seconds.
 
@@ -117,7 +117,7 @@ def race(
 
 
 def planned_trials(settings: int, seconds: float) -> int:
-    """Return the number of measurements in a race of so many settings.
+    """Return the number of measurements that a race of this many settings takes.
 
     Example:
         >>> planned_trials(5, 60), planned_trials(5, 10)
@@ -131,7 +131,13 @@ def _repeats(settings: int, seconds: float) -> int:
 
 
 def _trials_left(others: int, repeats: int, done_rounds: int) -> int:
-    """Return the number of measurements until the end of the race."""
+    """Return the number of measurements until the end of the race, without those that were done.
+
+    Args:
+        others: Number of remaining settings, without the reference.
+        repeats: Rounds before settings are left out.
+        done_rounds: Rounds that were done since settings were left out.
+    """
     left = max(repeats - done_rounds, 0) * (others + 1)
     while others > _FINALISTS:
         others = max(_FINALISTS, math.ceil(others / 2))

@@ -52,8 +52,8 @@ def settings_to_try(
 
     Args:
         given: The user's arguments of `make_reader`.
-        probe: Diagnosis of a reader with these arguments. A cache is tried if it waits for remote storage, and more
-            workers than 8 and two per CPU only then.
+        probe: Diagnosis of a reader with these arguments. If the reader waits for remote storage, the settings include
+            a disk cache and up to 16 workers or 4 per CPU (whichever is more); otherwise up to 8 workers or 2 per CPU.
         dummy: Whether to try the pool `"dummy"`, which prepares nothing while training computes.
         mixing: Whether to try settings that shuffle less or more thoroughly.
 

@@ -242,7 +242,7 @@ class _Asked:
 
 _Progress = Callable[[int, int], object]
 _parent: Connection | None = None
-"""In a process that was started to measure: where it tells how far it is."""
+"""Connection to the parent process for progress reports; None except in a process that was started to measure."""
 
 
 def _measured_in_a_new_process(asked: _Asked, progress: _Progress) -> Throughput:
@@ -311,7 +311,10 @@ _Read = Callable[[int], tuple[int, list[Any]]]
 
 
 def _rows(reader: Reader, is_over: Callable[[], bool]) -> _Read:
-    """Read a number of rows one by one, or fewer when time is over; return their count and the last row."""
+    """Return a function that reads a number of single rows, and returns their count and a list of the last row.
+
+    When time is over, the function reads fewer rows.
+    """
     rows = iter(reader)
 
     def read(count: int) -> tuple[int, list[Any]]:
@@ -326,7 +329,10 @@ def _rows(reader: Reader, is_over: Callable[[], bool]) -> _Read:
 
 
 def _batches(reader: Reader, batch_size: int, is_over: Callable[[], bool]) -> _Read:
-    """Read at least a number of rows in batches, or fewer when time is over; return their count and the last batch."""
+    """Return a function that reads batches, and returns the number of rows and a list of the last batch.
+
+    The function reads at least the requested number of rows, or fewer when time is over.
+    """
     batches = reader.iter_batches(batch_size)
 
     def read(count: int) -> tuple[int, list[Any]]:
@@ -347,7 +353,10 @@ def _parts(
     clock: Callable[[], float],
     is_over: Callable[[], bool],
 ) -> tuple[list[tuple[int, float]], float]:
-    """Return rows and seconds of each part of the measurement, and the CPU seconds of all; reports progress."""
+    """Measure in about 20 parts; return (rows, seconds) of each part, and the CPU seconds of all parts together.
+
+    After each part, `tell` is called with the measured share of the rows, from 0 to 1.
+    """
     parts: list[tuple[int, float]] = []
     done, spent, cpu = 0, 0.0, 0.0
     share = -(-measure // _PARTS)
@@ -412,7 +421,10 @@ def _bytes(cell: Any) -> int:
 
 
 def _peak_bytes() -> int | None:
-    """Return the peak memory of this process; Linux includes the parent's peak in `ru_maxrss`."""
+    """Return the peak resident memory of this process in bytes; None if the system does not report it.
+
+    Linux includes the parent's peak in `ru_maxrss`, so /proc is read first.
+    """
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text(encoding="utf-8").splitlines():

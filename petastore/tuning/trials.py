@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 __all__ = ["tune"]
 
 _PROBED_GROUPS: Final = 16
-"""Row groups that are read first, to learn how fast the dataset is read."""
+"""Number of row groups in the first sample, which shows how fast the dataset is read."""
 
 _LEAST_GROUPS: Final = 8
-"""Minimum of row groups in the sample, so that several workers have something to do."""
+"""Minimum number of row groups in a sample, so that several workers have work."""
 
 _SAMPLES_IN_MEMORY: Final = 2
 """Minimum size of a remote sample, in multiples of the bytes that a reader prefetches: a reader would fetch a smaller
@@ -47,7 +47,7 @@ _PROBE_SHARE: Final = 1 / 8
 """Share of the time for the first measurement, and for filling the cache."""
 
 _MOST: Final = 2
-"""How many times the planned time a measurement may take, in which case it ends within an epoch."""
+"""Maximum duration of a measurement, in multiples of its planned time. It then ends in the middle of an epoch."""
 
 _EPOCH_SHARE: Final = 0.2
 """Share of a measurement that one epoch of the sample takes. Whole epochs are measured, after one to warm up."""
@@ -156,10 +156,10 @@ class _Trials:
     least_groups: int = _LEAST_GROUPS
     """Minimum number of row groups of the next sample."""
     overrun: float = 1.0
-    """How many times longer than by their rates measurements take, because of opening and the first epoch."""
+    """Duration of measurements divided by the duration expected from rates: opening and the first epoch take longer."""
 
     def take_sample(self, groups: int) -> None:
-        """Take at least so many row groups, evenly spaced, and more if filters select no row of them."""
+        """Choose a sample of at least `groups` row groups, evenly spaced; more if filters select no row of them."""
         total = self.dataset.inventory.num_row_groups
         self.groups, self.epoch_rows = min(max(groups, self.least_groups), total), 0
         while not self.epoch_rows:
@@ -236,7 +236,7 @@ class _Trials:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Sample(RowGroupSelectorBase):
-    """Selector of some row groups, among those that the user's selector picks."""
+    """Row-group selector of a sample; if the user passed a selector, of row groups that both select."""
 
     groups: frozenset[int]
     whole: RowGroupSelector | None

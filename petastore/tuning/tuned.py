@@ -24,7 +24,7 @@ class Tried:
     """Arguments of `make_reader` that replace the user's; empty for the user's own."""
 
     rates: tuple[float, ...]
-    """Rows per second of each measurement, in the order of time; empty if there was no time."""
+    """Rows per second of each measurement, in chronological order; empty if there was no time."""
 
     ratio: float
     """Median ratio to the user's own arguments, each measured in the same round; 0 without measurements."""

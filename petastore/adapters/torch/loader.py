@@ -140,7 +140,7 @@ def refuse_options(options: TorchOptions, reader: Reader, is_own: Callable[[Any]
 
 
 def shuffle_as_a_queue_would(reader: Reader, capacity: int) -> None:
-    """Let the reader shuffle rows, instead of Petastorm's shuffling queue, which mixes rows less.
+    """Let the reader shuffle rows, as a replacement for Petastorm's shuffling queue; it mixes rows at least as well.
 
     Args:
         reader: Reader that was not iterated yet; a reader that already shuffles rows does not change.
