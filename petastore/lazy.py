@@ -58,7 +58,7 @@ class once(Generic[_Value]):  # noqa: N801 - used as a decorator, like `property
         if instance is None:
             return self
         value = self._function(instance)
-        # A subclass overrides this attribute and calls `super()`: only the attribute of the subclass is cached.
+        # Called by `super()` in a subclass that overrides the attribute: only the value of the subclass is cached.
         if getattr(type(instance), self._name) is not self:
             return value
         kept: _Value = instance.__dict__.setdefault(self._name, value)

@@ -37,7 +37,7 @@ class Daemon(threading.Thread):
         super().__init__(name=name, target=target, daemon=True)
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for the thread's end, except during interpreter shutdown, when daemon threads no longer run."""
+        """Wait for the thread's end, except during interpreter shutdown, when daemon threads are stopped."""
         # From Python 3.13 on, the end of a thread stopped like this is never signaled, and joining it would hang.
         if not sys.is_finalizing():
             super().join(timeout)

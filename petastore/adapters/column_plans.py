@@ -47,7 +47,7 @@ class Run:
 
 
 def runs_of(batches: Iterable[Batch], *, most: int) -> Iterator[Run]:
-    """Yield all batches in order, grouped into runs; a batch without rows is a run of its own.
+    """Yield all batches in order, grouped into runs; a batch without rows is a separate run.
 
     A run ends when the last row of its columns was used, so that no further batch is requested from `iter_batches`.
 

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-# Imported at once, so that workers need not import it later. Importing a framework takes seconds anyway.
+# Imported eagerly, so that worker threads need not import it later. Importing a framework takes seconds anyway.
 import pyarrow.compute  # noqa: F401
 
 from petastore import forks
@@ -299,7 +299,7 @@ class DeliveredBatches:
         """Return the reader position after this many batches since counting began, or in the newest iteration.
 
         Raises:
-            InvalidArgumentError: Fewer batches were delivered, or their cursors are no longer stored.
+            InvalidArgumentError: Fewer batches were delivered, or the cursor was dropped after 65,536 further batches.
         """
         with self._lock:
             before = self._before if in_pass else 0

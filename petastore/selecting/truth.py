@@ -49,7 +49,7 @@ def true_rows(
         Mask of shape (rows,).
 
     Raises:
-        DecodeError: A cell does not match its field, or lies outside the bounds; `row` is its position.
+        DecodeError: A cell does not match its field, or is outside the bounds; `row` is its position.
     """
     known = bounds or {}
 

@@ -109,7 +109,7 @@ def tune(
         stored: dict[str, Any] = {name: value for name, value in given.items() if name in of_storage}
         dataset = open_dataset(dataset, **stored)
         given = cast("PassedKwargs", {name: value for name, value in given.items() if name not in of_storage})
-    of_trials: PassedKwargs = {"seed": 0, **given, "progress": False}  # the bars of all readers would be confusing
+    of_trials: PassedKwargs = {"seed": 0, **given, "progress": False}  # a progress bar per reader would be confusing
     trials = _Trials(dataset, of_trials, batch_size, clock)
     trials.take_sample(_PROBED_GROUPS)
     probe = trials.throughput(Setting(), trials.epoch_rows, max_seconds=seconds * _PROBE_SHARE)

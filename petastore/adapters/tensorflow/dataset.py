@@ -300,7 +300,7 @@ def _of_pass(reader: Any, elements: int) -> int | None:
 def cut_run(sizes: Any, columns: Any) -> Any:
     """Return a dataset of the batches of a run.
 
-    A batch without rows is always a run of its own. It is appended separately, because `rebatch` drops it.
+    A batch without rows is always a separate run. It is concatenated to the result, because `rebatch` drops it.
     """
     run = tf.data.Dataset.from_tensors(columns)
     without_rows = tf.cast(sizes[0] == 0, tf.int64)
@@ -326,7 +326,7 @@ def _rebatched(dataset: Any, sizes: Any) -> Any:
 def _rows(reader: Any, columns: list[TensorColumn]) -> Any:
     """Return a dataset of rows."""
     crossing = Crossing(columns, reader.stacked_columns)
-    # Rows of a batched reader are not counted: there is no state between the rows of a batch.
+    # Rows of a batched reader are not counted, because a state cannot be saved between two rows of a batch.
     counted = not reader.batched_output
     tracker = EpochTracker(reader, delivered_of(reader) if counted else None)
     most = _rows_a_call(reader) if counted else 1

@@ -78,7 +78,7 @@ def _is_being_dealt_out(source: object) -> bool:
     from accelerate.data_loader import BatchSamplerShard, DataLoaderDispatcher, IterableDatasetShard
     from accelerate.state import GradientState
 
-    # Accelerate has two kinds of loaders: one reads on a single process for all, the other wraps the sampler.
+    # Accelerate has two kinds of loaders: one reads in one process for all processes, the other wraps the sampler.
     loader = GradientState().active_dataloader
     for names in (("dataset",), ("batch_sampler", "sampler")):
         deals_out = isinstance(loader, DataLoaderDispatcher)

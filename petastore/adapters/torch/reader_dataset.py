@@ -388,7 +388,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         self.plan = dataclasses.replace(plan, request=request)
 
     def _publish(self, begin: Cursor) -> None:
-        """Share the state with worker processes: its order, and where the next loop begins."""
+        """Write the loaded row order, and the position at which the next loop begins, to shared memory for workers."""
         this = self._pass
         record = {"state": dump_state(self.plan, begin if this is None else this.begin), "resumes": this is not None}
         self._version = self._shared.publish(record)

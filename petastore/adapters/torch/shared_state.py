@@ -150,7 +150,7 @@ class SharedState:
         """Return the record and its version; 0 and None if nothing was published.
 
         Raises:
-            InvalidArgumentError: The process that wrote the record ended meanwhile.
+            InvalidArgumentError: The process that wrote the record ended before the record was complete.
         """
         for _ in range(_MOST_READS):
             version = int(self._words[_VERSION])
