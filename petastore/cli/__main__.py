@@ -1,5 +1,29 @@
-"""`python -m petastore.cli`: the same as `petastore`."""
+"""Entry point of `petastore` and `python -m petastore.cli`: checks that the extra `cli` is installed."""
 
-from petastore.cli.main import main
+from __future__ import annotations
 
-main()
+import importlib.util
+import sys
+
+from petastore.errors import MissingExtraError
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line with `sys.argv`, and exit with its exit code.
+
+    Exit codes: 0 means success; 1 a bug of petastore, with a traceback; 2 an invalid argument or dataset, with one line
+    on stderr.
+    """
+    for package in ("typer", "rich"):
+        if importlib.util.find_spec(package) is None:
+            print(f"petastore: {MissingExtraError('the command line', package=package, extra='cli')}", file=sys.stderr)
+            sys.exit(2)
+    from petastore.cli.commands import app
+
+    app(prog_name="petastore")
+
+
+if __name__ == "__main__":
+    main()

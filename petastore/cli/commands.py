@@ -13,15 +13,13 @@ from rich.console import Console
 
 import petastore
 from petastore.cli import cache
-from petastore.cli.copy import copy
 from petastore.cli.head import head
 from petastore.cli.inspect import dataset_facts
+from petastore.cli.maintain import copy, export, generate_metadata, migrate, repair, verify
 from petastore.cli.measure import throughput, tune
-from petastore.cli.migrate import export, generate_metadata, migrate
 from petastore.cli.render import render_facts
 from petastore.cli.terminal import Debug, StorageOptions, errors_in_one_line, json_options, print_json
-from petastore.cli.trace.command import trace
-from petastore.cli.verify import repair, verify
+from petastore.cli.trace import trace
 
 __all__ = ["app"]
 

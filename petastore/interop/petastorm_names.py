@@ -53,7 +53,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
     },
     "benchmark": {},
     "benchmark.cli": {
-        "main": Instead("the command line is petastore's: `petastore throughput URL`, or petastore.cli.main.main"),
+        "main": Instead("the command line is petastore's: `petastore throughput URL`, or petastore.cli.__main__.main"),
     },
     "benchmark.throughput": {
         "reader_throughput": "petastore.tuning:reader_throughput",

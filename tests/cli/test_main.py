@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from petastore import Unischema, UnischemaField, write_dataset
-from petastore.cli.main import main
+from petastore.cli.__main__ import main
 from tests.cli.command import petastore
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from petastore import UnischemaField
-from petastore.cli.head import rows_as_json
-from petastore.cli.pictures import SavedImages
+from petastore.cli.head import SavedImages, rows_as_json
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 
 IMAGE = UnischemaField("image", np.uint8, (None, None), CompressedImageCodec("png"), nullable=True)

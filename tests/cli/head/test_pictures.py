@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from petastore import UnischemaField
-from petastore.cli.pictures import thumbnail
+from petastore.cli.head import thumbnail
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.decoding.display import holds_images, pixels_of, png_bytes
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from petastore import UnischemaField
-from petastore.cli.pictures import SavedImages
+from petastore.cli.head import SavedImages
 from petastore.codecs import NdarrayCodec
 from petastore.errors import InvalidArgumentError
 

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
+from rich import box
 from rich.console import Console
+from rich.table import Table
 
+from petastore.cli.head import SavedImages, render_rows, rows_as_json
 from petastore.cli.terminal import (
     Debug,
     StorageOptions,
+    counted,
     errors_in_one_line,
     json_filters,
     json_options,
     print_json,
     print_line,
 )
+from petastore.decoding.display import holds_images, printable
 from petastore.errors import InvalidArgumentError
+from petastore.schema.field import UnischemaField
 
 if TYPE_CHECKING:
     from petastore.dataset import Dataset
     from petastore.plan import Plan
-    from petastore.tracing import SpikeRanking
+    from petastore.plan.report.step_rows import StepRows
+    from petastore.tracing import Ranked, SpikeRanking
 
 __all__ = ["trace"]
 
@@ -96,12 +106,13 @@ def trace(
         if step is not None:
             facts |= _step(dataset, planned, step, batch_size, epoch, rank, columns, images, as_json=as_json)
         if losses is not None:
-            ranking = _ranking(dataset, planned, losses, loss_column, first_step, batch_size, label)
+            from petastore.tracing import rank_spikes, read_losses
+
+            log = read_losses(losses, column=loss_column, first_step=first_step)
+            ranking = rank_spikes(planned, log, batch_size=batch_size, dataset=dataset, label=label)
             facts |= ranking.as_dict(top)
             if not as_json:
-                from petastore.cli.trace.report import show_ranking
-
-                show_ranking(ranking, Console(), top)
+                _show_ranking(ranking, Console(), top)
             if exclude_out is not None:
                 _write(exclude_out, json.dumps(ranking.exclude_rows(top), indent=1))
         if as_json:
@@ -131,10 +142,6 @@ def _step(
     as_json: bool,
 ) -> dict[str, object]:
     """Print the rows of a step, or return them as JSON values; save their images."""
-    from petastore.cli.head import render_rows, rows_as_json
-    from petastore.cli.pictures import SavedImages
-    from petastore.cli.trace.report import place_fields, rows_of, step_facts
-    from petastore.decoding.display import holds_images
     from petastore.plan import Cursor
 
     after = None if epoch is None else Cursor.of_epoch(epoch)
@@ -143,14 +150,14 @@ def _step(
         chosen = dataset.fields_of(columns) if columns else ()
     else:
         chosen = tuple(field for field in dataset.schema if holds_images(field))
-    shown = place_fields(chosen, ranks=planned.request.shard.count > 1)
+    shown = _place_fields(chosen, ranks=planned.request.shard.count > 1)
     saved = None if images is None else SavedImages(images, chosen, len(rows))
-    found = rows_of(rows, dataset, chosen)
+    found = _rows_of(rows, dataset, chosen)
     found = found if saved is None else saved.saving(found)
     console = Console(stderr=as_json)
     facts: dict[str, object] = {}
     if as_json:
-        facts = step_facts(rows, list(rows_as_json(shown, found, saved, images=True)))
+        facts = _step_facts(rows, list(rows_as_json(shown, found, saved, images=True)))
     else:
         render_rows(shown, found, console, images=True)
         print_line(repr(rows).removeprefix("StepRows(").removesuffix(")"), console=console)
@@ -159,23 +166,77 @@ def _step(
     return facts
 
 
-def _ranking(
-    dataset: Dataset,
-    planned: Plan,
-    losses: Path,
-    column: str | None,
-    first_step: int,
-    batch_size: int,
-    label: str | None,
-) -> SpikeRanking:
-    from petastore.tracing import rank_spikes, read_losses
-
-    log = read_losses(losses, column=column, first_step=first_step)
-    return rank_spikes(planned, log, batch_size=batch_size, dataset=dataset, label=label)
-
-
 def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as problem:
         raise InvalidArgumentError(f"--exclude-out must be a writable file, got {path}: {problem}") from None
+
+
+_PLACE_NAMES = ("source_file", "source_row_group", "source_row")
+"""Columns that identify a row, as `provenance=True` names them."""
+
+
+def _place_fields(fields: Sequence[UnischemaField], *, ranks: bool) -> list[UnischemaField]:
+    """Return the fields that are shown of each row: its rank and its place, then the chosen columns."""
+    rank = [UnischemaField("rank", "int64")] if ranks and all(field.name != "rank" for field in fields) else []
+    places = [UnischemaField(name, dtype) for name, dtype in zip(_PLACE_NAMES, ("str", "int32", "int64"), strict=True)]
+    return [*rank, *places, *fields]
+
+
+def _rows_of(rows: StepRows, dataset: Dataset, fields: Sequence[UnischemaField]) -> Iterator[dict[str, Any]]:
+    """Yield the rank, the place and the chosen columns of each row; reads only these columns, if there are any."""
+    columns: dict[str, NDArray[Any]] = {"rank": rows.ranks}
+    columns |= dict(zip(_PLACE_NAMES, (rows.files, rows.row_groups, rows.rows), strict=True))
+    if fields:
+        from petastore.readers.random_access import RandomAccess
+
+        columns |= RandomAccess(dataset, fields, provenance=True).take(rows.numbers)
+    for number in range(len(rows)):
+        row = {name: column[number] for name, column in columns.items()}
+        yield {name: None if value is np.ma.masked else value for name, value in row.items()}
+
+
+def _step_facts(rows: StepRows, lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return a step and its rows as JSON values."""
+    valid = [
+        {**line, "valid": False} if not is_valid else line for line, is_valid in zip(lines, rows.valid, strict=True)
+    ]
+    return {"step": rows.step, "epoch": rows.epoch, "step_of_epoch": rows.step_of_epoch, "rows": valid}
+
+
+def _show_ranking(ranking: SpikeRanking, console: Console, most: int) -> None:
+    """Print the spikes, and the first rows, files and labels of each ranking."""
+    spikes = ranking.spikes
+    header = ["file", "row group", "row"] if spikes.rows else ["step"] if spikes.ranks is None else ["step", "rank"]
+    names: list[tuple[Any, ...]] = list(
+        spikes.rows or zip(*(part.tolist() for part in (spikes.steps, spikes.ranks) if part is not None), strict=True)
+    )
+    order = np.argsort(-ranking.spike_scores, kind="stable")[:most].tolist()
+    lines = [(*names[at], f"{spikes.losses[at]:.4g}", f"{ranking.spike_scores[at]:.1f}") for at in order]
+    _print(counted(len(names), "spike"), [*header, "loss", "score"], lines, console)
+    _print("rows in spikes", ["file", "row group", "row", *_COUNTS], _lines(ranking.rows, most), console)
+    _print("files in spikes", ["file", *_COUNTS], _lines(ranking.files, most), console)
+    if ranking.labels is not None:
+        _print("labels in spikes", ["label", *_COUNTS], _lines(ranking.labels, most), console)
+
+
+_COUNTS = ("in spikes", "of", "expected", "score")
+
+
+def _lines(ranked: Ranked, most: int) -> list[tuple[Any, ...]]:
+    return [
+        (*(each["item"] if isinstance(each["item"], list) else [each["item"]]),
+         each["in_spikes"], each["total"], f"{each['expected']:.1f}", f"{each['score']:.1f}")
+        for each in ranked.as_dicts(most)
+    ]  # fmt: skip
+
+
+def _print(title: str, header: Sequence[str], lines: Sequence[tuple[Any, ...]], console: Console) -> None:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in header:
+        table.add_column(name, justify="left" if name in ("file", "label") else "right", overflow="fold")
+    for line in lines:
+        table.add_row(*(printable(f"{value:,}" if isinstance(value, int) else str(value)) for value in line))
+    console.print(table)
+    console.print()
