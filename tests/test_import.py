@@ -46,7 +46,7 @@ ABOUT = {
     "petastore.adapters.torch": "torch",
     "petastore.cli": "typer",
     "petastore.interop.horovod_spark": "horovod",
-    "petastore.spark.source.data_source": "pyspark",
+    "petastore.spark.data_source": "pyspark",
 }
 
 

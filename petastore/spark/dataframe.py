@@ -6,8 +6,8 @@ and writes the rows in one task and needs a third of the CPU time.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+import functools
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,12 +26,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_columns",
+    "check_names",
     "dict_to_spark_row",
     "encode_batch",
     "encode_batches",
     "encode_dataframe",
+    "encode_numbered",
     "inferred_schema",
     "insert_explicit_nulls",
+    "numbered_columns",
     "rows_to_dataframe",
 ]
 
@@ -229,9 +232,8 @@ def encode_dataframe(df: DataFrame, schema: Unischema) -> DataFrame:
     """
     spark_schema = schema.as_spark_schema()
     check_columns(df.schema, schema)
-    # mapInArrow resolves columns by name and takes a dot for a struct field; these names are safe.
-    numbered = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
-    return numbered.mapInArrow(_Encoder(schema, tuple(df.columns)), spark_schema)
+    encode = functools.partial(encode_numbered, schema=schema, names=tuple(df.columns))
+    return numbered_columns(df).mapInArrow(encode, spark_schema)
 
 
 def rows_to_dataframe(spark: SparkSession, schema: Unischema, rows: Iterable[Any]) -> DataFrame:
@@ -260,17 +262,22 @@ def rows_to_dataframe(spark: SparkSession, schema: Unischema, rows: Iterable[Any
     return spark.createDataFrame(table, spark_schema)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Encoder:
-    """The function that Spark's workers run over the batches of one partition."""
+def numbered_columns(df: DataFrame) -> DataFrame:
+    """Return a DataFrame with columns named by position, for `mapInArrow`, which takes a dot for a struct field."""
+    return df.toDF(*(f"c{number}" for number in range(len(df.columns))))
 
-    schema: Unischema
-    names: tuple[str, ...]
-    """Original names of the columns, by position; Spark passes the columns under safe names."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        named = (pa.RecordBatch.from_arrays(numbered.columns, self.names) for numbered in batches)
-        yield from encode_batches(named, self.schema)
+def encode_numbered(
+    batches: Iterable[pa.RecordBatch], schema: Unischema, names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Encode batches of `numbered_columns` in a Spark task.
+
+    Args:
+        batches: Raw values.
+        schema: Schema of the rows.
+        names: Original names of the columns, by position.
+    """
+    return encode_batches((pa.RecordBatch.from_arrays(batch.columns, names) for batch in batches), schema)
 
 
 def inferred_schema(spark_schema: Any) -> Unischema:
@@ -287,6 +294,35 @@ def inferred_schema(spark_schema: Any) -> Unischema:
     return Unischema("inferred", [field_from_arrow(field) for field in to_arrow_schema(spark_schema)])
 
 
+def check_names(
+    columns: Sequence[str],
+    schema: Unischema,
+    *,
+    of: str = "df",
+    needs_nullable: bool = False,
+    advice: str = "Select the fields of the schema",
+) -> None:
+    """Raise an error if the names of columns do not match a schema.
+
+    Args:
+        columns: Names of the columns.
+        schema: Schema of the rows.
+        of: Name of the data, for the message.
+        needs_nullable: Whether nullable fields must not be missing either.
+        advice: Last sentence of the message.
+
+    Raises:
+        InvalidArgumentError: A column is missing or unknown.
+    """
+    missing = [field.name for field in schema if field.name not in columns and (needs_nullable or not field.nullable)]
+    unknown = [name for name in columns if name not in schema]
+    if missing or unknown:
+        raise InvalidArgumentError(
+            f"{of} must have exactly the fields of schema {schema.name!r}, got {', '.join(map(repr, columns))}: "
+            f"{missing} missing, {unknown} unknown. {advice}"
+        )
+
+
 def check_columns(spark_schema: Any, schema: Unischema) -> None:
     """Raise an error if the types of raw columns do not match a schema.
 
@@ -297,16 +333,9 @@ def check_columns(spark_schema: Any, schema: Unischema) -> None:
     Raises:
         InvalidArgumentError: A column is missing or unknown, or its type does not fit the field.
     """
-    columns = spark_schema.names
-    missing = [field.name for field in schema if field.name not in columns and not field.nullable]
-    unknown = [name for name in columns if name not in schema]
-    if missing or unknown:
-        raise InvalidArgumentError(
-            f"df must have exactly the fields of schema {schema.name!r}, got {', '.join(map(repr, columns))}: "
-            f"{missing} missing, {unknown} unknown. Select the fields of the schema"
-        )
+    check_names(spark_schema.names, schema)
     for field in schema:
-        if field.name in columns:
+        if field.name in spark_schema.names:
             _check_type(spark_schema[field.name].dataType, field)
 
 

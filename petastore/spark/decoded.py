@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["DecodedRowGroups", "dataset_as_dataframe", "dataset_as_rdd", "plain_batch", "plain_schema"]
+__all__ = ["DecodedRowGroups", "dataset_as_dataframe", "dataset_as_rdd", "plain_batch", "plain_batches", "plain_schema"]
 
 _PART_BYTES = 16 * 1024 * 1024
 # Assumed bytes of a value of unknown size.
 _FREE_BYTES = 16 * 1024
+_MOST_PARTITIONS = 2000
 
 
 class DecodedRowGroups:
@@ -74,6 +76,11 @@ class DecodedRowGroups:
     def __len__(self) -> int:
         """Return the number of row groups."""
         return len(self._stops)
+
+    @property
+    def partitions(self) -> int:
+        """Number of Spark partitions over which the row groups are distributed."""
+        return max(1, min(len(self), _MOST_PARTITIONS))
 
     def parts(self, group: int) -> Iterator[dict[str, NDArray[Any]]]:
         """Yield the rows of a row group in parts: dicts from column name to array, as in `reader.iter_batches`.
@@ -141,6 +148,13 @@ def plain_batch(columns: dict[str, NDArray[Any]], schema: Unischema) -> pa.Recor
     return pa.RecordBatch.from_arrays(cells, schema=storage_schema(schema))
 
 
+def plain_batches(groups: DecodedRowGroups, schema: Unischema, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of row groups as Arrow batches, as `plain_batch` makes them, in a Spark task."""
+    for number in numbers:
+        for columns in groups.parts(number):
+            yield plain_batch(columns, schema)
+
+
 def _cells(values: NDArray[Any], field: UnischemaField) -> pa.Array:
     if values.dtype == np.dtype(object):
         missing = np.array([value is None for value in values], np.bool_)
@@ -161,9 +175,6 @@ def _cells(values: NDArray[Any], field: UnischemaField) -> pa.Array:
 
 def _encoded(values: NDArray[Any], field: UnischemaField) -> pa.Array:
     return codec_of(field).encode_column(values if field.is_fixed else list(values), field)
-
-
-_MOST_PARTITIONS = 2000
 
 
 def dataset_as_rdd(
@@ -203,7 +214,8 @@ def dataset_as_rdd(
         )
     dataset = open_dataset(dataset_url, storage_options=storage_options, filesystem=filesystem)
     groups = DecodedRowGroups(dataset, schema_fields)
-    return rdd_of_numbers(spark_session, len(groups), _partitions(groups)).flatMap(_Rows(groups))
+    numbers = rdd_of_numbers(spark_session, len(groups), groups.partitions)
+    return numbers.flatMap(functools.partial(_rows, groups))
 
 
 def dataset_as_dataframe(
@@ -242,35 +254,16 @@ def dataset_as_dataframe(
     dataset = open_dataset(dataset_url, storage_options=storage_options, filesystem=filesystem)
     groups = DecodedRowGroups(dataset, schema_fields)
     plain = plain_schema(groups.schema)
-    numbers = spark.range(0, len(groups), 1, _partitions(groups))
-    return numbers.mapInArrow(_Batches(groups, plain), plain.as_spark_schema())
+    numbers = spark.range(0, len(groups), 1, groups.partitions)
+    return numbers.mapInArrow(functools.partial(_batches, groups, plain), plain.as_spark_schema())
 
 
-def _partitions(groups: DecodedRowGroups) -> int:
-    return max(1, min(len(groups), _MOST_PARTITIONS))
+def _rows(groups: DecodedRowGroups, group: int) -> Iterator[Any]:
+    make = groups.schema.row_type._make
+    for columns in groups.parts(group):
+        yield from map(make, zip(*map(each_value, columns.values()), strict=True))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Rows:
-    """Function for Spark's workers: yields the rows of a row group, given its number."""
-
-    groups: DecodedRowGroups
-
-    def __call__(self, group: int) -> Iterator[Any]:
-        make = self.groups.schema.row_type._make
-        for columns in self.groups.parts(group):
-            yield from map(make, zip(*map(each_value, columns.values()), strict=True))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Batches:
-    """Function for Spark's `mapInArrow`: from numbers of row groups to decoded Arrow batches."""
-
-    groups: DecodedRowGroups
-    plain: Unischema
-
-    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for group in batch.column(0).to_pylist():
-                for columns in self.groups.parts(group):
-                    yield plain_batch(columns, self.plain)
+def _batches(groups: DecodedRowGroups, plain: Unischema, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in numbers:
+        yield from plain_batches(groups, plain, batch.column(0).to_pylist())

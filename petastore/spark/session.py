@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import SparkSession
 
-__all__ = ["ActiveStages", "connect_session", "local_session", "rdd_of_numbers"]
+__all__ = ["ActiveStages", "connect_session", "free_port", "local_session", "rdd_of_numbers"]
 
 
 def start_connect_server(settings: Mapping[str, str]) -> str:
@@ -174,7 +174,7 @@ def _own_server(master: str, conf: Mapping[str, str]) -> str:
     settings = _local_settings() | {
         "spark.app.name": "petastore",
         "spark.connect.grpc.binding.address": _LOOPBACK,
-        "spark.connect.grpc.binding.port": str(_free_port()),
+        "spark.connect.grpc.binding.port": str(free_port(_LOOPBACK)),
         **conf,
         "spark.master": master,
     }
@@ -212,10 +212,15 @@ def _scratch_directory() -> str:
     return directory
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+def free_port(host: str) -> int:
+    """Return a port on which no process listens yet.
+
+    Args:
+        host: Name or address of this machine.
+    """
+    with socket.socket() as found:
+        found.bind((host, 0))
+        return int(found.getsockname()[1])
 
 
 def _keep_quiet() -> None:

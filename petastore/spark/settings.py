@@ -18,16 +18,21 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import re
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pyarrow import fs
+
 from petastore.errors import InvalidArgumentError
 from petastore.schema import Unischema
+from petastore.storage.files.location import Location
 from petastore.writers.layout import Layout
 
-__all__ = ["TIMESTAMP_TYPE", "batch_settings", "parquet_settings", "settings_held"]
+__all__ = ["TIMESTAMP_TYPE", "batch_settings", "driver_url", "parquet_settings", "settings_held", "spark_url"]
+
 
 TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
 """The one setting that Spark takes from the session only, never from the options of a write."""
@@ -277,3 +282,28 @@ def _restore(spark: Any, before: Mapping[str, str | None]) -> None:
             spark.conf.unset(key)
         else:
             spark.conf.set(key, value)
+
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_DBFS = re.compile(r"^dbfs:(?:///|/(?!/))")
+
+
+def spark_url(given: str, location: Location) -> str:
+    """Return the URL for Spark: a local path gets its scheme, so that Spark's default filesystem is not used.
+
+    Args:
+        given: URL as the user wrote it.
+        location: Result of `open_location` for the URL.
+    """
+    local = isinstance(location.filesystem, fs.LocalFileSystem) and not _SCHEME.match(given)
+    return location.url if local else given
+
+
+def driver_url(given: str) -> str:
+    """Return the URL as Python opens it: `dbfs:/` is mounted at `/dbfs` on every machine of Databricks.
+
+    Example:
+        >>> driver_url("dbfs:/tmp/cache"), driver_url("dbfs:///tmp/cache"), driver_url("s3://bucket/cache")
+        ('file:/dbfs/tmp/cache', 'file:/dbfs/tmp/cache', 's3://bucket/cache')
+    """
+    return _DBFS.sub("file:/dbfs/", given, count=1)

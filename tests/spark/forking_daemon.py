@@ -20,7 +20,7 @@ _USED_BY_TASKS = (
     "petastore.codecs",
     "petastore.indexing",
     "petastore.spark.dataframe",
-    "petastore.spark.source.data_source",
+    "petastore.spark.data_source",
     "petastore.spark.writing.tasks",
 )
 

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from petastore.spark import materialize_dataset, register_data_source, write_options
+from tests.spark import through_spark as frames
 from tests.spark.attempts import SLOW, attempt, until
 from tests.spark.scenario import problem_of
-from tests.spark.source import through_spark as frames
-from tests.spark.source.through_spark import left_at, seen_at
+from tests.spark.through_spark import left_at, seen_at
 from tests.spark.writing import by_tasks as poses
 
 

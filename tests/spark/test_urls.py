@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from petastore.spark.urls import driver_url, spark_url
+from petastore.spark.settings import driver_url, spark_url
 from petastore.storage.files.location import open_location
 
 

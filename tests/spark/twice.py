@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from petastore.spark import LocalRows, run_on_dataframe
+from tests.spark import through_spark as frames
 from tests.spark.attempts import SLOW, SlowDisk, until, wait_for_another_attempt
 from tests.spark.killed import Steps, left_in_the_end, through
 from tests.spark.scenario import problem_of
-from tests.spark.source import through_spark as frames
 from tests.spark.writing import by_tasks as poses
 
 

@@ -21,7 +21,7 @@ from petastore.readers.other_words import answering_other_words
 from petastore.readers.reader import Reader
 from petastore.spark.caching.converter_cache import Storing, keep, release
 from petastore.spark.prepared import FloatDtype
-from petastore.spark.urls import driver_url, spark_url
+from petastore.spark.settings import driver_url, spark_url
 from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import open_location
 from petastore.storage.requests.shown import shown_url

@@ -28,8 +28,7 @@ from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
 from petastore.spark.caching.leases import Leases, abandoned_directories, has_lease
 from petastore.spark.prepared import FloatDtype, observing_shapes, tensor_columns
-from petastore.spark.settings import TIMESTAMP_TYPE, parquet_settings, settings_held
-from petastore.spark.urls import driver_url, spark_url
+from petastore.spark.settings import TIMESTAMP_TYPE, driver_url, parquet_settings, settings_held, spark_url
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.requests.failures import answered, answered_once, asking, foreign_text
 from petastore.storage.requests.shown import shown_url

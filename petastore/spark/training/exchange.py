@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import socket
 from collections.abc import Iterator, Sequence
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
@@ -20,7 +19,7 @@ import pyarrow as pa
 from petastore.errors import InvalidArgumentError, WorkerError
 from petastore.spark.training.spool import Spool
 
-__all__ = ["Door", "Move", "free_port", "moves", "taken"]
+__all__ = ["Door", "Move", "moves", "taken"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -176,14 +175,3 @@ def taken(move: Move, address: tuple[str, int], secret: bytes, schema: pa.Schema
         raise WorkerError(f"rank {move.giver} failed before it sent {move.rows:,} rows: {problem}") from problem
     if rows != move.rows:
         raise WorkerError(f"rank {move.giver} must send {move.rows:,} rows, got {rows:,}")
-
-
-def free_port(host: str) -> int:
-    """Return a free port of this host.
-
-    Raises:
-        OSError: The host cannot listen on its name or address.
-    """
-    with socket.socket() as found:
-        found.bind((host, 0))
-        return int(found.getsockname()[1])

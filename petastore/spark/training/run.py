@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from petastore.errors import InvalidArgumentError, MissingExtraError, WorkerError
 from petastore.plan.request import whole_number
 from petastore.schema import Unischema
-from petastore.spark.dataframe import check_columns, inferred_schema
+from petastore.spark.dataframe import check_columns, inferred_schema, numbered_columns
 from petastore.spark.prepared import tensor_columns
 from petastore.spark.training.spool import LocalRows
 from petastore.spark.training.task import Job
@@ -148,5 +148,4 @@ def _job(
         restarts=0,
         folder=folder,
     )
-    # mapInArrow takes a dot in a name for a struct field; these names are safe.
-    return job, df.toDF(*(f"c{number}" for number in range(len(df.columns))))
+    return job, numbered_columns(df)

@@ -28,8 +28,9 @@ from petastore.plan.order.parts import Parts
 from petastore.plan.request import Shard
 from petastore.schema import Unischema
 from petastore.schema.arrow import storage_schema
-from petastore.spark.dataframe import encode_batches
-from petastore.spark.training.exchange import Door, Move, free_port, moves, taken
+from petastore.spark.dataframe import encode_numbered
+from petastore.spark.session import free_port
+from petastore.spark.training.exchange import Door, Move, moves, taken
 from petastore.spark.training.spool import LocalRows, Spool, StoredPart
 from petastore.spark.training.trainer import Outcome, Trainer
 from petastore.writers.layout import Layout
@@ -142,11 +143,10 @@ class _Rank:
 
     def _spooled(self, folder: str, batches: Iterator[pa.RecordBatch]) -> tuple[LocalRows, Mapping[str, str]]:
         spool = Spool(folder, self.job.schema, self.job.layout, self.rank)
-        named = (pa.RecordBatch.from_arrays(batch.columns, list(self.job.columns)) for batch in batches)
         with Door(self.hosts[self.rank], self.job.secret) as door:
 
             def write() -> dict[str, Any]:
-                spool.append(encode_batches(named, self.job.schema))
+                spool.append(encode_numbered(batches, self.job.schema, self.job.columns))
                 return {"rows": spool.num_rows, "port": door.open(visitors=len(self.hosts))}
 
             told = self._agreed(write)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from petastore.dataset import Dataset
 from petastore.inventory import Inventory
 from petastore.plan.request import whole_number
+from petastore.spark.dataframe import numbered_columns
 from petastore.spark.prepared import quoted
-from petastore.spark.urls import spark_url
+from petastore.spark.settings import spark_url
 from petastore.spark.writing.materialize import materialize_dataset
 from petastore.spark.writing.progress import Progress
 from petastore.writers.copying import Copy, DeclaredCells
@@ -90,8 +91,7 @@ def copy_dataset(
             rows = rows.where(f"{quoted(name)} is not null")
         rows = rows.select(*(quoted(name) for name in schema.fields))
         rows = rows if partitions_count is None else rows.repartition(partitions_count)
-        numbered = rows.toDF(*(f"c{number}" for number in range(len(schema))))
-        cells = numbered.mapInArrow(DeclaredCells(schema), schema.as_spark_schema())
+        cells = numbered_columns(rows).mapInArrow(DeclaredCells(schema), schema.as_spark_schema())
         writer.write(cells, "overwrite" if overwrite_output else "error")
     assert writer.inventory is not None  # noqa: S101 - set when the block ends without an error
     return writer.inventory

@@ -13,8 +13,7 @@ from petastore.inventory import Inventory
 from petastore.plan.request import whole_number
 from petastore.schema import Unischema
 from petastore.spark.dataframe import check_columns
-from petastore.spark.writing.parquet_files import ParquetFiles
-from petastore.spark.writing.tasks import MadeRows, parts_of_columns, parts_of_items, parts_of_rdd
+from petastore.spark.writing.tasks import MadeRows, ParquetFiles, parts_of_columns, parts_of_items, parts_of_rdd
 from petastore.spark.writing.writable import check_cells, holds_cells
 from petastore.spark.writing.write_job import Part, WriteJob
 from petastore.storage.requests.shown import shown_url

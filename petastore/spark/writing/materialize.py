@@ -24,8 +24,7 @@ from petastore.errors import DatasetExistsError, InvalidArgumentError
 from petastore.indexers import RowGroupIndexerBase
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
-from petastore.spark.settings import TIMESTAMP_TYPE, batch_settings, parquet_settings, settings_held
-from petastore.spark.urls import spark_url
+from petastore.spark.settings import TIMESTAMP_TYPE, batch_settings, parquet_settings, settings_held, spark_url
 from petastore.spark.writing.additions import BlockCommit
 from petastore.spark.writing.dataset_writer import BlockJob, DatasetWriter
 from petastore.spark.writing.progress import Progress, progress_told
@@ -105,12 +104,7 @@ def materialize_dataset(
     if not hasattr(spark, "conf") or not hasattr(spark, "createDataFrame"):
         raise InvalidArgumentError(f"spark must be a Spark session, got {spark!r}")
     if use_summary_metadata:
-        warnings.warn(
-            "use_summary_metadata has no effect, because the manifest of the dataset replaces _metadata. Remove this "
-            "argument",
-            UserWarning,
-            stacklevel=2,
-        )
+        _warn_of_summary_metadata()
     if filesystem_factory is not None and filesystem is not None:
         raise InvalidArgumentError("filesystem_factory and filesystem must not both be given. Pass one of them")
     settings = parquet_settings(schema, row_group_size_mb=row_group_size_mb, rows_per_row_group=rows_per_row_group)
@@ -135,6 +129,15 @@ def materialize_dataset(
         build_rowgroup_index, dataset_url, indexers=indexers, storage_options=storage_options, filesystem=opened
     )
     return _block(writer, job, commit, during, index if indexers else None)
+
+
+def _warn_of_summary_metadata() -> None:
+    warnings.warn(
+        "use_summary_metadata has no effect, because the manifest of the dataset replaces _metadata. Remove this "
+        "argument",
+        UserWarning,
+        stacklevel=3,
+    )
 
 
 @contextlib.contextmanager
@@ -189,12 +192,7 @@ def generate_petastorm_metadata(
         DatasetNotFoundError: The directory has no data files.
     """
     if use_summary_metadata:
-        warnings.warn(
-            "use_summary_metadata has no effect, because the manifest of the dataset replaces _metadata. Remove this "
-            "argument",
-            UserWarning,
-            stacklevel=2,
-        )
+        _warn_of_summary_metadata()
     return generate_metadata(dataset_url, None if unischema_class is None else schema_named(unischema_class))
 
 

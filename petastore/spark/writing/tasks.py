@@ -1,4 +1,4 @@
-"""Functions that Spark tasks run for a write: write the rows of a partition, and return the file names.
+"""Functions that Spark tasks run for a write: make the rows of a partition, write them, and return the file names.
 
 Rows stay in their Python worker and are never sent back to the JVM; each partition returns only a list of file names to
 the driver.
@@ -6,25 +6,32 @@ the driver.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from petastore.errors import EncodeError
+from petastore.errors import EncodeError, InvalidArgumentError
 from petastore.schema import Unischema
-from petastore.spark.dataframe import encode_batches
+from petastore.spark.dataframe import check_names, encode_batches, encode_numbered, numbered_columns
 from petastore.spark.writing.write_job import Part, WriteJob
+from petastore.storage.files.listing import list_data_files
+from petastore.storage.files.location import Location, open_location
+from petastore.storage.footers.footer import INT96_UNIT
+from petastore.storage.requests.failures import asking
 from petastore.writers.encode import encode_chunks
 
 if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["MadeRows", "parts_of_columns", "parts_of_items", "parts_of_rdd"]
+__all__ = ["MadeRows", "ParquetFiles", "parts_of_columns", "parts_of_items", "parts_of_rdd"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,10 +92,8 @@ def parts_of_rdd(rows: RDD[Any], job: WriteJob, first: int) -> list[Part]:
 
 def parts_of_columns(df: DataFrame, job: WriteJob, first: int) -> list[Part]:
     """Write a DataFrame of raw columns in one Spark job, as in `parts_of_rdd`."""
-    # mapInArrow resolves columns by name and takes a dot for a struct field; these names are safe.
-    numbered = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
-    task = _Task(job, _Columns(job.schema, tuple(df.columns)), first)
-    return _in_order(numbered.mapInArrow(task, _WRITTEN).collect())
+    task = _Task(job, functools.partial(encode_numbered, schema=job.schema, names=tuple(df.columns)), first)
+    return _in_order(numbered_columns(df).mapInArrow(task, _WRITTEN).collect())
 
 
 def parts_of_items(
@@ -104,12 +109,12 @@ def parts_of_items(
         first: As in `parts_of_rdd`.
         encode: Function from numbers to stored cells, which runs in a task.
     """
-    task = _Task(job, _Numbers(encode), first)
+    task = _Task(job, functools.partial(_encode_items, encode), first)
     return _in_order(spark.range(0, items, 1, partitions).mapInArrow(task, _WRITTEN).collect())
 
 
 def _in_order(written: Iterable[Any]) -> list[Part]:
-    return [Part(tuple(names)) for _, names in sorted(map(tuple, written))]
+    return [tuple(names) for _, names in sorted(map(tuple, written))]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,26 +137,129 @@ class _Task:
     def on_rows(self, partition: int, given: Iterable[Any]) -> Iterator[tuple[int, list[str]]]:
         """Write a partition's rows; the function for `mapPartitionsWithIndex`."""
         number = self.first + partition
-        yield number, list(self.job.part_of_cells(number, self.encode(given)).names)
+        yield number, list(self.job.part_of_cells(number, self.encode(given)))
+
+
+def _encode_items(encode: Encode, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return encode(itertools.chain.from_iterable(batch.column(0).to_pylist() for batch in batches))
+
+
+_BATCH_BYTES = 16 * 1024 * 1024
+_FREE_VALUE_BYTES = 4096
 
 
 @dataclasses.dataclass(frozen=True)
-class _Columns:
-    """Encoder of numbered raw columns to stored cells."""
+class ParquetFiles:
+    """Function from file numbers to the stored cells of their rows. Immutable; sent to tasks as a pickle.
+
+    Example:
+        >>> import pyarrow.parquet as pq, tempfile
+        >>> from petastore.schema import UnischemaField
+        >>> schema = Unischema("point", [UnischemaField("at", "float32", (2,))])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     pq.write_table(pa.table({"at": [[1.0, 2.0]]}), f"{folder}/0.parquet")
+        ...     files = ParquetFiles.found_at(folder, schema)
+        ...     len(files.urls), [cells.to_pydict() for cells in files([0])]
+        (1, [{'at': [[1.0, 2.0]]}])
+    """
+
+    urls: tuple[str, ...]
+    """URLs of the files, in order."""
 
     schema: Unischema
-    names: tuple[str, ...]
+    """The schema of the rows."""
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        named = (pa.RecordBatch.from_arrays(numbered.columns, self.names) for numbered in batches)
-        return encode_batches(named, self.schema)
+    storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
+    filesystem: Any = dataclasses.field(default=None, repr=False)
+
+    @classmethod
+    def found_at(
+        cls,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        schema: Unischema,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        filesystem: Any = None,
+    ) -> ParquetFiles:
+        """Return the files of a directory, or the listed files; the columns of the first file are checked.
+
+        Raises:
+            InvalidArgumentError: A list contains directories, the files have hive partition columns, or the columns of
+                the first file do not fit the schema.
+            DatasetNotFoundError: No files were found.
+            StorageError: A storage operation failed.
+        """
+        single = isinstance(paths, (str, os.PathLike))
+        location = open_location(paths, storage_options=storage_options, filesystem=filesystem)
+        listed = list_data_files(location)
+        given = [os.fspath(path) for path in ((paths,) if isinstance(paths, (str, os.PathLike)) else paths)]
+        if single and location.paths is None:
+            _refuse_partitions(location, listed)
+            urls = [f"{given[0].rstrip('/')}/{path}" for path in listed]
+        elif len(listed) != len(given):
+            raise InvalidArgumentError(
+                f"paths must name each file once, or one directory, got {len(given):,} paths for {len(listed):,} "
+                f"files of {location.url}"
+            )
+        else:
+            urls = given
+        # Paths must be absolute, because Spark's workers have other working directories.
+        absolute = [os.path.abspath(url) if _is_relative(url, filesystem) else url for url in urls]  # noqa: PTH100
+        files = cls(tuple(absolute), schema, storage_options, filesystem)
+        with files._open(0):
+            return files
+
+    def __call__(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        """Encode the files of these numbers, in a Spark task."""
+        return encode_batches(itertools.chain.from_iterable(map(self._batches, numbers)), self.schema)
+
+    def _batches(self, number: int) -> Iterator[pa.RecordBatch]:
+        with self._open(number) as (location, file):
+            sizes = (field.decoded_bytes for field in self.schema)
+            row_bytes = sum(_FREE_VALUE_BYTES if size is None else size for size in sizes)
+            batches = file.iter_batches(batch_size=max(1, _BATCH_BYTES // max(1, row_bytes)))
+            while True:
+                with asking(location, "read", self._name(location)):
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                yield batch
+
+    @contextlib.contextmanager
+    def _open(self, number: int) -> Iterator[tuple[Location, pq.ParquetFile]]:
+        location = open_location(self.urls[number], storage_options=self.storage_options, filesystem=self.filesystem)
+        name = self._name(location)
+        with asking(location, "open", name):
+            source = location.filesystem.open_input_file(location.join(name))
+        with source:
+            with asking(location, "read", name):
+                file = pq.ParquetFile(source, coerce_int96_timestamp_unit=INT96_UNIT)
+            check_names(
+                file.schema_arrow.names,
+                self.schema,
+                of=location.url,
+                advice="Write a DataFrame that selects the fields of the schema",
+            )
+            yield location, file
+
+    @staticmethod
+    def _name(location: Location) -> str:
+        if location.paths is None:
+            raise InvalidArgumentError(
+                f"another program deleted {location.url} during the write. Keep source files until the write has "
+                "finished"
+            )
+        return location.paths[0]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Numbers:
-    """Function from a column of numbers to rows."""
+def _refuse_partitions(location: Location, listed: Sequence[str]) -> None:
+    for path in listed:
+        if "=" in os.path.dirname(path):  # noqa: PTH120 - a path in any storage
+            raise InvalidArgumentError(
+                f"paths must have no columns in directory names, got {path} of {location.url}. Write the DataFrame "
+                "that Spark reads from there"
+            )
 
-    encode: Encode
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return self.encode(itertools.chain.from_iterable(batch.column(0).to_pylist() for batch in batches))
+def _is_relative(url: str, filesystem: Any) -> bool:
+    return filesystem is None and "://" not in url and not url.startswith(("/", "file:", "~"))

@@ -13,6 +13,7 @@ import pyarrow as pa
 from petastore.errors import InvalidArgumentError, SchemaError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_type
+from petastore.spark.dataframe import check_names
 from petastore.spark.settings import TIMESTAMP_TYPE
 
 if TYPE_CHECKING:
@@ -120,12 +121,7 @@ def check_cells(spark_schema: Any, schema: Unischema) -> None:
     """
     stored = {field.name: field for field in schema.as_spark_schema().fields}
     found = {field.name: field for field in spark_schema.fields}
-    missing, unknown = [name for name in stored if name not in found], [name for name in found if name not in stored]
-    if missing or unknown:
-        raise InvalidArgumentError(
-            f"df must have exactly the fields of schema {schema.name!r}, got {', '.join(map(repr, found))}: "
-            f"{missing} missing, {unknown} unknown. Select the fields of the schema"
-        )
+    check_names(list(found), schema, needs_nullable=True)
     for name, column in found.items():
         kinds = {column.dataType.simpleString(), stored[name].dataType.simpleString()}
         if len(kinds) > 1 and kinds <= _SCALARS:

@@ -20,7 +20,7 @@ import dataclasses
 import functools
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 
@@ -53,12 +53,8 @@ _DIGITS = 16
 """Number of hexadecimal digits in a job's token; a task attempt appends the same number of random digits."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Part:
-    """Files that a task wrote."""
-
-    names: tuple[str, ...]
-    """Paths of the files, relative to the dataset's directory."""
+Part: TypeAlias = tuple[str, ...]
+"""Paths of the files that a task wrote, relative to the dataset's directory."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +158,7 @@ class WriteJob:
             # Checked as late as possible: commit and abort delete the job's marker before they list the files to
             # delete.
             self._check_is_going_on(location, number)
-            return Part(tuple(names))
+            return tuple(names)
         except BaseException:
             files.undo()
             raise
@@ -180,7 +176,7 @@ class WriteJob:
         # mode "error" was checked when the job began; now its own files exist.
         mode = "append" if self.mode == "error" else self.mode
         target = Target(location, self.schema, mode, writer=self.writer, since=self.since)
-        names = [name for part in parts for name in part.names]
+        names = [name for part in parts for name in part]
         if not names and target.needs_a_file:
             names = self._files(location, self.first_number).complete(at_least_one=True)
         show_files(location, names)

@@ -16,7 +16,7 @@ from petastore.codecs import NdarrayCodec
 from petastore.indexing import SingleFieldIndexer, get_row_group_indexes
 from petastore.spark import encode_dataframe, materialize_dataset
 from tests.spark.scenario import SCHEMA, problem_of, raw_dataframe, row_of, wait_for
-from tests.spark.source.through_spark import left_at, seen_at
+from tests.spark.through_spark import left_at, seen_at
 
 ROWS = 120
 PARTITIONS = 3

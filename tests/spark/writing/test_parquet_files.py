@@ -19,7 +19,7 @@ from petastore.errors import DatasetNotFoundError, InvalidArgumentError, Petasto
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
 from petastore.spark.dataframe import encode_batch
-from petastore.spark.writing.parquet_files import ParquetFiles
+from petastore.spark.writing.tasks import ParquetFiles
 
 SCHEMA = Unischema(
     "steps",

@@ -129,7 +129,7 @@ def test_task_attempt_that_ends_after_the_commit_deletes_its_files(url: str, end
         match="the write of part 0 ended before this task attempt finished, so its rows are deleted",
     ):
         job.part(0, batches())
-    names = [name for part in counts for name in part.names] if end == "commit" else []
+    names = [name for part in counts for name in part] if end == "commit" else []
     assert files_of(job) == names
 
 
@@ -139,7 +139,7 @@ class CallsBeforeDeletion(MemoryFileSystem):  # type: ignore[misc]
     protocol = "calls"
 
     def before_deletion_of(self, part: Part, function: Callable[[], object]) -> None:
-        self.names, self.function = part.names, function
+        self.names, self.function = part, function
 
     def rm_file(self, path: str) -> None:
         if path.endswith(self.names):
@@ -185,7 +185,7 @@ def test_attempt_that_completes_during_cleanup_deletes_its_files(
     job.commit([counts]) if end == "commit" else job.abort()
     assert len(problems) == 1
     left = [path for path in store.find(f"/{tmp_path.name}") if job.job in path]
-    assert [Path(path).name for path in left] == (list(counts.names) if end == "commit" else [])
+    assert [Path(path).name for path in left] == (list(counts) if end == "commit" else [])
 
 
 def test_attempt_during_abort_does_not_block_the_next_write(tmp_path: Path, store: CallsBeforeDeletion) -> None:

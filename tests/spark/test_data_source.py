@@ -13,7 +13,7 @@ from petastore import Unischema, UnischemaField, open_dataset
 from petastore.errors import DatasetChangedError, InvalidArgumentError, StorageError
 from petastore.indexing import get_row_group_indexes
 from petastore.spark import write_options
-from petastore.spark.source.data_source import PetastoreSource
+from petastore.spark.data_source import PetastoreSource
 
 SCHEMA = Unischema("s", [UnischemaField("id", "int64"), UnischemaField("city", "str")])
 CITIES = ["Oslo", "Rome", "Oslo", "Bern"]

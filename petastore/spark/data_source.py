@@ -20,14 +20,12 @@ from petastore.dataset import open_dataset
 from petastore.errors import DatasetNotFoundError, PetastoreError
 from petastore.schema import Unischema
 from petastore.spark.dataframe import check_columns, inferred_schema
-from petastore.spark.decoded import DecodedRowGroups, plain_batch, plain_schema
-from petastore.spark.source.options import ReadAsk, WriteAsk, indexers_of
+from petastore.spark.decoded import DecodedRowGroups, plain_batches, plain_schema
+from petastore.spark.source_options import ReadAsk, WriteAsk, indexers_of
 from petastore.spark.writing.write_job import Part, WriteJob
 from petastore.writers.row_group_index import build_rowgroup_index, checked_indexers
 
 __all__ = ["PetastoreSource"]
-
-_MOST_PARTITIONS = 2000
 
 
 class PetastoreSource(DataSource):  # type: ignore[misc]
@@ -84,14 +82,11 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one half-open range of row groups per Spark partition."""
-        groups = len(self._groups)
-        parts = max(1, min(groups, _MOST_PARTITIONS))
+        groups, parts = len(self._groups), self._groups.partitions
         return [InputPartition((groups * part // parts, groups * (part + 1) // parts)) for part in range(parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        for group in range(*partition.value):
-            for columns in self._groups.parts(group):
-                yield plain_batch(columns, self._plain)
+        return plain_batches(self._groups, self._plain, range(*partition.value))
 
 
 class _Written(WriterCommitMessage):  # type: ignore[misc]

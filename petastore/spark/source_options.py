@@ -1,4 +1,4 @@
-"""Options of the Spark data source: parsed from the strings that Spark passes."""
+"""Options of the Spark data source `petastore`, which Spark passes as strings."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from petastore.writers.parquet import Compression, writer_options
 from petastore.writers.row_group_index import checked_indexers
 
 __all__ = ["ReadAsk", "WriteAsk", "write_options"]
+
 
 _Parsed = TypeVar("_Parsed")
 

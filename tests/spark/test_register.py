@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from petastore.errors import InvalidArgumentError
+from petastore.spark import register_data_source
 from petastore.spark.settings import batch_settings
-from petastore.spark.source import register_data_source
 
 
 @pytest.mark.parametrize("spark", [None, "local[2]", SimpleNamespace(read=None)], ids=str)

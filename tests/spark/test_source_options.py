@@ -10,7 +10,7 @@ from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedImageCodec
 from petastore.errors import InvalidArgumentError, MetadataError
 from petastore.spark import write_options
-from petastore.spark.source.options import ReadAsk, WriteAsk
+from petastore.spark.source_options import ReadAsk, WriteAsk
 
 SCHEMA = Unischema(
     "frames",

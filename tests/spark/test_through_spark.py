@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.spark.programs import SparkPrograms, kinds
-from tests.spark.source.through_spark import PARTITIONS, ROW_GROUP_BYTES, ROWS
+from tests.spark.through_spark import PARTITIONS, ROW_GROUP_BYTES, ROWS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
