@@ -31,7 +31,7 @@ from petastore.forks import Lock
 from petastore.plan.report.explanation import size_for_people
 from petastore.readers.reader import Reader
 from petastore.schema.field import UnischemaField
-from petastore.view.cells import audio_type, full_image, value_of
+from petastore.view.cells import full_image, value_of
 from petastore.view.order import BOXES, DEFAULTS, simulate
 from petastore.view.rows import Place, bytes_per_row, cells_of, matching_places, places_from, stored_rows
 from petastore.view.statistics import column_summaries, row_group_lines, row_group_map
@@ -42,8 +42,8 @@ _HERE = Path(__file__).parent
 _ROWS, _COLUMNS, _SUMMARIES, _FIELDS, _GROUPS = 20, 16, 12, 200, 100
 """Maximum items on one page: rows, columns of rows, column summaries, fields, and row groups."""
 
-_MOST_MEDIA_BYTES = 64 * 1024 * 1024
-"""Maximum bytes that are read for one image or audio file."""
+_MOST_IMAGE_BYTES = 64 * 1024 * 1024
+"""Maximum bytes that are read for one image."""
 
 _MOST_CHARACTERS = 2000
 """Maximum characters of an error message on a page; some messages name all columns."""
@@ -52,7 +52,7 @@ _HOSTS = re.compile(r"(127\.0\.0\.1|localhost)(:[0-9]{1,5})?", re.IGNORECASE)
 """Accepted `Host` headers: this machine with any port, because a tunnel may have another port."""
 
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; img-src data: 'self'; media-src 'self'; style-src 'self'; "
+    "Content-Security-Policy": "default-src 'none'; img-src data: 'self'; style-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -245,7 +245,7 @@ class _Pages:
         }
 
     def cell(self, request: Request) -> Response:
-        """Return one image or audio file, with a content type that petastore sets."""
+        """Return one image as a PNG."""
         query, dataset = request.query_params, self._dataset
         with self._lock:
             try:
@@ -253,24 +253,20 @@ class _Pages:
                 group, row = _whole(query, "group", dataset.inventory.num_row_groups), _whole(query, "row")
                 if row >= dataset.inventory.rows[group]:
                     raise InvalidArgumentError(f"row must be below {dataset.inventory.rows[group]:,}, got {row:,}")
-                value = self._value(field, group, row)
-                kind = audio_type(value)
-                image = None if kind is not None else full_image(value)
+                image = full_image(self._value(field, group, row))
             except (PetastoreError, ValueError, KeyError, MemoryError) as error:
                 return PlainTextResponse(f"The cell cannot be shown: {error}"[:_MOST_CHARACTERS], 404)
-        if kind is not None:
-            return Response(value, media_type=kind)
         if image is None:
-            return PlainTextResponse("The cell has neither an image nor audio.", 404)
+            return PlainTextResponse("The cell has no image.", 404)
         return Response(image, media_type="image/png")
 
     def _value(self, field: UnischemaField, group: int, row: int) -> Any:
         file, ordinal = self._dataset.inventory.place_of(group)
         footer = self._dataset.footers.get(self._dataset.location, file)
         size = bytes_per_row(footer, ordinal, [field.name])[field.name] * (row + 1)
-        if size > _MOST_MEDIA_BYTES:
+        if size > _MOST_IMAGE_BYTES:
             raise InvalidArgumentError(
-                f"the rows of a row group up to the shown one must take at most {_MOST_MEDIA_BYTES:,} bytes, got about "
+                f"the rows of a row group up to the shown one must take at most {_MOST_IMAGE_BYTES:,} bytes, got about "
                 f"{size:,.0f}"
             )
         cells = stored_rows(self._dataset, [field.name], group, row + 1).column(field.name).combine_chunks()

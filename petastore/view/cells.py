@@ -1,4 +1,4 @@
-"""Cells of a table of samples: a stored value as text, a thumbnail, a small chart or an audio player.
+"""Cells of a table of samples: a stored value as text, a thumbnail or a small chart; and charts as SVG and PNG.
 
 Sizes are checked before a value is decoded. A value that cannot be shown becomes a cell with the reason.
 """
@@ -6,23 +6,35 @@ Sizes are checked before a value is decoded. A value that cannot be shown become
 from __future__ import annotations
 
 import dataclasses
+import html
 import re
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.codecs.images.image_header import ImageError, is_image_file, read_header
-from petastore.codecs.images.image_pixels import decode_into
+from petastore.codecs.images.image_header import ImageError, decode_into, is_image_file, read_header
 from petastore.codecs.registry import codec_of
 from petastore.decoding.decode import decode_cells
-from petastore.decoding.display import data_uri, drawable, in_words, shape_in_words, thumbnail_png
+from petastore.decoding.display import data_uri, drawable, in_words, png_bytes, shape_in_words, thumbnail_png
 from petastore.errors import PetastoreError
+from petastore.plan.report.feeds import Feeds
 from petastore.schema.field import UnischemaField
-from petastore.view.charts import line
 
-__all__ = ["MOST_CELL_BYTES", "Cell", "audio_type", "cell_of", "full_image", "time_text", "value_of"]
+__all__ = [
+    "MOST_CELL_BYTES",
+    "Cell",
+    "bars",
+    "cell_of",
+    "feeds_image",
+    "full_image",
+    "line",
+    "time_text",
+    "value_of",
+]
+
 
 MOST_CELL_BYTES = 16 * 1024 * 1024
 """Maximum stored and decoded bytes of a cell that is shown: as many as an image of 5 megapixels has."""
@@ -36,14 +48,12 @@ _FULL_SIDE = 1024
 _CHARACTERS = 300
 """Maximum characters of a text in a table."""
 
-_AUDIO = {b"fLaC": "audio/flac", b"OggS": "audio/ogg", b"ID3": "audio/mpeg"}
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cell:
     """Value in the form that a page shows; HTML from a dataset is escaped."""
 
-    kind: Literal["text", "number", "missing", "image", "chart", "audio", "problem"]
+    kind: Literal["text", "number", "missing", "image", "chart", "problem"]
     text: str
     """The value, a caption, or the reason why it is not shown."""
     picture: str = ""
@@ -81,23 +91,6 @@ def value_of(stored: Any, field: UnischemaField) -> Any:
     return decode_cells(stored, field, codec_of(field), max_cell_bytes=MOST_CELL_BYTES).value(0)
 
 
-def audio_type(value: Any) -> str | None:
-    """Return the content type of bytes that begin as a WAV, FLAC, Ogg or MP3 file; None for other values.
-
-    Example:
-        >>> audio_type(b"RIFF....WAVEfmt "), audio_type(b"fLaC...."), audio_type(b"RIFF....AVI ")
-        ('audio/wav', 'audio/flac', None)
-    """
-    if not isinstance(value, bytes):
-        return None
-    if value[:4] == b"RIFF" and value[8:12] == b"WAVE":
-        return "audio/wav"
-    # A frame of MPEG audio begins with 11 bits set; then version 1, 2 or 2.5 and layer III.
-    if len(value) > 3 and value[0] == 0xFF and value[1] & 0xE6 == 0xE2 and value[1] & 0x18 != 0x08:
-        return "audio/mpeg"
-    return next((kind for magic, kind in _AUDIO.items() if value.startswith(magic)), None)
-
-
 def time_text(value: Any) -> str:
     """Return a NumPy time as text, without a fraction of zero.
 
@@ -128,9 +121,6 @@ def _stored_bytes(stored: Any) -> int:
 def _cell(value: Any, field: UnischemaField) -> Cell:
     if value is None:
         return Cell("missing", "null")
-    kind = audio_type(value)
-    if kind is not None:
-        return Cell("audio", f"{kind}, {len(value):,} bytes")
     pixels = _pixels(value)
     if pixels is not None:
         caption = (
@@ -160,3 +150,86 @@ def _pixels_of_file(file: NDArray[np.uint8]) -> NDArray[Any] | None:
         raise ImageError(f"a decoded image must take at most {MOST_CELL_BYTES:,} bytes to be shown, got {out.nbytes:,}")
     decode_into(file, header, out)
     return out
+
+
+_WIDTH, _HEIGHT = 240, 64
+_POINTS = 240
+_LARGEST = 1e307
+"""Numbers above this are scaled down before drawing, because their differences may be infinite."""
+
+_RANKS = np.array(
+    [
+        [31, 119, 180], [255, 127, 14], [44, 160, 44], [214, 39, 40], [148, 103, 189],
+        [140, 86, 75], [227, 119, 194], [127, 127, 127], [188, 189, 34], [23, 190, 207],
+    ],
+    dtype=np.uint8,
+)  # fmt: skip
+"""Colors of the ranks, repeated after ten ranks: the colors of matplotlib."""
+
+_IMAGE_HEIGHT = 240
+
+
+def bars(heights: Sequence[float] | NDArray[Any], labels: Sequence[str] | None = None) -> str:
+    """Return a bar chart as SVG.
+
+    Args:
+        heights: Heights from 0.
+        labels: Text that a browser shows when the pointer is over a bar; escaped here.
+
+    Example:
+        >>> bars([1, 2], ["<a>", "b"]).count("<rect"), "&lt;a&gt;" in bars([1, 2], ["<a>", "b"])
+        (2, True)
+    """
+    most, count = max(float(max(heights, default=0)), 1e-300), max(len(heights), 1)
+    width = _WIDTH / count
+    parts = []
+    for number, height in enumerate(heights):
+        tall = max(_HEIGHT * float(height) / most, 1 if height else 0)
+        title = "" if labels is None else f"<title>{html.escape(labels[number])}</title>"
+        parts.append(
+            f'<rect x="{number * width:.2f}" y="{_HEIGHT - tall:.2f}" width="{max(width - 1, width * 0.8):.2f}" '
+            f'height="{tall:.2f}">{title}</rect>'
+        )
+    return _svg("".join(parts), "bars")
+
+
+def line(values: NDArray[Any]) -> str:
+    """Return a one-dimensional array as a line in SVG; a long array is drawn as minimum and maximum of each part.
+
+    Example:
+        >>> line(np.array([0.0, 1.0, 0.0])).count("polyline")
+        1
+    """
+    numbers = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    if len(numbers) > _POINTS:
+        starts = np.arange(_POINTS // 2) * len(numbers) // (_POINTS // 2)
+        parts = [np.minimum.reduceat(numbers, starts), np.maximum.reduceat(numbers, starts)]
+        numbers = np.stack(parts, axis=1).ravel()
+    numbers = numbers / 4 if np.abs(numbers).max() > _LARGEST else numbers
+    low, high = float(numbers.min()), float(numbers.max())
+    across = np.linspace(0, _WIDTH, len(numbers))
+    down = (_HEIGHT - 2) * ((high - numbers) / (high - low if high > low else 1)) + 1
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across.tolist(), down.tolist(), strict=True))
+    return _svg(f'<polyline points="{points}"/>', "line")
+
+
+def _svg(inside: str, kind: str) -> str:
+    return f'<svg class="{kind}" viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" role="img">{inside}</svg>'
+
+
+def feeds_image(feeds: Feeds) -> str:
+    """Draw which row group feeds which batch and rank: batches across, row groups down, ranks as colors.
+
+    Returns:
+        A PNG as a data URI, transparent where a batch has no rows of a row group. If there are only a few ranks, each
+        has its own column.
+    """
+    groups = max(feeds.first_row_groups[-1], 1)
+    columns = feeds.num_ranks if feeds.num_ranks <= len(_RANKS) else 1
+    height, width = min(groups, _IMAGE_HEIGHT), max(len(feeds.looked_at), 1) * columns
+    image = np.zeros((height, width, 4), np.uint8)
+    down = feeds.row_groups * height // groups
+    across = np.searchsorted(feeds.looked_at, feeds.batches) * columns + feeds.ranks % columns
+    image[down, across, :3] = _RANKS[feeds.ranks % len(_RANKS)]
+    image[down, across, 3] = 255
+    return data_uri(png_bytes(image))

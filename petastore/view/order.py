@@ -18,7 +18,7 @@ from petastore.plan.report.explanation import Explanation, StorageAsk, size_for_
 from petastore.plan.request import OrderKwargs, Shard
 from petastore.readers.fetches import column_bytes, fetches_of
 from petastore.selecting.filter import filter_row_groups
-from petastore.view.charts import feeds_image
+from petastore.view.cells import feeds_image
 from petastore.work.pools import Workers
 
 __all__ = ["BOXES", "DEFAULTS", "Simulation", "simulate"]

@@ -17,8 +17,7 @@ from petastore.expressions import col
 from petastore.inventory import Inventory
 from petastore.view import rows as view_rows
 from petastore.view import statistics as view_statistics
-from petastore.view.cells import audio_type, cell_of
-from petastore.view.charts import bars, line
+from petastore.view.cells import bars, cell_of, line
 from petastore.view.rows import Place, cells_of, matching_places, places_from
 from petastore.view.statistics import column_summaries, row_group_lines, row_group_map
 from tests.servers.range_server import RangeServer
@@ -127,26 +126,6 @@ def test_statistics_of_very_large_footers_are_not_read(numbers: Path, monkeypatc
     lines = row_group_lines(dataset, groups, field)
     assert [(line.rows, line.minimum, line.compression) for line in lines] == [(20, "", "not read")] * 2
     assert {summary.nulls for summary in column_summaries(dataset, [field])} == {"0.00% null in a sample of 60 rows"}
-
-
-@pytest.mark.parametrize(
-    ("start", "kind"),
-    [
-        (b"RIFF\x00\x00\x00\x00WAVE", "audio/wav"),
-        (b"RIFF\x00\x00\x00\x00AVI ", None),
-        (b"fLaC\x00", "audio/flac"),
-        (b"OggS\x00", "audio/ogg"),
-        (b"ID3\x04", "audio/mpeg"),
-        (b"\xff\xfb\x90\x00", "audio/mpeg"),
-        (b"\xff\xf3\x18\xc4", "audio/mpeg"),
-        (b"\xff\xd8\xff\xe0", None),
-        (b"\xff\xfe\x00\x00", None),
-        (b"<svg>", None),
-        (b"", None),
-    ],
-)
-def test_audio_type_is_known_by_the_first_bytes(start: bytes, kind: str | None) -> None:
-    assert audio_type(start + bytes(100) if start else start) == kind
 
 
 @pytest.mark.parametrize(
