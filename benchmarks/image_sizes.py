@@ -131,7 +131,7 @@ def candidates(images: Sequence[NDArray[np.uint8]], url: str) -> list[Candidate]
         "simplejpeg, full size, then OpenCV to 128 × 128": whole_then_resized(cells, 128),
         "codec, full size": codec(cells, jpeg),
         "codec, 128 × 128": codec(cells, jpeg, small),
-        "codec, 128 × 128, gray": codec(cells, jpeg, ImageDecode(size=(128, 128), gray=True)),
+        "codec, 128 × 128, gray": codec(cells, jpeg, ImageDecode(size=(128, 128), mode="gray")),
         "codec, 64 × 64": codec(cells, jpeg, ImageDecode(size=(64, 64))),
         "codec, 100 × 100": codec(cells, jpeg, ImageDecode(size=(100, 100))),
         "codec, 224 × 224": codec(cells, jpeg, ImageDecode(size=(224, 224))),

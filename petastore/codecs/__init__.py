@@ -30,7 +30,7 @@ from petastore.codecs.vector import VectorCodec
 from petastore.lazy import late_names
 
 if TYPE_CHECKING:
-    from petastore.codecs.arrow_codec import ArrowCodec
+    from petastore.codecs.arrow_cells import ArrowCodec
 
 __all__ = [
     "ArrowCodec",
@@ -45,4 +45,4 @@ __all__ = [
     "register",
 ]
 
-__getattr__ = late_names(__name__, {"ArrowCodec": "petastore.codecs.arrow_codec"})
+__getattr__ = late_names(__name__, {"ArrowCodec": "petastore.codecs.arrow_cells"})

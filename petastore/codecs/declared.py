@@ -16,6 +16,7 @@ __all__ = [
     "array_to_write",
     "arrays_alike",
     "check_array_field",
+    "check_present",
     "same_dtype",
     "shape_below_empty",
 ]
@@ -52,11 +53,11 @@ def check_array_field(field: UnischemaField, codec: str) -> None:
         )
 
 
-def array_to_write(field: UnischemaField, value: Any) -> NDArray[Any]:
-    """Return the array to write; raise an error unless its dtype and shape match the field.
+def check_present(value: Any, field: UnischemaField) -> None:
+    """Raise an error for a missing value.
 
     Raises:
-        EncodeError: The value is None, is not an array, or has another dtype or shape.
+        EncodeError: The value is None.
     """
     if value is None:
         raise EncodeError(
@@ -64,6 +65,15 @@ def array_to_write(field: UnischemaField, value: Any) -> NDArray[Any]:
             "null without calling encode",
             column=field.name,
         )
+
+
+def array_to_write(field: UnischemaField, value: Any) -> NDArray[Any]:
+    """Return the array to write; raise an error unless its dtype and shape match the field.
+
+    Raises:
+        EncodeError: The value is None, is not an array, or has another dtype or shape.
+    """
+    check_present(value, field)
     if isinstance(value, np.generic) and field.is_scalar:
         value = np.asarray(value)
     if not isinstance(value, np.ndarray) or isinstance(value, np.ma.MaskedArray):

@@ -23,8 +23,8 @@ from petastore.codecs.arrow.arrow_to_numpy import decode_scalars, plain_layout
 from petastore.codecs.arrow.arrow_views import lengths_of, lists_viewer, scalars_viewer
 from petastore.codecs.arrow.numpy_to_arrow import encode_lists, encode_scalars
 from petastore.codecs.arrow.scalars import InexactError, decode_scalar, describe, encode_scalar, nested_values
-from petastore.codecs.declared import shape_below_empty
-from petastore.errors import DecodeError, EncodeError, SchemaError
+from petastore.codecs.declared import check_present, shape_below_empty
+from petastore.errors import DecodeError, SchemaError
 from petastore.schema.arrow import is_list, is_text, natural_storage_type
 from petastore.schema.field import JsonValue, UnischemaField, Viewer
 from petastore.schema.values import with_missing
@@ -167,7 +167,8 @@ class PlainCodec:
         stored = natural_storage_type(field)
         if field.is_scalar:
             return encode_scalar(field, value, stored)
-        (cell,) = encode_lists([_refuse_none(value, field)], field, stored).to_pylist()
+        check_present(value, field)
+        (cell,) = encode_lists([value], field, stored).to_pylist()
         return cell
 
     def decode(self, field: UnischemaField, cell: Any) -> Any:
@@ -257,13 +258,3 @@ class PlainCodec:
     def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
         """Return the sizes of text, bytes and lists from their lengths; None for numbers and times."""
         return plain_sizes(cells, field)
-
-
-def _refuse_none(value: Any, field: UnischemaField) -> Any:
-    if value is None:
-        raise EncodeError(
-            "the value must not be None, because a codec encodes only values that exist. For a missing value, store a "
-            "null without calling encode",
-            column=field.name,
-        )
-    return value

@@ -35,7 +35,7 @@ _classes: dict[str, type] = {
     )
 }
 
-_HOMES: dict[str, str] = {"arrow": "petastore.codecs.arrow_codec"}
+_HOMES: dict[str, str] = {"arrow": "petastore.codecs.arrow_cells"}
 """Modules that register rarely used codecs, imported when a document names them."""
 
 

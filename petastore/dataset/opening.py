@@ -182,7 +182,7 @@ def _writable(field: UnischemaField, stored: pa.DataType) -> UnischemaField:
     """Return the field with a codec that can write its values, if they are Python objects."""
     if field.numpy_dtype is not np.object_:
         return field
-    from petastore.codecs.arrow_codec import with_arrow_type  # lazy import: rarely needed
+    from petastore.codecs.arrow_cells import with_arrow_type  # lazy import: rarely needed
 
     return with_arrow_type(field, stored)
 

@@ -29,8 +29,8 @@ from petastore.schema.arrow import storage_schema
 from petastore.schema.file_schemas import check_stored_schema
 from petastore.storage.files.location import open_location
 from petastore.storage.files.whole_files import read_whole
-from petastore.writers.layout import Layout
 from petastore.writers.local import write_cells
+from petastore.writers.parquet import Layout
 from petastore.writers.target import Mode
 
 __all__ = ["convert_orca", "open_orca", "orca_schema"]

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.codecs import ScalarCodec
+from petastore.codecs.arrow.numpy_to_arrow import spread
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset, open_dataset
 from petastore.errors import EncodeError, InvalidArgumentError, SchemaError
@@ -169,8 +170,7 @@ def _cells(values: NDArray[Any], field: UnischemaField) -> pa.Array:
         )
     if not missing.any():
         return _encoded(np.ma.getdata(values), field)
-    cells = _encoded(np.ma.getdata(values)[~missing], field)
-    return cells.take(pa.array(np.cumsum(~missing) - 1, pa.int64(), mask=missing))
+    return spread(_encoded(np.ma.getdata(values)[~missing], field), ~missing)
 
 
 def _encoded(values: NDArray[Any], field: UnischemaField) -> pa.Array:

@@ -29,7 +29,7 @@ from pyarrow import fs
 from petastore.errors import InvalidArgumentError
 from petastore.schema import Unischema
 from petastore.storage.files.location import Location
-from petastore.writers.layout import Layout
+from petastore.writers.parquet import Layout
 
 __all__ = ["TIMESTAMP_TYPE", "batch_settings", "driver_url", "parquet_settings", "settings_held", "spark_url"]
 

@@ -13,8 +13,7 @@ from petastore.errors import InvalidArgumentError
 from petastore.indexers import SingleFieldIndexer
 from petastore.schema import Unischema
 from petastore.schema.document import dump_document, parse_document
-from petastore.writers.layout import Layout
-from petastore.writers.parquet import Compression, writer_options
+from petastore.writers.parquet import Compression, Layout, writer_options
 from petastore.writers.row_group_index import checked_indexers
 
 __all__ = ["ReadAsk", "WriteAsk", "write_options"]

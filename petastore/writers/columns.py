@@ -20,10 +20,8 @@ import pyarrow as pa
 from petastore.arrow import compute as pc
 from petastore.codecs import ArrowCodec, NdarrayCodec, ScalarCodec
 from petastore.codecs.arrow.arrow_lists import are_arrays
-from petastore.codecs.arrow_cells import encode_cells
-from petastore.codecs.arrow_codec import with_arrow_type
-from petastore.codecs.images.image import image_field
-from petastore.codecs.images.image_input import is_image_struct
+from petastore.codecs.arrow_cells import encode_cells, with_arrow_type
+from petastore.codecs.images.image import image_field, is_image_struct
 from petastore.errors import EncodeError, InvalidArgumentError, SchemaError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import field_from_arrow, storage_schema

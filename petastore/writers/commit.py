@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -164,11 +165,6 @@ def committing(location: Location) -> Iterator[None]:
 @contextlib.contextmanager
 def _file_lock(location: Location) -> Iterator[None]:
     if not isinstance(location.filesystem, fs.LocalFileSystem):
-        yield
-        return
-    try:
-        import fcntl
-    except ImportError:  # Windows has no fcntl
         yield
         return
     path = Path(location.join(LOCK))

@@ -22,8 +22,8 @@ from petastore.schema.arrow import storage_schema
 from petastore.schema.select import select_fields
 from petastore.storage.files.listing import files_below
 from petastore.storage.files.location import Location, open_location
-from petastore.writers.layout import Layout
 from petastore.writers.local import write_cells
+from petastore.writers.parquet import Layout
 
 __all__ = ["Copy", "DeclaredCells", "copy_cells"]
 

@@ -34,8 +34,7 @@ from petastore.writers.columns import KINDS, Columns, Tabular, columns_of, encod
 from petastore.writers.commit import publish
 from petastore.writers.encode import check_rows, encode_chunks
 from petastore.writers.files import DataFiles
-from petastore.writers.layout import Layout, row_groups
-from petastore.writers.parquet import Compression, writer_options
+from petastore.writers.parquet import Compression, Layout, row_groups, writer_options
 from petastore.writers.row_group_index import build_rowgroup_index, checked_indexers
 from petastore.writers.target import Mode, Target, schema_there
 

@@ -71,6 +71,9 @@ class Target:
     schema: Unischema
     """The schema to write; if rows are appended, the schema of the existing dataset."""
 
+    needs_a_file: bool
+    """Whether a write without rows must create a file, so that the dataset has a schema."""
+
     def __init__(
         self, location: Location, schema: Unischema, mode: Mode, *, writer: str, since: str | None = None
     ) -> None:
@@ -97,12 +100,7 @@ class Target:
             )
         reject_lake_tables_among(location, self._found, self._found)
         old = self._old() if mode == "append" else None
-        self._is_new = old is None or not old.inventory.files
-
-    @property
-    def needs_a_file(self) -> bool:
-        """Return whether a write without rows must create a file, so that the dataset has a schema."""
-        return self._is_new
+        self.needs_a_file = old is None or not old.inventory.files
 
     @property
     def first_number(self) -> int:

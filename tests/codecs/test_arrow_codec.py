@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from petastore import open_dataset, write_dataset
 from petastore.codecs import ArrowCodec
-from petastore.codecs.arrow_codec import with_arrow_type
+from petastore.codecs.arrow_cells import with_arrow_type
 from petastore.errors import EncodeError, SchemaError
 from petastore.schema import UnischemaField
 from petastore.testing.codec_laws import Case, empty_column

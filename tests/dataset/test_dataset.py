@@ -90,4 +90,4 @@ def test_dataset_can_be_pickled_to_another_process(dataset: Dataset) -> None:
 def test_with_decode_raises_for_fields_that_are_not_images(dataset: Dataset) -> None:
     assert dataset.with_decode(None).schema == dataset.schema
     with pytest.raises(InvalidArgumentError, match="word"):
-        dataset.with_decode({"word": ImageDecode(gray=True)})
+        dataset.with_decode({"word": ImageDecode(mode="gray")})

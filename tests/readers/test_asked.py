@@ -66,7 +66,7 @@ def test_dataset_options_open_a_url_or_use_an_open_dataset(tmp_path: Path) -> No
 
 def test_decode_option_for_unknown_fields_raises(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="picture"):
-        DatasetOptions(written(tmp_path), decode={"picture": ImageDecode(gray=True)}).opened()
+        DatasetOptions(written(tmp_path), decode={"picture": ImageDecode(mode="gray")}).opened()
 
 
 def test_row_options_without_filters_select_all_rows(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_decode_keeps_missing_images(url: str) -> None:
 
 
 def test_decode_gray_keeps_free_shapes(url: str) -> None:
-    with petastore.make_reader(url, ["photo"], decode={"photo": ImageDecode(gray=True)}) as reader:
+    with petastore.make_reader(url, ["photo"], decode={"photo": ImageDecode(mode="gray")}) as reader:
         assert reader.schema["photo"].shape == (None, None)
         shapes = {row.photo.shape for row in reader}
     assert shapes == {photo(number).shape[:2] for number in range(ROWS)}

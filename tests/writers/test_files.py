@@ -13,8 +13,7 @@ from petastore.storage.files.listing import unfinished_writes
 from petastore.storage.files.location import Location, open_location
 from petastore.writers.commit import commit_dataset
 from petastore.writers.files import DataFiles
-from petastore.writers.layout import Layout
-from petastore.writers.parquet import writer_options
+from petastore.writers.parquet import Layout, writer_options
 from tests.writers.conftest import everything_in
 
 SCHEMA = Unischema("numbers", [UnischemaField("id", "int64")])

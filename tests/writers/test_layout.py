@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petastore.errors import InvalidArgumentError
-from petastore.writers.layout import Layout, row_groups
+from petastore.writers.parquet import Layout, row_groups
 
 
 def batches_of(sizes: list[int], cell: int = 8) -> list[pa.RecordBatch]:

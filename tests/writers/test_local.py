@@ -44,8 +44,8 @@ from petastore.storage.metadata.manifest import looked_around, read_manifest, re
 from petastore.storage.page_headers import PageWindow, headers_of, values_of
 from petastore.writers import local
 from petastore.writers.commit import commit_dataset, publish
-from petastore.writers.layout import Layout
 from petastore.writers.local import write_dataset
+from petastore.writers.parquet import Layout
 from tests.pace import patience
 from tests.storage.footers.of_bytes import footer_of_bytes
 from tests.writers import killed

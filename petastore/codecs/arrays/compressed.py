@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import io
 import math
+import struct
+import zlib
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -13,12 +17,11 @@ from numpy.typing import NDArray
 
 from petastore.codecs.arrays.ndarray import ArrayCodec, put_npy_cells
 from petastore.codecs.arrays.npy import MAX_HEADER_BYTES
-from petastore.codecs.arrays.npz import NpzError, archive_bytes, member_of, member_sizes
-from petastore.codecs.arrow.arrow_views import byte_cells
+from petastore.codecs.arrow.arrow_views import ByteCells, byte_cells
 from petastore.errors import DecodeError
 from petastore.schema.field import UnischemaField
 
-__all__ = ["CompressedNdarrayCodec"]
+__all__ = ["MEMBER", "CompressedNdarrayCodec", "NpzError", "archive_bytes", "member_of", "member_sizes", "zlib_library"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,3 +88,191 @@ def _most_bytes(field: UnischemaField) -> int | None:
     if None in field.shape or field.dtype == np.dtype(object):
         return None
     return MAX_HEADER_BYTES + 12 + math.prod(size or 0 for size in field.shape) * field.dtype.itemsize
+
+
+MEMBER = "arr.npy"
+"""Name of the member, as `numpy.savez_compressed(arr=…)` gives it."""
+
+_MOST_EXPANSION = 1032
+"""Maximum ratio of decompressed to compressed bytes that deflate can reach."""
+
+_LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+_ZIP64_SIZES = struct.Struct("<2H2Q")
+_STORED, _DEFLATED = 0, 8
+_ENCRYPTED, _SIZES_FOLLOW = 0x1, 0x8
+_IN_ZIP64 = 0xFFFFFFFF
+_LARGEST = 2**62
+_UNREADABLE = (
+    zlib.error,
+    OSError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+)
+"""Errors that `zipfile` raises for archives that it cannot read, in addition to its own `BadZipFile`."""
+
+
+class NpzError(ValueError):
+    """The bytes are not a supported archive; the message has the reason. Codecs convert this error."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _FirstMember:
+    """The local header of the first member."""
+
+    is_deflated: bool
+    """Whether the member is compressed with deflate; otherwise it is stored uncompressed."""
+
+    checksum: int
+    """CRC-32 of the uncompressed member."""
+
+    start: int
+    """Position of the member's bytes in the archive, which is the size of the local header."""
+
+    stored_size: int
+    """Bytes of the member in the archive, usually compressed."""
+
+    size: int
+    """Bytes of the uncompressed member."""
+
+
+def member_of(cell: NDArray[np.uint8], most: int | None) -> bytes:
+    """Return the `.npy` bytes in an archive.
+
+    Args:
+        cell: The archive, as uint8.
+        most: Maximum size, which is checked before memory is allocated; None if the field does not limit the size.
+
+    Raises:
+        NpzError: The archive is damaged, has another member, or exceeds `most`.
+    """
+    member = _first_member(cell)
+    if member is None:
+        return _through_zipfile(cell, most)
+    _check_size(member.size, member.stored_size, most)
+    stored = cell[member.start : member.start + member.stored_size]
+    if len(stored) != member.stored_size:
+        raise NpzError("the archive is truncated")
+    content = _inflated(stored, member.size) if member.is_deflated else stored.tobytes()
+    if len(content) != member.size or zlib_library().crc32(content) != member.checksum:
+        raise NpzError("the checksum of the archive does not match its content")
+    return content
+
+
+def member_sizes(cells: ByteCells) -> NDArray[np.int64]:
+    """Return the size of the `.npy` that each archive declares; `member_of` never returns more; shape (cells,).
+
+    For archives that `member_of` rejects before decompression, the size is arbitrary.
+    """
+    return np.fromiter((min(_member_size(cells[row]), _LARGEST) for row in range(len(cells))), np.int64, len(cells))
+
+
+def _member_size(cell: NDArray[np.uint8]) -> int:
+    try:
+        member = _first_member(cell)
+        return _size_by_zipfile(cell) if member is None else member.size
+    except (NpzError, *_UNREADABLE):
+        return 0
+
+
+def _size_by_zipfile(cell: NDArray[np.uint8]) -> int:
+    import zipfile  # only for archives that NumPy did not write
+
+    try:
+        with zipfile.ZipFile(io.BytesIO(cell.data)) as archive:
+            return max((found.file_size for found in archive.infolist()), default=0)
+    except zipfile.BadZipFile:
+        return 0
+
+
+@functools.cache
+def zlib_library() -> Any:
+    """Return the module that inflates: zlib-ng if it is installed (`pip install 'petastore[deflate]'`), else zlib."""
+    try:
+        from zlib_ng import zlib_ng
+    except ImportError:
+        return zlib
+    return zlib_ng
+
+
+def _check_size(size: int, stored_size: int, most: int | None) -> None:
+    if size > stored_size * _MOST_EXPANSION + _MOST_EXPANSION:
+        raise NpzError(
+            f"the archive declares {size:,} bytes, more than its {stored_size:,} stored bytes can be inflated to"
+        )
+    if most is not None and size > most:
+        raise NpzError(f"the archive declares {size:,} bytes, but a value of the field takes at most {most:,}")
+
+
+def _first_member(cell: NDArray[np.uint8]) -> _FirstMember | None:
+    """Return the first member of an archive from its local header; None if that header is incomplete.
+
+    Args:
+        cell: The archive, as uint8.
+
+    Raises:
+        NpzError: The bytes do not begin with a local header, or the member is encrypted.
+    """
+    start = cell[: _LOCAL_HEADER.size].tobytes()
+    if len(start) < _LOCAL_HEADER.size or start[:4] != b"PK\x03\x04":
+        raise NpzError("the cell does not begin with the zip magic bytes")
+    (_, _, flags, method, _, _, checksum, stored_size, size, name_size, extra_size) = _LOCAL_HEADER.unpack(start)
+    first = _LOCAL_HEADER.size + name_size + extra_size
+    after = cell[_LOCAL_HEADER.size : first].tobytes()
+    if flags & _ENCRYPTED:
+        raise NpzError("the archive is encrypted")
+    if after[:name_size] != MEMBER.encode() or method not in (_STORED, _DEFLATED) or flags & _SIZES_FOLLOW:
+        return None
+    if _IN_ZIP64 in (stored_size, size):
+        extra = after[name_size:]
+        if len(extra) != _ZIP64_SIZES.size:
+            return None
+        kind, length, size, stored_size = _ZIP64_SIZES.unpack(extra)
+        if (kind, length) != (1, 16):
+            return None
+    return _FirstMember(method == _DEFLATED, checksum, first, stored_size, size)
+
+
+def _inflated(stored: NDArray[np.uint8], size: int) -> bytes:
+    library = zlib_library()
+    inflater = library.decompressobj(-zlib.MAX_WBITS)
+    try:
+        # Allow one more byte than declared, to detect a stream that is longer than declared.
+        content = inflater.decompress(stored.data, size + 1)
+    except library.error as problem:
+        raise NpzError(f"the content of the archive is damaged ({problem})") from None
+    if not inflater.eof or len(content) != size:
+        raise NpzError(f"the content of the archive does not have the declared {size:,} bytes")
+    return content
+
+
+def _through_zipfile(cell: NDArray[np.uint8], most: int | None) -> bytes:
+    # Imported only for archives of other programs, because the import takes 5 ms.
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(io.BytesIO(cell.data)) as archive:
+            names = archive.namelist()
+            if names != [MEMBER]:
+                raise NpzError(f"the archive must contain exactly one file, {MEMBER!r}, got {names[:5]}")
+            member = archive.getinfo(MEMBER)
+            if member.compress_type not in (_STORED, _DEFLATED) or member.flag_bits & _ENCRYPTED:
+                raise NpzError("the archive is encrypted, or compressed by another method than deflate")
+            _check_size(member.file_size, member.compress_size, most)
+            with archive.open(member) as opened:
+                content = opened.read(member.file_size + 1)
+    except NpzError:
+        raise
+    except (zipfile.BadZipFile, *_UNREADABLE) as problem:
+        raise NpzError(f"the archive cannot be read ({problem})") from None
+    if len(content) != member.file_size:
+        raise NpzError(f"the content of the archive does not have the declared {member.file_size:,} bytes")
+    return content
+
+
+def archive_bytes(array: NDArray[Any]) -> bytes:
+    """Return exactly the bytes that `numpy.savez_compressed(arr=array)` writes."""
+    written = io.BytesIO()
+    np.savez_compressed(written, arr=array)
+    return written.getvalue()

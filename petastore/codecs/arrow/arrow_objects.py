@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from petastore.arrow import flags_of, numbers_of
 from petastore.codecs.arrow.arrow_lists import decode_lists
-from petastore.codecs.arrow.arrow_to_numpy import refuse_nulls, times_of
+from petastore.codecs.arrow.arrow_to_numpy import put_objects, refuse_nulls, times_of
 from petastore.codecs.arrow.numpy_to_arrow import encode_scalars
 from petastore.codecs.arrow.scalars import describe
 from petastore.errors import DecodeError, EncodeError
@@ -54,7 +54,7 @@ def decode_objects(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) ->
             column=field.name,
             row=row,
         ) from None
-    out[:] = np.fromiter(values, np.object_, count=len(values))
+    put_objects(values, out)
 
 
 def _first_refused(cells: pa.Array) -> tuple[int | None, Exception | str]:

@@ -21,7 +21,7 @@ from petastore.errors import DecodeError
 from petastore.schema.arrow import is_bytes, is_text
 from petastore.schema.field import UnischemaField
 
-__all__ = ["decode_scalars", "plain_layout", "put_numbers", "refuse_nulls", "times_of"]
+__all__ = ["decode_scalars", "plain_layout", "put_numbers", "put_objects", "refuse_nulls", "times_of"]
 
 _TIME_UNITS_OF_DATES = {pa.date32(): "D", pa.date64(): "ms"}
 
@@ -90,7 +90,8 @@ def _decode_dictionary(cells: pa.DictionaryArray, field: UnischemaField, out: ND
         np.take(distinct, numbers_of(cells.indices), out=out)
 
 
-def _put_objects(values: list[Any], out: NDArray[Any]) -> None:
+def put_objects(values: list[Any], out: NDArray[Any]) -> None:
+    """Write Python objects, which may be sequences, to an object array."""
     out[:] = np.fromiter(values, np.object_, count=len(values))
 
 
@@ -116,7 +117,7 @@ def _decode_text(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> N
     wanted_text = field.numpy_dtype is np.str_
     if is_text(cells.type) == wanted_text and (is_text(cells.type) or is_bytes(cells.type)):
         try:
-            _put_objects(cells.to_pylist(), out)
+            put_objects(cells.to_pylist(), out)
         except (UnicodeDecodeError, pa.ArrowException):
             _decode_each(cells, field, out)
     elif is_text(cells.type) or is_bytes(cells.type):
@@ -128,7 +129,7 @@ def _decode_text(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> N
 def _decode_decimals(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
     types = pa.types
     if types.is_decimal(cells.type):
-        _put_objects(cells.to_pylist(), out)
+        put_objects(cells.to_pylist(), out)
     elif types.is_integer(cells.type) or is_text(cells.type):
         _decode_each(cells, field, out)
     else:

@@ -15,7 +15,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.arrow import NUMBER_DTYPES, arrow_numbers
-from petastore.arrow import compute as pc
 from petastore.codecs.arrow.arrow_to_numpy import put_numbers
 from petastore.codecs.arrow.scalars import InexactError, describe, encode_scalar, exact_times, nested_values
 from petastore.codecs.declared import array_to_write, shape_below_empty
@@ -24,7 +23,7 @@ from petastore.schema.arrow import storage_type
 from petastore.schema.field import UnischemaField
 from petastore.schema.values import mask_of
 
-__all__ = ["cells_array", "decoded_to_arrow", "encode_each", "encode_lists", "encode_scalars"]
+__all__ = ["cells_array", "decoded_to_arrow", "encode_each", "encode_lists", "encode_scalars", "spread"]
 
 
 _NUMBERS = "biuf"
@@ -96,7 +95,7 @@ def encode_scalars(values: Sequence[Any] | NDArray[Any], field: UnischemaField, 
     if column is None:
         # Some value cannot be stored or needs exact rules, which are implemented only for single values.
         return _encode_by_value(values, field, stored)
-    return column if known is None else _spread(column, known)
+    return column if known is None else spread(column, known)
 
 
 def _present(values: Sequence[Any] | NDArray[Any]) -> tuple[Sequence[Any] | NDArray[Any], NDArray[np.bool_] | None]:
@@ -177,10 +176,14 @@ def _in_years(times: NDArray[Any]) -> bool:
     return bool(((days >= np.datetime64("0001-01-01")) & (days <= np.datetime64("9999-12-31"))).all())
 
 
-def _spread(column: pa.Array, known: NDArray[np.bool_]) -> pa.Array:
-    """Insert nulls into a column of the non-null values; `known` is the mask of non-null rows."""
-    positions = np.cumsum(known) - 1
-    return pc.take(column, pa.array(positions, pa.int64(), mask=~known))
+def spread(cells: pa.Array, known: NDArray[np.bool_]) -> pa.Array:
+    """Return a column with nulls between cells.
+
+    Args:
+        cells: The cells that are not null.
+        known: Whether each row has one of the cells; shape (rows,).
+    """
+    return cells.take(pa.array(np.cumsum(known) - 1, pa.int64(), mask=~known))
 
 
 def _encode_by_value(values: Sequence[Any] | NDArray[Any], field: UnischemaField, stored: pa.DataType) -> pa.Array:

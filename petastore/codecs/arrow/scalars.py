@@ -21,6 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.arrow import NUMBER_DTYPES
+from petastore.codecs.declared import check_present
 from petastore.errors import DecodeError, EncodeError
 from petastore.schema.field import UnischemaField
 from petastore.schema.values import numpy_time
@@ -54,12 +55,7 @@ def encode_scalar(field: UnischemaField, value: Any, stored: pa.DataType) -> Any
     """
     if isinstance(value, np.ndarray) and value.shape == ():
         value = value[()]
-    if value is None:
-        raise EncodeError(
-            "the value must not be None, because a codec encodes only values that exist. For a missing value, store a "
-            "null without calling encode",
-            column=field.name,
-        )
+    check_present(value, field)
     try:
         if isinstance(value, str) and field.numpy_dtype is np.bytes_ and pa.types.is_string(stored):
             value = _utf8(value)  # bytes that are stored as text become the same cell as the text

@@ -21,9 +21,10 @@ from petastore.codecs.images.image_header import (
     ImageError,
     checked_header,
     declared_header,
+    decode_into,
     exif_orientation,
+    opencv,
 )
-from petastore.codecs.images.image_pixels import decode_into, opencv
 from petastore.errors import DecodeError, InvalidArgumentError
 from petastore.schema.field import UnischemaField
 
@@ -69,9 +70,8 @@ class ImageDecode:
             more than 1.5 times smaller, otherwise by linear interpolation.
         region: (top, left, height, width) in pixels of the stored image: rows [top, top + height), columns [left, left
             + width). An image that does not contain the region raises `DecodeError`.
-        gray: Whether to decode luminance only, shape (height, width): 0.299 red + 0.587 green + 0.114 blue. JPEG stores
-            luminance, so its colors are not decoded.
-        mode: `"gray"` is the same as `gray=True`. `"rgb"` decodes gray, color and CMYK files to (height, width, 3),
+        mode: `"gray"` decodes luminance only, shape (height, width): 0.299 red + 0.587 green + 0.114 blue. JPEG stores
+            luminance, so its colors are not decoded. `"rgb"` decodes gray, color and CMYK files to (height, width, 3),
             also if the field declares (height, width). It is not needed if the field declares three channels. None
             keeps the field's mode.
         exif_orientation: Whether to rotate JPEGs by their EXIF orientation, before cropping. False reads pixels as
@@ -82,7 +82,7 @@ class ImageDecode:
 
     Example:
         >>> ImageDecode(size=(128, 128))
-        ImageDecode(size=(128, 128), region=None, gray=False, mode=None, exif_orientation=False)
+        ImageDecode(size=(128, 128), region=None, mode=None, exif_orientation=False)
         >>> ImageDecode(region=(0, -8, 64, 64))
         Traceback (most recent call last):
         petastore.errors.InvalidArgumentError: region must be (top, left, height, width) in ints, top and left at least
@@ -94,9 +94,6 @@ class ImageDecode:
 
     region: tuple[int, int, int, int] | None = None
     """(top, left, height, width) in the stored image; None means all."""
-
-    gray: bool = False
-    """Whether to decode luminance only."""
 
     mode: ImageMode | None = None
     """`"rgb"` or `"gray"`; None keeps the mode of the field."""
@@ -116,18 +113,12 @@ class ImageDecode:
             )
         if size is not None and size[0] * size[1] > MAX_PIXELS:
             raise InvalidArgumentError(f"size must be at most {MAX_PIXELS:,} pixels, got {self.size!r}")
-        if not isinstance(self.gray, (bool, np.bool_)):
-            raise InvalidArgumentError(f"gray must be True or False, got {self.gray!r}")
         if self.mode is not None and self.mode not in get_args(ImageMode):
             raise InvalidArgumentError(f"mode must be 'rgb', 'gray' or None, got {self.mode!r}")
-        if self.gray and self.mode == "rgb":
-            raise InvalidArgumentError("mode must not be 'rgb' with gray=True. Give one of them")
         if not isinstance(self.exif_orientation, (bool, np.bool_)):
             raise InvalidArgumentError(f"exif_orientation must be True or False, got {self.exif_orientation!r}")
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "region", region)
-        object.__setattr__(self, "gray", bool(self.gray) or self.mode == "gray")
-        object.__setattr__(self, "mode", "gray" if self.gray else self.mode)
         object.__setattr__(self, "exif_orientation", bool(self.exif_orientation))
 
     def shape_of(self, stored: tuple[int | None, ...]) -> tuple[int | None, ...]:
@@ -140,7 +131,7 @@ class ImageDecode:
             InvalidArgumentError: The region exceeds images of this shape.
 
         Example:
-            >>> ImageDecode(size=(64, 64)).shape_of((None, None, 3)), ImageDecode(gray=True).shape_of((480, None, 3))
+            >>> ImageDecode(size=(64, 64)).shape_of((None, None, 3)), ImageDecode(mode="gray").shape_of((480, None, 3))
             ((64, 64, 3), (480, None))
         """
         sides = stored[:2]
@@ -165,7 +156,7 @@ class ImageDecode:
                     )
             sides = (height, width)
         sides = self.size or sides
-        return sides if self.gray or (len(upright) == 2 and self.mode is None) else (*sides, 3)
+        return sides if self.mode == "gray" or (len(upright) == 2 and self.mode is None) else (*sides, 3)
 
 
 def _whole(numbers: Any, least: tuple[int, ...]) -> tuple[Any, ...] | None:

@@ -18,7 +18,7 @@ from petastore.spark.prepared import tensor_columns
 from petastore.spark.training.spool import LocalRows
 from petastore.spark.training.task import Job
 from petastore.spark.training.trainer import Outcome
-from petastore.writers.layout import Layout
+from petastore.writers.parquet import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -30,8 +30,7 @@ from petastore.storage.footers.footers import encoded_footers, read_footers
 from petastore.storage.metadata.manifest import Manifest
 from petastore.writers.commit import publish
 from petastore.writers.files import DataFiles
-from petastore.writers.layout import Layout, row_groups
-from petastore.writers.parquet import writer_options
+from petastore.writers.parquet import Layout, row_groups, writer_options
 
 if TYPE_CHECKING:
     from petastore.readers.options import PassedKwargs

@@ -33,7 +33,7 @@ from petastore.spark.session import free_port
 from petastore.spark.training.exchange import Door, Move, moves, taken
 from petastore.spark.training.spool import LocalRows, Spool, StoredPart
 from petastore.spark.training.trainer import Outcome, Trainer
-from petastore.writers.layout import Layout
+from petastore.writers.parquet import Layout
 
 __all__ = ["RESULT", "Job", "Kind"]
 

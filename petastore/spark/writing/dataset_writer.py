@@ -17,7 +17,7 @@ from petastore.spark.writing.tasks import MadeRows, ParquetFiles, parts_of_colum
 from petastore.spark.writing.writable import check_cells, holds_cells
 from petastore.spark.writing.write_job import Part, WriteJob
 from petastore.storage.requests.shown import shown_url
-from petastore.writers.layout import Layout
+from petastore.writers.parquet import Layout
 from petastore.writers.target import Mode
 
 if TYPE_CHECKING:
@@ -42,12 +42,8 @@ class BlockJob:
     filesystem: Any = dataclasses.field(default=None, repr=False)
     _job: WriteJob | None = dataclasses.field(default=None, init=False)
     _parts: list[Part] = dataclasses.field(default_factory=list, init=False)
-    _has_written: bool = dataclasses.field(default=False, init=False)
-
-    @property
-    def has_written(self) -> bool:
-        """Whether a write has ended successfully, though it may have had no rows."""
-        return self._has_written
+    has_written: bool = dataclasses.field(default=False, init=False)
+    """Whether a write has ended successfully, though it may have had no rows."""
 
     def write(self, mode: Mode, parts_of: Callable[[WriteJob, int], list[Part]]) -> None:
         """Add rows.
@@ -76,7 +72,7 @@ class BlockJob:
         elif mode != self._job.mode:
             raise InvalidArgumentError(f"mode must be {self._job.mode!r}, as in the block's first write, got {mode!r}")
         self._parts += parts_of(self._job, len(self._parts))
-        self._has_written = True
+        self.has_written = True
 
     def commit(self) -> Inventory:
         """Commit the written files as the dataset, or as a part of it; as `WriteJob.commit`."""

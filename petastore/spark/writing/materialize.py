@@ -31,7 +31,7 @@ from petastore.spark.writing.progress import Progress, progress_told
 from petastore.spark.writing.writable import check_writable, warn_of_another_python
 from petastore.storage.files.location import open_location
 from petastore.writers.generate import generate_metadata
-from petastore.writers.layout import Layout
+from petastore.writers.parquet import Layout
 from petastore.writers.row_group_index import build_rowgroup_index, checked_indexers
 
 if TYPE_CHECKING:

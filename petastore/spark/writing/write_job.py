@@ -43,8 +43,7 @@ from petastore.writers.files import (
     lists_write,
     show_files,
 )
-from petastore.writers.layout import Layout, row_groups
-from petastore.writers.parquet import Compression, writer_options
+from petastore.writers.parquet import Compression, Layout, row_groups, writer_options
 from petastore.writers.target import Mode, Target
 
 __all__ = ["Part", "WriteJob"]

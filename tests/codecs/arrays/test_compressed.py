@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from petastore.codecs import CompressedNdarrayCodec
-from petastore.codecs.arrays.npz import member_of
+from petastore.codecs.arrays.compressed import member_of
 from petastore.errors import DecodeError, EncodeError
 from petastore.schema import UnischemaField
 from petastore.testing.codec_laws import Case, empty_column

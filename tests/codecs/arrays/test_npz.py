@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from petastore.codecs.arrays.compressed import MEMBER, NpzError, _first_member, archive_bytes, member_of, member_sizes
 from petastore.codecs.arrays.npy import array_bytes
-from petastore.codecs.arrays.npz import MEMBER, NpzError, _first_member, archive_bytes, member_of, member_sizes
 from petastore.codecs.arrow.arrow_views import ByteCells
 
 ARRAY = np.arange(1000, dtype=np.int16)

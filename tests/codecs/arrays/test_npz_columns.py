@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from petastore.codecs import CompressedNdarrayCodec
 from petastore.codecs.arrays import npz
-from petastore.codecs.arrays.npz import NpzError, member_of, zlib_library
+from petastore.codecs.arrays.compressed import NpzError, member_of, zlib_library
 from petastore.errors import DecodeError
 from petastore.schema import UnischemaField
 from tests.warm_interpreters import WarmInterpreter
@@ -234,7 +234,7 @@ def test_npz_allocates_nothing_for_impossible_sizes() -> None:
 ZLIB_ONLY = """
 import sys, zlib
 sys.modules["zlib_ng"] = None
-from petastore.codecs.arrays.npz import zlib_library
+from petastore.codecs.arrays.compressed import zlib_library
 assert zlib_library() is zlib
 """
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from petastore.codecs import CompressedImageCodec, ImageDecode
 from petastore.codecs.images.image import hinted_field
-from petastore.codecs.images.image_pixels import image_bytes
+from petastore.codecs.images.image_header import image_bytes
 from petastore.codecs.registry import codec_of
 from petastore.errors import InvalidArgumentError
 from petastore.schema import UnischemaField
@@ -27,8 +27,8 @@ from petastore.testing.codec_laws import empty_column
         (ImageDecode(size=(8, 9)), (None, None), (8, 9)),
         (ImageDecode(region=(2, 0, 30, 40)), (None, None, 3), (30, 40, 3)),
         (ImageDecode(region=(2, 0, 30, 40)), (32, 40, 3), (30, 40, 3)),
-        (ImageDecode(region=(2, 0, 30, 40), size=(8, 9), gray=True), (None, 64, 3), (8, 9)),
-        (ImageDecode(gray=True), (480, 640), (480, 640)),
+        (ImageDecode(region=(2, 0, 30, 40), size=(8, 9), mode="gray"), (None, 64, 3), (8, 9)),
+        (ImageDecode(mode="gray"), (480, 640), (480, 640)),
     ],
     ids=str,
 )
@@ -59,8 +59,8 @@ def test_image_decode_region_beyond_the_shape_raises(stored: Any) -> None:
         {"region": (-1, 0, 5, 5)},
         {"region": (0, 0, 0, 5)},
         {"region": "abcd"},
-        {"gray": "yes"},
-        {"gray": None},
+        {"mode": "color"},
+        {"exif_orientation": "yes"},
     ],
 )
 def test_image_decode_invalid_options_raise(wrong: dict[str, Any]) -> None:
@@ -105,7 +105,9 @@ def test_image_decode_region_equals_the_slice(data: st.DataObject) -> None:
 def test_image_decode_takes_no_more_memory_than_the_reported_size(
     image_format: str, height: int, width: int, data: st.DataObject
 ) -> None:
-    hint = ImageDecode((data.draw(st.integers(1, 80)), data.draw(st.integers(1, 80))), gray=data.draw(st.booleans()))
+    hint = ImageDecode(
+        (data.draw(st.integers(1, 80)), data.draw(st.integers(1, 80))), mode=data.draw(st.sampled_from(["gray", None]))
+    )
     file = image_bytes(pixels(height, width), image_format, 90)
     (image,) = decoded([file], hint)
     assert image.shape == hint.shape_of((height, width, 3))
@@ -122,7 +124,7 @@ def sizes_of(files: list[bytes], hint: ImageDecode) -> list[int]:
 
 @pytest.mark.parametrize(
     "hint",
-    [ImageDecode(), ImageDecode(size=(8, 10)), ImageDecode(region=(4, 8, 16, 8)), ImageDecode(gray=True)],
+    [ImageDecode(), ImageDecode(size=(8, 10)), ImageDecode(region=(4, 8, 16, 8)), ImageDecode(mode="gray")],
     ids=str,
 )
 @pytest.mark.parametrize("image_format", ["png", "jpeg"])

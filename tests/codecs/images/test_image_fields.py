@@ -61,7 +61,7 @@ def exact_then_resized(image: NDArray[Any], hint: ImageDecode) -> NDArray[Any]:
     if hint.size is not None:
         shrinks = max(old / new for old, new in zip(part.shape[:2], hint.size, strict=True)) > 1.5
         part = cv2.resize(part, hint.size[::-1], interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
-    return cv2.cvtColor(part, cv2.COLOR_RGB2GRAY) if hint.gray and part.ndim == 3 else part
+    return cv2.cvtColor(part, cv2.COLOR_RGB2GRAY) if hint.mode == "gray" and part.ndim == 3 else part
 
 
 HINTS = [
@@ -71,7 +71,7 @@ HINTS = [
     ImageDecode(size=(32, 32)),
     ImageDecode(size=(20, 24)),
     ImageDecode(size=(96, 96), region=(16, 32, 224, 208)),
-    ImageDecode(size=(60, 60), gray=True),
+    ImageDecode(size=(60, 60), mode="gray"),
 ]
 
 
@@ -113,7 +113,7 @@ def test_jpeg_decoded_to_gray_is_the_luminance(photographs: list[NDArray[np.uint
     for photograph in photographs:
         cell = JPEG.encode(field, photograph)
         brightness = cv2.cvtColor(JPEG.decode(field, cell), cv2.COLOR_RGB2GRAY)
-        found = read(field, ImageDecode(gray=True), cell)
+        found = read(field, ImageDecode(mode="gray"), cell)
         # Colours out of range were clipped before they were weighted; brightness never was.
         assert float(np.abs(found.astype(int) - brightness.astype(int)).mean()) < 0.2
 
@@ -122,7 +122,7 @@ hints = st.builds(
     ImageDecode,
     size=st.none() | st.tuples(st.integers(1, 48), st.integers(1, 48)),
     region=st.none() | st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(1, 10), st.integers(1, 14)),
-    gray=st.booleans(),
+    mode=st.sampled_from(["gray", None]),
 )
 
 
@@ -177,9 +177,9 @@ def test_images_of_variable_size_resize_to_one_shape() -> None:
     assert ImageDecode(size=(8, 9)).shape_of((None, None, 3)) == (8, 9, 3)
     assert ImageDecode(size=(8, 9)).shape_of((None, None, None)) == (8, 9, 3)
     assert ImageDecode(region=(1, 2, 5, 6)).shape_of((None, 50, 3)) == (5, 6, 3)
-    assert ImageDecode(size=(8, 9), gray=True).shape_of((None, None, 3)) == (8, 9)
+    assert ImageDecode(size=(8, 9), mode="gray").shape_of((None, None, 3)) == (8, 9)
     assert ImageDecode(size=(8, 9), region=(1, 2, 5, 6)).shape_of((None, None)) == (8, 9)
-    assert ImageDecode(gray=True).shape_of((None, 7, 3)) == (None, 7)
+    assert ImageDecode(mode="gray").shape_of((None, 7, 3)) == (None, 7)
     assert ImageDecode().shape_of((None, 7, 3)) == (None, 7, 3)
 
 
@@ -217,7 +217,7 @@ def test_image_that_does_not_match_the_stored_shape_raises() -> None:
 @given(data=st.data())
 def test_damaged_image_raises_or_decodes(codec: CompressedImageCodec, data: st.DataObject) -> None:
     stored = field_of((32, 48, 3), codec)
-    hint = data.draw(st.sampled_from([ImageDecode(size=(16, 24)), ImageDecode(size=(9, 9), gray=True)]))
+    hint = data.draw(st.sampled_from([ImageDecode(size=(16, 24)), ImageDecode(size=(9, 9), mode="gray")]))
     cell = bytearray(codec.encode(stored, waves(32, 48)))
     for _ in range(data.draw(st.integers(1, 4))):
         cell[data.draw(st.integers(0, len(cell) - 1))] = data.draw(st.integers(0, 255))
@@ -231,11 +231,11 @@ def test_image_decode_raises_for_fields_that_are_not_images() -> None:
         InvalidArgumentError,
         match=r"decode must name fields with CompressedImageCodec, got 'array', whose codec is NdarrayCodec\(\)",
     ):
-        hinted_field(array, ImageDecode(gray=True))
+        hinted_field(array, ImageDecode(mode="gray"))
     with pytest.raises(
         InvalidArgumentError, match="decode must name fields with CompressedImageCodec, got 'id', whose codec is None"
     ):
-        hinted_field(UnischemaField("id", "int64"), ImageDecode(gray=True))
+        hinted_field(UnischemaField("id", "int64"), ImageDecode(mode="gray"))
     with pytest.raises(
         InvalidArgumentError,
         match=r"decode= of 'image': region must lie inside images of shape \(32, None, 3\), got \(0, 0, 33, 8\) as",
@@ -272,8 +272,8 @@ def test_exif_orientation_rotates_like_pillow(orientation: int) -> None:
     assert read(field, ImageDecode(), cell).shape == (48, 32, 3)
     top = ImageDecode(region=(4, 2, 9, 5), exif_orientation=True)
     assert np.array_equal(read(field, top, cell), upright[4:13, 2:7])
-    square = ImageDecode(size=(16, 16), gray=True, exif_orientation=True)
-    expected = read(field_of((16, 16, 3)), ImageDecode(gray=True), PNG.encode(field, cv2.resize(
+    square = ImageDecode(size=(16, 16), mode="gray", exif_orientation=True)
+    expected = read(field_of((16, 16, 3)), ImageDecode(mode="gray"), PNG.encode(field, cv2.resize(
         upright, (16, 16), interpolation=cv2.INTER_AREA)))  # fmt: skip
     assert np.abs(read(field, square, cell).astype(int) - expected).max() <= 3
 
@@ -297,7 +297,7 @@ def test_mode_rgb_returns_three_channels_for_any_file(mode: str) -> None:
 def test_second_image_decode_replaces_the_first() -> None:
     stored = field_of((None, None, 3))
     once = hinted_field(stored, ImageDecode(size=(8, 9)))
-    assert hinted_field(once, ImageDecode(gray=True)) == hinted_field(stored, ImageDecode(gray=True))
+    assert hinted_field(once, ImageDecode(mode="gray")) == hinted_field(stored, ImageDecode(mode="gray"))
 
 
 def test_field_with_a_decode_hint_is_written_with_the_decoded_shape() -> None:
@@ -313,7 +313,7 @@ def test_field_with_a_decode_hint_is_written_with_the_decoded_shape() -> None:
 
 @pytest.mark.parametrize("scans", ["one", "each", "progressive"])
 @pytest.mark.parametrize(
-    "hint", [ImageDecode(size=(64, 64)), ImageDecode(region=(8, 8, 16, 16)), ImageDecode(gray=True), ImageDecode()]
+    "hint", [ImageDecode(size=(64, 64)), ImageDecode(region=(8, 8, 16, 16)), ImageDecode(mode="gray"), ImageDecode()]
 )
 def test_decoding_a_region_takes_no_more_memory_than_the_reported_size(hint: ImageDecode, scans: str) -> None:
     field = hinted_field(UnischemaField("i", "uint8", (None, None, 3), CompressedImageCodec("jpeg")), hint)

@@ -17,10 +17,11 @@ from petastore.codecs.images.image_header import (
     ImageError,
     checked_header,
     declared_header,
+    decode_into,
     decoded_sizes,
     exif_orientation,
+    image_bytes,
 )
-from petastore.codecs.images.image_pixels import decode_into, image_bytes
 
 COLOR = UnischemaField("image", "uint8", (None, None, 3))
 GRAY = UnischemaField("image", "uint8", (None, None))

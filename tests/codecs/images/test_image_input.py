@@ -13,7 +13,7 @@ from PIL import Image
 
 import petastore
 from petastore.codecs import CompressedImageCodec
-from petastore.codecs.images.image_input import check_file, image_cells, image_file, is_image_struct
+from petastore.codecs.images.image import check_file, image_cells, image_file, is_image_struct
 from petastore.errors import EncodeError, SchemaError
 from petastore.schema import Unischema, UnischemaField
 

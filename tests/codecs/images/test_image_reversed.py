@@ -69,7 +69,7 @@ def test_reversed_image_codec_rejects_rgb_mode() -> None:
     with pytest.raises(
         InvalidArgumentError, match="decode must name fields with CompressedImageCodec, got 'image', whose codec is"
     ):
-        hinted_field(field_of((4, 5, 3)), ImageDecode(gray=True))
+        hinted_field(field_of((4, 5, 3)), ImageDecode(mode="gray"))
 
 
 def test_reversed_image_codec_rejects_image_files() -> None:

@@ -23,7 +23,7 @@ from petastore.spark.dataframe import encode_batches
 from petastore.spark.training import LocalRows
 from petastore.spark.training.exchange import Door, Move, moves, taken
 from petastore.spark.training.spool import Spool
-from petastore.writers.layout import Layout
+from petastore.writers.parquet import Layout
 
 SCHEMA = Unischema("points", [UnischemaField("id", "int64"), UnischemaField("xy", "float32", (2,))])
 STORED = storage_schema(SCHEMA)

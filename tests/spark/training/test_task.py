@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from petastore import Unischema, UnischemaField
 from petastore.spark.training.task import Job
-from petastore.writers.layout import Layout
+from petastore.writers.parquet import Layout
 
 LAYOUT = Layout.of(rows_per_row_group=None, row_group_size_mb=None, rows_per_file=None)
 JOB = Job(

@@ -14,7 +14,7 @@ from petastore.errors import InvalidArgumentError
 from petastore.spark.writing.dataset_writer import BlockJob
 from petastore.spark.writing.write_job import Part, WriteJob
 from petastore.writers.encode import encode_chunks
-from petastore.writers.layout import Layout
+from petastore.writers.parquet import Layout
 
 SCHEMA = Unischema("ids", [UnischemaField("id", "int64")])
 

@@ -13,7 +13,7 @@ from petastore.errors import InvalidArgumentError
 from petastore.schema import Unischema, UnischemaField
 from petastore.spark.writing.dataset_writer import BlockJob, DatasetWriter
 from petastore.spark.writing.writable import check_cells, holds_cells
-from petastore.writers.layout import Layout
+from petastore.writers.parquet import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

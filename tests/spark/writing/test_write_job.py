@@ -27,7 +27,7 @@ from petastore.errors import (
 from petastore.spark.writing.write_job import Part, WriteJob
 from petastore.storage.files.listing import files_below
 from petastore.storage.files.location import open_location
-from petastore.writers.layout import Layout
+from petastore.writers.parquet import Layout
 from petastore.writers.target import Mode
 
 SCHEMA = Unischema(
