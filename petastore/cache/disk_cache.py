@@ -24,9 +24,11 @@ from petastore.cache.table import FUTURE
 from petastore.errors import InvalidArgumentError
 from petastore.forks import Lock
 
-__all__ = ["Announcement", "DiskCache", "announced", "has_cache"]
+__all__ = ["ANNOUNCED_SHARE", "Announcement", "DiskCache", "announced", "has_cache"]
 
-_SHARE = 64
+ANNOUNCED_SHARE = 64
+"""Divisor of the cache's limit: announcements of future reads take at most this fraction, 1/64."""
+
 _MOST_USES = 1 << 22
 
 
@@ -98,7 +100,7 @@ def announced(
     """
     together = 1 if isinstance(keys, Sequence) or keys.ndim == 1 else max(keys.shape[1], 1)
     uses = np.cumsum(order >= 0)
-    most = min(uses_within(ledger.most // _SHARE), _MOST_USES) // together
+    most = min(uses_within(ledger.most // ANNOUNCED_SHARE), _MOST_USES) // together
     order = order[: int(np.searchsorted(uses, most, side="right"))]
     is_used = np.zeros(len(keys), np.bool_)
     is_used[order[order >= 0]] = True

@@ -17,7 +17,6 @@ from rich.text import Text
 from petastore.cli.terminal import (
     Debug,
     StorageOptions,
-    counted,
     errors_in_one_line,
     facts_table,
     json_filters,
@@ -27,6 +26,7 @@ from petastore.cli.terminal import (
 )
 from petastore.errors import InvalidArgumentError
 from petastore.monitoring.progress import ProgressDisplay
+from petastore.plan.report.explanation import counted
 
 if TYPE_CHECKING:
     from petastore.cache.disk_cache import DiskCache
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     from petastore.plan.request import Shard
 
 __all__ = ["Warmed", "app", "warm_cache"]
-
-
-_FUTURES = 64
-"""Divisor of the cache's limit: announcements take at most this fraction, 1/64."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -125,8 +121,10 @@ def warm_cache(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], N
 
 def _that_fit(sizes: NDArray[np.int64], cache: DiskCache) -> int:
     """Return the number of leading row groups that fit into the cache."""
+    from petastore.cache.disk_cache import ANNOUNCED_SHARE
+
     found = cache.info()
-    room = found.limit - found.limit // _FUTURES - found.ledger_bytes
+    room = found.limit - found.limit // ANNOUNCED_SHARE - found.ledger_bytes
     return int(np.searchsorted(np.cumsum(sizes), room, side="right"))
 
 
@@ -283,7 +281,7 @@ def _freed(size: int, cache: DiskCache, *, as_json: bool) -> None:
     if as_json:
         print_json({"freed_bytes": size, "entries": left.entries, "entry_bytes": left.entry_bytes})
     else:
-        has = f"{_entries(left.entries)} of {people_bytes(left.entry_bytes)} are left"
+        has = f"{counted(left.entries, 'entry', 'entries')} of {people_bytes(left.entry_bytes)} are left"
         _show([], f"{people_bytes(size)} freed, {has}")
 
 
@@ -299,7 +297,8 @@ def _contents_rows(found: CacheContents) -> list[tuple[str, str]]:
 
 def _contents_line(found: CacheContents) -> str:
     used = found.entry_bytes + found.ledger_bytes
-    return f"{_entries(found.entries)}, {people_bytes(used)} of {people_bytes(found.limit)} ({used / found.limit:.0%})"
+    entries = counted(found.entries, "entry", "entries")
+    return f"{entries}, {people_bytes(used)} of {people_bytes(found.limit)} ({used / found.limit:.0%})"
 
 
 def _warmed_rows(found: Warmed) -> list[tuple[str, str]]:
@@ -319,10 +318,6 @@ def _warmed_line(found: Warmed) -> str:
     everything = found.row_groups + found.row_groups_without_room
     fetched = people_bytes(found.bytes_fetched)
     return f"{found.row_groups:,} of {counted(everything, 'row group')} in the cache, {fetched} fetched"
-
-
-def _entries(number: int) -> str:
-    return f"{number:,} {'entry' if number == 1 else 'entries'}"
 
 
 def _show(rows: list[tuple[str, str]], line: str) -> None:

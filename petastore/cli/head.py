@@ -23,13 +23,13 @@ from rich.text import Text
 from petastore.cli.terminal import (
     Debug,
     StorageOptions,
-    counted,
     errors_in_one_line,
     json_options,
     print_line,
 )
 from petastore.decoding.display import holds_images, in_words, pixels_of, png_bytes, printable, shape_in_words, shrunk
 from petastore.errors import InvalidArgumentError
+from petastore.plan.report.explanation import counted
 from petastore.schema.field import UnischemaField
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from rich.console import Console
 from petastore.cli.terminal import (
     Debug,
     StorageOptions,
-    counted,
     errors_in_one_line,
     json_options,
     print_json,
@@ -23,6 +22,7 @@ from petastore.cli.terminal import (
     settings_of,
 )
 from petastore.errors import InvalidArgumentError
+from petastore.plan.report.explanation import counted
 
 if TYPE_CHECKING:
     from petastore.verification.report import Problem, VerifyReport

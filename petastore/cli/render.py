@@ -13,8 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from petastore.cli.inspect import DatasetFacts, FieldFacts, IndexFacts, PartitionFacts, Spread
-from petastore.cli.terminal import counted, facts_table, print_line
+from petastore.cli.terminal import facts_table, print_line
 from petastore.decoding.display import printable
+from petastore.plan.report.explanation import counted
 
 if TYPE_CHECKING:
     from petastore.tuning import Throughput

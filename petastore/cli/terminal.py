@@ -19,7 +19,6 @@ from petastore.errors import InvalidArgumentError, PetastoreError
 __all__ = [
     "Debug",
     "StorageOptions",
-    "counted",
     "errors_in_one_line",
     "facts_table",
     "json_filters",
@@ -28,16 +27,6 @@ __all__ = [
     "print_line",
     "settings_of",
 ]
-
-
-def counted(number: int, thing: str) -> str:
-    """Return a count with its noun, such as `"1 row"` or `"1,200 rows"`.
-
-    Example:
-        >>> counted(1, "row"), counted(1200, "row")
-        ('1 row', '1,200 rows')
-    """
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def facts_table() -> Table:

@@ -18,7 +18,6 @@ from petastore.cli.head import SavedImages, render_rows, rows_as_json
 from petastore.cli.terminal import (
     Debug,
     StorageOptions,
-    counted,
     errors_in_one_line,
     json_filters,
     json_options,
@@ -27,6 +26,7 @@ from petastore.cli.terminal import (
 )
 from petastore.decoding.display import holds_images, printable
 from petastore.errors import InvalidArgumentError
+from petastore.plan.report.explanation import counted
 from petastore.schema.field import UnischemaField
 
 if TYPE_CHECKING:

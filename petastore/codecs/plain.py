@@ -20,7 +20,7 @@ from petastore.arrow import flags_of, numbers_of
 from petastore.codecs.arrow.arrow_lists import decode_lists, nothing_of
 from petastore.codecs.arrow.arrow_objects import decode_objects
 from petastore.codecs.arrow.arrow_to_numpy import decode_scalars, plain_layout
-from petastore.codecs.arrow.arrow_views import lengths_of, lists_viewer, scalars_viewer
+from petastore.codecs.arrow.arrow_views import lists_viewer, scalars_viewer
 from petastore.codecs.arrow.numpy_to_arrow import encode_lists, encode_scalars
 from petastore.codecs.arrow.scalars import InexactError, decode_scalar, describe, encode_scalar, nested_values
 from petastore.codecs.declared import check_present, shape_below_empty
@@ -82,7 +82,7 @@ def _sizes(cells: pa.Array, itemsize: int | None) -> NDArray[np.int64]:
         return np.diff(ends[borders])
     if _has_lengths(stored):
         each = _BYTES_OF_TEXT if is_text(stored) else 1
-        return _or_0(lengths_of(cells), cells) * each + _OBJECT_BYTES
+        return _numbers_or_0(pc.binary_length(cells)) * each + _OBJECT_BYTES
     if pa.types.is_nested(stored):
         # The size of structs and maps is only estimated, because they become dicts and lists of Python objects.
         return np.full(len(cells), _OBJECT_BYTES + _OBJECT_BYTES * cells.nbytes // max(len(cells), 1), np.int64)
@@ -104,14 +104,9 @@ def _of_missing(distinct: NDArray[np.int64], indices: Any) -> NDArray[np.int64]:
 
 
 def _numbers_or_0(numbers: Any) -> NDArray[np.int64]:
-    """Return the numbers of a column, with 0 for missing values, without importing pandas."""
-    return _or_0(numbers_of(numbers).astype(np.int64), numbers)
-
-
-def _or_0(found: NDArray[np.int64], cells: Any) -> NDArray[np.int64]:
-    """Set the numbers of missing cells to 0, in place."""
-    if cells.null_count:
-        found[flags_of(cells.is_null())] = 0
+    found = numbers_of(numbers).astype(np.int64)
+    if numbers.null_count:
+        found[flags_of(numbers.is_null())] = 0
     return found
 
 

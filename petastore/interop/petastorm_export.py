@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from petastore.dataset import Dataset, open_dataset
@@ -24,6 +23,7 @@ from petastore.storage.footers.footers import footer_if_there, parquet_among
 from petastore.storage.metadata.manifest import COMMON_METADATA, write_common_metadata
 from petastore.storage.metadata.petastorm_index import PETASTORM_INDEX_KEY
 from petastore.storage.metadata.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
+from petastore.storage.metadata.row_group_index import petastorm_counts
 from petastore.writers.commit import committing
 
 __all__ = ["Export", "export"]
@@ -164,7 +164,7 @@ def _write(dataset: Dataset, pickled: bytes, *, dry_run: bool) -> tuple[str, ...
     document = dump_document(dataset.schema.name, dataset.schema)
     footer = footer_if_there(location, COMMON_METADATA)
     old = {} if footer is None else dict(footer.metadata.metadata or {})
-    counts = _counts(dataset.inventory)
+    counts = petastorm_counts(dataset.inventory)
     keys: dict[bytes, bytes | None] = {}
     if footer is None or not _says_the_same(old.get(PETASTORM_SCHEMA_KEY), pickled, footer.arrow_schema):
         keys[PETASTORM_SCHEMA_KEY] = pickled
@@ -197,11 +197,6 @@ def _parsed(text: bytes | None) -> Any:
         return None if text is None else json.loads(text)
     except ValueError:
         return None
-
-
-def _counts(inventory: Inventory) -> dict[str, int]:
-    counts = np.bincount(inventory.file, minlength=len(inventory.files)).tolist()
-    return {file.path: count for file, count in zip(inventory.files, counts, strict=True)}
 
 
 def _stored(dataset: Dataset) -> pa.Schema:

@@ -28,7 +28,7 @@ from petastore.dataset import Dataset
 from petastore.errors import InvalidArgumentError, PetastoreError
 from petastore.expressions.text import parse_filter_text
 from petastore.forks import Lock
-from petastore.plan.report.explanation import size_for_people
+from petastore.plan.report.explanation import counted, size_for_people
 from petastore.readers.reader import Reader
 from petastore.schema.field import UnischemaField
 from petastore.view.cells import full_image, value_of
@@ -132,7 +132,7 @@ class _Pages:
         )
         self._templates.filters["repr"] = repr
         self._templates.filters["size"] = size_for_people
-        self._templates.filters["counted"] = lambda count, thing: f"{count:,} {thing}{'' if count == 1 else 's'}"
+        self._templates.filters["counted"] = counted
 
     def page(self, name: str) -> Callable[[Request], Response]:
         """Return the handler of a page, made by the method and the template of its name."""

@@ -28,7 +28,6 @@ __all__ = [
     "byte_cells",
     "bytes_of_cell",
     "equal_cells_array",
-    "lengths_of",
     "lists_viewer",
     "offsets_of",
     "scalars_viewer",
@@ -214,16 +213,6 @@ def offsets_of(values: pa.Array) -> NDArray[Any]:
         return np.zeros(len(values) + 1, width)
     offsets: NDArray[Any] = np.frombuffer(data, width, len(values) + 1, values.offset * width.itemsize)
     return offsets
-
-
-def lengths_of(values: pa.Array) -> NDArray[np.int64]:
-    """Return the lengths of texts or bytes as a new array of shape (n,); at nulls, lengths are arbitrary.
-
-    Example:
-        >>> lengths_of(pa.array(["a", "", "äb"])), lengths_of(pa.array([b"abc"], pa.large_binary()))
-        (array([1, 0, 3]), array([3]))
-    """
-    return np.diff(offsets_of(values)).astype(np.int64, copy=False)
 
 
 def _buffer(cells: pa.Array, position: int) -> NDArray[np.uint8]:

@@ -74,6 +74,7 @@ class EstimatorDataModule:
         transform: TransformSpec | None,
         options: Options | None,
         *,
+        in_memory: bool,
         in_batches: bool = False,
     ) -> None:
         """Store the estimator's parameters, under Horovod's names for torch and Keras.
@@ -82,9 +83,11 @@ class EstimatorDataModule:
             told: Parameters of the estimator.
             transform: Transform function of rows.
             options: Arguments of `with_options`.
+            in_memory: Whether the rows are kept in memory.
             in_batches: Whether the reader yields batches of columns instead of rows.
         """
-        self._told, self._transform, self._in_batches = told, transform, in_batches
+        self._told, self._transform = told, transform
+        self._in_memory, self._in_batches = in_memory, in_batches
         self._options = options or Options()
         chosen = self._options.shuffle
         self._shuffle = bool(told.get("shuffle", True)) if chosen is None else chosen
@@ -141,6 +144,16 @@ class EstimatorDataModule:
                 "the data module must be open, got a closed one. Train inside its with block, or after setup('fit')"
             )
         return self._readers[part]
+
+    def _loader(self, part: str, *, num_epochs: int | None = 1, shuffle: bool = False) -> Any:
+        """Return a loader of tensors over the reader of a part; `num_epochs` is used only for rows in memory."""
+        from petastore.adapters.torch.batched import InMemBatchedDataLoader
+        from petastore.adapters.torch.loader import DataLoader
+
+        reader, batch_size, seed = self._reader(part), self._batch_sizes[part], self._told.get("random_seed") or 0
+        if self._in_memory:
+            return InMemBatchedDataLoader(reader, batch_size, num_epochs=num_epochs, shuffle=shuffle, seed=seed)
+        return DataLoader(reader, batch_size, **{"ragged": "dense", **self._options.loader})
 
     def _close(self) -> None:
         for reader in self._readers.values():

@@ -51,8 +51,8 @@ class PetastoreDataModule(EstimatorDataModule):
                 f"got {dict(options.loader)!r}. Remove them"
             )
         # The user's function takes single rows, so the dataset must yield rows, not batches.
-        self._take(told, transform, options, in_batches=transform is None)
-        self._in_memory, self._make = inmemory_cache_all, make_dataset
+        self._take(told, transform, options, in_memory=inmemory_cache_all, in_batches=transform is None)
+        self._make = make_dataset
 
     def __enter__(self) -> Self:
         self._open("train", num_epochs=1)

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytorch_lightning
 
-from petastore.adapters.torch.batched import InMemBatchedDataLoader
-from petastore.adapters.torch.loader import DataLoader
 from petastore.interop.horovod_spark.data_module import EstimatorDataModule, Options
 from petastore.readers import TransformSpec
 
@@ -51,8 +49,7 @@ class PetastoreDataModule(EstimatorDataModule, pytorch_lightning.LightningDataMo
         parts = (transformation, transformation_edit_fields, transformation_removed_fields)
         transform = None if all(part is None for part in parts) else TransformSpec(*parts)
         workers = dict.fromkeys(("train_reader_worker_count", "val_reader_worker_count"), reader_worker_count)
-        self._take({**told, **workers, "random_seed": seed}, transform, options)
-        self._in_memory = inmemory_cache_all
+        self._take({**told, **workers, "random_seed": seed}, transform, options, in_memory=inmemory_cache_all)
 
     def setup(self, stage: str | None = None) -> None:
         """Open the readers. Lightning calls it before training."""
@@ -72,9 +69,3 @@ class PetastoreDataModule(EstimatorDataModule, pytorch_lightning.LightningDataMo
     def val_dataloader(self) -> Any:
         """Return a loader over the validation batches; empty without validation data."""
         return self._loader("val") if self.has_val else []
-
-    def _loader(self, part: str, *, shuffle: bool = False) -> Any:
-        reader, batch_size, seed = self._reader(part), self._batch_sizes[part], self._told["random_seed"] or 0
-        if self._in_memory:
-            return InMemBatchedDataLoader(reader, batch_size, shuffle=shuffle, seed=seed)
-        return DataLoader(reader, batch_size, **{"ragged": "dense", **self._options.loader})

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
-from petastore.adapters.torch.batched import InMemBatchedDataLoader
-from petastore.adapters.torch.loader import DataLoader
 from petastore.interop.horovod_spark.data_module import EstimatorDataModule, Options
 from petastore.readers import TransformSpec
 
@@ -59,8 +57,8 @@ class PetastoreDataModule(EstimatorDataModule):
         options: Options | None = None,
         **told: Any,
     ) -> None:
-        self._take(told, None if transform_fn is None else TransformSpec(transform_fn), options)
-        self._in_memory = inmemory_cache_all
+        transform = None if transform_fn is None else TransformSpec(transform_fn)
+        self._take(told, transform, options, in_memory=inmemory_cache_all)
         self.num_train_epochs = num_train_epochs
         """Number of training epochs."""
 
@@ -77,7 +75,7 @@ class PetastoreDataModule(EstimatorDataModule):
         Raises:
             ReaderClosedError: It is called outside of the `with` block.
         """
-        return self._loader("train", shuffle=self._shuffle)
+        return self._loader("train", num_epochs=None, shuffle=self._shuffle)
 
     def val_data(self) -> Iterable[dict[str, Any]]:
         """Return an iterator of validation batches; empty without validation data.
@@ -87,15 +85,12 @@ class PetastoreDataModule(EstimatorDataModule):
         """
         if not self.has_val:
             return ()
-        batches, of_epoch = self._loader("val"), self._reader("val").steps_per_epoch(self._batch_sizes["val"])
+        batches, of_epoch = (
+            self._loader("val", num_epochs=None),
+            self._reader("val").steps_per_epoch(self._batch_sizes["val"]),
+        )
         steps = self._told.get("steps_per_epoch_val")  # steps of each validation, set by the estimator
         return batches if steps != of_epoch + 1 else _with_last_ones_halved(batches, of_epoch)
-
-    def _loader(self, part: str, *, shuffle: bool = False) -> Iterable[dict[str, Any]]:
-        reader, batch_size, seed = self._reader(part), self._batch_sizes[part], self._told.get("random_seed") or 0
-        if self._in_memory:
-            return InMemBatchedDataLoader(reader, batch_size, num_epochs=None, shuffle=shuffle, seed=seed)
-        return DataLoader(reader, batch_size, **{"ragged": "dense", **self._options.loader})
 
 
 def _with_last_ones_halved(batches: Iterable[dict[str, Any]], of_epoch: int) -> Iterator[dict[str, Any]]:

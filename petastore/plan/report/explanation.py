@@ -28,6 +28,7 @@ __all__ = [
     "SourceExplanation",
     "StorageAsk",
     "cost_of",
+    "counted",
 ]
 
 
@@ -284,12 +285,12 @@ class ReadFacts:
         ]
 
     def _order_line(self) -> str:
-        blocks = f"blocks of {_counted(self.block_rows, 'row')}"
+        blocks = f"blocks of {counted(self.block_rows, 'row')}"
         groups = f"row groups {'shuffled' if self.shuffle_row_groups else 'as they are stored'}"
         how = blocks if self.shuffle_rows else groups
         if self.dealt_to is not None:
-            how += f", each of {_counted(self.dealt_to, 'rank')} has the same row groups in every epoch"
-        return _line("order", f"{_counted(self.lanes, 'lane')}, {how}, seed {self.seed}")
+            how += f", each of {counted(self.dealt_to, 'rank')} has the same row groups in every epoch"
+        return _line("order", f"{counted(self.lanes, 'lane')}, {how}, seed {self.seed}")
 
     def _cost_lines(self, rank: int, *, note: str = "") -> list[str]:
         return [
@@ -328,8 +329,8 @@ class BatchFacts:
     def _batch_lines(self) -> list[str]:
         fewest, most = self.rows_per_rank
         share = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
-        batches = f"{_counted(self.steps, 'batch', 'batches')} of {_counted(self.batch_size, 'row')}"
-        text = f"{_counted(self.ranks, 'rank')} × {batches}, {share} rows a rank"
+        batches = f"{counted(self.steps, 'batch', 'batches')} of {counted(self.batch_size, 'row')}"
+        text = f"{counted(self.ranks, 'rank')} × {batches}, {share} rows a rank"
         return [_line("batches", text), _line("last batch", self.last_batch)]
 
 
@@ -436,7 +437,7 @@ class MixtureExplanation(BatchFacts):
     def __str__(self) -> str:
         period = sum(source.proportion for source in self.sources)
         lines = [
-            _line("mixture", f"{_counted(len(self.sources), 'source')}, {_BATCHING[self.batching]}, seed {self.seed}"),
+            _line("mixture", f"{counted(len(self.sources), 'source')}, {_BATCHING[self.batching]}, seed {self.seed}"),
             _line("epoch", f"{self.rows:,} rows; {_STOP[self.stop]}"),
             *self._batch_lines(),
             _fetched(self.bytes_to_fetch, self.rank_bytes_to_fetch, self.rank) + _NOTE[self.bytes_of],
@@ -481,8 +482,8 @@ def _fetched(everybody: int, own: int, rank: int) -> str:
 
 def _cost_lines(cost: Cost, rank: int) -> list[str]:
     def said(number: int, epoch: EpochCost) -> str:
-        hits = f", {epoch.hits:,} of {_counted(epoch.entries, 'entry', 'entries')} from the cache"
-        asked = f"{_counted(epoch.requests, 'request')}, {size_for_people(epoch.bytes)}"
+        hits = f", {epoch.hits:,} of {counted(epoch.entries, 'entry', 'entries')} from the cache"
+        asked = f"{counted(epoch.requests, 'request')}, {size_for_people(epoch.bytes)}"
         return f"epoch {number}: {asked}{hits if epoch.hits else ''}, {epoch.money:,.4g} of money"
 
     first, *others = [said(number, epoch) for number, epoch in enumerate(cost.epochs)]
@@ -490,10 +491,16 @@ def _cost_lines(cost: Cost, rank: int) -> list[str]:
 
 
 def _at_hand(rows: int, size: int, rank: int) -> str:
-    return _line("at hand", f"at most {_counted(rows, 'row')} on rank {rank}, {size_for_people(size)}")
+    return _line("at hand", f"at most {counted(rows, 'row')} on rank {rank}, {size_for_people(size)}")
 
 
-def _counted(count: int, one: str, many: str | None = None) -> str:
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """Return a count with its noun.
+
+    Example:
+        >>> counted(1, "row"), counted(1200, "row"), counted(2, "batch", "batches")
+        ('1 row', '1,200 rows', '2 batches')
+    """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 

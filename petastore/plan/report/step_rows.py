@@ -16,6 +16,7 @@ from petastore.plan.batches.epoch_steps import EpochSteps
 from petastore.plan.batches.spans import Source
 from petastore.plan.cursor import Cursor
 from petastore.plan.order.order import EpochOrder
+from petastore.plan.report.explanation import counted
 from petastore.plan.request import ReadRequest, Shard, whole_number
 
 __all__ = ["RowSteps", "StepLookup", "StepRows"]
@@ -130,12 +131,12 @@ class StepRows:
         groups = np.unique(self.groups)
         of_ranks = len(np.unique(self.ranks))
         files = len(np.unique(self.inventory.file[groups]))
-        windows = f"windows of {self.window_length:,} rows" if self.window_length > 1 else _counted(len(self), "row")
+        windows = f"windows of {self.window_length:,} rows" if self.window_length > 1 else counted(len(self), "row")
         return (
             f"StepRows(step {self.step:,}: epoch {self.epoch:,}, its step {self.step_of_epoch:,}; "
             f"{f'{len(self):,} ' if self.window_length > 1 else ''}{windows}"
-            f"{f' on {of_ranks:,} ranks' if of_ranks > 1 else ''} in {_counted(len(groups), 'row group')} of "
-            f"{_counted(files, 'file')}{f', from {self._first}' if len(self) else ''})"
+            f"{f' on {of_ranks:,} ranks' if of_ranks > 1 else ''} in {counted(len(groups), 'row group')} of "
+            f"{counted(files, 'file')}{f', from {self._first}' if len(self) else ''})"
         )
 
     @property
@@ -187,11 +188,7 @@ class RowSteps:
     def __repr__(self) -> str:
         rows, steps = len(np.unique(self.rows)), len(np.unique(self.steps))
         begin = f", from step {int(self.steps[0]):,}" if steps else ""
-        return f"RowSteps({_counted(rows, 'row')} in {_counted(steps, 'step')} of epoch {self.epoch:,}{begin})"
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+        return f"RowSteps({counted(rows, 'row')} in {counted(steps, 'step')} of epoch {self.epoch:,}{begin})"
 
 
 class StepLookup:
@@ -268,7 +265,7 @@ class StepLookup:
                 raise InvalidArgumentError(
                     f"step must be a step of the plan, got {step:,}, but the plan has no steps with "
                     f"batch_size={batch_size:,}, because it has only "
-                    f"{_counted(self._plan.num_rows, 'row')}. Use a smaller batch_size or another last_batch"
+                    f"{counted(self._plan.num_rows, 'row')}. Use a smaller batch_size or another last_batch"
                 )
             begin, left = begin.next_epoch(), left - steps
             if begin.epoch > self._last_unequal_epoch:

@@ -40,6 +40,7 @@ __all__ = [
     "check_petastorm_counts",
     "find_indexes",
     "index_names",
+    "petastorm_counts",
     "read_index",
     "read_petastorm_indexes",
     "stored_index_names",
@@ -367,7 +368,7 @@ def check_petastorm_counts(location: Location, inventory: Inventory) -> None:
             f"{location.url}/{_SUMMARY} must not have row groups: with them, Petastorm numbers row groups in an "
             f"unknown order, so its row-group indexes cannot be used; {_BUILD_AGAIN}"
         )
-    before, now = _counted(location), _counts(inventory)
+    before, now = _counted(location), petastorm_counts(inventory)
     if before == now:
         return
     changed = next(path for path in sorted(before.keys() | now.keys()) if before.get(path) != now.get(path))
@@ -377,7 +378,8 @@ def check_petastorm_counts(location: Location, inventory: Inventory) -> None:
     )
 
 
-def _counts(inventory: Inventory) -> dict[str, int]:
+def petastorm_counts(inventory: Inventory) -> dict[str, int]:
+    """Return the number of row groups of each file, by path, as Petastorm stores it."""
     counts = np.bincount(inventory.file, minlength=len(inventory.files)).tolist()
     return {file.path: count for file, count in zip(inventory.files, counts, strict=True)}
 
