@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from petastore.errors import DatasetNotFoundError, PetastoreError
 from petastore.schema import Unischema
 from petastore.spark.dataframe import check_columns, inferred_schema
 from petastore.spark.decoded import DecodedRowGroups, plain_batches, plain_schema
-from petastore.spark.source_options import ReadAsk, WriteAsk, indexers_of
+from petastore.spark.source_options import WriteAsk, indexers_of, read_options
 from petastore.spark.writing.write_job import Part, WriteJob
 from petastore.writers.row_group_index import build_rowgroup_index, checked_indexers
 
@@ -38,11 +38,11 @@ class PetastoreSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> Any:
         """Return the Spark schema of a dataset's decoded columns."""
-        return plain_schema(_row_groups(ReadAsk.parse(self.options)).schema).as_spark_schema()
+        return plain_schema(_row_groups(self.options).schema).as_spark_schema()
 
     def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002 - Spark passes it
         """Return the reader of the dataset, for the schema that `schema` returned."""
-        return _Reader(_row_groups(ReadAsk.parse(self.options)))
+        return _Reader(_row_groups(self.options))
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
         """Return the writer of a DataFrame of this Spark schema."""
@@ -62,8 +62,9 @@ class PetastoreSource(DataSource):  # type: ignore[misc]
         return _Writer(job, ask.index_fields)
 
 
-def _row_groups(ask: ReadAsk) -> DecodedRowGroups:
-    return DecodedRowGroups(open_dataset(ask.url, storage_options=ask.storage_options), ask.columns)
+def _row_groups(options: Mapping[str, str]) -> DecodedRowGroups:
+    url, columns, storage_options = read_options(options)
+    return DecodedRowGroups(open_dataset(url, storage_options=storage_options), columns)
 
 
 def _schema_there(ask: WriteAsk) -> Unischema | None:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from petastore.codecs.registry import codec_from_json
 from petastore.errors import InvalidArgumentError
@@ -16,10 +16,7 @@ from petastore.schema.document import dump_document, parse_document
 from petastore.writers.parquet import Compression, Layout, writer_options
 from petastore.writers.row_group_index import checked_indexers
 
-__all__ = ["ReadAsk", "WriteAsk", "write_options"]
-
-
-_Parsed = TypeVar("_Parsed")
+__all__ = ["WriteAsk", "indexers_of", "read_options", "write_options"]
 
 
 def write_options(
@@ -132,28 +129,22 @@ class WriteAsk:
         return cls(given["path"], schema, layout, compression, _storage_options(given), indexed)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ReadAsk:
-    """Options of a read."""
+def read_options(options: Mapping[str, str]) -> tuple[str, tuple[str, ...] | None, Mapping[str, Any] | None]:
+    """Parse the options of a read that Spark passes; names are case-insensitive. `columns` are separated by commas.
 
-    url: str
-    columns: tuple[str, ...] | None = None
-    """Names of columns, or regular expressions over whole names; None means all columns."""
-    storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
+    Returns:
+        The URL; names of columns, or regular expressions over whole names, where None means all columns; and the
+        storage options.
 
-    @classmethod
-    def parse(cls, options: Mapping[str, str]) -> ReadAsk:
-        """Parse the options that Spark passes; names are case-insensitive. `columns` are separated by commas.
+    Raises:
+        InvalidArgumentError: The path is missing or relative, or an option is unknown or invalid.
 
-        Raises:
-            InvalidArgumentError: The path is missing or relative, or an option is unknown or invalid.
-
-        Example:
-            >>> ReadAsk.parse({"path": "/data/frames", "Columns": "id, image_.*"})
-            ReadAsk(url='/data/frames', columns=('id', 'image_.*'))
-        """
-        given = _known(options, {"columns"})
-        return cls(given["path"], _names(given, "columns"), _storage_options(given))
+    Example:
+        >>> read_options({"path": "/data/frames", "Columns": "id, image_.*"})
+        ('/data/frames', ('id', 'image_.*'), None)
+    """
+    given = _known(options, {"columns"})
+    return given["path"], _names(given, "columns"), _storage_options(given)
 
 
 def _known(options: Mapping[str, str], names: set[str]) -> dict[str, str]:
@@ -188,11 +179,11 @@ def _without_comma(name: str) -> str:
     return name
 
 
-def _parsed(given: Mapping[str, str], name: str, kind: type[_Parsed]) -> _Parsed | None:
+def _parsed(given: Mapping[str, str], name: str, kind: type[int | float]) -> float | None:
     if name not in given:
         return None
     try:
-        return kind(given[name])  # type: ignore[call-arg]
+        return kind(given[name])
     except ValueError:
         raise InvalidArgumentError(f"{name} must be a number, got {given[name]!r}") from None
 

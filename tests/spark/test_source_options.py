@@ -10,7 +10,7 @@ from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedImageCodec
 from petastore.errors import InvalidArgumentError, MetadataError
 from petastore.spark import write_options
-from petastore.spark.source_options import ReadAsk, WriteAsk
+from petastore.spark.source_options import WriteAsk, read_options
 
 SCHEMA = Unischema(
     "frames",
@@ -103,5 +103,5 @@ def test_write_options_do_not_show_secrets() -> None:
     ask = WriteAsk.parse({"path": "/a", "storage_options": '{"secret": "hidden-word"}'})
     assert "hidden-word" not in repr(ask)
     with pytest.raises(InvalidArgumentError) as caught:
-        ReadAsk.parse({"path": "/a", "storage_options": "hidden-word"})
+        read_options({"path": "/a", "storage_options": "hidden-word"})
     assert "hidden-word" not in str(caught.value)

@@ -67,8 +67,8 @@ class Kept:
     storing: Storing
     df: Any
     """Stored DataFrame; a later DataFrame with the same query plan uses the same directory."""
-    files: frozenset[str]
-    """Input files of the DataFrame's query plan."""
+    key: tuple[Any, ...]
+    """Storage options, session, query plan and input files; equal for DataFrames that may share the directory."""
     pid: int
     lock: forks.Lock = dataclasses.field(default_factory=forks.Lock)
     users: weakref.WeakSet[Any] = dataclasses.field(default_factory=weakref.WeakSet)
@@ -84,7 +84,7 @@ class Kept:
 
 
 _lock = forks.Lock()
-_kept: dict[tuple[Any, ...], list[Kept]] = {}
+_kept: list[Kept] = []
 _leases = Leases()
 _handler: Callable[[str], Any] | None = None
 
@@ -147,35 +147,32 @@ def _is_at(parent: Location, name: str) -> bool:
 def _entry_of(df: DataFrame, storing: Storing) -> Kept:
     """Return the cache entry for this plan, which may not be written yet."""
     session = df.sparkSession
-    files = frozenset(df.inputFiles())
     key = (
         storing,
         session.conf.get("spark.app.id", None),
         getattr(session, "session_id", None) if "connect" in type(session).__module__ else None,
         df.semanticHash(),
+        # Spark's plans of two reads of a directory are equal even if files have changed.
+        frozenset(df.inputFiles()),
     )
     with _lock:
-        entries = _kept.setdefault(key, [])
-        for kept in entries:
-            # Files are compared, too: Spark's plans of two reads of a directory are equal even if files have changed.
-            if kept.pid == os.getpid() and kept.files == files and df.sameSemantics(kept.df):
+        for kept in _kept:
+            if kept.pid == os.getpid() and kept.key == key and df.sameSemantics(kept.df):
                 return kept
-        entries.append(Kept(storing, df, files, os.getpid()))
-        return entries[-1]
+        kept = Kept(storing, df, key, os.getpid())
+        _kept.append(kept)
+        return kept
 
 
 def _of_this_process() -> list[Kept]:
     with _lock:
-        return [kept for entries in _kept.values() for kept in entries if kept.pid == os.getpid()]
+        return [kept for kept in _kept if kept.pid == os.getpid()]
 
 
 def _forget(kept: Kept) -> None:
     kept.is_over = True
-    with _lock:
-        for key, entries in list(_kept.items()):
-            entries[:] = [other for other in entries if other is not kept]
-            if not entries:
-                del _kept[key]
+    with _lock, contextlib.suppress(ValueError):  # two threads may end it
+        _kept.remove(kept)
 
 
 def _fill(kept: Kept, storage_options: Mapping[str, Any] | None) -> Dataset:
