@@ -14,7 +14,7 @@ from petastore.errors import InvalidArgumentError
 from petastore.expressions import Expression
 from petastore.expressions.text import parse_filter_text
 from petastore.plan.plan import Plan
-from petastore.plan.report.explanation import Explanation, StorageAsk, size_for_people
+from petastore.plan.report.explanation import Explanation, StorageAsk
 from petastore.plan.request import OrderKwargs, Shard
 from petastore.readers.fetches import column_bytes, fetches_of
 from petastore.selecting.filter import filter_row_groups
@@ -43,8 +43,8 @@ _MOST_FEEDS = 20_000
 class Simulation:
     """Result of a simulated order."""
 
-    figures: tuple[tuple[str, str], ...]
-    """Figures of the order, as pairs of name and value."""
+    explanation: str
+    """Text of the figures of the order, as `plan.explain` gives it."""
     feeds: str
     """PNG as a data URI; empty if there are too many ranks to draw."""
     batches: str
@@ -93,7 +93,7 @@ def simulate(dataset: Dataset, form: Mapping[str, str]) -> Simulation:
     feeds = plan.feeds(batch_size or 1) if has_image else None
     shown = "too many ranks to draw" if feeds is None else f"{len(feeds.looked_at):,} of {feeds.num_batches:,} batches"
     code = _code(dataset, plan, settings, filters, form, batch_size or 1)
-    return Simulation(_figures(explanation), "" if feeds is None else feeds_image(feeds), shown, code)
+    return Simulation(str(explanation), "" if feeds is None else feeds_image(feeds), shown, code)
 
 
 def _explained(dataset: Dataset, plan: Plan, batch_size: int, form: Mapping[str, str]) -> Explanation:
@@ -110,31 +110,6 @@ def _explained(dataset: Dataset, plan: Plan, batch_size: int, form: Mapping[str,
     # The cost is that of two epochs, because only the second shows what a cache saves.
     more = dataclasses.replace(plan, request=dataclasses.replace(plan.request, epochs=2))
     return dataclasses.replace(explained, cost=more.explain(batch_size, storage=storage).cost)
-
-
-def _figures(explained: Explanation) -> tuple[tuple[str, str], ...]:
-    low, high = explained.rows_per_rank
-    each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-    mixing = f"uniform shuffle {explained.mixing_uniform:.2f}, no shuffle {explained.mixing_none:.2f}"
-    figures = [
-        ("rows per epoch", f"{explained.rows:,} of {explained.dataset_rows:,}"),
-        ("row groups", f"{explained.row_groups_kept:,} of {explained.row_groups:,}"),
-        ("steps", f"{explained.steps:,} on every rank, {each} rows each"),
-        ("interleaved row groups", f"{explained.lanes:,}"),
-        ("rows shuffled together", f"{explained.block_rows:,} in each of them"),
-        ("reads of a row group", f"{explained.reads_per_row_group:.2f} over all ranks"),
-        ("bytes per epoch", f"{size_for_people(explained.bytes_to_fetch)} ({explained.bytes_of})"),
-        (f"bytes of rank {explained.rank}", size_for_people(explained.rank_bytes_to_fetch)),
-        (
-            f"memory of rank {explained.rank}",
-            f"{size_for_people(explained.bytes_resident)}, {explained.rows_resident:,} rows",
-        ),
-        ("mixing", f"{explained.mixing:.2f} ({mixing})"),
-    ]
-    for number, epoch in enumerate(() if explained.cost is None else explained.cost.epochs):
-        asked = f"{epoch.requests:,} requests, {size_for_people(epoch.bytes)}, {epoch.hits:,} cache hits"
-        figures.append((f"epoch {number} of rank {explained.rank}", f"{asked}, {epoch.money:,.6f} of money"))
-    return tuple(figures)
 
 
 def _code(

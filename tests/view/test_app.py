@@ -133,9 +133,10 @@ def test_columns_page_shows_null_shares_bounds_and_histograms(client: Client) ->
 def test_order_page_shows_the_plan_and_the_code_for_it(client: Client, dataset: str) -> None:
     settings = {"batch_size": 10, "shard_count": 3, "cur_shard": 2, "seed": 7, "shuffle_rows": "on"}
     page = client.get("order", **settings, last_batch="drop", filter='col("id") < 200', requests="on").text
-    assert "6 on every rank, 60 rows each" in page
+    assert "3 ranks × 6 batches of 10 rows, 60 rows a rank" in page
     assert "200 of 250" in page
-    assert "epoch 1 of rank 2" in page
+    assert "by rank 2; epoch 0: " in page
+    assert "epoch 1: " in page
     assert "data:image/png" in page
     (code,) = re.findall(r'<pre class="code">(.*?)</pre>', page, re.DOTALL)
     code = code.replace("&#39;", "'").replace("&lt;", "<")
