@@ -9,17 +9,16 @@ dtype and shape of arrays from the first row, and raises an error for a row that
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import os
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from petastore.codecs import CompressedNdarrayCodec
+from petastore.codecs.arrays.compressed import CompressedNdarrayCodec, NpzError, member_of
+from petastore.codecs.arrays.npy import NpyError, NpyHeader, header_of
 from petastore.dataset import Dataset, open_dataset
 from petastore.errors import InvalidArgumentError, MetadataError, SchemaError
 from petastore.inventory import Inventory
@@ -38,8 +37,6 @@ __all__ = ["convert_orca", "open_orca", "orca_schema"]
 _METADATA = "_orca_metadata"
 _MOST_BYTES = 1 << 24
 _ENUM = "__enum__"
-_MEMBER = "arr.npy"
-_MOST_DIMENSIONS = 32
 
 
 def open_orca(
@@ -191,8 +188,8 @@ def _field(dataset: Dataset, name: str, kind: str, first: Mapping[str, Any]) -> 
             f"{dataset.url}: the first row must have an array in {name!r}, from which petastore takes the dtype, got "
             "none. Declare the field in fields="
         )
-    shape, dtype = _header(cell, f"{dataset.url}, column {name!r}, row 0")
-    return UnischemaField(name, dtype, (None,) * len(shape), CompressedNdarrayCodec(), nullable=True)
+    header = _header(cell, f"{dataset.url}, column {name!r}, row 0")
+    return UnischemaField(name, header.dtype, (None,) * len(header.shape), CompressedNdarrayCodec(), nullable=True)
 
 
 def _first_row(dataset: Dataset, names: list[str]) -> dict[str, Any]:
@@ -207,23 +204,14 @@ def _row_group(dataset: Dataset, group: int, columns: Iterable[str]) -> pa.Table
     return dataset.read(ReadUnit.whole(dataset.inventory, group, columns))
 
 
-def _header(cell: bytes, where: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return shape and dtype of the array in an archive, without decompressing it."""
+def _header(cell: bytes, where: str) -> NpyHeader:
+    """Return the header of the array in a cell, from which petastore takes dtype and dimensions."""
     try:
-        with zipfile.ZipFile(io.BytesIO(cell)) as archive, archive.open(_MEMBER) as member:
-            version = np.lib.format.read_magic(member)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, _, dtype = read(member)
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError, NotImplementedError, RuntimeError) as problem:
+        return header_of(np.frombuffer(member_of(np.frombuffer(cell, np.uint8), None), np.uint8))
+    except (NpzError, NpyError) as problem:
         raise MetadataError(
             f"{where}: the cell must be an array from numpy.savez_compressed: {problem}. Write the dataset again"
         ) from None
-    if dtype.hasobject or len(shape) > _MOST_DIMENSIONS:
-        raise SchemaError(
-            f"{where}: the array must have a dtype and shape that a field can declare, got {len(shape)} dimensions of "
-            f"{dtype}"
-        )
-    return tuple(shape), dtype
 
 
 def _cells(dataset: Dataset, schema: Unischema) -> Iterator[pa.RecordBatch]:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from petastore.codecs.arrow_cells import encode_cells
 from petastore.codecs.images.image import CompressedImageCodec
 from petastore.codecs.registry import codec_of
 from petastore.codecs.vector import VectorCodec
 from petastore.errors import EncodeError, InvalidArgumentError, MissingExtraError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import field_from_arrow, storage_schema
+from petastore.writers.columns import encode_chunk
 from petastore.writers.encode import check_rows, encode_chunks
 
 if TYPE_CHECKING:
@@ -168,19 +168,8 @@ def encode_batch(batch: pa.RecordBatch, schema: Unischema, *, first_row: int = 0
         >>> encode_batch(batch, schema).to_pydict()
         {'grid': [[[1, 2], [3, 4]], None]}
     """
-    stored = storage_schema(schema)
-    columns = []
-    for field in schema:
-        position = batch.schema.get_field_index(field.name)
-        try:
-            if position < 0:
-                columns.append(pa.nulls(batch.num_rows, stored.field(field.name).type))
-            else:
-                columns.append(encode_cells(batch.column(position), field))
-        except EncodeError as problem:
-            problem.row = None if problem.row is None else problem.row + first_row
-            raise problem.at(column=field.name) from problem.__cause__
-    return pa.RecordBatch.from_arrays(columns, schema=stored)
+    chunk = dict(zip(batch.schema.names, batch.columns, strict=True))
+    return encode_chunk(chunk, schema, batch.num_rows, first_row)
 
 
 # Spark types that can hold the values of each kind of NumPy dtype.

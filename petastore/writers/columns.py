@@ -29,7 +29,7 @@ from petastore.storage.row_groups.asked_columns import is_pickable, pickable
 from petastore.work import Pool
 from petastore.writers.encode import CHUNK_BYTES, CHUNK_ROWS, encode_column, encoded_ahead
 
-__all__ = ["KINDS", "Columns", "Tabular", "columns_of", "encode_columns", "infer_schema"]
+__all__ = ["KINDS", "Columns", "Tabular", "columns_of", "encode_chunk", "encode_columns", "infer_schema"]
 
 Column: TypeAlias = Any
 """A `pyarrow.Array` or `ChunkedArray`, an array of shape (rows, ...), or a list of values."""
@@ -160,11 +160,22 @@ def _tasks(columns: Columns, schema: Unischema) -> Iterator[Callable[[], pa.Reco
     done = 0
     for chunk in columns.chunks(_rows_at_once(schema)):
         rows = len(next(iter(chunk.values()))) if chunk else 0
-        yield functools.partial(_encoded_chunk, chunk, schema, rows, done)
+        yield functools.partial(encode_chunk, chunk, schema, rows, done)
         done += rows
 
 
-def _encoded_chunk(chunk: Mapping[str, Column], schema: Unischema, rows: int, first_row: int) -> pa.RecordBatch:
+def encode_chunk(chunk: Mapping[str, Column], schema: Unischema, rows: int, first_row: int) -> pa.RecordBatch:
+    """Encode the columns of some rows.
+
+    Args:
+        chunk: Columns by name; those of nullable fields may be missing.
+        schema: Schema of the rows.
+        rows: Number of rows.
+        first_row: Number of the first row, for errors.
+
+    Raises:
+        EncodeError: A value does not match its field; with field and row.
+    """
     stored = storage_schema(schema)
     columns = ((chunk.get(field.name), field, stored.field(field.name).type) for field in schema)
     cells = [_encoded(column, field, kind, rows, first_row) for column, field, kind in columns]

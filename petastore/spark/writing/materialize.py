@@ -25,8 +25,7 @@ from petastore.indexers import RowGroupIndexerBase
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.spark.settings import TIMESTAMP_TYPE, batch_settings, parquet_settings, settings_held, spark_url
-from petastore.spark.writing.additions import BlockCommit
-from petastore.spark.writing.dataset_writer import BlockJob, DatasetWriter
+from petastore.spark.writing.dataset_writer import BlockCommit, BlockJob, DatasetWriter
 from petastore.spark.writing.progress import Progress, progress_told
 from petastore.spark.writing.writable import check_writable, warn_of_another_python
 from petastore.storage.files.location import open_location

@@ -14,7 +14,7 @@ from petastore.errors import DatasetNotFoundError, InvalidArgumentError, SchemaE
 from petastore.inventory import Inventory
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
-from petastore.spark.writing.additions import BlockCommit
+from petastore.spark.writing.dataset_writer import BlockCommit
 from petastore.storage.files.location import open_location
 from petastore.storage.metadata.manifest import read_manifest
 
