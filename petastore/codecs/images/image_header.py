@@ -22,13 +22,11 @@ __all__ = [
     "MAX_PIXELS",
     "Header",
     "ImageError",
-    "check_chunks",
     "checked_header",
     "declared_header",
     "decode_into",
     "decoded_sizes",
     "exif_orientation",
-    "has_inverted_inks",
     "image_bytes",
     "is_image_file",
     "opencv",
@@ -171,17 +169,6 @@ def _png_chunks(data: memoryview) -> Iterator[bytes]:
     raise ImageError(f"the png is damaged (its chunk at byte {at:,} exceeds the file)")
 
 
-def check_chunks(cell: NDArray[np.uint8]) -> None:
-    """Reject a PNG with a chunk larger than the file, because OpenCV would allocate twice the declared size.
-
-    Raises:
-        ImageError: The file has such a chunk.
-    """
-    for kind in _png_chunks(cell.data):
-        if kind == b"IEND":
-            return
-
-
 def _jpeg_header(cell: NDArray[np.uint8]) -> Header:
     at, data = _segment(cell.data, _FRAMES), cell.data
     if at + 9 >= len(data):
@@ -207,7 +194,7 @@ def _segment(data: memoryview, markers: frozenset[int], at: int = 2) -> int:
     raise ImageError(f"the jpeg is damaged (byte {at:,} must begin a marker)")
 
 
-def has_inverted_inks(cell: NDArray[np.uint8]) -> bool:
+def _has_inverted_inks(cell: NDArray[np.uint8]) -> bool:
     """Return whether a CMYK JPEG stores 255 for no ink, like files with Adobe's marker."""
     try:
         return _segment(cell.data, _ADOBE) > 0
@@ -351,7 +338,7 @@ def decode_into(cell: NDArray[np.uint8], header: Header, out: NDArray[Any], *, s
 
 def _convert_inks(inks: NDArray[np.uint8], cell: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
     """Convert CMYK to RGB without a color profile, as Pillow does."""
-    if not has_inverted_inks(cell):
+    if not _has_inverted_inks(cell):
         np.invert(inks, out=inks)
     for first in range(0, len(inks), _ROWS_OF_INK):
         part = inks[first : first + _ROWS_OF_INK]
@@ -360,7 +347,8 @@ def _convert_inks(inks: NDArray[np.uint8], cell: NDArray[np.uint8], out: NDArray
 
 
 def _decode_png(cell: NDArray[np.uint8], out: NDArray[Any]) -> None:
-    check_chunks(cell)
+    # OpenCV would allocate twice the declared size of a chunk, even if the chunk is larger than the file.
+    next(kind for kind in _png_chunks(cell.data) if kind == b"IEND")
     cv2 = opencv()
     # OpenCV decodes to RGB from 4.11 on, else to BGR.
     rgb: int | None = getattr(cv2, "IMREAD_COLOR_RGB", None)

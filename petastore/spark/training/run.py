@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_on_dataframe"]
 
-_RESULT = "rank int, kind string, said binary"
+_RESULT = "rank int, outcome binary"
 # Spark's messages about a job in which no rank raised: the executor was lost.
 _LOST = re.compile(r"ExecutorLostFailure [^\n]*")
 
@@ -107,10 +107,11 @@ def _trained(df: DataFrame, job: Job, restarts: int) -> list[Any]:
 
 
 def _values(told: Sequence[Any]) -> list[Any]:
-    for row in told:
-        if row["kind"] == "problem":
-            raise WorkerError(f"run_on_dataframe failed: {bytes(row['said']).decode()}")
-    return [Outcome(bytes(row["said"])).value() for row in told]
+    outcomes = [Outcome(bytes(row["outcome"])) for row in told]
+    for outcome in outcomes:
+        if outcome.problem is not None:
+            raise WorkerError(f"run_on_dataframe failed: {outcome.problem}")
+    return [outcome.value() for outcome in outcomes]
 
 
 def _ended(said: str, job: Job) -> str:

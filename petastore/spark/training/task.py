@@ -19,7 +19,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -35,13 +35,10 @@ from petastore.spark.training.spool import LocalRows, Spool, StoredPart
 from petastore.spark.training.trainer import Outcome, Trainer
 from petastore.writers.parquet import Layout
 
-__all__ = ["RESULT", "Job", "Kind"]
+__all__ = ["RESULT", "Job"]
 
-RESULT = pa.schema({"rank": pa.int32(), "kind": pa.string(), "said": pa.binary()})
-"""Result of a task: its rank, outcome and value."""
-
-Kind: TypeAlias = Literal["value", "problem"]
-"""How a rank ended: `"value"` with an encoded `Outcome`, or `"problem"` with an error message."""
+RESULT = pa.schema({"rank": pa.int32(), "outcome": pa.binary()})
+"""Result of a task: its rank and its encoded `Outcome`."""
 
 _SPARK_SAYS_IT_FIRST_S = 2.0
 """Seconds to wait before a task fails, so that Spark can first report a lost executor.
@@ -103,8 +100,7 @@ class Job:
             return [json.loads(text) for text in context.allGather(json.dumps(facts))]
 
         rank = _Rank(self, context.partitionId(), hosts, gather)
-        kind, said = rank.run(batches)
-        yield pa.record_batch([[rank.rank], [kind], [said]], schema=RESULT)
+        yield pa.record_batch([[rank.rank], [rank.run(batches).encoded]], schema=RESULT)
 
 
 class _Rank:
@@ -117,7 +113,7 @@ class _Rank:
     def _name(self) -> str:
         return f"rank {self.rank} of {len(self.hosts)}"
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> tuple[Kind, bytes]:
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Outcome:
         """Run the task; return its outcome.
 
         Raises:
@@ -128,7 +124,7 @@ class _Rank:
             rows, environment = self._spooled(trainer.folder(), batches)
         except _GivenUpError as problem:
             trainer.close()
-            return "problem", str(problem).encode()
+            return Outcome.of_problem(str(problem))
         try:
             outcome = trainer.train(rows, self.job.function, environment)
         except WorkerError as death:
@@ -139,7 +135,7 @@ class _Rank:
             time.sleep(_SPARK_SAYS_IT_FIRST_S)
             raise WorkerError(self.job.marked(f"{self._name}, on {self.hosts[self.rank]}: {outcome.problem}"))
         trainer.close()
-        return "value", outcome.encoded
+        return outcome
 
     def _spooled(self, folder: str, batches: Iterator[pa.RecordBatch]) -> tuple[LocalRows, Mapping[str, str]]:
         spool = Spool(folder, self.job.schema, self.job.layout, self.rank)
