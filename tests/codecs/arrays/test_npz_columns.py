@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from petastore.codecs import CompressedNdarrayCodec
-from petastore.codecs.arrays import npz
+from petastore.codecs.arrays import compressed
 from petastore.codecs.arrays.compressed import NpzError, member_of, zlib_library
 from petastore.errors import DecodeError
 from petastore.schema import UnischemaField
@@ -171,7 +171,7 @@ def one_by_one(cells: Sequence[bytes], field: UnischemaField) -> list[Any]:
 @contextlib.contextmanager
 def inflating_by(library: Any) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(npz, "zlib_library", lambda: library)
+        patched.setattr(compressed, "zlib_library", lambda: library)
         yield
 
 
