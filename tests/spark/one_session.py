@@ -26,7 +26,7 @@ from tests.tier import IS_FULL
 
 __all__ = ["PARTS"]
 
-_QUICK = ("scenario", "frames", "writing.by_tasks", "source.through_spark")
+_QUICK = ("scenario", "frames", "writing.by_tasks", "through_spark")
 _SLOW = ("barrier", "hello_world", "pages", "copy_command")
 
 PARTS = {

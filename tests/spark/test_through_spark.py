@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 @pytest.fixture(params=kinds("classic", "connect"))
 def facts(request: pytest.FixtureRequest, spark_programs: SparkPrograms) -> Any:
-    return spark_programs.left(request.param, "source.through_spark").facts
+    return spark_programs.left(request.param, "through_spark").facts
 
 
 def test_data_source_writes_the_requested_row_groups(facts: Any) -> None:
