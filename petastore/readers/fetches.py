@@ -50,6 +50,17 @@ def column_bytes(dataset: Dataset, columns: Iterable[str]) -> NDArray[np.int64]:
         >>> (both == dataset.inventory.stored_bytes).all(), (one < both).all()
         (np.True_, np.True_)
     """
+    stored, inventory = _stored_columns(dataset, columns), dataset.inventory
+    sizes = np.zeros(inventory.num_row_groups, dtype=np.int64)
+    files = np.unique(inventory.file).tolist() if stored else []
+    look = functools.partial(_in_footer, columns=stored)
+    for own, of_groups in dataset.footers.look_through(dataset.location, inventory, files, look):
+        sizes[own] = of_groups
+    return sizes
+
+
+def _stored_columns(dataset: Dataset, columns: Iterable[str]) -> list[str]:
+    """Return the distinct names of the columns that files store; raise an error for unknown names."""
     names = dict.fromkeys(columns)
     unknown = [name for name in names if name not in dataset.schema]
     if unknown:
@@ -57,14 +68,7 @@ def column_bytes(dataset: Dataset, columns: Iterable[str]) -> NDArray[np.int64]:
             f"columns must be columns of {dataset.url} ({', '.join(map(repr, dataset.schema.fields))}), got "
             f"{unknown[0]!r}"
         )
-    stored = [name for name in names if name not in dataset.partition_names]
-    inventory = dataset.inventory
-    sizes = np.zeros(inventory.num_row_groups, dtype=np.int64)
-    files = np.unique(inventory.file).tolist() if stored else []
-    look = functools.partial(_in_footer, columns=stored)
-    for own, of_groups in dataset.footers.look_through(dataset.location, inventory, files, look):
-        sizes[own] = of_groups
-    return sizes
+    return [name for name in names if name not in dataset.partition_names]
 
 
 def _in_footer(footer: Footer, ordinals: NDArray[np.int32], columns: list[str]) -> NDArray[np.int64]:
@@ -110,12 +114,7 @@ def fetches_of(dataset: Dataset, columns: Iterable[str]) -> Fetches:
         >>> fetches.requests.tolist(), fetches.entries.tolist()
         ([1, 1], [2, 2])
     """
-    names = list(dict.fromkeys(columns))
-    unknown = [name for name in names if name not in dataset.schema]
-    if unknown:
-        raise InvalidArgumentError(f"columns must be columns of {dataset.url}, got {unknown[0]!r}")
-    stored = [name for name in names if name not in dataset.partition_names]
-    inventory = dataset.inventory
+    stored, inventory = _stored_columns(dataset, columns), dataset.inventory
 
     def of_file(footer: Footer, ordinals: NDArray[np.int32]) -> tuple[tuple[int, int], list[tuple[int, int, int, int]]]:
         before = (0, 0) if footer.version is not None else (REQUESTS_BEFORE, len(footer.encoded))

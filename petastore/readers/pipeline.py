@@ -91,9 +91,9 @@ class Pipeline(Iterator[AssembledSpan]):
         self._pool = pool
         self._ahead = ahead
         self._prefetcher = prefetcher
-        self._coming: collections.deque[Span | _Failed] = collections.deque()
+        self._coming: collections.deque[Span | BaseException] = collections.deque()
         self._tables: dict[int, Future[Any]] = {}
-        self._jobs: collections.deque[_SpanJob | _Failed] = collections.deque()
+        self._jobs: collections.deque[_SpanJob] = collections.deque()
         self._begun = 0
         self._is_planning = False
         self._exhausted = False
@@ -175,7 +175,7 @@ class Pipeline(Iterator[AssembledSpan]):
         coming, prefetcher = self._coming, self._prefetcher
         if prefetcher is None or not prefetcher.wants_more or len(coming) >= _SPANS_PLANNED:
             return False
-        return sum(span.num_rows for span in coming) < _ROWS_PLANNED
+        return sum(span.num_rows for span in coming if isinstance(span, Span)) < _ROWS_PLANNED
 
     def _have_planned(self) -> None:
         """Submit tasks that plan or start the next spans, one task at a time, while the limits allow it."""
@@ -198,19 +198,19 @@ class Pipeline(Iterator[AssembledSpan]):
         """Plan a span, unless a planned one can start now; then start one if fewer than `ahead` are in progress."""
         if not (self._coming and self._has_place):
             self._plan_one()
-        job: _SpanJob | _Failed | None = None
+        job: _SpanJob | None = None
         if self._coming and self._has_place:
             span = self._coming.popleft()
             try:
-                job = span if isinstance(span, _Failed) else self._job(span, self._begun)
+                job = _FailedJob(span) if isinstance(span, BaseException) else self._job(span, self._begun)
             except BaseException as problem:  # noqa: BLE001 - raised when the consumer requests the span
-                job = _Failed(problem)
+                job = _FailedJob(problem)
         with self._lock:
             self._is_planning = False
             if job is not None:
                 self._begun += 1
                 self._jobs.append(job)
-                if isinstance(job, _Failed):
+                if isinstance(job, _FailedJob):
                     self._exhausted = True
                     self._coming.clear()
             self._changed.notify_all()
@@ -223,7 +223,7 @@ class Pipeline(Iterator[AssembledSpan]):
             if span is not None and self._prefetcher is not None:
                 self._prefetcher.plan(span)
         except BaseException as problem:  # noqa: BLE001 - raised when the consumer requests the span
-            self._coming.append(_Failed(problem))
+            self._coming.append(problem)
             self._exhausted = True
             return
         if span is None:
@@ -275,23 +275,6 @@ def _told(problem: BaseException) -> BaseException:
     )
     told.__cause__ = problem
     return told
-
-
-class _Failed:
-    """Job of a span that could not be planned or started; `result` raises the error."""
-
-    has_more = is_ready = False
-    number, groups = -1, frozenset[int]()
-    num_rows = 0
-
-    def __init__(self, problem: BaseException) -> None:
-        self._problem = _told(problem)
-
-    def is_done_now(self) -> bool:
-        return True
-
-    def result(self) -> AssembledSpan:
-        raise self._problem
 
 
 class _SpanJob:
@@ -374,6 +357,15 @@ class _SpanJob:
         assembled = made.result()
         assert assembled is not None  # noqa: S101 - for a span in parts, the future of a part is set
         return assembled
+
+
+class _FailedJob(_SpanJob):
+    """Job of a span that could not be planned or begun; `result` raises the error."""
+
+    def __init__(self, problem: BaseException) -> None:
+        self.number, self.groups, self._parts = -1, frozenset(), collections.deque()
+        self._made = Future()
+        self._made.set_exception(problem)
 
 
 _NOTHING: Future[AssembledSpan | None] = Future()

@@ -183,9 +183,8 @@ class Loads:
 
     def _load(self, group: int, read_order: NDArray[np.int64] | None) -> Future[LoadedRowGroup]:
         """Load a row group here, and submit tasks to other workers if it is large; return its future."""
-        inventory = self._inventory
-        file, ordinal = inventory.files[inventory.file[group]], int(inventory.ordinal[group])
-        source, rows = self._source_of(group), int(inventory.rows[group])
+        file, ordinal = self._inventory.place_of(group)
+        source, rows = self._source_of(group), int(self._inventory.rows[group])
         read: Read = functools.partial(self._reading[source], file, ordinal)
         if self._extended is not None:
             rows, read = self._extended(group, rows, read)
