@@ -5,17 +5,12 @@ Users often try the parameter names of another loader first. The error for an un
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, ParamSpec, TypeVar
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from petastore.errors import UnknownParameterError
 
-__all__ = ["answering_other_words", "refuse_other_words"]
-
-_Asked = ParamSpec("_Asked")
-_Given = TypeVar("_Given")
+__all__ = ["refuse_other_words"]
 
 _BATCHES = (
     "a reader gives rows, or row groups, and the loader makes the batches: "
@@ -42,12 +37,6 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "num_replicas": _RANKS,
     "num_shards": _RANKS,
     "drop_last": _LAST,
-    "tail": _LAST,
-    "shuffle_memory": "shuffle_buffer_bytes=… sets the size of the shuffle buffer",
-    "lanes": "interleave=… sets how many row groups are read at the same time",
-    "block_rows": "shuffle_block_rows=… sets how many rows are permuted together",
-    "reshuffle": "reshuffle_each_epoch=False keeps row groups on their ranks, True permutes them in each epoch",
-    "selection_cache": "filter_cache=… is the directory of cached filter results",
     "columns": "schema_fields=[…] selects the columns",
     "fields": "schema_fields=[…] selects the columns",
     "transform": "transform_spec=petastore.TransformSpec(…) transforms rows",
@@ -59,36 +48,6 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "pin_memory": "the loader pins memory: petastore.adapters.torch.DataLoader(reader, device='cuda')",
     "cache_dir": "cache_type='local-disk', cache_location=… caches fetched data on the local disk",
 }
-
-
-def answering_other_words(
-    function: Callable[_Asked, _Given], further: Callable[..., object] | None = None
-) -> Callable[_Asked, _Given]:
-    """Wrap a function: for an unknown parameter, the error suggests petastore's name or the closest name.
-
-    Args:
-        function: Function to wrap.
-        further: Function to which `function` passes its `**` arguments, or None.
-
-    Raises:
-        UnknownParameterError: The wrapped function was called with an unknown parameter; raised before the function
-            runs.
-
-    Example:
-        >>> answering_other_words(lambda *, workers_count: None)(num_workers=4)
-        Traceback (most recent call last):
-        petastore.errors.UnknownParameterError: <lambda> has no parameter num_workers: workers_count=… sets the number
-        of threads or processes, and reader_pool_type=… which of them
-    """
-    own = _names_of(function)
-    known = own if further is None else own.union(list(inspect.signature(further).parameters)[1:])
-
-    @functools.wraps(function)
-    def answering(*args: _Asked.args, **kwargs: _Asked.kwargs) -> _Given:
-        refuse_other_words(function.__name__, kwargs, own=own, known=known)
-        return function(*args, **kwargs)
-
-    return answering
 
 
 def refuse_other_words(function: str, given: Iterable[str], *, own: Collection[str], known: Collection[str]) -> None:
@@ -106,15 +65,6 @@ def refuse_other_words(function: str, given: Iterable[str], *, own: Collection[s
     for name in given:
         if name not in known:
             raise UnknownParameterError(f"{function} has no parameter {name}: {_advice(name, own, known)}")
-
-
-def _names_of(function: Callable[..., object]) -> frozenset[str]:
-    """Return the names of parameters that can be passed by keyword."""
-    return frozenset(
-        name
-        for name, parameter in inspect.signature(function).parameters.items()
-        if name != "self" and parameter.kind is not parameter.VAR_KEYWORD
-    )
 
 
 def _advice(name: str, own: Collection[str], known: Collection[str]) -> str:

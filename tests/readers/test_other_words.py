@@ -40,10 +40,10 @@ def test_make_reader_functions_advise_on_unknown_parameters() -> None:
 
 
 WORDS = (
-    "batch_size block_rows buffer_size cache_dir collate_fn columns drop_last epochs fields filter lanes "
+    "batch_size buffer_size cache_dir collate_fn columns drop_last epochs fields filter "
     "num_replicas num_shards num_workers pin_memory prefetch prefetch_factor "
-    "rank repeat reshuffle selection_cache shard_index shuffle "
-    "shuffle_buffer_size shuffle_memory tail transform workers world_size"
+    "rank repeat shard_index shuffle "
+    "shuffle_buffer_size transform workers world_size"
 )
 
 

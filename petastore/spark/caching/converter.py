@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+import inspect
 import os
 import posixpath
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Unpack, cast, get_args
 
@@ -17,7 +17,7 @@ from petastore.distributed.current import asked_shard, warn_of_other_shard
 from petastore.errors import DatasetNotFoundError, InvalidArgumentError, ReaderClosedError, StorageError
 from petastore.front import make_batch_reader
 from petastore.plan.request import Shard, whole_number
-from petastore.readers.other_words import answering_other_words
+from petastore.readers.other_words import refuse_other_words
 from petastore.readers.reader import Reader
 from petastore.spark.caching.converter_cache import Storing, keep, release
 from petastore.spark.prepared import FloatDtype
@@ -52,7 +52,6 @@ _COMPRESSIONS = {
 _BATCH_SIZE = 32
 _WORKERS = 4
 _PATIENCE_SECONDS = 30.0
-_answering = functools.partial(answering_other_words, further=make_batch_reader)
 
 
 def make_spark_converter(
@@ -158,7 +157,6 @@ class SparkDatasetConverter:
         """Return the number of rows."""
         return self.dataset_size
 
-    @_answering
     def make_torch_dataloader(
         self,
         batch_size: int = _BATCH_SIZE,
@@ -198,6 +196,7 @@ class SparkDatasetConverter:
             MissingExtraError: On entering: torch is not installed.
         """
         whole_number(batch_size, name="batch_size", least=1)
+        _refuse_unknown(self.make_torch_dataloader, reader_kwargs)
         arguments = self._reader_arguments(num_epochs, workers_count, shuffling_queue_capacity, reader_kwargs)
 
         def adapt(reader: Reader) -> Any:
@@ -211,7 +210,6 @@ class SparkDatasetConverter:
 
         return self._reading(arguments, adapt)
 
-    @_answering
     def make_tf_dataset(
         self,
         batch_size: int | None = None,
@@ -253,6 +251,7 @@ class SparkDatasetConverter:
         rows = _BATCH_SIZE if batch_size is None else whole_number(batch_size, name="batch_size", least=1)
         if prefetch is not None:
             whole_number(prefetch, name="prefetch", least=-1)  # -1 is TensorFlow's AUTOTUNE
+        _refuse_unknown(self.make_tf_dataset, reader_kwargs)
         arguments = self._reader_arguments(num_epochs, workers_count, shuffling_queue_capacity or 0, reader_kwargs)
 
         def adapt(reader: Reader) -> Any:
@@ -290,7 +289,7 @@ class SparkDatasetConverter:
         if cur_shard is not None and not isinstance(cur_shard, str):  # `warn_of_other_shard` warns
             cur_shard, shard_count = Shard.parse(cur_shard, shard_count), None
         shard = asked_shard(cur_shard, shard_count)
-        warn_of_other_shard(shard, stacklevel=5)
+        warn_of_other_shard(shard, stacklevel=4)
         workers = _WORKERS if workers_count is None else whole_number(workers_count, name="workers_count", least=1)
         whole_number(shuffling, name="shuffling_queue_capacity", least=0)
         arguments: PassedKwargs = {"num_epochs": num_epochs, "workers_count": workers, **further}
@@ -326,6 +325,12 @@ class SparkDatasetConverter:
                     "and that the process that made the converter is running"
                 )
             pause.wait(0.5)
+
+
+def _refuse_unknown(function: Callable[..., object], further: Iterable[str]) -> None:
+    """Raise an error if neither this function nor `make_batch_reader` has a parameter; the last one is `**`."""
+    own, of_reader = list(inspect.signature(function).parameters)[:-1], inspect.signature(make_batch_reader).parameters
+    refuse_other_words(function.__name__, further, own=own, known={*own, *list(of_reader)[1:]})
 
 
 def _converter(url: str, dataset: Dataset, storage_options: Mapping[str, Any]) -> SparkDatasetConverter:
