@@ -10,17 +10,11 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from petastore import forks
 from petastore.callers import frames_inside_petastore
 from petastore.errors import RetiredWarning
 from petastore.plan.request import known_word, whole_number
 
-__all__ = [
-    "HdfsDriver",
-    "Retired",
-    "forget_what_was_told",
-    "tell_retired",
-]
+__all__ = ["HdfsDriver", "Retired", "tell_retired", "warned_of"]
 
 HdfsDriver: TypeAlias = Literal["libhdfs", "libhdfs3"]
 """HDFS drivers."""
@@ -89,8 +83,8 @@ class Retired:
                 whole_number(value, name=name, least=1)
 
 
-_lock = forks.Lock()
-_told_of: set[str] = set()
+warned_of: set[str] = set()
+"""Names of the parameters of which this process has warned."""
 
 
 def tell_retired(given: Retired) -> None:
@@ -108,18 +102,8 @@ def tell_retired(given: Retired) -> None:
     for parameter in dataclasses.fields(given):
         name, value = parameter.name, getattr(given, parameter.name)
         known = parameter.metadata
-        if not known or value in (parameter.default, *known["asks_for_nothing"]):
+        if not known or name in warned_of or value in (parameter.default, *known["asks_for_nothing"]):
             continue
-        with _lock:
-            if name in _told_of:
-                continue
         message = f"{name}={value!r} has no effect: {known['instead']}"
         warnings.warn(message, RetiredWarning, stacklevel=frames_inside_petastore() + 1)
-        with _lock:  # recorded after the warning, so that the next call raises again if warnings are errors
-            _told_of.add(name)
-
-
-def forget_what_was_told() -> None:
-    """Reset the warnings: the next use of each retired parameter warns again. For tests."""
-    with _lock:
-        _told_of.clear()
+        warned_of.add(name)  # after the warning, so that the next call raises again if warnings are errors

@@ -15,7 +15,6 @@ import dataclasses
 import functools
 import heapq
 import itertools
-import logging
 import os
 import threading
 import time
@@ -40,8 +39,6 @@ __all__ = ["DEFAULT_MAX_CELL_BYTES", "InlinePool", "PoolType", "ProcessPool", "T
 
 PoolType: TypeAlias = Literal["thread", "process", "dummy"]
 """Names of worker pools; see `Workers.kind`."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,19 +90,6 @@ class Workers:
     def pool(self) -> Pool:
         """Return an open pool for work without transform functions; the caller closes and joins it."""
         return InlinePool() if self.kind == "dummy" else ThreadPool(self.count or available_cpus())
-
-    def say_that_threads_will_do(self) -> None:
-        """Log, once per process, that a process pool without transform functions only uses threads."""
-        if self.kind == "process":
-            _say_that_threads_will_do()
-
-
-@functools.cache
-def _say_that_threads_will_do() -> None:
-    _log.info(
-        "reader_pool_type='process' runs the functions of transforms in processes; this reader has no transform "
-        "function, so all of its work runs in threads"
-    )
 
 
 _GRACE_S = 1.0

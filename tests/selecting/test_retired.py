@@ -12,7 +12,7 @@ import pytest
 
 import petastore
 from petastore.errors import InvalidArgumentError, RetiredWarning
-from petastore.selecting.retired import Retired, forget_what_was_told, tell_retired
+from petastore.selecting.retired import Retired, tell_retired, warned_of
 
 READERS = [petastore.make_reader, petastore.make_batch_reader]
 ASKING = {
@@ -34,9 +34,9 @@ ORDER = (
 
 @pytest.fixture(autouse=True)
 def _nothing_was_told_yet() -> Iterator[None]:
-    forget_what_was_told()
+    warned_of.clear()
     yield
-    forget_what_was_told()
+    warned_of.clear()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
@@ -56,14 +55,3 @@ def test_dictionaries_may_use_a_quarter_of_the_memory_budget() -> None:
     assert Workers().most_copied_bytes == MOST_BYTES
     for budget in (1000, 2**40):
         assert Workers(memory_budget=budget).most_copied_bytes == budget // 4
-
-
-def test_fallback_to_threads_is_logged_once_for_process_pools(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with caplog.at_level(logging.INFO, "petastore.work.pools"):
-        Workers("thread").say_that_threads_will_do()
-        assert caplog.messages == []
-        for _ in range(2):
-            Workers("process").say_that_threads_will_do()
-    assert len(caplog.messages) <= 1  # another test of this process may have been told already

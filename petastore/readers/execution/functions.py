@@ -50,7 +50,6 @@ class Functions:
         called = [spec for spec in specs if spec is not None and spec.func is not None]
         are_called, draw = bool(called), any(spec.rng is not None for spec in called)
         if not are_called or workers.kind != "process":
-            workers.say_that_threads_will_do()
             return cls(workers, batched, are_called, None, draw)
         from petastore.transforming.processes import TransformProcesses  # only needed for process pools
         from petastore.work.pools import available_cpus
