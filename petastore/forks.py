@@ -165,5 +165,4 @@ def _forget_imports_of_other_threads() -> None:
             del sys.modules[name]
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_of_tasks.take, after_in_parent=_of_tasks.give_back, after_in_child=_make_all_anew)
+os.register_at_fork(before=_of_tasks.take, after_in_parent=_of_tasks.give_back, after_in_child=_make_all_anew)

@@ -210,8 +210,7 @@ _alive: weakref.WeakSet[Threads] = weakref.WeakSet()
 _working: set[int] = set()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_working.clear)
+os.register_at_fork(after_in_child=_working.clear)
 
 
 @atexit.register

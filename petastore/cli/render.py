@@ -174,17 +174,14 @@ def throughput_table(found: Throughput) -> Table:
     table.add_row("measured", f"{counted(found.rows, 'row')} in {found.seconds:.3f} s")
     table.add_row("first", f"{found.first_seconds:.3f} s from opening to the first of them")
     table.add_row("CPU", f"{found.cpu:.0f} % of one")
-    peak = found.memory_info.rss
-    table.add_row("memory", "not known on this system" if peak is None else f"{people_bytes(peak)} at most")
+    table.add_row("memory", f"{people_bytes(found.memory_info.rss)} at most")
     return table
 
 
 def throughput_line(found: Throughput) -> str:
     """Return the most important measurements in one line: rates, CPU and memory."""
-    peak = found.memory_info.rss
-    memory = "" if peak is None else f", {people_bytes(peak)} of memory"
-    per_second = f"{people_bytes(round(found.bytes_per_second))}/s"
-    return f"{_rate(found.rows_per_second)} rows/s, {per_second}, {found.cpu:.0f} % CPU{memory}"
+    per_second, peak = f"{people_bytes(round(found.bytes_per_second))}/s", people_bytes(found.memory_info.rss)
+    return f"{_rate(found.rows_per_second)} rows/s, {per_second}, {found.cpu:.0f} % CPU, {peak} of memory"
 
 
 def _rate(rows: float) -> str:

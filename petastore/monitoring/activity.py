@@ -7,6 +7,7 @@ log, without a lock. Outside of a task, a thread is not in any stage, and `durin
 from __future__ import annotations
 
 import collections
+import resource
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -14,11 +15,6 @@ from threading import Thread
 from typing import Any, Literal, Self, TypeAlias
 
 from petastore.errors import StorageTimeoutError
-
-try:
-    import resource
-except ImportError:  # Windows has no resource module
-    resource = None  # type: ignore[assignment]
 
 __all__ = [
     "STAGES",

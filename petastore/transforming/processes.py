@@ -31,8 +31,6 @@ import functools
 import itertools
 import os
 import pickle
-import select
-import socket
 import threading
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
@@ -77,9 +75,6 @@ class TransformProcesses:
     Args:
         count: Number of worker processes.
 
-    Raises:
-        InvalidArgumentError: The operating system is not Unix.
-
     Example:
         >>> processes = TransformProcesses(1)
         >>> schema = Unischema("number", [UnischemaField("id", np.int64)])
@@ -92,11 +87,6 @@ class TransformProcesses:
     """
 
     def __init__(self, count: int) -> None:
-        if not hasattr(select, "poll") or not hasattr(socket, "AF_UNIX"):
-            raise InvalidArgumentError(
-                "reader_pool_type must be 'thread' or 'dummy' on this system, got 'process', which needs Linux, "
-                "macOS or another Unix"
-            )
         self._count = count
         self._functions: list[Function] = []
         self._group: _WorkerGroup | None = None

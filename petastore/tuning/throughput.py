@@ -8,6 +8,7 @@ import itertools
 import math
 import multiprocessing
 import os
+import resource
 import statistics
 import sys
 import time
@@ -46,8 +47,8 @@ _ROWS_AT_ONCE = 256
 class Memory:
     """Memory of the measuring process."""
 
-    rss: int | None
-    """Peak resident memory in bytes; None if the system does not report it."""
+    rss: int
+    """Peak resident memory in bytes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -105,11 +106,11 @@ class Throughput:
         """Bytes of arrays, text and bytes per second, over the whole measurement."""
         return self.rows_per_second * self.bytes_per_row
 
-    def as_json(self) -> dict[str, int | float | None]:
+    def as_json(self) -> dict[str, float]:
         """Return the result as a dict of JSON values; names end with their units.
 
         `rows_per_second` refers to the whole measurement; names with `slowest_`, `median_` or `fastest_` refer to that
-        part. `peak_memory_bytes` is None if the system does not report it.
+        part.
         """
         return {
             "rows": self.rows,
@@ -420,8 +421,8 @@ def _bytes(cell: Any) -> int:
     return int(getattr(cell, "nbytes", 0))
 
 
-def _peak_bytes() -> int | None:
-    """Return the peak resident memory of this process in bytes; None if the system does not report it.
+def _peak_bytes() -> int:
+    """Return the peak resident memory of this process in bytes.
 
     Linux includes the parent's peak in `ru_maxrss`, so /proc is read first.
     """
@@ -430,9 +431,5 @@ def _peak_bytes() -> int | None:
         for line in status.read_text(encoding="utf-8").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
-    try:
-        import resource
-    except ImportError:  # Windows has no resource module
-        return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

@@ -57,7 +57,6 @@ def test_throughput_reports_rows_bytes_and_times(dataset: Path, batch_size: int 
     assert found.slowest <= found.rows_per_second * 1.001 <= found.fastest * 1.002
     assert found.first_seconds > 0
     assert found.time_mean == pytest.approx(1 / found.samples_per_second)
-    assert found.memory_info.rss is not None
     assert found.memory_info.rss > 10 * 2**20
 
 
