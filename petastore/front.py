@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from petastore.dataset import Dataset
 from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Fields, OrderOptions
+from petastore.readers.bad_rows import selected_rows
 from petastore.readers.execution.building import build_execution
 from petastore.readers.option_signatures import takes_options
 from petastore.readers.options import (
@@ -26,12 +27,11 @@ from petastore.readers.options import (
     Urls,
 )
 from petastore.readers.reader import Reader
-from petastore.readers.selected_rows import selected_rows
 
 if TYPE_CHECKING:
     from petastore.plan.mixture.mixture import Batching, Stop
     from petastore.plan.windows.ngram import NGram
-    from petastore.readers.mixed.mixed_sources import SourceGiven
+    from petastore.readers.mixed_sources import SourceGiven
     from petastore.readers.options import BatchReaderKwargs, MixKwargs, ReaderKwargs
 
 __all__ = ["make_batch_reader", "make_mixed_reader", "make_reader"]
@@ -178,7 +178,7 @@ def make_mixed_reader(
         ...         [batch["id"].tolist() for batch in reader.iter_batches(6)]
         [[0, 100, 1, 101, 2, 3], [102, 4, 5, 0, 103, 1], [2, 104, 3, 4, 5, 105]]
     """
-    from petastore.readers.mixed.mixed_sources import MixedReader, open_sources, plan_mixture
+    from petastore.readers.mixed_sources import MixedReader, open_sources, plan_mixture
 
     asked = ReadOptions.of((), **options)
     ask = dataclasses.replace(asked.plan, columns=schema_fields)
@@ -207,7 +207,7 @@ def _opened(options: ReadOptions, fields: Fields | NGram | None, *, batched: boo
                     "provenance must be False with an NGram, because a window has several rows, got True. Remove "
                     "provenance="
                 )
-            from petastore.readers.windows.window_reader import open_window_reader
+            from petastore.readers.window_reader import open_window_reader
 
             return _with_progress(open_window_reader(dataset, fields, options, batched=batched), run)
     ask = dataclasses.replace(options.plan, columns=fields)

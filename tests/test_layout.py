@@ -65,7 +65,7 @@ def test_layer_diagram_of_the_architecture_page_equals_the_checked_layers(reposi
 
 
 def test_reader_layer_diagram_of_the_architecture_page_equals_the_checked_layers(repository: Path) -> None:
-    assert picture_of(repository, "mixed", "→") == layers_of(repository, "petastore.readers")
+    assert picture_of(repository, "mixed_sources", "→") == layers_of(repository, "petastore.readers")
 
 
 TOOLS = {"fuzz", "benchmarks", "corpus", "examples", "laws", "pythons", "servers"}

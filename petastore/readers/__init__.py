@@ -12,7 +12,7 @@ from petastore.lazy import late_names
 
 if TYPE_CHECKING:
     from petastore.readers.batch import Batch
-    from petastore.readers.mixed.mixed_sources import MixedReader
+    from petastore.readers.mixed_sources import MixedReader
     from petastore.readers.reader import Reader
     from petastore.transforming.transform import TransformSpec, edit_field, transform_schema
     from petastore.work.pools import Workers
@@ -21,7 +21,7 @@ __all__ = ["Batch", "MixedReader", "Reader", "TransformSpec", "Workers", "edit_f
 
 _HOMES = {
     "Batch": "petastore.readers.batch",
-    "MixedReader": "petastore.readers.mixed.mixed_sources",
+    "MixedReader": "petastore.readers.mixed_sources",
     "Reader": "petastore.readers.reader",
     "TransformSpec": "petastore.transforming.transform",
     "Workers": "petastore.work.pools",

@@ -16,7 +16,7 @@ from petastore import TransformSpec, Unischema, UnischemaField
 from petastore.adapters.torch import DataLoader, MapDataset, ReaderDataset
 from petastore.codecs import CompressedImageCodec, ImageDecode
 from petastore.errors import DecodeError, InvalidArgumentError
-from petastore.readers.mixed.mixed_sources import SourceGiven
+from petastore.readers.mixed_sources import SourceGiven
 
 PHOTO = UnischemaField("photo", "uint8", (None, None, 3), CompressedImageCodec("jpeg", 90))
 MASK = UnischemaField("mask", "uint8", (24, 32), CompressedImageCodec("png"), nullable=True)

@@ -26,7 +26,7 @@ from petastore.adapters.torch import MapDataset, ReaderDataset
 from petastore.errors import CacheBypassWarning, DatasetChangedError, InvalidArgumentError
 from petastore.predicates import in_lambda
 from petastore.readers.fetches import column_bytes
-from petastore.readers.mixed.mixed_sources import SourceGiven
+from petastore.readers.mixed_sources import SourceGiven
 from petastore.readers.random_access import RandomAccess
 from petastore.readers.reader import Reader
 from petastore.work.pools import Workers

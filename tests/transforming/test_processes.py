@@ -29,7 +29,7 @@ from petastore.codecs import NdarrayCodec
 from petastore.decoding.buffers import Buffers
 from petastore.decoding.decode import Decoded
 from petastore.errors import InvalidArgumentError, ReaderClosedError, TransformError, WorkerError
-from petastore.readers.mixed.mixed_sources import MixedReader
+from petastore.readers.mixed_sources import MixedReader
 from petastore.transforming.processes import TransformProcesses
 from petastore.transforming.transform import Transform, transform_columns, transform_schema
 from petastore.work.pools import PoolType, Workers

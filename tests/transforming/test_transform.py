@@ -20,7 +20,7 @@ from petastore import TransformSpec, Unischema, UnischemaField
 from petastore.decoding.decode import Decoded
 from petastore.errors import InvalidArgumentError, TransformError
 from petastore.readers import edit_field, transform_schema
-from petastore.readers.mixed.mixed_sources import MixedReader
+from petastore.readers.mixed_sources import MixedReader
 from petastore.readers.random_access import RandomAccess
 from petastore.transforming.transform import Takes, transform_columns
 from petastore.work.pools import PoolType, Workers

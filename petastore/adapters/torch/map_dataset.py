@@ -27,11 +27,11 @@ from petastore.plan.request import Fields, LastBatch, LastBatchWord, Shard, whol
 from petastore.plan.selection import Selection
 from petastore.plan.sharing.numbers import numbered_batches, plan_of_numbers
 from petastore.plan.sharing.workers import dump_place, resume_place
+from petastore.readers.bad_rows import selected_rows
 from petastore.readers.execution.handouts import RaisesAfterErrors
 from petastore.readers.option_signatures import takes_options
 from petastore.readers.options import DatasetOptions, RowOptions, RunOptions, Urls, options_of_rows
 from petastore.readers.random_access import DEFAULT_CACHE_BYTES, CacheInfo, RandomAccess
-from petastore.readers.selected_rows import selected_rows
 from petastore.schema.unischema import Unischema
 
 if TYPE_CHECKING:

@@ -1,1 +1,45 @@
-"""Bad rows: find the rows that cannot be decoded or transformed, leave them out, and write them to a quarantine."""
+"""Selected rows of a reader: rows that filters select, without rows that cannot be decoded or transformed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from petastore.dataset import Dataset
+from petastore.plan.selection import Selection
+from petastore.readers.options import RowOptions, RunOptions
+
+__all__ = ["selected_rows"]
+
+
+def selected_rows(
+    dataset: Dataset,
+    columns: Sequence[str],
+    rows: RowOptions,
+    run: RunOptions,
+    *,
+    batched: bool = False,
+    source: tuple[str, int] | None = None,
+) -> Selection | None:
+    """Return the rows of a dataset that a reader reads; None means all rows. May read data to evaluate filters.
+
+    Args:
+        dataset: The dataset.
+        columns: Names of the columns that are read.
+        rows: Options of the selected rows.
+        run: Workers, and the transform.
+        batched: Whether the reader yields batches, so that predicates and transforms receive DataFrames.
+        source: For a mixture, name of the column with each row's source, and the number of this source; None without
+            such a column.
+
+    Raises:
+        InvalidArgumentError: An option is invalid.
+        DecodeError: A cell of a filter column cannot be decoded; or there are too many bad rows.
+        TransformError: The predicate raised; or there are too many bad rows.
+    """
+    selection = rows.selected(dataset, workers=run.workers, batched=batched)
+    if rows.on_error == "raise":
+        return selection
+    from petastore.readers.bad_rows.scan import without_bad_rows  # only needed for few readers
+
+    fields = [dataset.schema[name] for name in columns]
+    return without_bad_rows(dataset, fields, selection, rows, run, batched=batched, source=source)

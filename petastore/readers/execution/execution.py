@@ -1,7 +1,7 @@
 """Execution of a reader: one object with its datasets, plan, row-group loaders, batch assembler and workers.
 
 `petastore.readers.execution.building` builds an execution for one or several datasets. For windows,
-`petastore.readers.windows.window_reader` builds an execution on top of the execution that reads the rows.
+`petastore.readers.window_reader` builds an execution on top of the execution that reads the rows.
 """
 
 from __future__ import annotations

@@ -18,12 +18,12 @@ from petastore.plan.order.mix import mix
 from petastore.plan.plan import Plan
 from petastore.plan.request import Fields, PlanOptions
 from petastore.plan.selection import Selection
+from petastore.readers.bad_rows import selected_rows
 from petastore.readers.execution.building import build_execution
 from petastore.readers.execution.mixed_datasets import MixedDatasets, agreed_schema
 from petastore.readers.option_signatures import names_of
 from petastore.readers.options import DatasetOptions, RowOptions, RunOptions, Urls
 from petastore.readers.reader import Reader
-from petastore.readers.selected_rows import selected_rows
 from petastore.schema.arrow import field_from_arrow
 from petastore.schema.unified_types import unified_field
 from petastore.schema.unischema import Unischema

@@ -22,7 +22,7 @@ from petastore.errors import DecodeError, InvalidArgumentError, NoDataAvailableE
 from petastore.inventory import DataFile
 from petastore.plan.request import LastBatchWord, OrderOptions, PlanOptions
 from petastore.readers.options import DatasetOptions, ReadOptions, RowOptions, RunOptions
-from petastore.readers.windows.window_reader import open_window_reader
+from petastore.readers.window_reader import open_window_reader
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.work.pools import PoolType

@@ -18,7 +18,7 @@ from petastore.readers.execution.building import build_execution
 from petastore.readers.execution.execution import Execution
 from petastore.readers.execution.mixed_datasets import MixedDatasets, agreed_schema
 from petastore.readers.reader import Reader
-from petastore.readers.windows.window_reader import execution_of_windows
+from petastore.readers.window_reader import execution_of_windows
 from petastore.transforming.transform import TransformSpec
 from petastore.work.pools import Workers
 

@@ -11,7 +11,7 @@ import pytest
 from petastore import TransformSpec
 from petastore.dataset import Dataset
 from petastore.plan.mixture.mixture import Mixture
-from petastore.readers.mixed.mixed_sources import MixedReader
+from petastore.readers.mixed_sources import MixedReader
 from petastore.work.pools import Workers
 from tests.readers.small import plan_of, written
 

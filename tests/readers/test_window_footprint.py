@@ -9,7 +9,7 @@ import pytest
 from petastore import NGram
 from petastore.dataset import Dataset
 from petastore.readers.loaded.footprint import Footprint
-from petastore.readers.windows.window_reader import footprint_of_windows
+from petastore.readers.window_reader import footprint_of_windows
 from petastore.work.pools import Workers
 from tests.readers.small import execution_of, written
 

@@ -35,6 +35,7 @@ from petastore.plan.request import LastBatch
 from petastore.plan.windows.ngram import NGram
 from petastore.plan.windows.windows import Following, Windows
 from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler, LoadedRowGroups, SpanWork
+from petastore.readers.bad_rows import selected_rows
 from petastore.readers.batch import Columns
 from petastore.readers.execution.building import build_execution
 from petastore.readers.execution.execution import Execution, Readable, WindowsOfRows
@@ -44,8 +45,7 @@ from petastore.readers.loaded.row_group_reader import Read, at_least
 from petastore.readers.options import ReadOptions
 from petastore.readers.random_access import RecentRowGroups
 from petastore.readers.reader import Reader
-from petastore.readers.selected_rows import selected_rows
-from petastore.readers.windows.window_starts import select_window_starts, windows_of_series
+from petastore.readers.window_starts import select_window_starts, windows_of_series
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.schema.values import each_value

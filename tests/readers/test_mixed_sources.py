@@ -13,7 +13,7 @@ from petastore import Unischema, UnischemaField
 from petastore.errors import DatasetNotFoundError, InvalidArgumentError, SchemaError
 from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.request import OrderOptions, PlanOptions
-from petastore.readers.mixed.mixed_sources import MixedSource, open_sources, plan_mixture
+from petastore.readers.mixed_sources import MixedSource, open_sources, plan_mixture
 from petastore.readers.options import DatasetOptions, RowOptions, RunOptions
 from tests.readers.small import ROWS, SCHEMA, written
 

@@ -15,7 +15,7 @@ from petastore.plan import Shard
 from petastore.plan.request import OrderOptions, PlanOptions
 from petastore.readers.options import DatasetOptions, ReadOptions, RowOptions, RunOptions
 from petastore.readers.reader import Reader
-from petastore.readers.windows.window_reader import open_window_reader
+from petastore.readers.window_reader import open_window_reader
 from tests.readers.small import ROWS, written
 
 PAIRS = NGram({0: ["id", "word"], 1: ["id"]}, 1, "id")

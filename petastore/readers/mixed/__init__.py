@@ -1,1 +1,0 @@
-"""Mixed readers: several datasets read together, by weight."""

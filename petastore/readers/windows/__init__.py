@@ -1,1 +1,0 @@
-"""Readers of windows (groups of consecutive rows)."""
