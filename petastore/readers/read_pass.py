@@ -145,7 +145,7 @@ class Pass:
         plan, extended = execution.plan, execution.extended
         limit = execution.workers.memory_budget
         if limit is not None and isinstance(plan, Plan) and plan.parts is None:
-            from petastore.readers.execution.part_sizes import warn_of_huge_row_groups  # only needed with a budget
+            from petastore.readers.loaded.part_loads import warn_of_huge_row_groups  # only needed with a budget
 
             warn_of_huge_row_groups(plan, execution.footprint, limit)
         pool = execution.functions.pool()

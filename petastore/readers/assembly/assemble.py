@@ -40,12 +40,11 @@ from petastore.monitoring.activity import during, running_since
 from petastore.plan.order.grouped_rows import GroupedRows, places_by_key
 from petastore.plan.order.mix import mix_array
 from petastore.plan.plan import Span
-from petastore.readers.assembly.encoded import EncodedCells, EncodedColumn, Origin
-from petastore.readers.assembly.gather import stack_gather
-from petastore.readers.assembly.row_group_runs import rows_in_memory
+from petastore.readers.assembly.encoded import EncodedCells, EncodedColumn
+from petastore.readers.assembly.gather import Origin, rows_in_memory, stack_gather
 from petastore.readers.batch import Batch, Columns
 from petastore.readers.loaded.layout import Layout, needs_decoding
-from petastore.readers.loaded.row_group import LoadedRowGroup
+from petastore.readers.loaded.row_group_reader import LoadedRowGroup
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.work.futures import after
@@ -138,7 +137,8 @@ def begin_in_room(assembler: Assembles, room: Room, span: Span, loaded: LoadedRo
     for batch, (first, stop) in enumerate(itertools.pairwise(rows.offsets.tolist())):
         size, most = int(sizes[first:stop].sum()), int(decoded[first:stop].max(initial=0))
         if room.taken(size, most) > room.asked_bytes:
-            raise maker.placed(_no_room(room, by_column, room.taken(size, most), range(first, stop)), rows)
+            problem = _no_room(room, by_column, room.taken(size, most), range(first, stop))
+            raise maker.placed(problem, rows.groups, rows.rows)
         total, largest = total + size, max(largest, most)
         if room.taken(total, largest) > room.asked_bytes:
             borders.append(batch)
@@ -285,9 +285,8 @@ class Assembler:
         stacks: list[tuple[tuple[str, ...], NDArray[Any]]] = []
         tasks: list[Task] = []
         if span.num_rows and any(one.members is not None for one in loaded.values()):
-            rows = rows_in_memory(span, loaded, self.origin)
-            gatherer = dataclasses.replace(self, origin=rows.origin)
-            tasks = gatherer._tasks(rows.span, rows.loaded, columns, stacks)  # noqa: SLF001
+            rows, together, origin = rows_in_memory(span, loaded, self.origin)
+            tasks = dataclasses.replace(self, origin=origin)._tasks(rows, together, columns, stacks)  # noqa: SLF001
         elif span.num_rows:
             tasks = self._of_loaded._tasks(span, loaded, columns, stacks)  # noqa: SLF001
         if self.parts is not None:
@@ -317,10 +316,6 @@ class Assembler:
                 for name, of_group in loaded[group].sizes.items():
                     sizes[name][where] = of_group[span.rows[where]]
         return sizes
-
-    def placed(self, problem: DecodeError, span: Span) -> DecodeError:
-        """Return the error with file, row group and row, computed from the index of the row in the span."""
-        return self._placed(problem, span.groups, span.rows)
 
     def _tasks(
         self,
@@ -383,7 +378,7 @@ class Assembler:
             with during("decoding"):
                 cells.decode(self.columns[field.name], picked, out)
         except DecodeError as problem:
-            raise self._placed(problem, picked.groups, picked.rows) from problem.__cause__
+            raise self.placed(problem, picked.groups, picked.rows) from problem.__cause__
 
     def _finish(
         self,
@@ -412,7 +407,8 @@ class Assembler:
         """Return the keyword argument `keys` for a transform that draws random numbers; an empty dict for others."""
         return {"keys": random_keys(span, self.origin)} if self.draws else {}
 
-    def _placed(self, problem: DecodeError, groups: NDArray[np.int32], rows: NDArray[np.int64]) -> DecodeError:
+    def placed(self, problem: DecodeError, groups: NDArray[np.int32], rows: NDArray[np.int64]) -> DecodeError:
+        """Return the error with file, row group and row, computed from the index of the row in these arrays."""
         if problem.row is not None:
             at = [problem.row]
             (group,), (row,) = self.origin(groups[at], rows[at])

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Self, TypeAlias, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,18 +31,15 @@ from petastore.decoding.decode import (
 from petastore.errors import DecodeError
 from petastore.plan.batches.spans import each_once
 from petastore.plan.order.grouped_rows import GroupedRows, places_by_key
-from petastore.readers.assembly.gather import cell_gather
+from petastore.readers.assembly.gather import Origin, cell_gather
 from petastore.readers.loaded.layout import Layout
-from petastore.readers.loaded.row_group import LoadedRowGroup
+from petastore.readers.loaded.row_group_reader import LoadedRowGroup
 from petastore.schema.field import BytesCodec, UnischemaField
 
-__all__ = ["ColumnSource", "EncodedCells", "EncodedColumn", "Origin"]
+__all__ = ["ColumnSource", "EncodedCells", "EncodedColumn"]
 
 _LARGE_ROW_BYTES = 4096
 """Row size in bytes from which rows are copied one by one. A NumPy index over many rows copies each row twice."""
-
-Origin: TypeAlias = Callable[[NDArray[Any], NDArray[np.int64]], tuple[NDArray[Any], NDArray[np.int64]]]
-"""Function that converts row groups and rows, as numbered in memory, to those of the dataset; shapes (rows,)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)

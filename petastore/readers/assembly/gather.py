@@ -2,11 +2,12 @@
 
 Columns of the same dtype and shape are stored in one NumPy array, a *stack*. If row groups share the arrays of an
 arena, one call for each stack copies rows from all of these row groups. Row indices are computed once for all stacks
-whose rows are in the same order.
+whose rows are in the same order. Small row groups that were loaded together count as one row group.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -18,10 +19,14 @@ from petastore.arrow import arrow_numbers, concatenate
 from petastore.decoding.buffers import Buffers
 from petastore.plan.batches.spans import each_once
 from petastore.plan.order.grouped_rows import GroupedRows, Runs, inverse, places_by_key
+from petastore.plan.plan import Span
 from petastore.readers.loaded.layout import Layout
-from petastore.readers.loaded.row_group import LoadedRowGroup
+from petastore.readers.loaded.row_group_reader import LoadedRowGroup
 
-__all__ = ["cell_gather", "stack_gather"]
+__all__ = ["Origin", "cell_gather", "rows_in_memory", "stack_gather"]
+
+Origin: TypeAlias = Callable[[NDArray[Any], NDArray[np.int64]], tuple[NDArray[Any], NDArray[np.int64]]]
+"""Function that converts row groups and rows, as numbered in memory, to those of the dataset; shapes (rows,)."""
 
 _Rows: TypeAlias = slice | NDArray[np.int64]
 
@@ -187,3 +192,51 @@ def _as_slice(rows: NDArray[np.int64]) -> _Rows:
     if last - first != len(rows) - 1 or not bool((np.diff(rows) == 1).all()):
         return rows
     return slice(first, last + 1)
+
+
+def rows_in_memory(
+    span: Span, loaded: Mapping[int, LoadedRowGroup], origin: Origin
+) -> tuple[Span, Mapping[int, LoadedRowGroup], Origin]:
+    """Return the rows of a span, renumbered so that row groups that were loaded together count as one.
+
+    A batch then copies its rows from a few runs of row groups, instead of from thousands of small row groups.
+
+    Args:
+        span: The rows, by row group.
+        loaded: Loaded row groups by number.
+        origin: Function that converts row groups and rows of the span to those of the dataset.
+
+    Returns:
+        The span, renumbered; the row groups in memory, in which several that were loaded together are one value under
+        the lowest of their numbers; and the function that converts the new numbers to those of the dataset.
+    """
+    groups = np.sort(np.fromiter(loaded, np.int32, len(loaded)))
+    keys: dict[int, int] = {}
+    by_key: dict[int, LoadedRowGroup] = {}
+    key_of, first_of = groups.copy(), np.zeros(len(groups), np.int64)
+    for place, group in enumerate(groups.tolist()):
+        one = loaded[group]
+        # Runs are compared by `id`, because the first row group of a run may have been loaded again in another run.
+        key_of[place] = key = keys.setdefault(id(one), group)
+        by_key[key] = one
+        if one.members is not None:
+            first_of[place] = one.members[group]
+    places = np.searchsorted(groups, span.groups)
+    rows = GroupedRows(key_of[places], span.rows + first_of[places], None)
+    renumbered = dataclasses.replace(span, picked=rows, needed=np.array(sorted(by_key), np.int32))
+    return renumbered, by_key, functools.partial(_dataset_rows, by_key, origin)
+
+
+def _dataset_rows(
+    loaded: Mapping[int, LoadedRowGroup], origin: Origin, keys: NDArray[Any], rows: NDArray[np.int64]
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Convert rows of loaded runs to row groups and rows of the dataset."""
+    groups, rows = keys.copy(), rows.copy()
+    for key, where in places_by_key(keys):
+        members = loaded[key].members
+        if members is not None:
+            firsts = np.fromiter(members.values(), np.int64, len(members))
+            at = np.searchsorted(firsts, rows[where], side="right") - 1
+            groups[where] = np.fromiter(members, np.int32, len(members))[at]
+            rows[where] -= firsts[at]
+    return origin(groups, rows)

@@ -134,12 +134,12 @@ class Execution:
         limit = self.workers.memory_budget
         if limit is None or not isinstance(plan, Plan) or not isinstance(assembler, Assembler) or self.extended:
             return self
-        from petastore.readers.execution.part_sizes import (  # only needed with a budget
+        from petastore.readers.loaded.part_loads import (  # only needed with a budget
             STREAMED_COLUMN_BYTES,
             page_bytes_of,
             parts_of,
+            request_bytes,
         )
-        from petastore.readers.loaded.part_loads import request_bytes
 
         parts = parts_of(plan, self.footprint, limit)
         if parts is None:

@@ -25,7 +25,7 @@ from petastore.readers.assembly.assemble import Room, SpanWork, begin_in_room
 from petastore.readers.execution.execution import Execution
 from petastore.readers.loaded.footprint import ROUNDED, Footprint
 from petastore.readers.loaded.prefetch import MOST_PREFETCHED_BYTES
-from petastore.readers.loaded.row_group import LoadedRowGroup
+from petastore.readers.loaded.row_group_reader import LoadedRowGroup
 
 __all__ = ["FOOTERS_PART", "Budget", "Pace", "budget_of", "check_enough", "fitted", "pace_of"]
 

@@ -20,8 +20,7 @@ from petastore.plan.batches.spans import Span
 from petastore.plan.rank_plan import RankPlan
 from petastore.readers.loaded.arena import Arena
 from petastore.readers.loaded.prefetch import CacheOrder, Prefetcher, ReadDataset
-from petastore.readers.loaded.row_group import LoadedRowGroup
-from petastore.readers.loaded.row_group_reader import Read, RowGroupReader, placed
+from petastore.readers.loaded.row_group_reader import LoadedRowGroup, Read, RowGroupReader, placed
 from petastore.schema.unischema import Unischema
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.work import Pool

@@ -1,13 +1,15 @@
-"""Loads of a huge row group's parts: its columns are decoded in streams, from the first row on, one part at a time.
+"""Huge row groups: divide them into parts within the memory budget, and load one part at a time.
 
-A stream decodes some of the columns. It has a few pages and the rows of one part in memory. The streams of a row group
-run in parallel, and each reads the row group once from the start: rows before the first needed part are decoded and
-dropped. If an earlier part is needed again, such as for `last_batch="wrap"`, the streams start again.
+Reading huge row groups in file order thus stays within the budget. A stream decodes some of the columns. It has a few
+pages and the rows of one part in memory. The streams of a row group run in parallel, and each reads the row group once
+from the start: rows before the first needed part are decoded and dropped. If an earlier part is needed again, such as
+for `last_batch="wrap"`, the streams start again.
 """
 
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -18,17 +20,25 @@ from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
 from petastore.dataset.dataset import ReadInParts
-from petastore.errors import DecodeError, ReaderClosedError
+from petastore.errors import DecodeError, LargeRowGroupWarning, ReaderClosedError
 from petastore.inventory import Inventory
 from petastore.monitoring.activity import Segments, at_work
-from petastore.plan.row_group_parts import RowGroupParts
-from petastore.readers.loaded.row_group import LoadedRowGroup
-from petastore.readers.loaded.row_group_reader import RowGroupReader, at_least, placed
+from petastore.plan.plan import Plan
+from petastore.plan.row_group_parts import RowGroupParts, rows_of_part
+from petastore.readers.loaded.footprint import Footprint
+from petastore.readers.loaded.row_group_reader import LoadedRowGroup, RowGroupReader, at_least, placed
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.work import Pool
 from petastore.work.futures import after, together
 
-__all__ = ["PartLoads", "request_bytes"]
+__all__ = [
+    "STREAMED_COLUMN_BYTES",
+    "PartLoads",
+    "page_bytes_of",
+    "parts_of",
+    "request_bytes",
+    "warn_of_huge_row_groups",
+]
 
 _STREAMS_A_WORKER = 2
 """Number of streams per worker into which the columns are divided, because columns take unequal time."""
@@ -44,6 +54,78 @@ _REQUESTS_SHARE = 4
 
 _LEAST_REQUEST, _MOST_REQUEST = 256 * 1024, 8 * 1024 * 1024
 """Minimum and maximum bytes of a remote column chunk that one request fetches."""
+
+_HUGE_SHARE = 4
+"""Divisor of the budget: row groups that take more than a quarter of it are divided into parts."""
+
+_PART_SHARE = 24
+"""Divisor of the budget: a part takes a 24th of it, because two parts are decoded at a time, and several more are in
+memory for the batches being assembled."""
+
+STREAMED_COLUMN_BYTES = 2_500_000
+"""Memory of a streamed column: a page of 1 MiB, as most writers make them, compressed and decoded, and a buffer."""
+
+
+def parts_of(plan: Plan, footprint: Footprint, limit: int) -> RowGroupParts | None:
+    """Divide row groups that are larger than a quarter of the budget into parts; return None if no row group is larger.
+
+    If rows are shuffled, row groups are not divided.
+
+    Args:
+        plan: Plan of the rows.
+        footprint: Memory of its row groups.
+        limit: Value of `memory_budget`.
+    """
+    is_huge = _are_huge(plan, footprint, limit)
+    if plan.parts is not None or not is_huge.any() or not plan.reads_in_file_order:
+        return None
+    sizes, rows = footprint.group_bytes, plan.inventory.rows
+    # Decoding in parts keeps pages of all columns in memory. With many columns, they may take as much memory as the
+    # whole row group.
+    is_huge &= sizes > 2 * len(footprint.view.fields) * STREAMED_COLUMN_BYTES
+    of_parts = np.where(is_huge, rows_of_part(sizes, rows, limit // _PART_SHARE), np.maximum(rows, 1))
+    return RowGroupParts.of(rows, of_parts) if (of_parts < rows).any() else None
+
+
+def page_bytes_of(dataset: Dataset, plan: Plan, footprint: Footprint, limit: int) -> int:
+    """Return the bytes of pages that are in memory while the largest row group is decoded; 0 for remote files."""
+    if not dataset.location.is_local:
+        return 0
+    from petastore.storage.row_groups.streamed_pages import page_bytes  # only needed for huge row groups
+
+    is_huge = _are_huge(plan, footprint, limit)
+    file, ordinal = plan.inventory.place_of(int(np.where(is_huge, footprint.group_bytes, 0).argmax()))
+    return page_bytes(dataset.location, dataset.footers.get(dataset.location, file), ordinal, footprint.view.fields)
+
+
+def _are_huge(plan: Plan, footprint: Footprint, limit: int) -> NDArray[np.bool_]:
+    """Return a mask of the row groups that are read and take more than a quarter of the budget, shape (groups,)."""
+    return (footprint.group_bytes > limit // _HUGE_SHARE) & (plan.rows > 0)
+
+
+def warn_of_huge_row_groups(plan: Plan, footprint: Footprint, limit: int) -> None:
+    """Issue a warning if a row group takes more than a quarter of the budget and cannot be divided.
+
+    Args:
+        plan: Plan of the rows, which are loaded by whole row groups.
+        footprint: Memory of its row groups.
+        limit: Value of `memory_budget`.
+    """
+    is_huge = _are_huge(plan, footprint, limit)
+    if not is_huge.any() or plan.reads_in_file_order:
+        return
+    group = int(np.where(is_huge, footprint.group_bytes, 0).argmax())
+    size = int(footprint.group_bytes[group])
+    file, ordinal = plan.inventory.place_of(group)
+    smaller = max(limit // _HUGE_SHARE // 2**20 // 2, 1)
+    warnings.warn(
+        f"row group {ordinal} of {file.path} takes {size:,} bytes of memory_budget={limit:,}, and is loaded whole "
+        "because its rows are shuffled or interleaved. Read in file order (shuffle_rows=False, interleave=None), which "
+        f"loads it in parts; write smaller row groups (petastore copy --row-group-size-mb {smaller}); or raise "
+        "memory_budget",
+        LargeRowGroupWarning,
+        stacklevel=2,
+    )
 
 
 class PartLoads:

@@ -25,21 +25,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow import flags_of, only_chunk
+from petastore.arrow import flags_of, has_nulls_inside, only_chunk
+from petastore.codecs.arrow.arrow_views import ByteCells, byte_cells
 from petastore.codecs.registry import BoundCodec
 from petastore.decoding.buffers import Buffers
-from petastore.decoding.decode import Decoded, decode_cells, decode_into
+from petastore.decoding.decode import Decoded, decode_cells, decode_into, decoded_sizes
 from petastore.errors import DecodeError
 from petastore.inventory import DataFile
 from petastore.lazy import once
 from petastore.readers.loaded.arena import Arena, Place
-from petastore.readers.loaded.encoded_cells import cell_sizes, cells_in_place, cells_of_one_shape
 from petastore.readers.loaded.layout import Layout, Stack, stacked_view
-from petastore.readers.loaded.row_group import LoadedRowGroup
 from petastore.schema.field import UnischemaField
 from petastore.storage.row_groups.asked_columns import MOST_BYTES, Part
 
-__all__ = ["PIECE_BYTES", "Read", "RowGroupReader", "at_least", "placed"]
+__all__ = ["PIECE_BYTES", "LoadedRowGroup", "Read", "RowGroupReader", "at_least", "placed"]
 
 Read: TypeAlias = Callable[[Sequence[Part]], Iterator[pa.Table]]
 
@@ -51,6 +50,61 @@ PIECE_BYTES = 8 * 1024 * 1024
 _FEW_COLUMNS = 4
 """Minimum columns of a stack that one Arrow call converts together. Fewer columns are copied one by one by NumPy,
 because the Arrow call releases the GIL and must then wait for it."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LoadedRowGroup:
+    """Columns of one row group, or of several row groups that were loaded together. Immutable."""
+
+    rows: int
+    """Number of rows."""
+
+    place: Place
+    """Memory of the stacks; in it, the values of columns that are in `cells` are arbitrary."""
+
+    missing: Mapping[str, NDArray[np.bool_]]
+    """Masks of missing rows of stacked columns, shape (rows,)."""
+
+    cells: Mapping[str, Any]
+    """Encoded columns: a `pyarrow.Array` of all rows."""
+
+    files: Mapping[str, ByteCells]
+    """Bytes of each cell, for columns without nulls whose codec decodes bytes directly into the batch (images)."""
+
+    sizes: Mapping[str, NDArray[np.int64]]
+    """Decoded bytes of each value in variable-size columns, shape (rows,)."""
+
+    alike: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict)
+    """Free-shape columns whose values all have one shape: a view of the cells' memory, shape (rows, *shape)."""
+
+    in_file_order: bool = True
+    """Whether the plan reads the rows in file order."""
+
+    members: Mapping[int, int] | None = None
+    """First row of each row group, by row group number, ascending by row, if several row groups were loaded together;
+    None for one row group."""
+
+    @once
+    def _nulls_inside(self) -> dict[str, bool]:
+        """Cached results of `has_nulls_inside`, by column name."""
+        return {}
+
+    def has_nulls_inside(self, name: str) -> bool:
+        """Return whether the lists of an encoded column contain nulls; False for other columns."""
+        known = self._nulls_inside.get(name)
+        if known is None:
+            known = self._nulls_inside[name] = name in self.cells and has_nulls_inside(self.cells[name])
+        return known
+
+    @once
+    def largest(self) -> Mapping[str, int]:
+        """Bytes of the largest value of each variable-size column."""
+        return {name: int(sizes.max(initial=0)) for name, sizes in self.sizes.items()}
+
+    @once
+    def total_bytes(self) -> Mapping[str, int]:
+        """Bytes of all values of each variable-size column."""
+        return {name: int(sizes.sum()) for name, sizes in self.sizes.items()}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -330,3 +384,34 @@ def _decode_to(bound: BoundCodec, chunk: Any, out: Decoded) -> bool:
     except DecodeError:
         return False
     return True
+
+
+def cells_in_place(columns: Mapping[str, BoundCodec], cells: Mapping[str, pa.Array]) -> dict[str, ByteCells]:
+    """Return the bytes of each cell, for columns without nulls whose codec decodes directly into an output array."""
+    return {
+        name: byte_cells(chunk, columns[name].field)
+        for name, chunk in cells.items()
+        if columns[name].takes_bytes
+        and not chunk.null_count
+        and (pa.types.is_binary(chunk.type) or pa.types.is_large_binary(chunk.type))
+    }
+
+
+def cell_sizes(columns: Mapping[str, BoundCodec], cells: Mapping[str, pa.Array]) -> dict[str, NDArray[np.int64]]:
+    """For each variable-size column, return the decoded bytes of each value, shape (rows,)."""
+    measured = {name: _sizes(columns[name], chunk) for name, chunk in cells.items()}
+    return {name: sizes for name, sizes in measured.items() if sizes is not None}
+
+
+def cells_of_one_shape(columns: Mapping[str, BoundCodec], cells: Mapping[str, pa.Array]) -> dict[str, NDArray[Any]]:
+    """Return each variable-shape column whose values all have the same shape as one zero-copy array."""
+    views = {name: (columns[name].view_alike, chunk) for name, chunk in cells.items()}
+    viewed = {name: view(chunk) for name, (view, chunk) in views.items() if view is not None}
+    return {name: values for name, values in viewed.items() if values is not None}
+
+
+def _sizes(bound: BoundCodec, chunk: pa.Array) -> NDArray[np.int64] | None:
+    try:
+        return decoded_sizes(chunk, bound.field, bound.codec)
+    except DecodeError:
+        return None  # the column does not have its declared type; the error is raised when a row is decoded

@@ -25,7 +25,7 @@ from petastore.plan.request import OrderOptions
 from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler, of_spans
 from petastore.readers.execution.execution import Execution
 from petastore.readers.loaded.loading import Loads
-from petastore.readers.loaded.row_group import LoadedRowGroup
+from petastore.readers.loaded.row_group_reader import LoadedRowGroup
 from petastore.work import InlinePool
 from tests.readers.small import ROWS, a_row, execution_of, written
 

@@ -19,7 +19,7 @@ from petastore.plan.plan import Span
 from petastore.readers.assembly.gather import cell_gather, stack_gather
 from petastore.readers.loaded.arena import Arena, Place
 from petastore.readers.loaded.layout import Layout, Stack
-from petastore.readers.loaded.row_group import LoadedRowGroup
+from petastore.readers.loaded.row_group_reader import LoadedRowGroup
 
 NUMBER = np.dtype(np.int64)
 LAYOUT = Layout((Stack(("a", "b"), NUMBER, (), True), Stack(("long",), NUMBER, (3,))), ())

@@ -8,7 +8,7 @@ import pyarrow as pa
 from petastore import UnischemaField
 from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec
 from petastore.codecs.registry import BoundCodec
-from petastore.readers.loaded.encoded_cells import cell_sizes, cells_in_place, cells_of_one_shape
+from petastore.readers.loaded.row_group_reader import cell_sizes, cells_in_place, cells_of_one_shape
 
 ZIP = UnischemaField("zip", "int32", (3,), CompressedNdarrayCodec())
 FREE = UnischemaField("free", "int32", (None,), NdarrayCodec())

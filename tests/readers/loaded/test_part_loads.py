@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 import petastore
 from petastore import make_batch_reader, make_reader
 from petastore.errors import DecodeError, LargeRowGroupWarning
-from petastore.readers.execution import part_sizes
 from petastore.readers.loaded import part_loads
 from petastore.readers.loaded.part_loads import PartLoads
 from petastore.writers.generate import generate_metadata
@@ -79,9 +78,9 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def in_parts(monkeypatch: pytest.MonkeyPatch, share: int) -> None:
-    monkeypatch.setattr(part_sizes, "_HUGE_SHARE", share)
-    monkeypatch.setattr(part_sizes, "_PART_SHARE", 4 * share)
-    monkeypatch.setattr(part_sizes, "STREAMED_COLUMN_BYTES", 0)
+    monkeypatch.setattr(part_loads, "_HUGE_SHARE", share)
+    monkeypatch.setattr(part_loads, "_PART_SHARE", 4 * share)
+    monkeypatch.setattr(part_loads, "STREAMED_COLUMN_BYTES", 0)
 
 
 def values(batch: Any) -> dict[str, Any]:

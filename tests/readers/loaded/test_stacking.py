@@ -15,8 +15,7 @@ from petastore.codecs import NdarrayCodec
 from petastore.decoding.buffers import Buffers
 from petastore.readers.loaded.arena import Arena
 from petastore.readers.loaded.layout import Layout, Stack
-from petastore.readers.loaded.row_group import LoadedRowGroup
-from petastore.readers.loaded.row_group_reader import RowGroupReader
+from petastore.readers.loaded.row_group_reader import LoadedRowGroup, RowGroupReader
 from petastore.storage.row_groups.asked_columns import Part
 
 

@@ -13,7 +13,7 @@ from petastore import Unischema, UnischemaField
 from petastore.decoding.buffers import Buffers
 from petastore.readers.loaded.arena import Arena, Place
 from petastore.readers.loaded.layout import Layout
-from petastore.readers.loaded.row_group import LoadedRowGroup
+from petastore.readers.loaded.row_group_reader import LoadedRowGroup
 
 LAYOUT = Layout.of(Unischema("s", [UnischemaField("x", np.float32)]), rows=100)
 
