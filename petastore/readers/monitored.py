@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from petastore.monitoring.activity import STAGES
+from petastore.monitoring.activity import STAGES, Segment
 from petastore.monitoring.diagnosis import Counters, Diagnosis, diagnose
+from petastore.monitoring.progress import ProgressDisplay
 from petastore.monitoring.waits import WaitMeter
 from petastore.plan import Cursor, Shard
 from petastore.plan.rank_plan import RankPlan
 from petastore.readers.execution.execution import Execution
 from petastore.readers.read_pass import Pass
 from petastore.work.pools import Workers, available_cpus
-
-if TYPE_CHECKING:
-    from petastore.monitoring.reader_progress import ReaderProgress
 
 __all__ = ["Monitored"]
 
@@ -43,7 +40,7 @@ class Monitored:
 
     _execution: Execution
     _pass: Pass
-    _progress: ReaderProgress | None = None
+    _progress: _ReaderProgress | None = None
 
     @property
     def meter(self) -> WaitMeter:
@@ -55,10 +52,8 @@ class Monitored:
 
         On a terminal, this is a progress bar if rich is installed (extra `cli`); otherwise a line every 10 seconds.
         """
-        from petastore.monitoring.reader_progress import ReaderProgress  # only needed for few readers
-
         if self.shard.index == 0 and self._progress is None:
-            self._progress = ReaderProgress(functools.partial(_rows_left, weakref.ref(self)))
+            self._progress = _ReaderProgress(self)
             self.meter.listeners.append(self._progress)
 
     def _end_progress(self) -> None:
@@ -140,12 +135,6 @@ class Monitored:
         return of_plan + html_table(f"Reader of {self._execution.source.url}", [], metrics.items(), count=len(metrics))
 
 
-def _rows_left(reader: Callable[[], Monitored | None]) -> int | None:
-    """Return the remaining rows of the current iteration; None if it is endless, or if the reader was deleted."""
-    this = reader()
-    return None if this is None else this.plan.steps_left(1, this.begin)
-
-
 def _left_out(plan: RankPlan) -> dict[str, int]:
     """Return the numbers of bad rows and of excluded rows, over all sources."""
     counts: dict[str, int] = {}
@@ -155,3 +144,30 @@ def _left_out(plan: RankPlan) -> dict[str, int]:
                 name = step.by.replace(" ", "_")
                 counts[name] = counts.get(name, 0) + step.rows
     return counts
+
+
+class _ReaderProgress:
+    """Listener of a reader's wait meters that shows the progress of each iteration."""
+
+    def __init__(self, reader: Monitored) -> None:
+        self._reader = weakref.ref(reader)
+        self._display: ProgressDisplay | None = None
+        self._meter: WaitMeter | None = None
+
+    def __call__(self, meter: WaitMeter, segments: Sequence[Segment], began: float, ended: float) -> None:  # noqa: ARG002
+        """Show the progress after a wait; called by the consumer's thread."""
+        if meter is not self._meter or self._display is None:
+            self.close()
+            reader = self._reader()
+            rows_left = None if reader is None else reader.plan.steps_left(1, reader.begin)
+            self._meter, self._display = meter, ProgressDisplay("reading", "rows", rows_left)
+        if meter.is_over or self._display.is_due:
+            share = diagnose(meter.counters()).wait_share
+            self._display.update(meter.rows, note=f"waited {share * 100:.0f} % of the time")
+        if meter.is_over:
+            self._display.close()
+
+    def close(self) -> None:
+        """Remove the display. May be called again."""
+        if self._display is not None:
+            self._display.close()
