@@ -87,8 +87,6 @@ def tune(
     seconds: Annotated[float, typer.Option("--seconds", help="Seconds for all measurements.")] = 60,
     columns: Annotated[list[str] | None, typer.Option(help="Column name or regular expression; repeatable.")] = None,
     shuffle_rows: _ShuffleRows = False,
-    dummy: Annotated[bool, typer.Option("--dummy", help="Also try the pool that prefetches nothing.")] = False,
-    mixing: Annotated[bool, typer.Option("--mixing", help="Also try interleave and shuffle_buffer_bytes.")] = False,
     decode: _Decode = "{}",
     transform: _Transform = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; rates are in rows per second.")] = False,
@@ -108,8 +106,6 @@ def tune(
                 url,
                 batch_size=batch_size,
                 seconds=seconds,
-                dummy=dummy,
-                mixing=mixing,
                 on_progress=display.update,
                 **given,
             )

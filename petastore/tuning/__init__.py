@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from petastore.tuning.race import Tried, Tuned
 from petastore.tuning.throughput import Memory, Throughput, reader_throughput
 from petastore.tuning.trials import tune
-from petastore.tuning.tuned import Tried, Tuned
 
 __all__ = ["Memory", "Throughput", "Tried", "Tuned", "reader_throughput", "tune"]

@@ -1,4 +1,4 @@
-"""Successive halving: find the fastest of some settings by short, interleaved measurements in limited time. No I/O.
+"""Find the fastest of some settings by short, interleaved measurements in limited time (successive halving). No I/O.
 
 Each round measures all remaining settings one after the other, so that a busy moment of the machine slows all of them.
 A setting is compared with the reference of the same round. After a few rounds, the slower half is left out.
@@ -7,14 +7,34 @@ A setting is compared with the reference of the same round. After a few rounds, 
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import statistics
-from collections.abc import Callable, Sequence
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-__all__ = ["TIE", "Standing", "fastest", "planned_trials", "race"]
+from petastore.monitoring.diagnosis import NOT_THE_INPUT, Diagnosis
+from petastore.readers.options import LOCAL_DISK_CACHE, NULL_CACHE
 
-TIE: Final = 0.03
+if TYPE_CHECKING:
+    from petastore.readers.options import PassedKwargs
+
+__all__ = [
+    "Standing",
+    "Tried",
+    "Tuned",
+    "code_of",
+    "described",
+    "fastest",
+    "planned_trials",
+    "race",
+    "settings_to_try",
+    "tuned_by",
+]
+
+_WORKERS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+
+_TIE: Final = 0.03
 """Difference of rates that is too small to matter: the setting that comes first wins."""
 
 _FINALISTS: Final = 2
@@ -34,6 +54,47 @@ _MOST_ROUNDS: Final = 0.75
 """Share of the rounds in which a setting must be faster than the reference to win."""
 
 S = TypeVar("S")
+
+
+def settings_to_try(given: PassedKwargs, probe: Diagnosis) -> list[PassedKwargs]:
+    """Return the arguments of `make_reader` to compare: none first, then those with fewer workers first.
+
+    They change the speed of the reader, but not the rows.
+
+    Args:
+        given: The user's arguments of `make_reader`.
+        probe: Diagnosis of a reader with these arguments. If the reader waits for remote storage, the settings include
+            a disk cache and up to 16 workers or 4 per CPU (whichever is more); otherwise up to 8 workers or 2 per CPU.
+
+    Example:
+        >>> from petastore.monitoring.diagnosis import Counters, diagnose
+        >>> probe = diagnose(Counters(workers=2, cpus=2))
+        >>> [setting.get("workers_count") for setting in settings_to_try({}, probe)]
+        [None, 1, 3, 4, 6, 8]
+    """
+    counters = probe.counters
+    waits = counters.is_remote and probe.shares.get("storage", 0.0) >= NOT_THE_INPUT
+    is_cacheable = waits and given.get("cache_type", NULL_CACHE) in (None, NULL_CACHE)
+    most = max(16, 4 * counters.cpus) if waits else max(8, 2 * counters.cpus)
+    counts: list[PassedKwargs] = [{"workers_count": count} for count in _WORKERS if count <= most]
+    pools: list[PassedKwargs] = [{}] if given.get("reader_pool_type") == "dummy" else counts
+    if given.get("transform_spec") is not None:
+        processes: list[PassedKwargs] = [{"reader_pool_type": "process", **count} for count in counts]
+        pools = [*pools, *processes]
+    pools = [{} if pool == {"workers_count": counters.workers} else pool for pool in pools]
+    caches: list[PassedKwargs] = [{}, {"cache_type": LOCAL_DISK_CACHE}] if is_cacheable else [{}]
+    settings: list[PassedKwargs] = [{**pool, **cache} for cache in caches for pool in pools]
+    return [{}, *(setting for setting in settings if setting)]
+
+
+def described(setting: PassedKwargs) -> str:
+    """Return the arguments as code.
+
+    Example:
+        >>> described({"workers_count": 2, "cache_type": "local-disk"}), described({})
+        ('workers_count=2, cache_type="local-disk"', 'your arguments')
+    """
+    return ", ".join(f"{name}={_literal(name, value)}" for name, value in setting.items()) or "your arguments"
 
 
 @dataclasses.dataclass(slots=True)
@@ -153,4 +214,137 @@ def fastest(standings: Sequence[Standing[S]]) -> Standing[S]:
     finalists = [standing for standing in standings if standing.is_finalist and standing.ratios]
     finalists = [one for one in finalists if one is standings[0] or one.is_mostly_faster]
     best = max(standing.ratio for standing in finalists)
-    return next(standing for standing in finalists if standing.ratio >= best * (1 - TIE))
+    return next(standing for standing in finalists if standing.ratio >= best * (1 - _TIE))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tried:
+    """A setting and its measured rates."""
+
+    arguments: PassedKwargs
+    """Arguments of `make_reader` that replace the user's; empty for the user's own."""
+
+    rates: tuple[float, ...]
+    """Rows per second of each measurement, in chronological order; empty if there was no time."""
+
+    ratio: float
+    """Median ratio to the user's own arguments, each measured in the same round; 0 without measurements."""
+
+    @property
+    def median(self) -> float:
+        """Median of the rates."""
+        return statistics.median(self.rates) if self.rates else 0.0
+
+    def __str__(self) -> str:
+        return described(self.arguments)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
+class Tuned:
+    """Result of `tune`: print it, or pass `best` to `make_reader`."""
+
+    url: str | None
+    """URL of the dataset, without credentials; None for a list of URLs."""
+
+    tried: tuple[Tried, ...]
+    """All settings; the first one is the user's own."""
+
+    winner: Tried
+    """The fastest setting; of several within 3 %, the user's own, or else the one with the fewest workers."""
+
+    best: PassedKwargs
+    """Keyword arguments of `make_reader` with the fastest setting, including the user's own."""
+
+    default_workers: int
+    """Workers of the user's own arguments."""
+
+    @property
+    def advice(self) -> str:
+        """Advice in one sentence, with its reason."""
+        change, ratio = self.winner.arguments, f"{self.winner.ratio:.2f} times your rate"
+        if not change:
+            return f"Keep your arguments: no other setting was clearly faster, by more than {_TIE * 100:.0f} %."
+        reasons = []
+        workers = change.get("workers_count") or self.default_workers
+        if workers < self.default_workers:
+            reasons.append("fewer threads are faster here")
+        elif workers > self.default_workers:
+            reasons.append("more workers are faster here")
+        if change.get("reader_pool_type") == "process":
+            reasons.append("the transform runs faster in processes")
+        if "cache_type" in change:
+            reasons.append("the first epoch fills the cache and later ones read from it")
+        return f"Set {self.winner}: {ratio}; {'; '.join(reasons)}."
+
+    @property
+    def code(self) -> str:
+        """A call of `make_reader` with the fastest setting, to copy."""
+        return code_of(self.url, self.best)
+
+    def __str__(self) -> str:
+        names = [str(one) for one in self.tried]
+        width = max(map(len, ("setting", *names)))
+        lines = [f"{'setting':<{width}}  {'rows/s':>11}  {'lowest':>11}  {'highest':>11}  {'ratio':>5}  times"]
+        for name, one in zip(names, self.tried, strict=True):
+            if one.rates:
+                rates = "  ".join(f"{rate:11,.0f}" for rate in (one.median, min(one.rates), max(one.rates)))
+                lines.append(f"{name:<{width}}  {rates}  {one.ratio:5.2f}  {len(one.rates):5}")
+            else:
+                lines.append(f"{name:<{width}}  not tried: raise seconds")
+        return "\n".join([*lines, "", self.advice, "", self.code])
+
+    __repr__ = __str__
+
+    def as_json(self) -> dict[str, object]:
+        """Return the result as a dict of JSON values; a rate is in rows per second."""
+        tried = [
+            {"arguments": one.arguments, "rows_per_second": one.rates, "median_rows_per_second": one.median}
+            | {"ratio": one.ratio}
+            for one in self.tried
+        ]
+        return {"best": self.winner.arguments, "advice": self.advice, "code": self.code, "tried": tried}
+
+
+def tuned_by(
+    url: str | None, given: PassedKwargs, standings: Sequence[Standing[PassedKwargs]], *, default_workers: int
+) -> Tuned:
+    """Return the result of a race between settings."""
+    tried = [Tried(one.setting, tuple(one.rates), one.ratio) for one in standings]
+    won = fastest(standings)
+    winner = tried[[one is won for one in standings].index(True)]
+    best: PassedKwargs = {**given, **winner.arguments}
+    return Tuned(url, tuple(tried), winner, best, default_workers)
+
+
+def code_of(url: str | None, arguments: Mapping[str, object]) -> str:
+    """Return a call of `make_reader` to copy.
+
+    An argument that is not a literal, or that may contain secrets, is named by its parameter.
+
+    Example:
+        >>> print(code_of("s3://bucket/train", {"shuffle_rows": True, "transform_spec": print}))
+        make_reader(
+            "s3://bucket/train",
+            shuffle_rows=True,
+            transform_spec=transform_spec,
+        )
+    """
+    lines = [
+        "dataset_url" if url is None else _literal("", url),
+        *(f"{name}={_literal(name, value)}" for name, value in arguments.items()),
+    ]
+    return "make_reader(\n" + "".join(f"    {line},\n" for line in lines) + ")"
+
+
+def _literal(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value) if _is_literal(value) and name != "storage_options" else name
+
+
+def _is_literal(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(map(_is_literal, (*value, *value.values())))
+    if isinstance(value, Sequence) and type(value) in (list, tuple):
+        return all(map(_is_literal, value))
+    return value is None or type(value) in (bool, int, float, str)

@@ -21,10 +21,8 @@ from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from petastore.front import make_reader
 from petastore.plan.request import whole_number
 from petastore.selectors import RowGroupSelectorBase
-from petastore.tuning.race import planned_trials, race
-from petastore.tuning.settings import Setting, settings_to_try
+from petastore.tuning.race import Tuned, described, planned_trials, race, settings_to_try, tuned_by
 from petastore.tuning.throughput import Throughput, reader_throughput
-from petastore.tuning.tuned import Tuned, tuned_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,8 +56,6 @@ def tune(
     *,
     batch_size: int | None = None,
     seconds: float = 60,
-    dummy: bool = False,
-    mixing: bool = False,
     on_progress: Callable[[int, int], object] | None = None,
     clock: Callable[[], float] = time.perf_counter,
     **arguments: Unpack[PassedKwargs],
@@ -74,9 +70,6 @@ def tune(
         dataset_url: Local path or URL of the dataset, a list of them, or an open `Dataset`.
         batch_size: Rows per batch, as training reads them; None reads row by row.
         seconds: Time for all measurements.
-        dummy: Whether to try `reader_pool_type="dummy"`. It prepares nothing while training computes, so it is fastest
-            only where training steps take almost no time.
-        mixing: Whether to try `interleave` and `shuffle_buffer_bytes`, which change how well rows are mixed.
         on_progress: Function called with the number of finished and of planned measurements.
         clock: Function that returns seconds.
         **arguments: Arguments of `make_reader` that training uses, such as `shuffle_rows=True`. Arguments to try
@@ -112,23 +105,23 @@ def tune(
     of_trials: PassedKwargs = {"seed": 0, **given, "progress": False}  # a progress bar per reader would be confusing
     trials = _Trials(dataset, of_trials, batch_size, clock)
     trials.take_sample(_PROBED_GROUPS)
-    probe = trials.throughput(Setting(), trials.epoch_rows, max_seconds=seconds * _PROBE_SHARE)
+    probe = trials.throughput({}, trials.epoch_rows, max_seconds=seconds * _PROBE_SHARE)
     assert probe.diagnosis is not None  # noqa: S101 - set in measured results
-    settings = settings_to_try(given, probe.diagnosis, dummy=dummy, mixing=mixing)
+    settings = settings_to_try(given, probe.diagnosis)
     ends, display, done = began + seconds, on_progress or _show_nothing, 0
     left_s = max(ends - clock(), 0.0)
     planned = planned_trials(len(settings), left_s)
     epoch_rows = left_s / planned * _EPOCH_SHARE * probe.rows_per_second
     trials.take_sample(math.ceil(epoch_rows * trials.groups / trials.epoch_rows))
 
-    def measure(setting: Setting, share_s: float) -> float:
+    def measure(setting: PassedKwargs, share_s: float) -> float:
         nonlocal done
         display(min(done, planned), planned)
         done += 1
         return trials.rate(setting, share_s)
 
     with contextlib.ExitStack() as stack:
-        if any("cache_type" in setting.arguments for setting in settings):
+        if any("cache_type" in setting for setting in settings):
             settings = trials.fill_cache(settings, stack, max_seconds=seconds * _PROBE_SHARE)
         standings = race(settings, measure, seconds=ends - clock(), clock=clock)
     display(planned, planned)
@@ -149,7 +142,7 @@ class _Trials:
     batch_size: int | None
     clock: Callable[[], float]
     cache_location: str | None = None
-    rates: dict[Setting, float] = dataclasses.field(default_factory=dict)
+    rates: dict[str, float] = dataclasses.field(default_factory=dict)
     selector: _Sample | None = None
     groups: int = 0
     epoch_rows: int = 0
@@ -169,7 +162,7 @@ class _Trials:
             with warnings.catch_warnings():
                 if self.selector is not None:
                     warnings.filterwarnings("ignore", "none of the .* rows .* matches")  # true only for the sample
-                with make_reader(self.dataset, **self.arguments_of(Setting())) as reader:
+                with make_reader(self.dataset, **self.arguments_of({})) as reader:
                     self.epoch_rows = reader.num_rows
                     if self.epoch_rows:
                         self._require_more_than(reader.estimate_memory(self.batch_size or 1).prefetched_bytes)
@@ -185,10 +178,12 @@ class _Trials:
         mean = float(self.dataset.inventory.stored_bytes.mean())
         self.least_groups = max(_LEAST_GROUPS, math.ceil(_SAMPLES_IN_MEMORY * prefetched_bytes / max(mean, 1.0)))
 
-    def fill_cache(self, settings: list[Setting], stack: contextlib.ExitStack, *, max_seconds: float) -> list[Setting]:
+    def fill_cache(
+        self, settings: list[PassedKwargs], stack: contextlib.ExitStack, *, max_seconds: float
+    ) -> list[PassedKwargs]:
         """Fill a temporary cache on the disk of the user's cache; return the settings that can be measured."""
         parent = Path(self.given.get("cache_location") or user_cache_directory())
-        cached = [setting for setting in settings if "cache_type" in setting.arguments]
+        cached = [setting for setting in settings if "cache_type" in setting]
         try:
             parent.mkdir(parents=True, exist_ok=True)
             self.cache_location = stack.enter_context(tempfile.TemporaryDirectory(prefix="tune-", dir=parent))
@@ -197,25 +192,25 @@ class _Trials:
         self.throughput(cached[0], 1, max_seconds=max_seconds)
         return settings
 
-    def arguments_of(self, setting: Setting) -> PassedKwargs:
+    def arguments_of(self, setting: PassedKwargs) -> PassedKwargs:
         """Return the arguments of the reader of a setting."""
-        found: PassedKwargs = {**self.given, **setting.arguments}
+        found: PassedKwargs = {**self.given, **setting}
         if self.selector is not None:
             found["rowgroup_selector"] = self.selector
-        if "cache_type" in setting.arguments:
+        if "cache_type" in setting:
             found["cache_location"] = self.cache_location
         return found
 
-    def rate(self, setting: Setting, seconds: float) -> float:
+    def rate(self, setting: PassedKwargs, seconds: float) -> float:
         """Return rows per second of a setting, measured in whole epochs for about the given time."""
-        guess, began = self.rates.get(setting, self.rates[Setting()]), self.clock()
+        guess, began = self.rates.get(described(setting), self.rates[described({})]), self.clock()
         epochs = int(seconds / self.overrun * guess / self.epoch_rows) - 1  # the first one is the warm-up
         found = self.throughput(setting, max(epochs, 1) * self.epoch_rows, max_seconds=_MOST * seconds)
         if epochs > 1 and seconds > 0:
             self.overrun = max(1.0, self.overrun * math.sqrt((self.clock() - began) / seconds))
         return found.rows_per_second
 
-    def throughput(self, setting: Setting, rows: int, *, max_seconds: float) -> Throughput:
+    def throughput(self, setting: PassedKwargs, rows: int, *, max_seconds: float) -> Throughput:
         """Measure a setting, after one epoch to warm up."""
         arguments = self.arguments_of(setting)
         found = reader_throughput(
@@ -230,7 +225,7 @@ class _Trials:
             max_seconds=max_seconds,
             clock=self.clock,
         )
-        self.rates[setting] = found.rows_per_second
+        self.rates[described(setting)] = found.rows_per_second
         return found
 
 

@@ -98,7 +98,7 @@ def test_throughput_rejects_invalid_decode_and_transform(dataset: Path, wrong: t
 
 
 def test_tune_prints_rates_and_code(dataset: Path) -> None:
-    ran = petastore("tune", dataset, "--batch-size", "50", "--seconds", "0.3", "--shuffle-rows", "--mixing")
+    ran = petastore("tune", dataset, "--batch-size", "50", "--seconds", "0.3", "--shuffle-rows")
     assert (ran.exit_code, ran.stderr) == (0, "")
     assert ran.stdout.startswith("setting ")
     assert "\nyour arguments " in ran.stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from petastore.monitoring.diagnosis import Counters, Diagnosis, diagnose
-from petastore.tuning.settings import Setting, code_of, settings_to_try
+from petastore.tuning.race import code_of, described, settings_to_try
 
 
 def probe(cpus: int, *, storage: float = 0.0, is_remote: bool = False) -> Diagnosis:
@@ -14,8 +14,8 @@ def probe(cpus: int, *, storage: float = 0.0, is_remote: bool = False) -> Diagno
     return diagnose(Counters(**waits, workers=cpus, cpus=cpus, is_remote=is_remote))  # type: ignore[arg-type]
 
 
-def tried(given: Any, of: Diagnosis, **options: bool) -> list[Any]:
-    return [setting.arguments for setting in settings_to_try(given, of, **options)]
+def tried(given: Any, of: Diagnosis) -> list[Any]:
+    return list(settings_to_try(given, of))
 
 
 def test_tuning_settings_begin_with_the_users_and_then_vary_workers_count() -> None:
@@ -40,13 +40,6 @@ def test_tuning_settings_include_process_pools_only_with_a_transform() -> None:
     assert {"reader_pool_type": "process", "workers_count": 2} in tried({"transform_spec": print}, probe(2))
 
 
-def test_tuning_settings_include_dummy_pool_and_shuffle_options_only_on_request() -> None:
-    assert {"reader_pool_type": "dummy"} not in tried({}, probe(2))
-    assert {"reader_pool_type": "dummy"} in tried({}, probe(2), dummy=True)
-    mixing = tried({}, probe(2), mixing=True)[6:]
-    assert {name for one in mixing for name in one} == {"interleave", "shuffle_buffer_bytes"}
-
-
 def test_tuned_code_shows_variables_instead_of_objects_and_secrets() -> None:
     assert code_of(None, {"storage_options": {"secret": "hush"}}) == (
         "make_reader(\n    dataset_url,\n    storage_options=storage_options,\n)"
@@ -57,4 +50,4 @@ def test_tuned_code_shows_variables_instead_of_objects_and_secrets() -> None:
         "    transform_spec=transform_spec,\n)"
     )
     compile(found, "code", "eval")
-    assert str(Setting.of(cache_type="local-disk")) == 'cache_type="local-disk"'
+    assert described({"cache_type": "local-disk"}) == 'cache_type="local-disk"'

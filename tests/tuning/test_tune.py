@@ -93,11 +93,8 @@ def test_tune_measures_only_row_groups_that_filters_and_selectors_select(dataset
 
 
 def test_tune_tries_processes_for_a_transform(dataset: Path) -> None:
-    found = tuned(dataset, transform_spec=dict, dummy=True, mixing=True, shuffle_rows=True)
-    names = [str(one) for one in found.tried]
-    assert 'reader_pool_type="process", workers_count=1' in names
-    assert 'reader_pool_type="dummy"' in names
-    assert "interleave=8" in names
+    found = tuned(dataset, transform_spec=dict, shuffle_rows=True)
+    assert 'reader_pool_type="process", workers_count=1' in [str(one) for one in found.tried]
 
 
 def test_tune_rejects_invalid_arguments(dataset: Path, tmp_path: Path) -> None:
@@ -127,11 +124,9 @@ def test_tune_advice_explains_why_a_setting_is_faster() -> None:
     assert advice(workers_count=1) == ("Set workers_count=1: 1.50 times your rate; fewer threads are faster here.")
     assert "more workers are faster here" in advice(workers_count=8)
     assert "the transform runs faster in processes." in advice(reader_pool_type="process", workers_count=4)
-    assert "nothing is prepared while training computes" in advice(reader_pool_type="dummy")
     assert advice(cache_type="local-disk", workers_count=1).endswith(
         "fewer threads are faster here; the first epoch fills the cache and later ones read from it."
     )
-    assert "compare the mixing" in advice(interleave=8)
 
 
 def test_tune_result_lists_settings_not_measured_for_lack_of_time() -> None:
