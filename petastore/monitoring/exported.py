@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 from petastore.monitoring.activity import STAGES
-from petastore.monitoring.diagnosis import Counters, Diagnosis
+from petastore.monitoring.diagnosis import Diagnosis
 
 __all__ = ["Metric", "Source", "metrics_of"]
 
@@ -32,6 +33,7 @@ def metrics_of(source: Source) -> list[Metric]:
     """Return the metrics of a reader or loader now.
 
     Example:
+        >>> from petastore.monitoring.diagnosis import Counters
         >>> class Loader:
         ...     def diagnosis(self):
         ...         return Diagnosis(None, (), Counters(rows=7))
@@ -39,42 +41,27 @@ def metrics_of(source: Source) -> list[Metric]:
         [7.0]
     """
     found = source.diagnosis()
-    counters = found.counters
-    rank = {"rank": str(counters.rank)}
-    waits = [
-        Metric(
-            "petastore_wait_seconds",
-            "Time that training waited for data, by stage",
-            getattr(counters, f"wait_{stage}_seconds"),
-            {**rank, "stage": stage},
-            is_counter=True,
-        )
-        for stage in STAGES
-    ]
-    return [
-        *waits,
-        Metric("petastore_elapsed_seconds", "Time of training and waiting", counters.elapsed_seconds, rank, True),
-        Metric("petastore_rows", "Rows handed over", float(counters.rows), rank, True),
-        Metric("petastore_row_groups_loaded", "Loaded row groups", float(counters.row_groups_loaded), rank, True),
-        Metric(
-            "petastore_wait_ratio", "Share of the time that training waited for data", found.wait_share, rank, False
-        ),
-        Metric(
-            "petastore_ready_spans",
-            "Mean number of spans that were ready when training requested one",
-            counters.ready_spans_mean,
-            rank,
-            is_counter=False,
-        ),
-        *_of_storage(source, counters),
-    ]
-
-
-def _of_storage(source: Any, counters: Counters) -> list[Metric]:
-    """Return the counters of storage and caches, of `Reader.diagnostics`."""
+    counters, rank = found.counters, {"rank": str(found.counters.rank)}
     diagnostics = getattr(getattr(source, "reader", source), "diagnostics", {})
+    waits = "Time that training waited for data, by stage"
+    ready = "Mean number of spans that were ready when training requested one"
+    metrics: list[tuple[str, str, float, Mapping[str, str], bool]] = [
+        *(
+            ("wait_seconds", waits, getattr(counters, f"wait_{stage}_seconds"), {"stage": stage}, True)
+            for stage in STAGES
+        ),
+        ("elapsed_seconds", "Time of training and waiting", counters.elapsed_seconds, {}, True),
+        ("rows", "Rows handed over", counters.rows, {}, True),
+        ("row_groups_loaded", "Loaded row groups", counters.row_groups_loaded, {}, True),
+        ("wait_ratio", "Share of the time that training waited for data", found.wait_share, {}, False),
+        ("ready_spans", ready, counters.ready_spans_mean, {}, False),
+        *(
+            (name, f"{name} of Reader.diagnostics", value, {}, True)
+            for name, value in diagnostics.items()
+            if name.startswith(("storage_", "cache_", "footer_"))
+        ),
+    ]
     return [
-        Metric(f"petastore_{name}", f"{name} of Reader.diagnostics", float(value), {"rank": str(counters.rank)}, True)
-        for name, value in diagnostics.items()
-        if name.startswith(("storage_", "cache_", "footer_"))
+        Metric(f"petastore_{name}", text, float(value), {**rank, **labels}, is_counter)
+        for name, text, value, labels, is_counter in metrics
     ]

@@ -13,7 +13,7 @@ from petastore.monitoring.progress import ProgressDisplay
 from petastore.monitoring.waits import WaitMeter
 from petastore.plan import Cursor, Shard
 from petastore.plan.rank_plan import RankPlan
-from petastore.readers.execution.execution import Execution
+from petastore.readers.execution.execution import Execution, counts_of
 from petastore.readers.read_pass import Pass
 from petastore.work.pools import Workers, available_cpus
 
@@ -106,7 +106,7 @@ class Monitored:
         seconds = {name: getattr(counters, name) for name in _IN_DIAGNOSTICS}
         # The wait for the first batch is included, because users compare the sum with the duration of their loop.
         seconds["wait_seconds"] += counters.startup_seconds
-        counts = self._execution.counts() | _left_out(self.plan)
+        counts = counts_of(self._execution.source.datasets) | _left_out(self.plan)
         return {**seconds, "workers": counters.workers, **self._pass.spans, **counts}
 
     def _counters(self) -> Counters:

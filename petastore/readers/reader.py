@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -291,7 +292,7 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         self._pass.close()  # `close` first, so that a late request does not restart the pass
         self._pass.end()
         self.plan, self.shard, self.begin = plan, plan.request.shard, begin
-        self._execution = self._execution.on(plan)
+        self._execution = dataclasses.replace(self._execution, plan=plan)
         self._pass = Pass(self._execution, begin, self.meter)
         self._own = self._pass.items()
         if self.stopped:  # the reader was stopped in the meantime, but `stop` only closed the previous pass

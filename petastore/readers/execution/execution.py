@@ -160,14 +160,6 @@ class Execution:
             self, plan=plan, footprint=footprint, assembler=dataclasses.replace(assembler, parts=parts)
         )
 
-    def on(self, plan: RankPlan) -> Execution:
-        """Return the same execution for another plan of the same rows, such as a resumed plan."""
-        return dataclasses.replace(self, plan=plan)
-
-    def counts(self) -> dict[str, int]:
-        """Return the counters of file reads; see `Reader.diagnostics`."""
-        return counts_of(self.source.datasets)
-
     def refuse_what_cannot_be(self) -> None:
         """Check that plan, schema and memory limits fit together.
 

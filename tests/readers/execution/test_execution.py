@@ -13,7 +13,7 @@ from petastore.dataset import Dataset
 from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from petastore.plan import LastBatch, Shard
 from petastore.work.pools import Workers
-from tests.readers.small import ROWS, execution_of, plan_of, written
+from tests.readers.small import ROWS, execution_of, written
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +28,6 @@ def test_repr_of_an_execution_describes_the_read_in_one_line(dataset: Dataset) -
         f"rows of {dataset.url}; shard 1 of 2, 11 of {ROWS} rows, 2 columns, 3 epochs, seed {seed}"
     )
     assert str(execution_of(dataset, batched=True)).startswith("batches of ")
-
-
-def test_execution_with_another_plan_keeps_its_loaders(dataset: Dataset) -> None:
-    execution = execution_of(dataset)
-    other = plan_of(dataset, shard=Shard(0, 2))
-    moved = execution.on(other)
-    assert moved.plan is other
-    assert (moved.assembler, moved.loaders, moved.source) == (execution.assembler, execution.loaders, execution.source)
 
 
 def test_execution_without_a_transform_stacks_fixed_size_columns(dataset: Dataset) -> None:
