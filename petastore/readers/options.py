@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from petastore.codecs.images.image_decode import ImageDecode
     from petastore.expressions import Expression
     from petastore.plan.request import Fields, OrderKwargs
-    from petastore.plan.selection import Selection
     from petastore.plan.windows.ngram import NGram
     from petastore.schema.file_schemas import SchemaOption
     from petastore.selecting.retired import HdfsDriver
@@ -116,11 +115,8 @@ if TYPE_CHECKING:
         zmq_copy_buffers: bool
         convert_early_to_numpy: bool
 
-    class BatchReaderKwargs(FurtherKwargs, total=False):
+    class BatchReaderKwargs(ThreadKwargs, FurtherKwargs, total=False):
         """Keyword arguments of `make_batch_reader` after the URL."""
-
-        num_epochs: int | None
-        workers_count: int | None
 
     class ConverterKwargs(FurtherKwargs, total=False):
         """Keyword arguments of the loaders of a Spark converter."""
@@ -155,6 +151,7 @@ __all__ = [
     "RowOptions",
     "RunOptions",
     "Urls",
+    "of_group",
     "options_of_rows",
 ]
 
@@ -383,28 +380,6 @@ class RowOptions:
         """Whether a filter, a predicate or a row-group selector is given."""
         return self.filters is not None or self.predicate is not None or self.rowgroup_selector is not None
 
-    def selected(self, dataset: Dataset, *, workers: Workers, batched: bool = False) -> Selection | None:
-        """Return the rows that filters select, without those of `exclude_rows`; None means all rows."""
-        # Lazy imports, so that the first batch of a reader without filters arrives 20 ms sooner.
-        selection = None
-        if self.has_filter:
-            from petastore.selecting.filter import select_rows
-
-            selection = select_rows(
-                dataset,
-                filters=self.filters,
-                predicate=self.predicate,
-                rowgroup_selector=self.rowgroup_selector,
-                workers=workers,
-                filter_cache=self.filter_cache,
-                batched=batched,
-            )
-        if self.exclude_rows:
-            from petastore.selecting.excluded import exclude_rows
-
-            selection = exclude_rows(selection, dataset.inventory, self.exclude_rows)
-        return selection
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EpochOptions:
@@ -515,14 +490,14 @@ class ReadOptions:
             UserWarning: The shard differs from the rank that the running framework reports.
         """
         if any(name in given for name in names_of(Retired)):
-            tell_retired(Retired(**_of_group(Retired, given)))
-        order, run = OrderOptions(**_of_group(OrderOptions, given)), RunOptions(**_of_group(RunOptions, given))
+            tell_retired(Retired(**of_group(Retired, given)))
+        order, run = OrderOptions(**of_group(OrderOptions, given)), RunOptions(**of_group(RunOptions, given))
         run.workers  # noqa: B018 - raises an error for invalid options
-        dataset = DatasetOptions(url, **_of_group(DatasetOptions, given))
-        epochs = EpochOptions(**_of_group(EpochOptions, given))
+        dataset = DatasetOptions(url, **of_group(DatasetOptions, given))
+        epochs = EpochOptions(**of_group(EpochOptions, given))
         shard = asked_shard(epochs.cur_shard, epochs.shard_count)
         plan = PlanOptions(None, order, shard, epochs.num_epochs, LastBatch.parse(epochs.last_batch))
-        return cls(dataset, RowOptions(**_of_group(RowOptions, given)), plan, run)
+        return cls(dataset, RowOptions(**of_group(RowOptions, given)), plan, run)
 
 
 def options_of_rows(url: Urls | Dataset, **given: Unpack[MapKwargs]) -> tuple[DatasetOptions, RowOptions, RunOptions]:
@@ -531,11 +506,12 @@ def options_of_rows(url: Urls | Dataset, **given: Unpack[MapKwargs]) -> tuple[Da
     Raises:
         InvalidArgumentError: An option is invalid; the message names it.
     """
-    dataset = DatasetOptions(url, **_of_group(DatasetOptions, given))
-    return dataset, RowOptions(**_of_group(RowOptions, given)), RunOptions(**_of_group(RunOptions, given))
+    dataset = DatasetOptions(url, **of_group(DatasetOptions, given))
+    return dataset, RowOptions(**of_group(RowOptions, given)), RunOptions(**of_group(RunOptions, given))
 
 
-def _of_group(group: type, given: Mapping[str, Any]) -> dict[str, Any]:
+def of_group(group: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the given parameters of a group."""
     return {name: given[name] for name in names_of(group) if name in given}
 
 

@@ -11,11 +11,11 @@ import pytest
 from petastore.codecs import ImageDecode
 from petastore.errors import DatasetNotFoundError, InvalidArgumentError
 from petastore.predicates import in_set
-from petastore.readers.options import DatasetOptions, ReadOptions, RowOptions
-from petastore.work.pools import Workers
+from petastore.readers.bad_rows import selected_rows
+from petastore.readers.options import DatasetOptions, ReadOptions, RowOptions, RunOptions
 from tests.readers.small import ROWS, written
 
-DUMMY = Workers("dummy")
+DUMMY = RunOptions(reader_pool_type="dummy")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_decode_option_for_unknown_fields_raises(tmp_path: Path) -> None:
 
 def test_row_options_without_filters_select_all_rows(tmp_path: Path) -> None:
     assert RowOptions().is_for_all
-    assert RowOptions().selected(written(tmp_path), workers=DUMMY) is None
+    assert selected_rows(written(tmp_path), ["id"], RowOptions(), DUMMY) is None
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_row_options_without_filters_select_all_rows(tmp_path: Path) -> None:
 def test_filter_options_select_the_matching_rows(tmp_path: Path, asked: dict[str, Any]) -> None:
     rows = RowOptions(**asked, filter_cache=False)
     assert not rows.is_for_all
-    selection = rows.selected(written(tmp_path), workers=DUMMY)
+    selection = selected_rows(written(tmp_path), ["id"], rows, DUMMY)
     assert selection is not None
     assert selection.counts.tolist() == [4, *[0] * (-(-ROWS // 5) - 1)]
 
