@@ -7,14 +7,14 @@ import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
 from petastore.inventory import Inventory
-from petastore.monitoring.activity import Segments, at_work
+from petastore.monitoring.activity import at_work
 from petastore.monitoring.waits import WaitMeter
 from petastore.plan.batches.spans import Span
 from petastore.plan.rank_plan import RankPlan
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from petastore.readers.loaded.part_loads import PartLoads
 
 __all__ = ["Extended", "Loads", "Readable", "runs"]
-
-_Made = TypeVar("_Made")
 
 _Asked: TypeAlias = tuple[float, int, NDArray[np.int64] | None]
 """Time of use of a row group (see `CacheOrder.plan`), its number, and its rows in read order (None is file order)."""
@@ -182,19 +180,16 @@ class Loads:
 
     def _load(self, group: int, read_order: NDArray[np.int64] | None) -> Future[LoadedRowGroup]:
         """Load a row group here, and submit tasks to other workers if it is large; return its future."""
-        file, ordinal = self._inventory.place_of(group)
-        source, rows = self._source_of(group), int(self._inventory.rows[group])
-        read: Read = functools.partial(self._reading[source], file, ordinal)
+        place, source = self._inventory.place_of(group), self._source_of(group)
+        rows = int(self._inventory.rows[group])
+        read: Read = functools.partial(self._reading[source], *place)
         if self._extended is not None:
             rows, read = self._extended(group, rows, read)
             read_order = None
         loader = self._loaders[source]
         tasks, finish = loader.loading(rows, read_order, read, self._arena, most=self._pool.workers)
-        log = self._meter.log
-        logged = [
-            functools.partial(_logged, functools.partial(placed, task, file, ordinal), log, group) for task in tasks
-        ]
-        return together(logged, functools.partial(_logged, finish, log, group), self._submit)
+        run = functools.partial(placed, place=place, log=self._meter.log, group=group)
+        return together([functools.partial(run, task) for task in tasks], functools.partial(run, finish), self._submit)
 
     def _load_several(self, asked: Sequence[_Asked], futures: Sequence[Future[LoadedRowGroup]]) -> None:
         """Load several small row groups: together if possible, otherwise one by one."""
@@ -291,9 +286,3 @@ def _cancel_with(futures: Sequence[Future[LoadedRowGroup]], task: Future[None]) 
     if task.cancelled():
         for future in futures:
             future.cancel()
-
-
-def _logged(call: Callable[[], _Made], log: Segments, group: int) -> _Made:
-    """Call a function that decodes a row group, and log the time."""
-    with at_work(log, "decoding", (group,)):
-        return call()

@@ -22,7 +22,7 @@ from petastore.dataset import Dataset
 from petastore.dataset.dataset import ReadInParts
 from petastore.errors import DecodeError, LargeRowGroupWarning, ReaderClosedError
 from petastore.inventory import Inventory
-from petastore.monitoring.activity import Segments, at_work
+from petastore.monitoring.activity import Segments
 from petastore.plan.plan import Plan
 from petastore.plan.row_group_parts import RowGroupParts, rows_of_part
 from petastore.readers.loaded.footprint import Footprint
@@ -236,8 +236,7 @@ class PartLoads:
         )
 
     def _placed(self, part: int, task: Callable[[], Any]) -> Any:
-        with at_work(self._log, "decoding", (part,)):
-            return placed(task, *self._inventory.place_of(part))
+        return placed(task, place=self._inventory.place_of(part), log=self._log, group=part)
 
 
 class _Streams:

@@ -33,6 +33,7 @@ from petastore.decoding.decode import Decoded, decode_cells, decode_into, decode
 from petastore.errors import DecodeError
 from petastore.inventory import DataFile
 from petastore.lazy import once
+from petastore.monitoring.activity import Segments, at_work
 from petastore.readers.loaded.arena import Arena, Place
 from petastore.readers.loaded.layout import Layout, Stack, stacked_view
 from petastore.schema.field import UnischemaField
@@ -314,12 +315,20 @@ class RowGroupReader:
         return LoadedRowGroup(made.rows, place, made.missing, cells, files, sizes, alike, read_order is None)
 
 
-def placed(task: Callable[[], _Made], file: DataFile, ordinal: int) -> _Made:
-    """Run a task that reads a row group, and add the file to its errors."""
-    try:
-        return task()
-    except DecodeError as problem:
-        raise problem.at(file=file.path, row_group=ordinal) from problem.__cause__
+def placed(task: Callable[[], _Made], *, place: tuple[DataFile, int], log: Segments, group: int) -> _Made:
+    """Run a task that reads a row group: log its time, and add the file to its errors.
+
+    Args:
+        task: Function to call.
+        place: File of the row group, and its number in the file.
+        log: Log of the time that decoding takes.
+        group: Number of the row group, for the log.
+    """
+    with at_work(log, "decoding", (group,)):
+        try:
+            return task()
+        except DecodeError as problem:
+            raise problem.at(file=place[0].path, row_group=place[1]) from problem.__cause__
 
 
 def at_least(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
