@@ -27,8 +27,8 @@ from petastore.plan.selection import Selection
 from petastore.predicates import told_by
 from petastore.readers.bad_rows.quarantine import Quarantine
 from petastore.readers.bad_rows.row_check import RowCheck, RowError
+from petastore.readers.execution.execution import Functions
 from petastore.readers.execution.first_row import described
-from petastore.readers.execution.functions import Functions
 from petastore.readers.options import RowOptions, RunOptions
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema

@@ -11,8 +11,7 @@ import numpy as np
 from petastore.decoding.decode import Decoded
 from petastore.plan.rank_plan import RankPlan
 from petastore.readers.assembly.assemble import Assembler, SpanTransform, of_spans
-from petastore.readers.execution.execution import Execution
-from petastore.readers.execution.functions import Functions
+from petastore.readers.execution.execution import Execution, Functions
 from petastore.readers.execution.handouts import most_rows, output_of
 from petastore.readers.execution.mixed_datasets import MixedDatasets, with_source
 from petastore.readers.loaded.arena import Memory

@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from petastore.dataset import Dataset
+from petastore.decoding.buffers import Buffers
 from petastore.decoding.decode import refuse_large_fields
 from petastore.errors import InvalidArgumentError
 from petastore.lazy import once
@@ -18,7 +20,6 @@ from petastore.plan.plan import Plan
 from petastore.plan.rank_plan import RankPlan
 from petastore.plan.request import LastBatch
 from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler, Assembles
-from petastore.readers.execution.functions import Functions
 from petastore.readers.execution.handouts import Handout
 from petastore.readers.loaded.arena import Memory
 from petastore.readers.loaded.footprint import Footprint
@@ -33,9 +34,88 @@ if TYPE_CHECKING:
     from petastore.cache.entries import CacheMetrics
     from petastore.plan.windows.ngram import NGram
     from petastore.plan.windows.windows import Windows
-    from petastore.transforming.transform import TransformSpec
+    from petastore.transforming.processes import TransformProcesses
+    from petastore.transforming.transform import Transform, TransformSpec
+    from petastore.work import Pool
 
-__all__ = ["Execution", "Readable", "WindowsOfRows", "counts_of"]
+__all__ = ["Execution", "Functions", "Readable", "WindowsOfRows", "counts_of"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Functions:
+    """Transform functions of a reader, and the pools that run these functions and all other tasks.
+
+    Example:
+        >>> functions = Functions.of([None], workers=Workers("dummy"), batched=False)
+        >>> functions.are_called, functions.processes, functions.pool().workers
+        (False, None, 0)
+    """
+
+    workers: Workers
+    """Worker pools."""
+
+    batched: bool
+    """Whether the reader yields batches instead of rows."""
+
+    are_called: bool
+    """Whether the reader calls any transform function."""
+
+    processes: TransformProcesses | None
+    """Worker processes of the functions; None if threads call them."""
+
+    draw: bool = False
+    """Whether any function takes a random generator."""
+
+    @classmethod
+    def of(cls, specs: Iterable[TransformSpec | None], *, workers: Workers, batched: bool) -> Self:
+        """Return the functions of some transforms; processes are not started yet."""
+        called = [spec for spec in specs if spec is not None and spec.func is not None]
+        processes = None
+        if called and workers.kind == "process":
+            from petastore.transforming.processes import TransformProcesses  # only needed for process pools
+
+            processes = TransformProcesses(workers.at_a_time)
+        return cls(workers, batched, bool(called), processes, any(spec.rng is not None for spec in called))
+
+    def transform(
+        self, spec: TransformSpec | None, view: Unischema, source: Any, buffers: Buffers
+    ) -> tuple[Unischema, Transform | None]:
+        """Return the schema after a transform, and the function that transforms columns.
+
+        Args:
+            spec: Transform; None leaves columns unchanged.
+            view: Schema before the transform.
+            source: Dataset, for the time zones of its columns.
+            buffers: Allocator of memory for results of worker processes.
+        """
+        if spec is None:
+            return view, None
+        # Lazy import: a reader without transform yields its first batch sooner.
+        from petastore.transforming.captured_generators import warn_of_captured_generators
+        from petastore.transforming.transform import takes_frames, transform_columns, transform_schema
+
+        schema = transform_schema(view, spec)
+        zones = source.time_zones if takes_frames(spec, batched=self.batched) else {}
+        if spec.func is not None:
+            warn_of_captured_generators(spec.func)
+        if spec.func is None or self.processes is None:
+            call = functools.partial(transform_columns, schema=schema, spec=spec, batched=self.batched, zones=zones)
+            return schema, call
+        return schema, self.processes.add(spec, schema, batched=self.batched, zones=zones, buffers=buffers)
+
+    def pool(self) -> Pool:
+        """Return an open pool for one pass; the caller closes and joins it."""
+        return self.workers.pool() if self.processes is None else self.processes.pool()
+
+    def close(self) -> None:
+        """Stop the worker processes. May be called again, by any thread."""
+        if self.processes is not None:
+            self.processes.close()
+
+    def join(self) -> None:
+        """After `close`, wait until all worker processes have ended. May be called again."""
+        if self.processes is not None:
+            self.processes.join()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from petastore.decoding.buffers import Buffers
 from petastore.decoding.decode import Decoded, empty_column, masks_of
 from petastore.plan.plan import Span
+from petastore.readers.execution.execution import Functions
 from petastore.readers.execution.first_row import described
-from petastore.readers.execution.functions import Functions
 from petastore.readers.execution.mixed_datasets import MixedDatasets, agreed_schema, with_source
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema

@@ -11,7 +11,7 @@ import pytest
 from petastore import TransformSpec
 from petastore.decoding.buffers import Buffers
 from petastore.decoding.decode import Decoded
-from petastore.readers.execution.functions import Functions
+from petastore.readers.execution.execution import Functions
 from petastore.work.pools import Workers
 from tests.readers.small import SCHEMA, written
 from tests.readers.transforms_to_send import unchanged
