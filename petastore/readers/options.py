@@ -489,8 +489,7 @@ class ReadOptions:
             UnshardedReaderWarning: No shard was given, and this process is one of several ranks.
             UserWarning: The shard differs from the rank that the running framework reports.
         """
-        if any(name in given for name in names_of(Retired)):
-            tell_retired(Retired(**of_group(Retired, given)))
+        tell_retired(Retired(**of_group(Retired, given)))
         order, run = OrderOptions(**of_group(OrderOptions, given)), RunOptions(**of_group(RunOptions, given))
         run.workers  # noqa: B018 - raises an error for invalid options
         dataset = DatasetOptions(url, **of_group(DatasetOptions, given))

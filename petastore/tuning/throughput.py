@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from petastore.readers.reader import Reader
     from petastore.transforming.transform import TransformSpec
 
-__all__ = ["Memory", "Throughput", "reader_throughput"]
+__all__ = ["Memory", "Throughput", "ignore_progress", "reader_throughput"]
 
 _PARTS = 20
 
@@ -83,7 +83,7 @@ class Throughput:
     memory_info: Memory
     """Peak memory."""
 
-    diagnosis: Diagnosis | None = None
+    diagnosis: Diagnosis
     """Stages that reading waited for, from the first batch on."""
 
     @property
@@ -225,8 +225,8 @@ def reader_throughput(
         clock=clock,
     )
     if not spawn_new_process:
-        return _measured(asked, progress or _tell_nobody)
-    return _measured_in_a_new_process(asked, progress or _tell_nobody)
+        return _measured(asked, progress or ignore_progress)
+    return _measured_in_a_new_process(asked, progress or ignore_progress)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -305,7 +305,20 @@ def _measured(asked: _Asked, tell: _Progress) -> Throughput:
                 is_over,
             )
         diagnosis = reader.diagnosis()
-    return dataclasses.replace(_told(parts, cpu, first_seconds, sizes / counted), diagnosis=diagnosis)
+    rates = [of_part / max(took, 1e-9) for of_part, took in parts]
+    seconds = max(sum(took for _, took in parts), 1e-9)
+    return Throughput(
+        rows=sum(of_part for of_part, _ in parts),
+        seconds=seconds,
+        median=statistics.median(rates),
+        slowest=min(rates),
+        fastest=max(rates),
+        bytes_per_row=sizes / counted,
+        cpu=100 * cpu / seconds,
+        first_seconds=first_seconds,
+        memory_info=Memory(_peak_bytes()),
+        diagnosis=diagnosis,
+    )
 
 
 _Read = Callable[[int], tuple[int, list[Any]]]
@@ -374,24 +387,8 @@ def _parts(
     return parts, cpu
 
 
-def _told(parts: list[tuple[int, float]], cpu: float, first_seconds: float, bytes_per_row: float) -> Throughput:
-    rates = [rows / max(seconds, 1e-9) for rows, seconds in parts]
-    seconds = max(sum(seconds for _, seconds in parts), 1e-9)
-    return Throughput(
-        rows=sum(rows for rows, _ in parts),
-        seconds=seconds,
-        median=statistics.median(rates),
-        slowest=min(rates),
-        fastest=max(rates),
-        bytes_per_row=bytes_per_row,
-        cpu=100 * cpu / seconds,
-        first_seconds=first_seconds,
-        memory_info=Memory(_peak_bytes()),
-    )
-
-
-def _tell_nobody(*_: int) -> None:
-    pass
+def ignore_progress(*_: int) -> None:
+    """Do nothing; used without a function that shows progress."""
 
 
 def _rows_in(value: Any) -> int:

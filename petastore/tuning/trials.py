@@ -22,7 +22,7 @@ from petastore.front import make_reader
 from petastore.plan.request import whole_number
 from petastore.selectors import RowGroupSelectorBase
 from petastore.tuning.race import Tuned, described, planned_trials, race, settings_to_try, tuned_by
-from petastore.tuning.throughput import Throughput, reader_throughput
+from petastore.tuning.throughput import Throughput, ignore_progress, reader_throughput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,9 +106,8 @@ def tune(
     trials = _Trials(dataset, of_trials, batch_size, clock)
     trials.take_sample(_PROBED_GROUPS)
     probe = trials.throughput({}, trials.epoch_rows, max_seconds=seconds * _PROBE_SHARE)
-    assert probe.diagnosis is not None  # noqa: S101 - set in measured results
     settings = settings_to_try(given, probe.diagnosis)
-    ends, display, done = began + seconds, on_progress or _show_nothing, 0
+    ends, display, done = began + seconds, on_progress or ignore_progress, 0
     left_s = max(ends - clock(), 0.0)
     planned = planned_trials(len(settings), left_s)
     epoch_rows = left_s / planned * _EPOCH_SHARE * probe.rows_per_second
@@ -127,10 +126,6 @@ def tune(
     display(planned, planned)
     url = dataset.url if isinstance(dataset_url, (str, os.PathLike, Dataset)) else None
     return tuned_by(url, arguments, standings, default_workers=probe.diagnosis.counters.workers)
-
-
-def _show_nothing(*_: int) -> None:
-    pass
 
 
 @dataclasses.dataclass(slots=True)
