@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, cast
@@ -39,6 +40,7 @@ __all__ = [
     "refuse_large_cells",
     "refuse_large_fields",
     "refuse_large_values",
+    "row_ranges",
 ]
 
 
@@ -326,3 +328,24 @@ def _decode(cells: Any, field: UnischemaField, codec: Codec, out: Decoded, max_c
             refuse_large_values(values, field, max_cell_bytes)
     except DecodeError as problem:
         raise problem.at(column=field.name) from problem.__cause__
+
+
+def row_ranges(sizes: NDArray[np.int64], most_bytes: int, most_rows: int) -> list[tuple[int, int]]:
+    """Divide rows into half-open ranges of bounded size.
+
+    Args:
+        sizes: Decoded bytes of each row, shape (rows,).
+        most_bytes: Maximum bytes of a range; a single row may be larger.
+        most_rows: Maximum rows of a range.
+
+    Example:
+        >>> row_ranges(np.array([5, 5, 1, 30, 1, 1]), 10, 3)
+        [(0, 1), (1, 3), (3, 6)]
+        >>> row_ranges(np.zeros(5, np.int64), 10, 2)
+        [(0, 2), (2, 4), (4, 5)]
+    """
+    by_bytes = np.diff(np.cumsum(sizes) // most_bytes) > 0
+    borders: list[int] = [0]
+    for stop in [*(np.flatnonzero(by_bytes) + 1).tolist(), len(sizes)]:
+        borders += [*range(borders[-1] + most_rows, stop, most_rows), stop]
+    return [(first, stop) for first, stop in itertools.pairwise(borders) if first < stop]

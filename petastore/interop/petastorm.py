@@ -36,7 +36,7 @@ from typing import Any
 
 from petastore.errors import InvalidArgumentError, LegacyNameError
 from petastore.interop.petastorm_names import NAMES, Instead
-from petastore.storage.files import text_keys
+from petastore.storage.files import listing
 
 __all__ = ["STANDS_FOR", "LegacyModule", "LegacyModules", "install", "is_installed", "main", "uninstall"]
 
@@ -149,7 +149,7 @@ def switch_on() -> None:
         )
     if FINDER not in sys.meta_path:
         sys.meta_path.insert(0, FINDER)
-    text_keys.is_on = True
+    listing.keys_are_text = True
 
 
 def _module(name: str) -> types.ModuleType:
@@ -189,7 +189,7 @@ def is_installed() -> bool:
 
 def uninstall() -> None:
     """Undo `install`: a later `import petastorm` imports the real package. May be called repeatedly."""
-    text_keys.is_on = False
+    listing.keys_are_text = False
     if FINDER in sys.meta_path:
         sys.meta_path.remove(FINDER)
     for name in [name for name in sys.modules if name.partition(".")[0] == "petastorm"]:

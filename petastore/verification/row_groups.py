@@ -13,8 +13,7 @@ from typing import Any
 from petastore.arrow import flags_of, only_chunk
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
-from petastore.decoding.decode import DEFAULT_MAX_CELL_BYTES, decode_cells, decoded_sizes
-from petastore.decoding.row_ranges import row_ranges
+from petastore.decoding.decode import DEFAULT_MAX_CELL_BYTES, decode_cells, decoded_sizes, row_ranges
 from petastore.errors import DatasetChangedError, DecodeError, FileMissingError, MetadataError
 from petastore.expressions import ColumnStatistics
 from petastore.plan.row_group_parts import rows_of_part

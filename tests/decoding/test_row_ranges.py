@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.decoding.row_ranges import row_ranges
+from petastore.decoding.decode import row_ranges
 
 
 @given(st.lists(st.integers(0, 1000), max_size=60), st.integers(1, 500), st.integers(1, 70))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from petastore.storage.page_headers import read_header
+from petastore.storage.row_groups.page_headers import read_header
 
 
 def a_table(rows: int) -> pa.Table:

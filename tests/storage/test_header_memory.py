@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from petastore import make_batch_reader
-from petastore.storage.page_headers import read_header
+from petastore.storage.row_groups.page_headers import read_header
 from tests.bombs import grown_by
 from tests.servers.fixtures import Served
 

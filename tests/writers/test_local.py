@@ -41,7 +41,7 @@ from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.footers import read_footer
 from petastore.storage.metadata.manifest import looked_around, read_manifest, read_schema_document
-from petastore.storage.page_headers import PageWindow, headers_of, values_of
+from petastore.storage.row_groups.page_headers import PageWindow, headers_of, values_of
 from petastore.writers import local
 from petastore.writers.commit import commit_dataset, publish
 from petastore.writers.local import write_dataset

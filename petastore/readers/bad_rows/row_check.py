@@ -14,8 +14,7 @@ from petastore.arrow import arrow_numbers
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
 from petastore.dataset.stored_cells import stored_cells
-from petastore.decoding.decode import Decoded, decode_cells, decoded_sizes
-from petastore.decoding.row_ranges import row_ranges
+from petastore.decoding.decode import Decoded, decode_cells, decoded_sizes, row_ranges
 from petastore.errors import DecodeError, TransformError
 from petastore.schema.field import UnischemaField
 from petastore.transforming.transform import Transform

@@ -33,7 +33,6 @@ from petastore.inventory import DataFile
 from petastore.schema import UnischemaField
 from petastore.schema.select import similar_name_advice
 from petastore.schema.values import date_or_bool
-from petastore.storage.files import text_keys
 from petastore.storage.files.lake_tables import reject_lake_tables_above, reject_lake_tables_among
 from petastore.storage.files.location import Location
 from petastore.storage.files.walk import Enter, Entry, Tree, entry_at, local_path, trees_at, walk
@@ -58,6 +57,12 @@ __all__ = [
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _CANONICAL_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _INT64 = np.iinfo(np.int64)
+
+keys_are_text = False
+"""Whether partition keys that are dates or booleans are read as text, as Petastorm does.
+
+It is True while `import petastorm` gives petastore.
+"""
 
 
 def parse_partitions(path: str) -> tuple[tuple[str, str | None], ...]:
@@ -116,7 +121,7 @@ def _dtype_of(text: str) -> np.dtype[Any]:
     """Return the dtype of one value of a partition column."""
     if _CANONICAL_INTEGER.fullmatch(text) is not None and _INT64.min <= int(text) <= _INT64.max:
         return np.dtype(np.int64)
-    value = None if text_keys.is_on else date_or_bool(text)
+    value = None if keys_are_text else date_or_bool(text)
     return np.dtype(np.str_) if value is None else np.asarray(value).dtype
 
 

@@ -18,12 +18,12 @@ from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import read_up_to
 from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footer_cache import FooterCache
-from petastore.storage.page_headers import has_checksums, refuse_damaged_pages
 from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.requests.failures import raise_alone
 from petastore.storage.row_groups.asked_columns import Part, check_rows, in_one, leaves_of, swelling_leaves
 from petastore.storage.row_groups.open_files import explained
 from petastore.storage.row_groups.opened_file import check_decoder
+from petastore.storage.row_groups.page_headers import has_checksums, refuse_damaged_pages
 
 __all__ = ["SMALL_FILE_BYTES", "SmallFiles", "are_for_one_go", "small_file"]
 

@@ -14,8 +14,8 @@ import petastore
 from petastore.errors import DecodeError, StorageError
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.footers import read_footer
-from petastore.storage.page_headers import read_header
 from petastore.storage.row_groups.open_files import explained
+from petastore.storage.row_groups.page_headers import read_header
 from tests.memory import grown_in_child
 
 

@@ -17,7 +17,7 @@ from petastore.inventory import DataFile
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.chunk_metadata import read_varint
 from petastore.storage.footers.footer_cache import FooterCache
-from petastore.storage.page_headers import read_header, refuse_damaged_pages
+from petastore.storage.row_groups.page_headers import read_header, refuse_damaged_pages
 from petastore.storage.row_groups.row_group import read_row_group
 from tests.storage.footers.of_bytes import footer_of_bytes
 from tests.storage.many_pages import OPTIONS, a_table, every_kind, page_places, pages_of_leaves
