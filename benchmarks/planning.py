@@ -20,8 +20,8 @@ import numpy as np
 
 from petastore.inventory import Inventory
 from petastore.plan import Cursor, LastBatch, Order, Plan, ReadRequest, Shard
-from petastore.plan.lanes import shuffled_lanes
 from petastore.plan.report.explanation import Explanation
+from petastore.plan.request import shuffled_lanes
 from petastore.plan.state import dump_state
 
 RUNS = 9

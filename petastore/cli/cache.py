@@ -189,7 +189,7 @@ def warm(
 ) -> None:
     """Prefetch the data of a training run into the cache, in reading order."""
     with errors_in_one_line(debug=debug):
-        from petastore.plan.lanes import DEFAULT_SHUFFLE_BUFFER_BYTES
+        from petastore.plan.request import DEFAULT_SHUFFLE_BUFFER_BYTES
         from petastore.readers.options import LOCAL_DISK_CACHE, DatasetOptions
         from petastore.selecting.filter import select_rows
 

@@ -19,9 +19,8 @@ from petastore.codecs.images.image_decode import ImageDecode
 from petastore.codecs.registry import codec_of
 from petastore.dataset.stored_cells import StoredKey, first_columns, first_rows, held_against_directory
 from petastore.errors import InvalidArgumentError, SchemaError
-from petastore.inventory import DataFile, Inventory
+from petastore.inventory import DataFile, Inventory, ReadUnit
 from petastore.lazy import once
-from petastore.plan.lanes import in_memory, shuffled_lanes
 from petastore.plan.plan import Plan
 from petastore.plan.request import (
     SHARDED_DEFAULT_SEED,
@@ -34,10 +33,11 @@ from petastore.plan.request import (
     PlanOptions,
     ReadRequest,
     Shard,
+    in_memory,
+    shuffled_lanes,
     whole_number,
 )
 from petastore.plan.selection import Selection
-from petastore.plan.unit import ReadUnit
 from petastore.schema.field import UnischemaField
 from petastore.schema.file_schemas import ColumnDifference
 from petastore.schema.select import select_fields

@@ -27,7 +27,7 @@ from petastore.dataset.dataset import Dataset, ReadInParts
 from petastore.inventory import DataFile
 from petastore.lazy import once
 from petastore.plan.cursor import Cursor
-from petastore.plan.sharing.workers import WorkerPlan
+from petastore.plan.workers import WorkerPlan
 from petastore.storage.ranges.pinned_files import KeptFiles
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.open_files import OpenFiles

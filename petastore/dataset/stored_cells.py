@@ -21,8 +21,7 @@ from petastore.arrow import flags_of, only_chunk
 from petastore.codecs.registry import codec_of
 from petastore.decoding.decode import DEFAULT_MAX_CELL_BYTES, Decoded, decode_cells, empty_column, refuse_large_fields
 from petastore.errors import DecodeError, SchemaError
-from petastore.inventory import DataFile, Inventory
-from petastore.plan.unit import ReadUnit
+from petastore.inventory import DataFile, Inventory, ReadUnit
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.storage.files.listing import partition_value

@@ -8,9 +8,8 @@ import warnings
 from typing import get_args
 
 from petastore.callers import frames_inside_petastore
-from petastore.distributed.claim import Claim, agreed
 from petastore.distributed.engines import live_claims
-from petastore.distributed.environment import launcher_claims, plain_claims, slurm_claim
+from petastore.distributed.environment import Claim, agreed, launcher_claims, plain_claims, slurm_claim
 from petastore.errors import InvalidArgumentError, UnshardedReaderWarning
 from petastore.plan.request import Shard, ShardWord, known_word
 

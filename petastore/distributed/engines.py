@@ -13,8 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from petastore.distributed.claim import Claim, agreed
-from petastore.distributed.environment import rank_in_cluster
+from petastore.distributed.environment import Claim, agreed, rank_in_cluster
 from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Shard, whole_number
 

@@ -21,8 +21,7 @@ from petastore.codecs.arrays.compressed import CompressedNdarrayCodec, NpzError,
 from petastore.codecs.arrays.npy import NpyError, NpyHeader, header_of
 from petastore.dataset import Dataset, open_dataset
 from petastore.errors import InvalidArgumentError, MetadataError, SchemaError
-from petastore.inventory import Inventory
-from petastore.plan.unit import ReadUnit
+from petastore.inventory import Inventory, ReadUnit
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
 from petastore.schema.file_schemas import check_stored_schema

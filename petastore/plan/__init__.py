@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from petastore.lazy import late_names
 
 if TYPE_CHECKING:
+    from petastore.inventory import ReadUnit
     from petastore.plan.cursor import Cursor
     from petastore.plan.mixture.mixture import Mixture
     from petastore.plan.plan import Plan, Span
     from petastore.plan.request import LastBatch, Order, ReadRequest, Shard
     from petastore.plan.selection import Selection
-    from petastore.plan.unit import ReadUnit
 
 __all__ = ["Cursor", "LastBatch", "Mixture", "Order", "Plan", "ReadRequest", "ReadUnit", "Selection", "Shard", "Span"]
 
@@ -22,7 +22,7 @@ _HOMES = {
     "Order": "petastore.plan.request",
     "Plan": "petastore.plan.plan",
     "ReadRequest": "petastore.plan.request",
-    "ReadUnit": "petastore.plan.unit",
+    "ReadUnit": "petastore.inventory",
     "Selection": "petastore.plan.selection",
     "Shard": "petastore.plan.request",
     "Span": "petastore.plan.plan",

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import NoDataAvailableError
-from petastore.plan.lanes import DEFAULT_SHUFFLE_BUFFER_BYTES, in_memory, shuffled_lanes
 from petastore.plan.plan import Plan
-from petastore.plan.request import Shard
+from petastore.plan.request import DEFAULT_SHUFFLE_BUFFER_BYTES, Shard, in_memory, shuffled_lanes
 from petastore.plan.selection import RowBitmaps, Selection
 
 __all__ = ["fixed_share", "with_rows_shuffled"]

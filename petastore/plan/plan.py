@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from petastore.inventory import Inventory
 from petastore.lazy import once
-from petastore.plan.batches.epoch_batches import EpochBatches, lanes_of
-from petastore.plan.batches.epoch_steps import SharedSteps
+from petastore.plan.batches.epoch_batches import EpochBatches, SharedSteps, lanes_of
 from petastore.plan.batches.residency import needed_from_to
 from petastore.plan.batches.spans import Pace, SharedBatches, Source, Span
 from petastore.plan.cursor import Cursor

@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.inventory import ReadUnit
 from petastore.lazy import once
-from petastore.plan.agreement import AllGather, assert_agreed, facts_of
-from petastore.plan.batches.epoch_batches import EpochBatches
-from petastore.plan.batches.epoch_steps import EpochSteps
+from petastore.plan.batches.epoch_batches import EpochBatches, EpochSteps
 from petastore.plan.batches.residency import NextUses, at_hand_bytes, next_uses, room_rows
 from petastore.plan.batches.spans import EpochOfBatches, Pace, Source, Span, Walk
 from petastore.plan.cursor import Cursor
-from petastore.plan.request import ReadRequest, Shard, whole_number
-from petastore.plan.unit import ReadUnit
+from petastore.plan.request import AllGather, ReadRequest, Shard, assert_agreed, facts_of, whole_number
 
 if TYPE_CHECKING:
     from petastore.inventory import Inventory
@@ -253,7 +251,7 @@ class RankPlan(abc.ABC):
         return draw(self.feeds(batch_size, epoch=epoch))
 
     def facts(self) -> dict[str, Any]:
-        """Return the values that must be equal on all ranks, by name; see `petastore.plan.agreement.facts_of`."""
+        """Return the values that must be equal on all ranks, by name; see `petastore.plan.request.facts_of`."""
         groups = self.inventory.num_row_groups
         return facts_of(self.request, dataset=self.data_fingerprint, rows=self.num_rows, row_groups=groups)
 

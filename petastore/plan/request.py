@@ -2,7 +2,12 @@
 
 `PlanOptions` has the options that the user passed; for None, petastore chooses a value that fits the dataset.
 `ReadRequest` has the resulting values for one dataset. All options are validated in this module, so an invalid option
-raises an error when the reader is created, not later in a worker.
+raises an error when the reader is created, not later in a worker. `assert_agreed` checks that all ranks have the same
+plan: it raises an error instead of a deadlock in an all-reduce.
+
+A lane is a sequence of row groups; a batch has rows of all lanes. More lanes mix rows better, but need more memory. The
+number of lanes (`shuffled_lanes`) depends only on the data and on `shuffle_buffer_bytes`, so that the order is the same
+for any number of ranks.
 """
 
 from __future__ import annotations
@@ -10,17 +15,22 @@ from __future__ import annotations
 import dataclasses
 import enum
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
+
+import numpy as np
+from numpy.typing import NDArray
 
 from petastore.byte_sizes import ByteSize, byte_size
 from petastore.errors import InvalidArgumentError
-from petastore.plan.lanes import DEFAULT_SHUFFLE_BUFFER_BYTES
+from petastore.inventory import Inventory
 from petastore.plan.selection import Selection
 from petastore.schema.field import UnischemaField
 
 __all__ = [
+    "DEFAULT_SHUFFLE_BUFFER_BYTES",
     "SHARDED_DEFAULT_SEED",
+    "AllGather",
     "Fields",
     "LastBatch",
     "LastBatchWord",
@@ -34,9 +44,16 @@ __all__ = [
     "Shard",
     "ShardWord",
     "UnderWay",
+    "assert_agreed",
+    "facts_of",
+    "in_memory",
     "known_word",
+    "shuffled_lanes",
     "whole_number",
 ]
+
+DEFAULT_SHUFFLE_BUFFER_BYTES = 256 * 1024 * 1024
+"""Default shuffle buffer over all ranks, in bytes of stored cells."""
 
 Fields: TypeAlias = Iterable[str | UnischemaField]
 """Requested columns: names, regular expressions over whole names, or fields."""
@@ -195,7 +212,7 @@ class Order:
 
     dealt_to: int | None = dataclasses.field(default=None, repr=False)
     """Number of ranks to which row groups are assigned so that few change ranks when this number changes
-    (`petastore.plan.order.dealing`). Requires `reshuffle="static"` and `shuffle_row_groups`. None sorts row groups by
+    (`petastore.plan.order.line`). Requires `reshuffle="static"` and `shuffle_row_groups`. None sorts row groups by
     hash, independently of the number of ranks."""
 
     def __post_init__(self) -> None:
@@ -389,3 +406,122 @@ class PlanOptions:
                     f"schema_fields must be a list of names or fields, got {self.columns!r:.200}"
                 )
             object.__setattr__(self, "columns", tuple(self.columns))  # an iterator can be consumed only once
+
+
+_LANES = (1, 2, 4, 6, 12, 24, 48, 96)
+"""Numbers of lanes to choose from: if divisible by the number of ranks, each row group is read by one rank."""
+
+_GROUPS_A_LANE = 2
+"""Row groups in memory per lane: the current one, and the prefetched next one."""
+
+_PERMUTED_ROWS = 2**19
+"""Maximum rows of all blocks together for enlarged blocks: the first batch waits until all are shuffled."""
+
+
+def in_memory(inventory: Inventory, rows: NDArray[np.int64]) -> Inventory:
+    """Return the inventory with the number of selected rows, and no bytes for row groups without selected rows.
+
+    The bytes of other row groups do not change, because shuffling keeps whole row groups in memory.
+
+    Args:
+        inventory: Inventory of the dataset.
+        rows: Selected rows of each row group, shape (groups,).
+    """
+    return dataclasses.replace(inventory, rows=rows, decoded_bytes=np.where(rows > 0, inventory.decoded_bytes, 0))
+
+
+def shuffled_lanes(
+    inventory: Inventory, *, shuffle_buffer_bytes: int, lanes: int | None, block_rows: int | None
+) -> tuple[int, int]:
+    """Return the number of lanes, and the number of rows per block, for an order that shuffles rows.
+
+    With the same memory, many lanes of short blocks mix better than few lanes of long blocks. Memory is therefore used
+    for lanes first, and for blocks of several row groups only if there are enough lanes.
+
+    Args:
+        inventory: Inventory of the dataset.
+        shuffle_buffer_bytes: Maximum bytes over all ranks.
+        lanes: Requested number of lanes; None to choose it.
+        block_rows: Requested rows per block; None to choose them.
+
+    Returns:
+        Number of lanes, and rows per block, both at least 1.
+
+    Example:
+        >>> shuffled_lanes(Inventory.of_rows([1000] * 600), shuffle_buffer_bytes=10**6, lanes=None, block_rows=None)
+        (48, 1604)
+    """
+    filled = int(np.count_nonzero(inventory.rows))
+    group_rows = -(-inventory.num_rows // filled) if filled else 1
+    row_bytes = max(float(inventory.decoded_bytes.sum()) / max(inventory.num_rows, 1), 1.0)
+    groups_in_memory = shuffle_buffer_bytes / (group_rows * row_bytes)
+    if lanes is None:
+        most = min(filled, groups_in_memory / _GROUPS_A_LANE)
+        lanes = max([number for number in _LANES if number <= most], default=1)
+    if block_rows is None:
+        rows_in_memory = min(int(groups_in_memory * group_rows), _PERMUTED_ROWS)
+        block_rows = max(rows_in_memory // lanes - group_rows, 1)
+    return lanes, block_rows
+
+
+AllGather = Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]
+"""Function that returns the values of all ranks, in the order of ranks: an `all_gather` of small picklable objects."""
+
+
+def facts_of(request: ReadRequest, *, dataset: str, rows: int, row_groups: int) -> dict[str, Any]:
+    """Return the values that must be equal on all ranks, by name, and this rank's shard: a new dict of JSON values.
+
+    Columns are not included, because ranks may read different columns.
+    """
+    return {
+        "dataset": dataset,
+        "rows": rows,
+        "row groups": row_groups,
+        **request.order.as_dict(),
+        "num_epochs": request.epochs,
+        "last_batch": request.last_batch.value,
+        "shard_count": request.shard.count,
+        "cur_shard": request.shard.index,
+    }
+
+
+def assert_agreed(mine: Mapping[str, Any], all_gather: AllGather) -> None:
+    """Raise an error on every rank if the facts of ranks differ. Call it on every rank.
+
+    Args:
+        mine: This rank's facts by name, small and picklable, with `cur_shard` and `shard_count`. All facts except
+            `cur_shard` must be equal on all ranks.
+        all_gather: Function that returns the values of all ranks, such as `petastore.distributed.all_gather`, which
+            uses the initialized framework.
+
+    Raises:
+        InvalidArgumentError: Two ranks have different plans, or the same shard; the message has the facts of both
+            ranks.
+
+    Example:
+        >>> facts = [{"seed": rank, "shard_count": 2, "cur_shard": rank} for rank in range(2)]
+        >>> assert_agreed(facts[0], lambda mine: facts)
+        Traceback (most recent call last):
+        petastore.errors.InvalidArgumentError: all ranks must plan the same data, got seed is 0 on rank 0 and 1 on rank
+            1. Pass the same arguments on every rank
+    """
+    everybody = [dict(facts) for facts in all_gather(mine)]
+    shards = [facts.pop("cur_shard", None) for facts in everybody]
+    differences = [
+        f"{name} is {everybody[0].get(name)!r} on rank 0 and {facts.get(name)!r} on rank {rank}"
+        for rank, facts in enumerate(everybody)
+        for name in everybody[0]
+        if facts.get(name) != everybody[0][name]
+    ]
+    if differences:
+        more = f" (and {len(differences) - 3:,} more)" if len(differences) > 3 else ""
+        raise InvalidArgumentError(
+            f"all ranks must plan the same data, got {'; '.join(differences[:3])}{more}. Pass the same arguments on "
+            "every rank"
+        )
+    count = mine["shard_count"]
+    if sorted(map(str, shards)) != sorted(map(str, range(count))):
+        raise InvalidArgumentError(
+            f"ranks must have the shards 0 to {count - 1}, each once, got {shards} in the order of ranks. Take "
+            "cur_shard and shard_count from the launcher's rank and world size"
+        )

@@ -24,10 +24,10 @@ from petastore.dataset import Dataset
 from petastore.decoding.decode import Decoded, decode_cells, refuse_large_fields
 from petastore.errors import DecodeError, InvalidArgumentError
 from petastore.forks import made_anew_in_children
+from petastore.inventory import ReadUnit
 from petastore.plan.order.grouped_rows import inverse, places_by_key
 from petastore.plan.request import whole_number
 from petastore.plan.selection import Selection
-from petastore.plan.unit import ReadUnit
 from petastore.readers.execution.first_row import described
 from petastore.readers.execution.position import places_of_rows, with_provenance_fields
 from petastore.schema.field import UnischemaField

@@ -1,8 +1,9 @@
-"""Row-group selection: row groups that a selector picks by the stored indexes of a dataset."""
+"""Selections that the user names: row groups picked by a selector (`rowgroup_selector=`), and rows to exclude."""
 
 from __future__ import annotations
 
 import numbers
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
 from petastore.errors import InvalidArgumentError, PetastoreError, TransformError
+from petastore.inventory import Inventory, RowPlace
+from petastore.plan.selection import Selection
 from petastore.storage.metadata.row_group_index import find_indexes
 
-__all__ = ["selected_groups"]
+__all__ = ["exclude_rows", "selected_groups"]
 
 
 def selected_groups(dataset: Dataset, selector: Any) -> NDArray[np.bool_]:
@@ -57,3 +60,25 @@ def selected_groups(dataset: Dataset, selector: Any) -> NDArray[np.bool_]:
             )
         picked[int(group)] = True
     return picked
+
+
+def exclude_rows(selection: Selection | None, inventory: Inventory, places: Iterable[RowPlace]) -> Selection | None:
+    """Return a selection without the given rows; None (all rows) if no rows are given.
+
+    Raises:
+        InvalidArgumentError: The dataset has no row at a place.
+
+    Example:
+        >>> inventory = Inventory.of_rows([3, 5])
+        >>> exclude_rows(None, inventory, [("part-00000.parquet", 1, 4)])
+        Selection(7 rows in 2 of 2 row groups)
+    """
+    wanted = sorted(set(places))
+    if not wanted:
+        return selection
+    _, groups, rows = inventory.find_rows(wanted, name="exclude_rows")
+    excluded: dict[int, NDArray[np.bool_]] = {}
+    for group, row in zip(groups.tolist(), rows.tolist(), strict=True):
+        excluded.setdefault(group, np.zeros(inventory.rows[group], np.bool_))[row] = True
+    whole = Selection(inventory.rows, {}) if selection is None else selection
+    return whole.without(excluded, inventory.rows, by="excluded rows")

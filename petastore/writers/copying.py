@@ -13,10 +13,9 @@ import pyarrow as pa
 from petastore.arrow import compute as pc
 from petastore.dataset import Dataset, open_dataset
 from petastore.errors import DatasetExistsError, DatasetNotFoundError, EncodeError, InvalidArgumentError, SchemaError
-from petastore.inventory import Inventory
+from petastore.inventory import Inventory, ReadUnit
 from petastore.monitoring.progress import progress_shown
 from petastore.plan.request import whole_number
-from petastore.plan.unit import ReadUnit
 from petastore.schema import Unischema
 from petastore.schema.arrow import storage_schema
 from petastore.schema.select import select_fields

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from petastore.dataset import Dataset
-from petastore.plan.unit import ReadUnit
+from petastore.inventory import ReadUnit
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from petastore.distributed.claim import Claim, agreed
+from petastore.distributed.environment import Claim, agreed
 from petastore.errors import InvalidArgumentError
 from petastore.plan.request import Shard
 

@@ -11,7 +11,7 @@ import pytest
 from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.plan import LastBatch, Order, Plan, ReadRequest, Shard
-from petastore.plan.agreement import assert_agreed
+from petastore.plan.request import assert_agreed
 
 ORDER = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=2, block_rows=5)
 

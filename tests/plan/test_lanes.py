@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petastore.inventory import Inventory
-from petastore.plan.lanes import in_memory, shuffled_lanes
+from petastore.plan.request import in_memory, shuffled_lanes
 from tests.laws.plan_laws import inventories
 
 KNOWN = [1, 2, 4, 6, 12, 24, 48, 96]

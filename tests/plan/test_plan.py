@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from petastore.inventory import Inventory
 from petastore.plan import Cursor, LastBatch, Order, Plan, ReadRequest, Shard
-from petastore.plan.lanes import shuffled_lanes
+from petastore.plan.request import shuffled_lanes
 from tests.laws import plan_laws as laws
 
 RANKS = [1, 2, 3, 5, 7, 8, 16]

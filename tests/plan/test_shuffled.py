@@ -9,9 +9,8 @@ import pytest
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
 from petastore.plan.fixed_share import with_rows_shuffled
-from petastore.plan.lanes import DEFAULT_SHUFFLE_BUFFER_BYTES, shuffled_lanes
 from petastore.plan.plan import Plan
-from petastore.plan.request import Order, ReadRequest, Shard
+from petastore.plan.request import DEFAULT_SHUFFLE_BUFFER_BYTES, Order, ReadRequest, Shard, shuffled_lanes
 
 ORDER = Order(seed=7, shuffle_row_groups=True, shuffle_rows=False, lanes=3, block_rows=1)
 INVENTORY = Inventory.of_rows([5] * 12)

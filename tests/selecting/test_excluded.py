@@ -8,7 +8,7 @@ import numpy as np
 
 from petastore.inventory import Inventory
 from petastore.plan.selection import Selection
-from petastore.selecting.excluded import exclude_rows
+from petastore.selecting.selected_groups import exclude_rows
 
 INVENTORY = Inventory.of_rows([3, 5])
 

@@ -25,8 +25,7 @@ from petastore.errors import InvalidArgumentError
 from petastore.plan.cursor import Cursor
 from petastore.plan.request import Fields, LastBatch, LastBatchWord, Shard, whole_number
 from petastore.plan.selection import Selection
-from petastore.plan.sharing.numbers import numbered_batches, plan_of_numbers
-from petastore.plan.sharing.workers import dump_place, resume_place
+from petastore.plan.workers import dump_place, numbered_batches, plan_of_numbers, resume_place
 from petastore.readers.bad_rows import selected_rows
 from petastore.readers.execution.handouts import RaisesAfterErrors
 from petastore.readers.option_signatures import takes_options

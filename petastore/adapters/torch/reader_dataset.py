@@ -29,8 +29,8 @@ from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan
 from petastore.plan.request import Fields, OrderOptions, Shard, whole_number
 from petastore.plan.selection import Selection
-from petastore.plan.sharing.workers import WorkerPlan, dump_place, resume_place, with_lanes_for_workers
 from petastore.plan.state import dump_state
+from petastore.plan.workers import WorkerPlan, dump_place, resume_place, with_lanes_for_workers
 from petastore.readers.execution.building import build_execution
 from petastore.readers.execution.handouts import RaisesAfterErrors
 from petastore.readers.option_signatures import takes_options

@@ -17,7 +17,7 @@ from petastore.errors import InvalidArgumentError
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan
 from petastore.plan.request import Shard, whole_number
-from petastore.plan.sharing.workers import WorkerPlan
+from petastore.plan.workers import WorkerPlan
 
 __all__ = ["LOADED_LATE", "SamplingPass", "SharedState", "pass_in_epoch", "worker_plan"]
 

@@ -32,13 +32,12 @@ from numpy.typing import NDArray
 from petastore.errors import InvalidArgumentError, NoDataAvailableError
 from petastore.inventory import Inventory
 from petastore.lazy import once
-from petastore.plan.batches.epoch_batches import EpochBatches, lanes_of
-from petastore.plan.batches.epoch_steps import EpochSteps, SharedSteps
+from petastore.plan.batches.epoch_batches import EpochBatches, EpochSteps, SharedSteps, lanes_of
 from petastore.plan.batches.spans import EpochOfBatches, Source
 from petastore.plan.cursor import Cursor, MixedCursor
+from petastore.plan.mixture.batch_keys import SourceSteps
 from petastore.plan.mixture.mixed_batches import LanesOfSources, SourceBatches, lanes_of_sources, mixed_batches
 from petastore.plan.mixture.mixed_line import MixedLine, SourceTurns, common_lanes, mixed_line, proportions
-from petastore.plan.mixture.source_steps import SourceSteps
 from petastore.plan.order.visits import lane_of_visit
 from petastore.plan.plan import Plan
 from petastore.plan.rank_plan import RankPlan
@@ -322,7 +321,7 @@ class Mixture(RankPlan):
         return [Shard(rank, count) for rank in range(count)]
 
     def facts(self) -> dict[str, Any]:
-        """Return the values that must be equal on all ranks, by name; see `petastore.plan.agreement.facts_of`."""
+        """Return the values that must be equal on all ranks, by name; see `petastore.plan.request.facts_of`."""
         return {**super().facts(), **self.recipe()}
 
     def recipe(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ a multiple of R then include each range exactly once. A global batch has a multi
 contains exactly the rows of its own L/R lanes, for any batch size. (In ascending order of lanes, this would only be
 true if L divides the global batch; otherwise a rank would have to read a row group of its neighbor for one row.)
 
-For the numbers of lanes that `petastore.plan.lanes` can choose, a search found such orders, and this module lists them.
+For the numbers of lanes that `shuffled_lanes` can choose, a search found such orders, and this module lists them.
 For other numbers, the order is computed by reversing the digits of the visit's number, prime by prime (van der Corput,
 1935). This order has the property for products of the smallest primes.
 """

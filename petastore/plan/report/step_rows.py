@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory, RowPlace
-from petastore.plan.batches.epoch_steps import EpochSteps
+from petastore.plan.batches.epoch_batches import EpochSteps
 from petastore.plan.batches.spans import Source
 from petastore.plan.cursor import Cursor
 from petastore.plan.order.order import EpochOrder

@@ -51,7 +51,7 @@ def selected_rows(
             batched=batched,
         )
     if rows.exclude_rows:
-        from petastore.selecting.excluded import exclude_rows
+        from petastore.selecting.selected_groups import exclude_rows
 
         selection = exclude_rows(selection, dataset.inventory, rows.exclude_rows)
     if rows.on_error == "raise":

@@ -91,7 +91,7 @@ def page_bytes_of(dataset: Dataset, plan: Plan, footprint: Footprint, limit: int
     """Return the bytes of pages that are in memory while the largest row group is decoded; 0 for remote files."""
     if not dataset.location.is_local:
         return 0
-    from petastore.storage.row_groups.streamed_pages import page_bytes  # only needed for huge row groups
+    from petastore.storage.row_groups.page_headers import page_bytes  # only needed for huge row groups
 
     is_huge = _are_huge(plan, footprint, limit)
     file, ordinal = plan.inventory.place_of(int(np.where(is_huge, footprint.group_bytes, 0).argmax()))

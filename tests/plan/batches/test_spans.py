@@ -18,7 +18,7 @@ from petastore.plan import LastBatch, Mixture, Order, Plan, ReadRequest, Selecti
 from petastore.plan.cursor import Cursor
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.plan import Span
-from petastore.plan.sharing.workers import WorkerPlan
+from petastore.plan.workers import WorkerPlan
 from tests.laws import mixture_laws
 from tests.laws.plan_laws import inventories, orders
 

@@ -8,8 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from petastore.inventory import Inventory
-from petastore.plan.order.dealing import dealt_line, owners
-from petastore.plan.order.line import line_of_groups
+from petastore.plan.order.line import dealt_line, line_of_groups, owners
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard
 from tests.laws import dealing_laws as dealing

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 import petastore
 from petastore.errors import PetastoreError
-from petastore.plan.unit import ReadUnit
+from petastore.inventory import ReadUnit
 from petastore.storage.files.location import open_location
 
 ROWS = 1000

@@ -21,7 +21,7 @@ from fsspec.spec import AbstractFileSystem
 
 import petastore
 from petastore.errors import DatasetChangedError
-from petastore.plan.unit import ReadUnit
+from petastore.inventory import ReadUnit
 from petastore.storage.files.listing import list_etags
 from petastore.storage.files.location import open_location
 

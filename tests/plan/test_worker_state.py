@@ -12,8 +12,8 @@ from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard
-from petastore.plan.sharing.workers import WorkerPlan, dump_place, resume_place
 from petastore.plan.state import resume
+from petastore.plan.workers import WorkerPlan, dump_place, resume_place
 
 ORDER = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=4, block_rows=10)
 BEGIN = Cursor(1, 8, 0)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
 from petastore.plan.request import LastBatch, Shard
-from petastore.plan.sharing.numbers import numbered_batches, plan_of_numbers
+from petastore.plan.workers import numbered_batches, plan_of_numbers
 from tests.laws.plan_laws import inventories
 
 

@@ -16,7 +16,7 @@ from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan
 from petastore.plan.request import LastBatch, Order, ReadRequest, Shard
-from petastore.plan.sharing.workers import WorkerPlan, cursor_after, with_lanes_for_workers
+from petastore.plan.workers import WorkerPlan, cursor_after, with_lanes_for_workers
 from tests.laws.plan_laws import Walked, check_row_groups_at_hand, inventories, orders, walk
 from tests.tier import examples
 
