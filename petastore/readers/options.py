@@ -318,8 +318,9 @@ class RowOptions:
         filter_cache: Cache of the rows that `filters` and `predicate` select: a local directory; True for the directory
             in `PETASTORE_CACHE`, or else the user's cache directory; False for no cache.
         exclude_rows: Rows to leave out: a list of tuples `(file, row group, row)`. `file` is the path relative to the
-            dataset, `row group` the number in the file and `row` the number in the row group, both from 0. Errors,
-            quarantined rows and the columns of `provenance=True` contain these three values.
+            dataset, with or without the dataset's URL before it, `row group` the number in the file and `row` the
+            number in the row group, both from 0. Errors, quarantined rows and the columns of `provenance=True` contain
+            these three values.
 
     Args: Bad rows
         on_error: Handling of bad rows: a cell cannot be decoded, or `transform_spec` raises. `"raise"` raises the

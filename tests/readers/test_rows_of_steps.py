@@ -154,3 +154,15 @@ def test_exclude_rows_accepts_the_rows_of_a_step(urls: list[str]) -> None:
         assert reader.num_rows == 97 - 8
         for batch in reader.iter_batches(8):
             assert not set(given_places(batch)) & set(places)
+
+
+def test_exclude_rows_accepts_rows_as_a_mixture_names_them(urls: list[str]) -> None:
+    with make_mixed_reader(urls, [1, 1], provenance=True) as mixed:
+        batch = next(mixed.iter_batches(8))
+        url = petastore.open_dataset(urls[0]).url
+        places = [place for place in mixed.position().rows if place[0].startswith(f"{url}/")]
+    read = batch["id"][np.isin(batch["source_file"], [file for file, _, _ in places])]
+    assert 0 < len(places) == len(read) < 8
+    with make_reader(urls[0], exclude_rows=places) as reader:
+        left = np.concatenate([batch["id"] for batch in reader.iter_batches(8)])
+    assert sorted(left) == sorted(set(range(97)) - set(read.tolist()))

@@ -53,7 +53,9 @@ def selected_rows(
     if rows.exclude_rows:
         from petastore.selecting.selected_groups import exclude_rows
 
-        selection = exclude_rows(selection, dataset.inventory, rows.exclude_rows)
+        url = f"{dataset.url}/"  # readers of mixtures name a file by its dataset's URL and its path
+        places = [(file.removeprefix(url), group, row) for file, group, row in rows.exclude_rows]
+        selection = exclude_rows(selection, dataset.inventory, places)
     if rows.on_error == "raise":
         return selection
     from petastore.readers.bad_rows.scan import without_bad_rows
