@@ -163,9 +163,7 @@ class Disk:
             return ask(self.ledger)
         except OSError as problem:
             raise StorageError(
-                f"the cache at {self.folder.root} cannot be used: {problem}. Free disk space, or choose another "
-                "cache_location",
-                errno=problem.errno,
+                f"the cache at {self.folder.root} cannot be used: {problem}. {_remedy(problem)}", errno=problem.errno
             ) from problem
 
     def bypass(self, problem: OSError) -> None:
@@ -175,17 +173,19 @@ class Disk:
         with self._lock:
             has_warned, self._has_warned = self._has_warned, True
         if not has_warned:
-            is_slow = isinstance(problem, TimeoutError)
-            todo = "Choose a cache_location on a faster disk" if is_slow else _FREE_SPACE
             warnings.warn(
                 f"the cache at {self.folder.root} is bypassed, because its disk cannot be used: {problem}. Reading "
-                f"continues, but data is fetched again each time. {todo}",
+                f"continues, but data is fetched again each time. {_remedy(problem)}",
                 CacheBypassWarning,
                 stacklevel=2,
             )
 
 
-_FREE_SPACE = "Free disk space, or choose another cache_location or cache_size_limit"
+def _remedy(problem: OSError) -> str:
+    if isinstance(problem, TimeoutError):
+        return "Choose a cache_location on a faster disk"
+    return "Free disk space, or choose another cache_location or cache_size_limit"
+
 
 Write: TypeAlias = Callable[[int, int], None]
 """Function that writes a file, given its file descriptor and its slot in the ledger."""

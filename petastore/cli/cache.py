@@ -77,8 +77,9 @@ def warm_cache(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], N
     from petastore.storage.row_groups.fetched_row_group import row_group_chunks
     from petastore.storage.row_groups.open_files import OpenFiles
 
-    cache = dataset.kept.cache
-    if cache is None:
+    files = OpenFiles()
+    cache, pinned = dataset.kept.cache, files.pinned(dataset.location, dataset.kept)
+    if cache is None or pinned is None:
         raise InvalidArgumentError(
             f"the dataset must be remote, with files that petastore reads by byte ranges, got {dataset.url}. Local "
             "files need no cache"
@@ -86,13 +87,7 @@ def warm_cache(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], N
     columns = tuple(name for name in plan.request.columns if name not in dataset.partition_names)
     wanted = plan.row_groups(0)
     fitting = wanted[: _that_fit(fetches_of(dataset, columns).kept_bytes[wanted], cache)]
-    files = OpenFiles()
     before = cache.metrics
-    pinned = files.pinned(dataset.location, dataset.kept)
-    if pinned is None:
-        raise InvalidArgumentError(
-            f"the dataset must be remote, because the cache stores only remote data, got {dataset.url}"
-        )
 
     def fetch(group: int) -> None:
         file, ordinal = plan.inventory.place_of(group)
