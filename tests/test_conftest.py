@@ -71,5 +71,5 @@ def test_warning_fails_a_test(repository: Path, tmp_path: Path) -> None:
     assert "UserWarning: careful" in run(WARNS, repository, tmp_path).stdout
 
 
-def test_objects_created_by_test_collection_are_excluded_from_garbage_collection() -> None:
+def test_objects_from_test_collection_are_excluded_from_garbage_collection() -> None:
     assert gc.get_freeze_count() > 10_000

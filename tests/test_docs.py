@@ -89,7 +89,7 @@ def test_readme_begins_with_a_command_an_image_and_a_comparison() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/tutorials/first-dataset.md"])
-def test_first_program_of_a_page_imports_only_packages_that_the_page_installs(page: str) -> None:
+def test_first_program_of_a_page_imports_only_packages_the_page_installs(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     (extras,) = re.findall(r"pip install '\.\[([\w,]+)\]'", text)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

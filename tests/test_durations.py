@@ -63,7 +63,7 @@ def test_durations_count_subtests_once() -> None:
 
 
 @pytest.mark.parametrize(("options", "workers"), [([], 1), (["-n2", "--dist", "loadfile"], 2)])
-def test_pytest_run_prints_the_number_of_tests_and_the_estimated_time_first(
+def test_pytest_run_first_prints_number_of_tests_and_estimated_time(
     options: list[str], workers: int, pytester: pytest.Pytester, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(repository))

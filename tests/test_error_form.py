@@ -283,9 +283,7 @@ def test_error_of_torch_datasets_names_parameter_and_rule(url: str, name: str, p
 
 
 @pytest.mark.parametrize(("parameter", "value"), [("batch_size", 0), ("ragged", "x"), ("nulls", "x")])
-def test_error_of_tensorflow_keras_and_jax_loaders_names_parameter_and_rule(
-    url: str, parameter: str, value: Any
-) -> None:
+def test_tensorflow_keras_and_jax_loader_errors_name_parameter_and_rule(url: str, parameter: str, value: Any) -> None:
     makes = []
     for module, name in (("tensorflow", "make_tf_dataset"), ("keras", "PyDataset"), ("jax", "DataLoader")):
         try:

@@ -169,7 +169,7 @@ def has_manifest(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-def test_files_with_different_column_types_are_read_like_pyarrow_concat_tables(
+def test_files_of_different_column_types_read_like_pyarrow_concat_tables(
     pair: tuple[Any, Any], has_manifest: bool, tmp_path: Path
 ) -> None:
     tables = write_files(tmp_path, pair)
@@ -313,7 +313,7 @@ def test_mixture_reads_datasets_with_different_column_types_between_files(tmp_pa
         (pa.array(VECTORS, pa.list_(pa.float32(), 2)), pa.array(VECTORS, pa.list_(pa.float64())), "float64"),
     ],
 )
-def test_mixture_of_sources_with_different_column_types_has_the_unified_type(
+def test_mixture_sources_with_different_column_types_get_the_unified_type(
     one: pa.Array, other: pa.Array, dtype: str, tmp_path: Path
 ) -> None:
     urls = []
@@ -379,7 +379,7 @@ def test_required_field_missing_in_a_file_is_rejected(tmp_path: Path) -> None:
         open_dataset(tmp_path)
 
 
-def test_partition_directories_may_differ_in_depth_and_keys_be_stored_in_files(tmp_path: Path) -> None:
+def test_partition_directories_may_differ_in_depth_with_keys_in_files(tmp_path: Path) -> None:
     for number, (path, more) in enumerate([("k=1/l=2", {}), ("k=2", {"k": ["2"]}), ("k=3/l=x", {})]):
         (tmp_path / path).mkdir(parents=True)
         pq.write_table(pa.table({"id": [number], **more}), tmp_path / path / "a.parquet")
@@ -389,7 +389,7 @@ def test_partition_directories_may_differ_in_depth_and_keys_be_stored_in_files(t
         generate_metadata(tmp_path)
 
 
-def test_column_missing_in_a_file_counts_as_null_in_the_torch_dataloader_check(tmp_path: Path) -> None:
+def test_column_missing_in_a_file_counts_as_null_in_the_torch_dataloader(tmp_path: Path) -> None:
     write_files(tmp_path, (pa.array([1, 2, 3, 4]), None))
     with (
         make_batch_reader(tmp_path, shuffle_row_groups=False) as reader,

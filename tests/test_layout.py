@@ -64,7 +64,7 @@ def test_layer_diagram_of_the_architecture_page_equals_the_checked_layers(reposi
     assert packages <= {name for names in pictured for name in names}
 
 
-def test_reader_layer_diagram_of_the_architecture_page_equals_the_checked_layers(repository: Path) -> None:
+def test_architecture_page_diagram_of_reader_layers_equals_checked_layers(repository: Path) -> None:
     assert picture_of(repository, "mixed_sources", "→") == layers_of(repository, "petastore.readers")
 
 

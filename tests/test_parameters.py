@@ -179,7 +179,7 @@ def test_check_for_untyped_keyword_dicts_detects_them(source: str, name: str) ->
         "def opened(url, storage_options: Mapping[str, Any]): return open(url, storage_options)",
     ],
 )
-def test_check_for_untyped_keyword_dicts_accepts_typed_or_forwarded_options(source: str) -> None:
+def test_untyped_keyword_dict_check_accepts_typed_or_forwarded_options(source: str) -> None:
     assert untyped_parameters({"module": source}) == {}
 
 
@@ -264,7 +264,7 @@ def test_functions_that_open_datasets_take_all_reader_options(function: Callable
 
 
 @pytest.mark.parametrize("function", [petastore.make_mixed_reader, ReaderDataset, MapDataset])
-def test_parameters_named_like_make_reader_options_have_the_same_type_and_default(function: Callable[..., Any]) -> None:
+def test_shared_make_reader_parameters_have_the_same_type_and_default(function: Callable[..., Any]) -> None:
     readers, here = _parameters(petastore.make_reader), _parameters(function)
     both = sorted(set(readers) & set(here) - {"schema_fields"})
     assert len(both) >= 8
@@ -278,7 +278,7 @@ def test_options_with_secrets_are_not_shown() -> None:
     assert "SECRET" not in repr(ask)
 
 
-def test_options_of_a_mixture_source_equal_the_options_of_make_mixed_reader() -> None:
+def test_mixture_source_options_equal_the_options_of_make_mixed_reader() -> None:
     of_source = _typed_dicts()["SourceArguments"]
     assert of_source.pop("dataset_url") == "Required[Urls | Dataset]"
     assert of_source == {name: _parameters(petastore.make_mixed_reader)[name].annotation for name in OF_DATASET}

@@ -98,7 +98,7 @@ def test_petastorm_dataset_values_equal_other_libraries(fixtures_root: Path, rel
                 np.testing.assert_array_equal(found, wanted)
 
 
-def test_dataset_written_by_petastorm_is_read_with_the_values_petastorm_reads(fixtures_root: Path) -> None:
+def test_petastorm_dataset_is_read_with_the_values_that_petastorm_reads(fixtures_root: Path) -> None:
     with np.load(fixtures_root / "petastorm-0.13.1" / "Meadow.expected.npz") as opened:
         expected = {name: opened[name] for name in opened.files}
     seen = set()

@@ -72,7 +72,7 @@ def test_elastic_restore_returns_to_the_last_commit(loader: ElasticDataLoader) -
     assert sorted(committed + again) == ALL
 
 
-def test_elastic_restore_after_a_commit_between_epochs_reads_the_next_epoch(loader: ElasticDataLoader) -> None:
+def test_elastic_restore_after_commit_between_epochs_reads_the_next_epoch(loader: ElasticDataLoader) -> None:
     state = hvd.elastic.TorchState(reader=loader, epoch=0)
     first = ids(state.reader)
     state.commit()
@@ -82,7 +82,7 @@ def test_elastic_restore_after_a_commit_between_epochs_reads_the_next_epoch(load
     assert sorted(first) == sorted(second) == ALL
 
 
-def test_elastic_restore_returns_to_the_position_when_the_loader_was_assigned(loader: ElasticDataLoader) -> None:
+def test_elastic_restore_returns_to_the_position_at_loader_assignment(loader: ElasticDataLoader) -> None:
     state = hvd.elastic.TorchState(reader=loader)
     ids(loader)
     state.reader = loader

@@ -55,7 +55,7 @@ def test_data_module_options_reach_the_training_processes(facts: Any) -> None:
     assert sorted(batches[0] for batches in facts["in place"]["train"]) != first
 
 
-def test_validation_split_rows_are_read_once_per_epoch_and_never_trained_on(facts: Any) -> None:
+def test_validation_split_is_read_once_per_epoch_and_never_trained_on(facts: Any) -> None:
     train, val = facts["stored for train"], facts["stored for val"]
     assert sorted(train + val) == list(range(ROWS))
     for epoch in epochs_of(facts[SPLIT]["train"]):

@@ -102,7 +102,7 @@ def test_fit_resumes_with_the_batch_after_the_saved_weights(url: str, keras: War
     assert (undisturbed["validated"], resumed["validated"]) == (3, 2)
 
 
-def test_keras_fit_with_steps_per_epoch_continues_through_the_data_after_a_kill(
+def test_keras_fit_with_steps_per_epoch_resumes_mid_epoch_after_a_kill(
     url: str, keras: WarmInterpreter, tmp_path: Path
 ) -> None:
     _, before = fitted(keras, url, tmp_path, die_after=16, steps=7)
@@ -113,9 +113,7 @@ def test_keras_fit_with_steps_per_epoch_continues_through_the_data_after_a_kill(
         assert sorted(i for batch in committed[11 * epoch : 11 * epoch + 11] for i in batch) == list(range(ROWS))
 
 
-def test_program_of_the_keras_page_runs_and_keras_drops_batches_of_a_generator(
-    keras: WarmInterpreter, tmp_path: Path
-) -> None:
+def test_keras_page_program_runs_and_keras_drops_batches_of_a_generator(keras: WarmInterpreter, tmp_path: Path) -> None:
     """The generator is the control: why there is a `PyDataset`."""
     page = (REPOSITORY / "docs" / "how-to" / "train-with-keras.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)

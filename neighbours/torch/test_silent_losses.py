@@ -70,7 +70,7 @@ def test_lightning_reads_each_row_once_per_epoch_or_raises(run: Run, numbered: C
     assert all("got 2" in said and "Write make_reader(…, num_epochs=1)" in said for said in cases["two epochs in one"])
 
 
-def test_lightning_that_starts_ranks_after_the_reader_warns_of_missing_shards(
+def test_reader_made_before_lightning_starts_ranks_warns_of_missing_shards(
     run: Run, numbered: Callable[..., str]
 ) -> None:
     said = run(["python", "neighbours/torch/programs/started_by_lightning.py", numbered()])

@@ -16,7 +16,7 @@ def give(delivered: DeliveredBatches, epoch: int, count: int) -> None:
         delivered.note(number, Cursor(epoch, 10 * batch))
 
 
-def test_position_after_each_delivered_batch_is_that_of_the_newest_iteration() -> None:
+def test_position_after_a_delivered_batch_is_that_of_the_newest_iteration() -> None:
     delivered = DeliveredBatches()
     for epoch in range(2):
         give(delivered, epoch, 3)
@@ -83,7 +83,7 @@ def test_delivered_batches_are_counted_across_iterations() -> None:
             delivered.cursor_after(batches)
 
 
-def test_delivered_batches_of_an_older_iteration_do_not_change_later_positions() -> None:
+def test_delivered_batches_of_older_iterations_do_not_change_the_position() -> None:
     delivered = DeliveredBatches()
     older = delivered.begin_pass()
     delivered.note(older, Cursor(0, 10))

@@ -165,7 +165,7 @@ def measured() -> dict[str, Any]:
     }
 
 
-def test_required_utilization_is_99_percent_if_the_limit_saturates_the_device(measured: dict[str, Any]) -> None:
+def test_required_utilization_is_99_percent_if_limit_saturates_the_device(measured: dict[str, Any]) -> None:
     ours = [figure for figure in figures_of(measured) if figure.what == "petastore"]
     assert [figure.least for figure in ours] == [99.0, 99.0, 99.0, None]
     assert [figure.is_kept for figure in ours] == [True, False, True, None]
@@ -177,7 +177,7 @@ def test_required_rate_is_95_percent_of_a_limit_below_the_accelerator_rate(measu
     assert (share.least, share.is_kept) == (0.95, True)
 
 
-def test_accelerator_page_shows_the_released_dlio_reader_and_an_ideal_loader(
+def test_accelerator_page_shows_released_dlio_reader_and_an_ideal_loader(
     measured: dict[str, Any],
 ) -> None:
     lines = [figure.what for figure in figures_of(measured)]

@@ -60,7 +60,7 @@ def test_order_of_benchmarked_libraries_rotates_each_round(monkeypatch: pytest.M
     assert "".join(module for do, module in order if do == "measure") == "abcbcacab"
 
 
-def test_benchmarked_library_configurations_have_unique_names_and_known_formats() -> None:
+def test_benchmark_configurations_have_unique_names_and_known_formats() -> None:
     environments = {OWN, *tomllib.loads(PINS.read_text(encoding="utf-8"))}
     folder = Path(rounds.__file__).parent / "contenders"
     for workload in WORKLOADS:

@@ -180,7 +180,7 @@ def test_mapped_entry_stays_valid_after_eviction_and_close(tmp_path: Path) -> No
     assert numbers.tolist() == list(range(256))
 
 
-def test_entry_larger_than_the_cache_is_fetched_without_waiting_for_another_reader(tmp_path: Path) -> None:
+def test_entry_larger_than_the_cache_does_not_wait_for_another_reader(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         name = digest_of("large").hex()
         other = locked(tmp_path / "petastore-cache-1/writing" / name, patience=0)

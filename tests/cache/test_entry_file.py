@@ -92,7 +92,7 @@ def test_entry_file_of_another_key_or_wrong_length_is_damaged(tmp_path: Path) ->
             map_entry(path, DIGEST, MOST)
 
 
-def test_entry_file_that_is_a_pipe_link_or_folder_is_damaged_and_does_not_block(tmp_path: Path) -> None:
+def test_pipe_link_or_folder_as_entry_file_is_damaged_and_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(written(tmp_path / "entry", b"payload"))
     (tmp_path / "folder").mkdir()

@@ -42,7 +42,7 @@ def test_access_order_file_is_live_while_its_owner_holds_the_lock(tmp_path: Path
     assert not other.is_living
 
 
-def test_access_order_file_detects_each_damaged_byte_except_in_the_position(tmp_path: Path) -> None:
+def test_access_order_file_detects_any_damaged_byte_except_in_the_position(tmp_path: Path) -> None:
     right = bytes(future_bytes(FUTURE))
     for place in (*range(40), *range(64, len(right))):
         (tmp_path / "future").write_bytes(right[:place] + bytes([right[place] ^ 4]) + right[place + 1 :])

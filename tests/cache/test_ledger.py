@@ -82,7 +82,7 @@ def test_opening_the_cache_removes_files_of_a_killed_writer(folder: Folder) -> N
     ledger.close()
 
 
-def test_opening_the_cache_removes_entries_that_a_killed_process_was_evicting(folder: Folder) -> None:
+def test_opening_the_cache_removes_entries_of_an_interrupted_eviction(folder: Folder) -> None:
     ledger = Ledger(folder, LIMIT)
     kept(folder, ledger, 1)
     kept(folder, ledger, 2)

@@ -90,7 +90,7 @@ def test_ledger_table_file_has_its_full_size_allocated(tmp_path: Path) -> None:
     assert (tmp_path / "ledger").stat().st_blocks * 512 >= table_bytes(slots_for(LIMIT))
 
 
-def test_ledger_table_detects_each_damaged_byte_except_in_the_last_use_times(tmp_path: Path) -> None:
+def test_ledger_table_detects_any_damaged_byte_except_in_last_use_times(tmp_path: Path) -> None:
     table = made(tmp_path)
     for number in range(4):
         table.take(bytes([number]) * 16, 4096, KEPT, 5)

@@ -48,9 +48,7 @@ def test_shape_of_an_empty_nested_list_takes_the_declared_inner_sizes(shape: Any
         ("O", np.object_, False),
     ],
 )
-def test_dtype_check_ignores_byte_order_text_width_and_undeclared_time_unit(
-    stored: str, declared: Any, same: bool
-) -> None:
+def test_dtype_check_ignores_byte_order_text_width_and_time_unit(stored: str, declared: Any, same: bool) -> None:
     assert same_dtype(np.dtype(stored), UnischemaField("x", declared)) is same
 
 

@@ -70,7 +70,7 @@ def assert_as_expected(field: UnischemaField, wanted: Any, found: Any) -> None:
 
 
 @pytest.mark.parametrize("field", [field for field in MEADOW if field.name != "day"], ids=lambda field: field.name)
-def test_cells_written_by_petastorm_decode_to_the_values_that_petastorm_reads(
+def test_petastorm_cells_decode_to_the_values_that_petastorm_reads(
     field: UnischemaField, files: list[tuple[str, pa.Table]], expected: dict[str, Any]
 ) -> None:
     codec, seen = codec_of(field), set()

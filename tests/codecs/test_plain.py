@@ -338,7 +338,7 @@ def test_null_inside_a_list_is_masked_and_a_null_inner_list_is_none() -> None:
     assert (lists.dtype, lists[0].tolist(), lists[1]) == (object, [2], None)
 
 
-def test_null_inside_a_fixed_shape_array_raises_unless_the_output_is_masked() -> None:
+def test_null_in_a_fixed_shape_array_raises_unless_the_output_is_masked() -> None:
     field, cells = UnischemaField("n", "int64", (2,)), pa.array([[1, 2], [3, None]])
     assert refused(cells, field).row == 1
     out = np.ma.MaskedArray(np.empty((2, 2), np.int64), np.zeros((2, 2), np.bool_))

@@ -59,7 +59,7 @@ def test_struct_members_can_be_selected_as_columns(folder: str, names: list[str]
     )
 
 
-def test_top_level_column_takes_precedence_over_a_struct_member_of_its_name(folder: str) -> None:
+def test_top_level_column_takes_precedence_over_struct_member_of_same_name(folder: str) -> None:
     with petastore.make_reader(folder, ["geo.name"]) as reader:
         assert {row[0] for row in reader} == {"top"}
 

@@ -100,7 +100,7 @@ def test_filter_on_a_boolean_key_by_text_raises(url: str) -> None:
 
 
 @pytest.mark.parametrize("make", [make_reader, make_batch_reader])
-def test_in_set_on_date_and_boolean_partition_keys_accepts_values_or_directory_text(url: str, make: Any) -> None:
+def test_in_set_on_typed_partition_keys_accepts_values_or_directory_text(url: str, make: Any) -> None:
     def ids_of(predicate: Any) -> list[int]:
         with make(url, ["id"], predicate=predicate, filter_cache=False) as reader:
             return sorted(int(number) for row in reader for number in np.atleast_1d(row.id))

@@ -236,7 +236,7 @@ class CountedEnvironment(dict[str, str]):
         raise AssertionError("each variable of the environment is read")
 
 
-def test_rank_detection_without_a_launcher_looks_up_few_environment_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_detection_without_launcher_reads_few_environment_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look takes most of a microsecond, and each reader that is opened asks."""
     environment = CountedEnvironment({f"VARIABLE_{number}": "x" for number in range(100)})
     monkeypatch.setattr(os, "environ", environment)

@@ -13,7 +13,7 @@ from petastore.expressions import ColumnStatistics, bind
 from petastore.plan.prune import prune
 
 
-def test_statistics_with_equal_minimum_and_maximum_decide_filters_except_for_nan() -> None:
+def test_statistics_with_equal_min_and_max_decide_filters_except_for_nan() -> None:
     values, missing, rows = np.array([1.0, 2.0, np.nan, 0.0]), np.array([False, False, False, True]), np.full(4, 5)
     known = ColumnStatistics.of_values(values, missing, rows)
     assert known.nulls.tolist() == [0, 0, 0, 5]

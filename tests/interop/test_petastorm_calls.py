@@ -200,7 +200,7 @@ def test_tf_tensors_returns_windows_by_offset(url: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.tf
-def test_tf_tensors_raises_in_eager_mode_and_for_a_queue_with_a_batch_reader(url: str) -> None:
+def test_tf_tensors_raises_in_eager_mode_and_for_queue_with_batch_reader(url: str) -> None:
     import tensorflow as tf
 
     with (

@@ -83,7 +83,7 @@ def test_legacy_module_unpickles_without_the_import_hook() -> None:
     assert petastorm.is_installed()
 
 
-def test_petastorm_import_hook_keeps_date_and_boolean_partition_keys_as_text(tmp_path: Path) -> None:
+def test_petastorm_import_hook_keeps_date_and_bool_partition_keys_as_text(tmp_path: Path) -> None:
     folder = tmp_path / "day=2026-01-31" / "ok=true" / "n=7"
     folder.mkdir(parents=True)
     pq.write_table(pa.table({"id": [1]}), folder / "x.parquet")

@@ -95,7 +95,7 @@ def check_signature(inside: str, name: str, expected: list[str]) -> None:
     assert all(parameter.kind in kinds or parameter.default is not inspect.Parameter.empty for parameter in further)
 
 
-def test_signature_tests_cover_each_petastorm_function_and_class_with_parameters() -> None:
+def test_signature_tests_cover_each_petastorm_callable_with_parameters() -> None:
     """Errors, abstract classes, the readers themselves, and codecs without parameters are not."""
     others = {
         "make_reader",

@@ -322,7 +322,7 @@ BREAKS_OF_ONE: list[tuple[type[Mixture], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "asked", "message"), BREAKS_OF_ONE, ids=lambda value: getattr(value, "__name__", ""))
-def test_plan_laws_detect_a_mixture_of_one_source_that_differs_from_its_plan(
+def test_plan_laws_detect_a_one_source_mixture_that_differs_from_its_plan(
     kind: type[Mixture], asked: dict[str, Any], message: str
 ) -> None:
     mixture_laws.check_one_source_is_its_plan(of_one(Mixture, **asked), 8, rows_per_span=16)

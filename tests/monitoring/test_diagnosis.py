@@ -49,7 +49,7 @@ def test_waiting_time_without_a_known_stage_is_diagnosed_as_other() -> None:
     assert found.shares["other"] == pytest.approx(0.4)
 
 
-def test_diagnosis_before_the_first_batch_reports_that_nothing_was_measured() -> None:
+def test_diagnosis_before_first_batch_reports_that_nothing_was_measured() -> None:
     assert str(diagnose(Counters())) == "Nothing was measured yet: iterate over the reader first."
 
 

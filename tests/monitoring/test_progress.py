@@ -71,7 +71,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("lines")
-def test_write_copy_verify_and_read_print_progress_lines_in_the_same_format(tmp_path: Path, capsys: Any) -> None:
+def test_write_copy_verify_and_read_print_progress_in_the_same_format(tmp_path: Path, capsys: Any) -> None:
     url = str(tmp_path / "x")
     petastore.write_dataset(url, {"x": np.arange(100)}, rows_per_row_group=10, progress=True)
     copy_cells(url, str(tmp_path / "copy"), progress=True)

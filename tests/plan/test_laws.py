@@ -101,7 +101,7 @@ def test_law_each_row_once_and_equal_steps(plan: Plan, count: int, steps: int) -
 
 
 @pytest.mark.parametrize(("last_batch", "kept"), slow_but(LastBatch.DROP, TAILS_AND_FILTERS), ids=str)
-def test_law_each_row_once_and_equal_steps_for_80_ranks_and_5000_row_groups(
+def test_law_each_row_once_and_equal_steps_for_80_ranks_5000_row_groups(
     last_batch: LastBatch, kept: float | None
 ) -> None:
     plan = largest(last_batch, kept, epochs=1)

@@ -188,7 +188,7 @@ def test_plan_fingerprints_distinguish_plans() -> None:
     assert len({plan.fingerprint for plan in plans}) == 3
 
 
-def test_reshuffle_static_gives_each_rank_the_same_row_groups_in_another_row_order() -> None:
+def test_reshuffle_static_keeps_row_groups_per_rank_but_reorders_rows() -> None:
     order = dataclasses.replace(shuffled(lanes=4, block_rows=80), reshuffle="static")
     plans = laws.ranks_of(Inventory.of_rows([40] * 24), order, ranks=2, last_batch=LastBatch.EVEN, epochs=2)
     groups = []

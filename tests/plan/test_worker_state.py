@@ -70,7 +70,7 @@ def test_worker_state_raises_for_another_worker_or_number_of_workers(now: dict[s
         resume_place(plan_of(), state, **{"batch_size": 4, "workers": 2, "worker": 1, **now})
 
 
-def test_dataloader_state_between_workers_raises_for_another_number_of_ranks() -> None:
+def test_dataloader_state_between_workers_raises_for_another_rank_count() -> None:
     state = dump_place(plan_of(), 3, 4, of_all=True)
     alone = Plan(Inventory.of_rows([50]), ReadRequest(("id",), ORDER, epochs=3))
     with pytest.raises(

@@ -137,7 +137,7 @@ def test_dataloader_worker_resumes_after_each_of_its_batches(
     batch_size=st.integers(1, 6),
     data=st.data(),
 )
-def test_state_after_a_batch_of_each_worker_resumes_on_other_workers_and_ranks(
+def test_state_after_a_batch_per_worker_resumes_on_other_workers_and_ranks(
     inventory: Inventory, order: Order, ranks: int, workers: int, batch_size: int, data: st.DataObject
 ) -> None:
     if inventory.num_rows < 3:

@@ -75,7 +75,7 @@ def test_state_after_reset_counts_the_whole_epoch(url: str) -> None:
         assert first + ids(reader) == epoch_of(url, 1)
 
 
-def test_set_epoch_after_excluding_rows_mid_epoch_reads_the_rest_then_whole_epochs(url: str) -> None:
+def test_set_epoch_after_mid_epoch_exclusion_reads_rest_then_whole_epochs(url: str) -> None:
     before = state_after(url, 24)
     with open_reader(url, exclude_rows=EXCLUDED) as reader, DataLoader(reader, batch_size=6) as loader:
         loader.load_state_dict(before)

@@ -143,7 +143,7 @@ def ids(steps: list[list[list[int]]]) -> list[int]:
 SHUFFLED: dict[str, Any] = {"shuffle_rows": True, "seed": 7, "interleave": 12, "workers_count": 2}
 
 
-def test_killed_training_resumes_on_fewer_and_more_ranks_with_the_same_batches(
+def test_killed_training_resumes_on_fewer_and_more_ranks_with_same_batches(
     url: str, tmp_path: Path, warm_python: WarmInterpreter
 ) -> None:
     """Global batches have 60 rows for 4, 3 and 5 ranks, so each step is what one rank alone would have had."""
@@ -156,7 +156,7 @@ def test_killed_training_resumes_on_fewer_and_more_ranks_with_the_same_batches(
     assert [sorted(ids([step])) for step in steps] == uninterrupted
 
 
-def test_killed_training_reads_filtered_rows_once_when_ranks_and_batch_size_change(
+def test_resume_with_other_ranks_and_batch_size_reads_filtered_rows_once(
     url: str, tmp_path: Path, warm_python: WarmInterpreter
 ) -> None:
     """8, 9 and 7 rows a rank: 32, 27 and 35 rows a step, over two epochs."""

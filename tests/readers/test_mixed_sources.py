@@ -70,7 +70,7 @@ def test_mixture_sources_inherit_or_override_filters(urls: list[str]) -> None:
     assert [plan.num_rows for plan in mixture_of(sources, [1, 1]).sources] == [3, ROWS]
 
 
-def test_mixture_sources_have_different_seeds_and_shuffle_buffers_by_weight(urls: list[str]) -> None:
+def test_mixture_sources_have_own_seeds_and_shuffle_buffers_by_weight(urls: list[str]) -> None:
     order = OrderOptions(seed=5, shuffle_rows=True, shuffle_buffer_bytes=4000)
     mixture = mixture_of(open_sources([urls[0]] * 2, ALL, RowOptions()), [3, 1], order=order)
     orders = [plan.request.order for plan in mixture.sources]

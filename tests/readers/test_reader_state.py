@@ -104,7 +104,7 @@ def test_reshard_mid_epoch_reads_the_remaining_rows_once_on_other_ranks(url: str
 
 
 @pytest.mark.parametrize("shuffle_rows", [False, True])
-def test_state_of_a_static_order_finishes_the_epoch_on_another_number_of_ranks(url: str, shuffle_rows: bool) -> None:
+def test_static_order_state_finishes_the_epoch_on_another_number_of_ranks(url: str, shuffle_rows: bool) -> None:
     def ranks(count: int, state: Any = None, steps: int | None = None) -> tuple[list[list[int]], Any]:
         given = []
         for rank in range(count):

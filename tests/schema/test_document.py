@@ -81,7 +81,7 @@ GOOD: dict[str, Any] = {
 }
 
 
-def test_schema_document_of_a_newer_version_raises_with_the_required_release() -> None:
+def test_schema_document_of_newer_version_raises_with_required_release() -> None:
     newer = {**GOOD, "version": DOCUMENT_VERSION + 1, "needs": "petastore 3.2"}
     with pytest.raises(MetadataError, match=r"here.*version 2.*up to 1.*Install petastore 3\.2"):
         parsed(newer)

@@ -52,7 +52,7 @@ def test_type_conflict_message_counts_files_per_type_and_names_examples() -> Non
     assert schemas.unified().arrow.names == []
 
 
-def test_declared_field_sets_the_type_of_a_column_whose_file_types_conflict() -> None:
+def test_declared_field_sets_type_of_a_column_whose_file_types_conflict() -> None:
     schemas = of({"x": pa.int64()}, {"x": pa.float64()})
     declared = Unischema("s", [UnischemaField("x", "float64"), UnischemaField("new", "int8", nullable=True)])
     assert schemas.unified(declared).arrow.types == [pa.float64(), pa.int8()]

@@ -55,7 +55,7 @@ def test_stored_schema_accepts_additional_columns() -> None:
         ),
     ],
 )
-def test_stored_schema_with_wrong_or_missing_field_raises_with_file_and_field(stored: pa.Schema, message: str) -> None:
+def test_wrong_or_missing_stored_field_raises_with_file_and_field(stored: pa.Schema, message: str) -> None:
     with pytest.raises(SchemaError, match=message) as refused:
         check_stored_schema(SCHEMA, stored, source="part-0")
     assert str(refused.value).startswith("part-0: ")

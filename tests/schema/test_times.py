@@ -15,7 +15,7 @@ from petastore.schema.values import numpy_time
 
 
 @given(st.datetimes(timezones=st.none() | st.timezones(), allow_imaginary=False))
-def test_numpy_time_of_datetime_and_pandas_timestamp_is_the_same_instant_in_utc(instant: dt.datetime) -> None:
+def test_numpy_time_of_datetime_and_pandas_timestamp_is_same_utc_instant(instant: dt.datetime) -> None:
     try:
         in_utc = instant if instant.tzinfo is None else instant.astimezone(dt.UTC).replace(tzinfo=None)
     except OverflowError:

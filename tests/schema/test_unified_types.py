@@ -109,7 +109,7 @@ def _members(found: Any) -> list[pa.Field]:
     return list(found) if pa.types.is_struct(found) else [pa.field("x", found)]
 
 
-def test_unified_field_is_nullable_if_any_file_has_it_nullable_also_when_nested() -> None:
+def test_unified_field_is_nullable_if_nullable_in_any_file_even_if_nested() -> None:
     def field(nullable: bool) -> pa.Field:
         item = pa.field("element", pa.int8(), nullable=nullable)
         return pa.field("x", pa.struct([pa.field("l", pa.list_(item), nullable=nullable)]), nullable=nullable)

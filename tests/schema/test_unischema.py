@@ -38,7 +38,7 @@ def test_unischema_fields_are_attributes_and_items() -> None:
         USER["nobody"]
 
 
-def test_unischema_field_named_like_an_attribute_is_accessible_only_by_item() -> None:
+def test_unischema_field_named_like_an_attribute_is_accessed_only_by_item() -> None:
     schema = Unischema("s", [UnischemaField("name", "int32"), UnischemaField("fields", "int32")])
     assert schema.name == "s"
     assert schema["name"].dtype_name == schema["fields"].dtype_name == "int32"

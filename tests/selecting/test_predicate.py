@@ -128,7 +128,7 @@ def same(found: Any, row: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("name", PREDICATES)
 @pytest.mark.filterwarnings("ignore:none of the:UserWarning")
-def test_defect_2_predicate_with_shuffle_rows_keeps_all_columns_of_a_row_together(url: str, name: str) -> None:
+def test_defect_2_predicate_with_shuffle_rows_keeps_each_row_intact(url: str, name: str) -> None:
     predicate, test = PREDICATES[name]
     for seed in (None, 0, 7):
         with make_reader(url, predicate=predicate, shuffle_rows=True, seed=seed) as reader:
@@ -206,7 +206,7 @@ def test_defect_14_each_predicate_works_in_batch_readers(url: str, name: str) ->
         assert [int(number) for batch in reader for number in batch.id] == wanted(test)
 
 
-def test_in_lambda_receives_series_in_batch_readers_and_values_in_row_readers(url: str) -> None:
+def test_in_lambda_gets_series_in_batch_readers_and_values_in_row_readers(url: str) -> None:
     with make_batch_reader(url, ["id"], predicate=in_lambda(["id"], lambda ids: ids.isin([3, 99]))) as reader:
         assert sorted(int(number) for batch in reader for number in batch.id) == [3, 99]
     is_zero = in_lambda(["count"], lambda count: count is None)

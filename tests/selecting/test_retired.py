@@ -107,7 +107,7 @@ def test_invalid_value_of_a_retired_parameter_raises(name: str, value: Any, url:
         petastore.make_reader(url, **{name: value})
 
 
-def test_retired_parameter_warning_turned_into_an_error_is_raised_each_time() -> None:
+def test_retired_parameter_warning_as_an_error_is_raised_each_time() -> None:
     for _ in range(2):
         with pytest.raises(RetiredWarning):
             tell_retired(Retired(shard_seed=1))

@@ -79,7 +79,7 @@ def test_selector_counts_and_shards_are_exact(url: str) -> None:
     assert sorted(found) == of_groups([0, 3, 6])
 
 
-def test_explain_reports_rows_skipped_by_a_selector_before_those_of_filters(url: str) -> None:
+def test_explain_reports_rows_skipped_by_selectors_before_those_of_filters(url: str) -> None:
     with make_reader(url, rowgroup_selector=EVERY_THIRD, filters=col("id") < 35) as reader:
         said = reader.plan.explain(1)
     assert isinstance(said, Explanation)
@@ -102,7 +102,7 @@ def test_defect_16_selectors_combine_with_filters_and_predicates(url: str, cache
         assert ids(url, filters=col("id") >= 35, filter_cache=cached) == list(range(35, 90))
 
 
-def test_defect_16_selectors_combine_with_filters_on_partitions_and_columns(tmp_path: Path) -> None:
+def test_defect_16_selectors_combine_with_partition_and_column_filters(tmp_path: Path) -> None:
     for day in ("mon", "tue", "wed"):
         (tmp_path / "d" / f"day={day}").mkdir(parents=True)
         first = 100 * ["mon", "tue", "wed"].index(day)

@@ -117,7 +117,7 @@ def test_schema_inference_runs_the_transform_on_the_first_filtered_row(url: str)
         assert reader.schema["id"].dtype == np.float16
 
 
-def test_transform_is_not_run_for_schema_inference_when_edit_fields_are_given(url: str) -> None:
+def test_transform_is_not_run_to_infer_the_schema_if_edit_fields_are_given(url: str) -> None:
     called: list[int] = []
 
     def remember(row: dict[str, Any]) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def test_first_row_describes_columns_that_the_function_adds(url: str, pool: Pool
 
 
 @pytest.mark.parametrize("takes", ["row", "columns", "dataframe"])
-def test_column_added_by_a_transform_is_inferred_unless_edit_fields_are_given(url: str, takes: Any) -> None:
+def test_column_added_by_transform_is_inferred_unless_edit_fields_is_given(url: str, takes: Any) -> None:
     def add(columns: Any) -> Any:
         return columns.assign(more=columns["id"] + 1) if takes == "dataframe" else columns | {"more": columns["id"] + 1}
 

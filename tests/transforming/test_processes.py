@@ -432,7 +432,7 @@ def test_worker_processes_import_no_framework(url: str) -> None:
         assert next(reader).modules == ""
 
 
-def test_transform_in_a_worker_process_may_keep_references_to_its_arguments() -> None:
+def test_transform_in_a_worker_process_may_keep_references_to_arguments() -> None:
     """`before` gives of each row the image of the row before: it must not have changed since."""
     schema = Unischema("image", [UnischemaField("id", np.int64), UnischemaField("image", np.uint8, (20, 30))])
     processes = TransformProcesses(1)

@@ -53,7 +53,7 @@ def same(one: Mapping[str, Decoded], other: Mapping[str, Decoded]) -> None:
 
 
 @given(st.lists(ROWS, min_size=1, max_size=5))
-def test_row_dict_and_dataframe_results_of_a_transform_give_the_same_columns(rows: list[dict[str, Any]]) -> None:
+def test_row_dict_and_dataframe_transform_results_give_the_same_columns(rows: list[dict[str, Any]]) -> None:
     question = call_of(len(rows))
     of_rows = columns_of_rows(question, rows)
     lists = {name: [row[name] for row in rows] for name in SCHEMA.fields}

@@ -67,7 +67,7 @@ def test_tuning_race_starts_no_measurement_after_its_time_limit(
     st.lists(st.floats(100, 1000), min_size=2, max_size=9),
     st.lists(st.floats(0.3, 1.0), min_size=64, max_size=64),
 )
-def test_tuning_race_compares_settings_within_a_round_when_machine_load_changes(
+def test_tuning_race_compares_settings_within_a_round_under_varying_load(
     rates: list[float], loads: list[float]
 ) -> None:
     machine = Machine(rates)

@@ -23,7 +23,7 @@ def test_tuning_settings_begin_with_the_users_and_then_vary_workers_count() -> N
     assert tried({"workers_count": 2}, probe(2)) == [{}, *({"workers_count": count} for count in (1, 3, 4, 6, 8))]
 
 
-def test_tuning_settings_add_workers_and_a_disk_cache_for_slow_remote_storage() -> None:
+def test_tuning_adds_workers_and_a_disk_cache_for_slow_remote_storage() -> None:
     counts = (1, 3, 4, 6, 8, 12, 16)
     plain = [{}, *({"workers_count": count} for count in counts)]
     assert tried({}, probe(2, storage=0.04, is_remote=True)) == plain[:6]

@@ -166,7 +166,7 @@ def test_repair_keeps_petastorms_keys(tmp_path: Path, fixtures_root: Path) -> No
     assert petastore.verify(folder).is_clean
 
 
-def test_manifest_of_a_newer_version_is_not_reported_as_damaged_or_repaired(
+def test_newer_manifest_version_is_not_reported_as_damaged_or_repaired(
     frames: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(manifest_module, "MANIFEST_VERSION", 0)

@@ -97,7 +97,7 @@ def test_commit_raises_for_partitions_not_in_the_schema(url: str, path: str, fie
     assert read_manifest(location) is None
 
 
-def test_file_outside_of_partition_directories_needs_a_nullable_partition_field(url: str) -> None:
+def test_file_outside_partition_directories_needs_nullable_partition_field(url: str) -> None:
     location = open_location(url)
     put(location, "n=1/a.parquet", table())
     put(location, "b.parquet", table())

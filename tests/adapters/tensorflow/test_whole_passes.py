@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
 @pytest.mark.parametrize("batch_size", [None, 10])
 @pytest.mark.parametrize("epochs", [1, 2])
-def test_tf_dataset_iteration_after_a_resume_is_shorter_and_later_ones_are_whole(
+def test_tf_dataset_after_resume_reads_the_rest_once_and_then_all_rows(
     tmp_path: Path, batch_size: int | None, epochs: int
 ) -> None:
     from petastore.adapters.tensorflow import make_tf_dataset

@@ -127,7 +127,7 @@ def test_in_memory_loader_raises_above_rows_capacity(url: str) -> None:
         assert len(InMemBatchedDataLoader(reader, batch_size=8, rows_capacity=50)) == 7
 
 
-def test_in_memory_loader_order_is_the_hashed_permutation_of_seed_and_epoch(url: str) -> None:
+def test_in_memory_loader_order_is_hashed_permutation_of_seed_and_epoch(url: str) -> None:
     with petastore.make_reader(url, ["id"], shuffle_row_groups=False) as reader:
         loader = InMemBatchedDataLoader(reader, batch_size=ROWS, num_epochs=3, seed=-4, shuffle=True)
     for epoch, batch in enumerate(loader):

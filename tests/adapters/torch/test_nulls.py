@@ -40,7 +40,7 @@ def expected(name: str, number: int) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def test_missing_values_that_the_footers_count_raise_when_the_loader_is_made(tmp_path: Path) -> None:
+def test_loader_raises_at_construction_if_footers_count_missing_values(tmp_path: Path) -> None:
     values = [None if number == 990 else float(number) for number in range(1000)]
     pq.write_table(pa.table({"x": values}), tmp_path / "a.parquet", row_group_size=100)
     with petastore.make_batch_reader(tmp_path, shuffle_row_groups=False) as reader:

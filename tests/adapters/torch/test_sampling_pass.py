@@ -77,7 +77,7 @@ def test_sampling_without_batch_size_is_allowed_if_rows_divide_among_ranks(
     refuse_unequal_rows(Plan(Inventory.of_rows([rows]), ReadRequest(("id",), order, Shard(0, ranks), 1, last_batch)))
 
 
-def test_sampling_without_batch_size_raises_if_rows_do_not_divide_among_ranks() -> None:
+def test_sampling_without_batch_size_raises_if_ranks_get_unequal_rows() -> None:
     order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=2, block_rows=1)
     with pytest.raises(
         InvalidArgumentError,

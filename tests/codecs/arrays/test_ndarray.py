@@ -337,7 +337,7 @@ def test_ndarray_empty_cell_with_a_large_shape_decodes() -> None:
 
 
 @given(data=st.data())
-def test_zero_copy_view_function_of_ndarray_codec_can_be_reused_for_other_columns(data: st.DataObject) -> None:
+def test_ndarray_zero_copy_view_function_can_be_reused_for_other_columns(data: st.DataObject) -> None:
     field = UnischemaField("x", "int16", (2, 3), CODEC)
     view = CODEC.viewer(field)
     numbers = np.arange(6, dtype=np.int16).reshape(2, 3)
@@ -360,7 +360,7 @@ def test_zero_copy_view_function_of_ndarray_codec_can_be_reused_for_other_column
 
 
 @pytest.mark.parametrize("rows", [3, 1000])
-def test_zero_copy_view_of_ndarray_cells_is_none_when_the_last_header_differs(rows: int) -> None:
+def test_ndarray_zero_copy_view_is_none_when_the_last_header_differs(rows: int) -> None:
     field = UnischemaField("x", "int16", (4,), CODEC)
     view = CODEC.viewer(field)
     alike = [saved(np.full(4, row, np.int16)) for row in range(rows)]

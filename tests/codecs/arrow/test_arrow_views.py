@@ -27,7 +27,7 @@ def column(stored: pa.DataType, values: list[int]) -> pa.Array:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @given(data=st.data())
-def test_zero_copy_view_function_of_scalars_can_be_reused_for_other_columns(dtype: str, data: st.DataObject) -> None:
+def test_scalar_zero_copy_view_function_can_be_reused_for_other_columns(dtype: str, data: st.DataObject) -> None:
     field = UnischemaField("x", dtype)
     view = scalars_viewer(field)
     for stored in data.draw(st.lists(st.sampled_from(TYPES), max_size=6)):
@@ -64,7 +64,7 @@ def test_column_view_is_zero_copy() -> None:
         (pa.array([[1.0, 2.0, 3.0], [3.0, 4.0, 5.0]], pa.list_(pa.float32(), 3)), False),
     ],
 )
-def test_lists_have_a_zero_copy_view_only_with_the_declared_size_and_no_nulls(cells: Any, is_shown: bool) -> None:
+def test_lists_have_a_zero_copy_view_only_with_declared_size_and_no_nulls(cells: Any, is_shown: bool) -> None:
     shown = lists_viewer(UnischemaField("x", "float32", (2,)))(cells)
     assert (shown is not None) == is_shown
     if shown is not None:

@@ -76,7 +76,7 @@ HINTS = [
 
 
 @pytest.mark.parametrize("hint", HINTS, ids=str)
-def test_jpeg_decoded_at_reduced_size_differs_by_six_levels_on_average_at_most(
+def test_reduced_size_jpeg_decode_differs_by_at_most_6_levels_on_average(
     photographs: list[NDArray[np.uint8]], hint: ImageDecode
 ) -> None:
     field = field_of((None, None, 3))

@@ -84,7 +84,7 @@ def test_data_module_reads_each_validation_row_once(url: str, batch_size: int, i
     assert [sorted(epoch) for epoch in epochs] == [list(range(ROWS))] * 2
 
 
-def test_data_module_repeats_one_validation_row_so_that_ranks_have_equal_steps(url: str) -> None:
+def test_data_module_repeats_a_validation_row_to_give_ranks_equal_steps(url: str) -> None:
     seen: list[int] = []
     for rank in range(2):
         with PetastoreDataModule(**told(url, rank, val_batch_size=1, steps_per_epoch_val=12)) as module:

@@ -105,7 +105,7 @@ def test_last_batch_even_with_fewer_rows_than_ranks_raises(rows: int, said: str)
     assert EpochBatches(0, 4, 8, 1, LastBatch.EVEN).steps == 0
 
 
-def test_last_batch_even_adds_fewer_remaining_rows_than_ranks_to_the_batch_before() -> None:
+def test_last_batch_even_adds_fewer_rows_than_ranks_to_the_previous_batch() -> None:
     batches = EpochBatches(num_rows=26, batch_size=3, ranks=4, lanes=1, last_batch=LastBatch.EVEN)
     assert batches.steps == 2
     assert [batches.rows_of(Shard(rank, 4)) for rank in range(4)] == [6, 7, 6, 7]

@@ -118,7 +118,7 @@ def test_source_shares_are_balanced_at_every_position_of_a_mixture() -> None:
         assert np.abs(given_so_far - share * np.arange(1, 5001)).max() < 4
 
 
-def test_number_of_mixture_lanes_is_a_common_multiple_of_source_lanes_if_small() -> None:
+def test_mixture_lane_count_is_a_common_multiple_of_source_lanes_if_small() -> None:
     assert common_lanes([48, 6, 4, 1], 3) == 48
     assert common_lanes([4, 6], 3) == 12
     assert common_lanes([1009, 1013, 1019], 8) == 1019

@@ -124,7 +124,7 @@ def test_mixture_keeps_row_groups_in_memory_until_their_last_row_is_read(
 
 @few
 @given(laws.mixtures(), st.integers(1, 9), st.integers(1, 200))
-def test_mixture_batches_do_not_depend_on_how_many_rows_are_planned_at_once(
+def test_mixture_batches_do_not_depend_on_the_number_of_rows_per_span(
     mixture: Mixture, batch_size: int, rows_per_span: int
 ) -> None:
     one_by_one, many = (

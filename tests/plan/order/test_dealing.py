@@ -43,7 +43,7 @@ def test_changing_the_number_of_ranks_moves_few_row_groups_between_ranks(shuffle
         assert fetched <= 1.3 * 16  # row groups, those included that two ranks share
 
 
-def test_assignment_of_row_groups_gives_ranks_equal_steps_and_each_row_once() -> None:
+def test_row_group_assignment_gives_ranks_equal_steps_and_each_row_once() -> None:
     for shuffle_rows in (False, True):
         plan = _plan(_UNEVEN, _order(shuffle_rows=shuffle_rows, lanes=12), epochs=2)
         for ranks in (1, 2, 3, 5):

@@ -93,7 +93,7 @@ def test_mixture_explain_renders_as_json_and_text() -> None:
     assert text.count("of whole row groups, since sizes of columns are not known") == 1
 
 
-def test_explain_of_an_endless_mixture_covers_at_least_one_epoch_of_each_source() -> None:
+def test_explain_of_endless_mixture_covers_at_least_one_epoch_per_source() -> None:
     said = mixture(THREE, stop="cycle", epochs=None).explain(4)
     assert [each.passes >= 1 for each in said.sources] == [True, True, True]
     assert "it never ends" in str(said)

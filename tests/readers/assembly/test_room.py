@@ -177,7 +177,7 @@ def test_reader_with_memory_budget_can_be_stopped_mid_batch(url: str) -> None:
         assert reader.stopped
 
 
-def test_memory_budget_error_names_file_row_group_and_row_of_the_largest_cell(tmp_path: Path) -> None:
+def test_memory_budget_error_names_file_row_group_and_row_of_largest_cell(tmp_path: Path) -> None:
     cells = [bombs.npz(size * MB) for size in (1, 1, 2, 1, 90, 1)]
     url = bombs.write_cells(tmp_path, ARRAY, cells, rows_per_row_group=2)
     options: dict[str, Any] = {"workers_count": 1, "memory_budget": 100 * MB, "shuffle_row_groups": False}

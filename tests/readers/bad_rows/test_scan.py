@@ -147,7 +147,7 @@ def test_on_error_skip_after_a_resume_keeps_equal_steps_and_each_good_row(
     assert {row["error"] for row in table if row["row"]["id"] in FAILING} == {"TransformError"}
 
 
-def test_on_error_quarantine_writes_file_row_error_and_stored_cells_of_bad_rows(url: str, tmp_path: Path) -> None:
+def test_on_error_quarantine_writes_location_error_and_cells_of_bad_rows(url: str, tmp_path: Path) -> None:
     assert ids_of(url, on_error="quarantine", quarantine=tmp_path / "bad") == without(BAD_CELLS)
     table = pq.read_table(tmp_path / "bad")
     row = table.slice(0, 1).to_pylist()[0]
@@ -191,7 +191,7 @@ def test_schema_inference_skips_bad_first_rows(url: str) -> None:
     assert ids_of(url, on_error="skip", transform_spec=late) == without(BAD_CELLS, {0, 1, 2})
 
 
-def test_on_error_skip_retries_an_in_place_transform_with_the_stored_values(url: str) -> None:
+def test_on_error_skip_retries_in_place_transform_with_the_stored_values(url: str) -> None:
     def in_place(columns: dict[str, Any]) -> dict[str, Any]:
         columns["id"] += 1000
         assert columns["id"].max() < 2000

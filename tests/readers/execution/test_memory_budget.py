@@ -26,7 +26,7 @@ def bounded(dataset: Dataset, memory: int | None) -> Execution:
     return execution_of(dataset, workers=Workers("thread", 2, memory_budget=memory))
 
 
-def test_reader_without_memory_budget_prefetches_one_span_more_than_workers(dataset: Dataset) -> None:
+def test_reader_without_memory_budget_prefetches_workers_plus_one_spans(dataset: Dataset) -> None:
     for count in (1, 5):
         assert pace_of(execution_of(dataset, workers=Workers("thread", count)), 4).ahead == count + 1
     assert pace_of(execution_of(dataset), 4).ahead == 1

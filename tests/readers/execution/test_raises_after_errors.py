@@ -129,7 +129,7 @@ def test_torch_workers_raise_again_after_an_error(url: str) -> None:
     gc.collect()  # torch leaves the error of a worker in a cycle, with the frame that knows the workers
 
 
-def test_rewritten_file_error_with_a_disk_cache_logs_no_callback_tracebacks(
+def test_rewritten_file_error_with_disk_cache_logs_no_callback_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Loads that are under way when a file is found rewritten end without tracebacks of their callbacks."""

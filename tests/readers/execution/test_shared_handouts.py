@@ -199,7 +199,7 @@ def test_reader_stop_wakes_all_threads(url: str) -> None:
         stopping.join()
 
 
-def test_iteration_error_is_raised_in_one_thread_and_reader_closed_in_the_others() -> None:
+def test_iteration_error_in_one_thread_raises_reader_closed_in_the_others() -> None:
     def fails() -> Generator[Iterable[int]]:
         yield iter([1])
         raise ZeroDivisionError("on purpose")

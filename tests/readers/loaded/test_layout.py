@@ -29,7 +29,7 @@ def layout_of(*fields: UnischemaField, rows: int = 100, apart: frozenset[str] = 
 
 
 @given(st.permutations(FIELDS), st.sets(st.sampled_from([field.name for field in FIELDS])), st.integers(1, 10**7))
-def test_column_layout_puts_each_column_into_one_stack_or_leaves_it_encoded(
+def test_column_layout_puts_each_column_in_one_stack_or_leaves_it_encoded(
     fields: list[UnischemaField], apart: set[str], rows: int
 ) -> None:
     layout = layout_of(*fields, rows=rows, apart=frozenset(apart))
@@ -65,7 +65,7 @@ def test_column_layout_stores_only_short_rows_in_shuffled_order() -> None:
     assert not layout_of(short, whole).reorders_rows
 
 
-def test_column_stacks_of_long_rows_are_read_a_limited_number_of_rows_at_once() -> None:
+def test_column_stacks_of_long_rows_limit_the_rows_read_at_once() -> None:
     assert Stack(("x",), np.dtype(np.float32), (16,)).rows_at_once is None
     assert Stack(("x",), np.dtype(np.float32), (17,)).rows_at_once == 2**21 // 68
     assert Stack(("x",), np.dtype(np.uint8), (2**30,)).rows_at_once == 1

@@ -254,7 +254,7 @@ def test_prefetch_does_not_change_rows_and_bytes(folder: Path, proxy: FaultProxy
 @servers
 @leaves
 @pytest.mark.parametrize("shuffle_rows", [False, True])
-def test_row_groups_of_a_small_remote_dataset_are_not_fetched_again_in_each_epoch(
+def test_row_groups_of_small_remote_dataset_are_not_refetched_each_epoch(
     shuffle_rows: bool, served: Served, proxy: FaultProxy
 ) -> None:
     """Row groups of the next epoch are planned before those of this epoch are loaded, and share their requests."""

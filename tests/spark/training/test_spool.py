@@ -80,7 +80,7 @@ def test_ranks_exchange_rows_from_their_local_files(tmp_path_factory: pytest.Tem
     assert len(steps) == 1
 
 
-def test_taking_the_last_rows_of_a_rank_keeps_order_and_deletes_empty_files(tmp_path: Path) -> None:
+def test_taking_last_rows_of_a_rank_keeps_order_and_deletes_empty_files(tmp_path: Path) -> None:
     spool = spool_of(tmp_path / "a", 0, range(20))
     assert ids_of(spool.take_last(9)) == list(range(11, 20))
     assert spool.num_rows == 11
@@ -158,6 +158,6 @@ def test_row_exchange_names_an_unreachable_host() -> None:
         ({"filters": [("id", ">", 3)]}, "filter the DataFrame"),
     ],
 )
-def test_local_rows_reader_raises_for_options_that_need_rows_of_other_ranks(options: Any, why: str) -> None:
+def test_local_rows_reader_raises_for_options_needing_rows_of_other_ranks(options: Any, why: str) -> None:
     with pytest.raises(InvalidArgumentError, match=why):
         LocalRows("/nowhere", Shard(0, 2), 10, 6).make_reader(**options)

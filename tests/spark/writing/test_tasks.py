@@ -36,7 +36,7 @@ def test_writer_writes_row_groups_indexes_and_progress(facts: Any) -> None:
     assert found["told"]
 
 
-def test_writer_mode_error_append_or_overwrite_decides_about_existing_files(facts: Any) -> None:
+def test_writer_mode_rejects_appends_to_or_overwrites_existing_files(facts: Any) -> None:
     found = facts["modes"]
     assert found["refused"].startswith("DatasetExistsError: ")
     assert found["appended"] == [0, 1, 2, 3, 4]

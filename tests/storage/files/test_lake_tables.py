@@ -117,7 +117,7 @@ def test_lake_table_is_rejected_in_a_given_file_system(tmp_path: Path) -> None:
             open_dataset(f"{home}t/day=1", filesystem=filesystem)
 
 
-def test_parent_directories_without_permission_are_not_checked_for_lake_tables(location: Location, put: Put) -> None:
+def test_lake_table_check_skips_parent_directories_without_permission(location: Location, put: Put) -> None:
     class Guarded(MemoryFileSystem):  # type: ignore[misc]
         protocol = "guarded"
         cachable = False

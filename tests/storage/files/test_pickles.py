@@ -65,7 +65,7 @@ def test_gcsfs_token_is_pickled_only_if_it_is_not_a_secret(token: str, stays: bo
     assert ("token" in store.storage_options) is stays
 
 
-def test_filesystem_pickled_without_credentials_raises_with_advice_when_unpickled() -> None:
+def test_unpickling_filesystem_without_credentials_raises_with_advice() -> None:
     data = pickled(fs.PyFileSystem(fs.FSSpecHandler(Picky("hushhush", **NEEDS_A_KEY))))
     with pytest.raises(
         StorageAccessError,

@@ -50,7 +50,7 @@ def test_number_of_leaf_columns_of_each_type_equals_the_file(types: list[pa.Data
     ("kind", "count"),
     [(pa.dictionary(pa.int8(), pa.string()), 1), (pa.null(), 1), (pa.fixed_shape_tensor(pa.float32(), [2, 3]), 1)],
 )
-def test_number_of_leaf_columns_of_extension_types_follows_the_storage_type(kind: Any, count: int) -> None:
+def test_leaf_column_count_of_extension_types_follows_the_storage_type(kind: Any, count: int) -> None:
     assert leaf_count(kind) == count
 
 

@@ -143,7 +143,7 @@ def test_statistics_of_nan_are_ignored(tmp_path: Path) -> None:
     assert found.may_be_nan.tolist() == [True, True]
 
 
-def test_missing_statistics_leave_bounds_unknown_and_required_columns_without_nulls(tmp_path: Path) -> None:
+def test_without_statistics_only_required_columns_have_a_known_null_count(tmp_path: Path) -> None:
     found = statistics_of(tmp_path, pa.array([1, None]), write_statistics=False)
     assert (bounds(found), found.nulls.tolist()) == ([(None, None)], [-1])
     schema = pa.schema([pa.field("x", pa.int64(), nullable=False)])

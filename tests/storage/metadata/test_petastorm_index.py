@@ -186,7 +186,7 @@ def test_handwritten_petastorm_index_of_these_tests_is_valid() -> None:
     assert dict(found.values or {}) == {7: frozenset({1})}
 
 
-def test_petastorm_index_values_that_share_row_groups_are_parsed_in_linear_time() -> None:
+def test_petastorm_index_values_that_share_row_groups_parse_in_linear_time() -> None:
     shared = b"(l(" + b"".join(b"M" + number.to_bytes(2, "little") for number in range(20_000)) + b"ep0\n"
     items = b"".join(b"I%d\ng0\ns" % number for number in range(20_000))
     pickled = index_bytes(VALUES + b"S'x'\n" + shared + b"s" + items)

@@ -171,9 +171,7 @@ def test_stale_etag_of_one_file_does_not_affect_others(location: Location, fetch
     assert not pinned.trusts_etag(dataclasses.replace(other, etag=""))
 
 
-def test_manifest_etags_are_trusted_again_when_another_file_has_a_fresh_one(
-    location: Location, fetcher: Fetcher
-) -> None:
+def test_manifest_etags_are_trusted_again_if_another_file_has_a_fresh_one(location: Location, fetcher: Fetcher) -> None:
     stale, fresh, other = (DataFile(f"{name}.parquet", 1000, etag=f'"{name}"') for name in ("stale", "fresh", "other"))
 
     def refuse(_: FileVersion) -> FetchedRanges:

@@ -76,7 +76,7 @@ def long_texts(rows: int) -> Any:
 @pytest.mark.parametrize("says_sizes", [True, False])
 @pytest.mark.parametrize("kind", ["text", "list"])
 @pytest.mark.parametrize("options", [{}, {"memory_budget": 100_000_000}])
-def test_dictionary_column_that_expands_beyond_the_limit_raises_without_allocation(
+def test_dictionary_column_expanding_beyond_limit_raises_before_allocating(
     tmp_path: Path, kind: str, options: dict[str, Any], says_sizes: bool
 ) -> None:
     values = long_texts(3000)

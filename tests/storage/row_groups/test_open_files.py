@@ -144,7 +144,7 @@ def known() -> VerifiedRowGroups:
     return VerifiedRowGroups()
 
 
-def test_checksums_of_a_row_group_are_verified_once_until_the_file_is_written(
+def test_row_group_checksums_are_verified_once_until_the_file_is_written(
     tmp_path: Path, known: VerifiedRowGroups
 ) -> None:
     (name,) = files_in(tmp_path, 1)

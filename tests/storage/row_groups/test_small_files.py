@@ -71,7 +71,7 @@ def test_damaged_row_group_among_many_is_named(location: Location, count: int) -
 
 
 @pytest.mark.parametrize("parts", [(), (Part(()),), (Part(("id",), first=2),), (FLAT, FLAT)], ids=str)
-def test_small_file_is_not_read_whole_for_first_rows_or_no_or_repeated_columns(
+def test_small_file_is_not_read_whole_for_first_rows_or_repeated_columns(
     location: Location, parts: tuple[Part, ...]
 ) -> None:
     (file,) = put(location, 1)
@@ -115,7 +115,7 @@ def test_column_parts_read_together_use_the_smallest_byte_limit() -> None:
     assert one == Part(("a", "b", "c"), most_bytes=5)
 
 
-def test_tables_of_small_files_are_concatenated_and_split_into_column_parts() -> None:
+def test_small_file_tables_are_concatenated_and_split_into_column_parts() -> None:
     tables = [table_of(0), table_of(1)]
     first, second = joined(tables, [Part(("id",)), Part(("list", "word"))])
     assert first.column("id").to_pylist() == list(range(2 * ROWS))
