@@ -22,7 +22,7 @@ from petastore.readers.bad_rows import selected_rows
 from petastore.readers.execution.building import build_execution
 from petastore.readers.execution.mixed_datasets import MixedDatasets, agreed_schema
 from petastore.readers.option_signatures import names_of
-from petastore.readers.options import DatasetOptions, RowOptions, RunOptions, Urls, of_group
+from petastore.readers.options import DatasetOptions, RowOptions, RunOptions, Urls
 from petastore.readers.reader import Reader
 from petastore.schema.arrow import field_from_arrow
 from petastore.schema.unified_types import unified_field
@@ -108,8 +108,10 @@ def _ask_of(given: SourceGiven, dataset: DatasetOptions, rows: RowOptions) -> tu
             f"a source must have 'dataset_url', and may have {', '.join(map(repr, known))}, got "
             f"{', '.join(map(repr, given))}"
         )
-    of_dataset = dataclasses.replace(dataset, url=given["dataset_url"], **of_group(DatasetOptions, given))
-    return of_dataset, dataclasses.replace(rows, **of_group(RowOptions, given))
+    own: dict[str, Any] = {name: value for name, value in given.items() if name in known}
+    of_dataset = {name: value for name, value in own.items() if name in names_of(DatasetOptions)}
+    of_rows = {name: value for name, value in own.items() if name in names_of(RowOptions)}
+    return dataclasses.replace(dataset, url=given["dataset_url"], **of_dataset), dataclasses.replace(rows, **of_rows)
 
 
 def plan_mixture(

@@ -151,7 +151,6 @@ __all__ = [
     "RowOptions",
     "RunOptions",
     "Urls",
-    "of_group",
     "options_of_rows",
 ]
 
@@ -490,14 +489,14 @@ class ReadOptions:
             UnshardedReaderWarning: No shard was given, and this process is one of several ranks.
             UserWarning: The shard differs from the rank that the running framework reports.
         """
-        tell_retired(Retired(**of_group(Retired, given)))
-        order, run = OrderOptions(**of_group(OrderOptions, given)), RunOptions(**of_group(RunOptions, given))
+        tell_retired(Retired(**_of_group(Retired, given)))
+        order, run = OrderOptions(**_of_group(OrderOptions, given)), RunOptions(**_of_group(RunOptions, given))
         run.workers  # noqa: B018 - raises an error for invalid options
-        dataset = DatasetOptions(url, **of_group(DatasetOptions, given))
-        epochs = EpochOptions(**of_group(EpochOptions, given))
+        dataset = DatasetOptions(url, **_of_group(DatasetOptions, given))
+        epochs = EpochOptions(**_of_group(EpochOptions, given))
         shard = asked_shard(epochs.cur_shard, epochs.shard_count)
         plan = PlanOptions(None, order, shard, epochs.num_epochs, LastBatch.parse(epochs.last_batch))
-        return cls(dataset, RowOptions(**of_group(RowOptions, given)), plan, run)
+        return cls(dataset, RowOptions(**_of_group(RowOptions, given)), plan, run)
 
 
 def options_of_rows(url: Urls | Dataset, **given: Unpack[MapKwargs]) -> tuple[DatasetOptions, RowOptions, RunOptions]:
@@ -506,12 +505,11 @@ def options_of_rows(url: Urls | Dataset, **given: Unpack[MapKwargs]) -> tuple[Da
     Raises:
         InvalidArgumentError: An option is invalid; the message names it.
     """
-    dataset = DatasetOptions(url, **of_group(DatasetOptions, given))
-    return dataset, RowOptions(**of_group(RowOptions, given)), RunOptions(**of_group(RunOptions, given))
+    dataset = DatasetOptions(url, **_of_group(DatasetOptions, given))
+    return dataset, RowOptions(**_of_group(RowOptions, given)), RunOptions(**_of_group(RunOptions, given))
 
 
-def of_group(group: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the given parameters of a group."""
+def _of_group(group: type, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: given[name] for name in names_of(group) if name in given}
 
 
