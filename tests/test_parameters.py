@@ -54,7 +54,7 @@ DICTS_OF_OTHERS = {
     "assert_agreed",
     # What Horovod's estimators tell their data modules and stores, and users these modules beyond that.
     "PetastoreDataModule.__init__",
-    "PetastoreDataModule._loader",
+    "EstimatorDataModule._loader",
     "EstimatorDataModule.with_options",
     "PetastoreStore.__init__",
     "PetastoreStore.create",
