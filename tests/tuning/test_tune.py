@@ -59,8 +59,8 @@ def test_tune_measures_rows_when_no_batch_size_is_given(dataset: Path) -> None:
 
 
 def test_tune_tries_a_cache_on_slow_storage_and_deletes_it(dataset: Path, tmp_path: Path) -> None:
-    files = FaultyFileSystem(Faults(slow=1.0, slow_s=0.02))
-    found = tuned(dataset, 2, filesystem=files, cache_location=tmp_path / "cache")
+    files = FaultyFileSystem(Faults(slow=1.0, slow_s=0.1))
+    found = tuned(dataset, 6, filesystem=files, cache_location=tmp_path / "cache")
     assert any("cache_type" in one.arguments for one in found.tried)
     assert list((tmp_path / "cache").iterdir()) == []
     assert found.best["filesystem"] is files
