@@ -28,7 +28,6 @@ __all__ = [
     "SourceExplanation",
     "StorageAsk",
     "cost_of",
-    "counted",
 ]
 
 
