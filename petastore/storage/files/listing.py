@@ -20,7 +20,7 @@ import functools
 import os
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 from urllib.parse import unquote
@@ -390,33 +390,25 @@ def _found(location: Location, enter: Enter) -> dict[str, _Found]:
     trees = functools.cache(lambda: trees_at(location.filesystem, homes))
     by_path: dict[str, _Found] = {}
     for start, home in zip(starts, homes, strict=True):
-        look = functools.partial(_all_found_at, location, start, home, enter, trees)
+        look = functools.partial(_found_at, location, start, home, enter, trees)
         for one in answered(location, look, f"list {start or 'the directory'}"):
             if one.path not in by_path or one.is_named:
                 by_path[one.path] = one
     return by_path
 
 
-def _all_found_at(
-    location: Location, start: str, home: str, enter: Enter, trees: Callable[[], Sequence[Tree]]
-) -> list[_Found]:
-    return list(_found_at(location, start, home, enter, trees))
-
-
 def _found_at(
     location: Location, start: str, home: str, enter: Enter, trees: Callable[[], Sequence[Tree]]
-) -> Iterator[_Found]:
+) -> list[_Found]:
     # The directory existed when the dataset was opened. Check again whether it exists only if the listing is empty.
     at = entry_at(location.filesystem, home) if start else None
     if at is not None and not at.is_directory:
-        yield _Found(start, "", at, start not in location.matched)
-        return
-    is_empty = True
-    for entry in walk(location.filesystem, home, enter=enter, trees=trees):
-        is_empty = False
-        yield _Found(f"{start}/{entry.path}" if start else entry.path, entry.path, entry)
-    if is_empty and (at or entry_at(location.filesystem, home)) is None:
+        return [_Found(start, "", at, start not in location.matched)]
+    entries = walk(location.filesystem, home, enter=enter, trees=trees)
+    found = [_Found(f"{start}/{entry.path}" if start else entry.path, entry.path, entry) for entry in entries]
+    if not found and (at or entry_at(location.filesystem, home)) is None:
         raise DatasetNotFoundError(f"{location.url}: {_nothing_there(location, start)}")
+    return found
 
 
 def _refuse_odd(location: Location, odd: Sequence[_Found]) -> None:

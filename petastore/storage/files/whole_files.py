@@ -27,6 +27,7 @@ from petastore.errors import DatasetNotFoundError, FileMissingError, MetadataErr
 from petastore.monitoring.activity import Request
 from petastore.storage.files.location import Location
 from petastore.storage.requests.failures import answered, answered_once, failure, raise_alone
+from petastore.storage.requests.retries import MOST_REREADS
 
 __all__ = [
     "NewerFormatError",
@@ -96,9 +97,6 @@ def read_range(location: Location, relative: str, offset: int, length: int) -> b
     return answered(location, lambda: bytes(store.get(path, offset, length, None).data), "read", relative)
 
 
-_TRIES = 5
-"""Maximum attempts to read a file that is being written; after them, only the digest detects mixed versions."""
-
 TICK_NS = 10_000_000
 """Coarsest clock tick of file times, in nanoseconds: two writes within one tick may have equal times."""
 
@@ -115,7 +113,7 @@ def _local_bytes(path: str, size: int) -> bytes:
     """Return bytes of one version of a local file; a file that is written during the read is read again."""
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # does not block on a FIFO without a writer
     try:
-        for _ in range(_TRIES):
+        for _ in range(MOST_REREADS):
             before, began = os.fstat(opened), time.time_ns()
             data = read_at(opened, size, 0)
             after, age = os.fstat(opened), began - before.st_ctime_ns

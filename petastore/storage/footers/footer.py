@@ -9,7 +9,7 @@ import array
 import copy
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -225,17 +225,18 @@ class Footer:
         _check_counts(counts, self.metadata.num_rows, self.file.path)
         return dict(zip(("rows", "stored_bytes", "decoded_bytes"), counts, strict=True))
 
+    def _row_groups(self) -> Iterator[Any]:
+        return map(self.metadata.row_group, range(self.metadata.num_row_groups))
+
     @property
     def rows(self) -> list[int]:
         """Rows of each row group, without parsing its columns."""
-        metadata = self.metadata
-        return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        return [group.num_rows for group in self._row_groups()]
 
     @once
     def largest_group_bytes(self) -> int:
         """Uncompressed bytes of the largest row group, from the footer."""
-        groups = map(self.metadata.row_group, range(self.metadata.num_row_groups))
-        return max((group.total_byte_size for group in groups), default=0)
+        return max((group.total_byte_size for group in self._row_groups()), default=0)
 
     @property
     def unreadable(self) -> Mapping[str, str]:
@@ -259,8 +260,8 @@ class Footer:
         if self.columns.are_nested:
             return math.inf
         # Sizes are from pyarrow's metadata, because parsing the footer's bytes would delay the first batch by 5 ms.
-        groups = map(self.metadata.row_group, range(self.metadata.num_row_groups))
-        return max((_copied_at_most(group.num_rows, group.total_byte_size) for group in groups), default=0)
+        sizes = ((group.num_rows, group.total_byte_size) for group in self._row_groups())
+        return max((_copied_at_most(*size) for size in sizes), default=0)
 
     @property
     def written_by(self) -> str:

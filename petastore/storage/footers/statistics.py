@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from petastore.expressions.statistics import ColumnStatistics
 from petastore.inventory import Inventory
+from petastore.schema.arrow import is_bytes, is_text
 from petastore.schema.field import UnischemaField
 from petastore.storage.files.location import Location
 from petastore.storage.footers.chunk_metadata import ChunkContents, chunk_contents
@@ -115,8 +116,8 @@ def _may_undercount_nulls(footer: Footer, name: str, chunks: Sequence[ChunkConte
     For a member that is a dictionary array, pyarrow ignores nulls of the struct. Only text and bytes are written from
     dictionary arrays.
     """
-    is_text = any(chunk.physical == _BYTE_ARRAY for chunk in chunks)
-    return is_text and name in footer.columns.members and footer.written_by.startswith("parquet-cpp")
+    are_bytes = any(chunk.physical == _BYTE_ARRAY for chunk in chunks)
+    return are_bytes and name in footer.columns.members and footer.written_by.startswith("parquet-cpp")
 
 
 def _is_nested(stored: pa.DataType) -> bool:
@@ -184,7 +185,7 @@ def _conversion(stored: pa.DataType, field: UnischemaField) -> _Conversion:
         return _conversion(stored.value_type, field)
     kind = field.dtype.kind
     if field.numpy_dtype in (np.str_, np.bytes_):
-        return _text if _is_text_or_bytes(stored) else _unknown
+        return _text if is_text(stored) or is_bytes(stored) else _unknown
     if field.numpy_dtype is Decimal:
         return _decimals(stored.scale) if types.is_decimal(stored) else _unknown
     if kind == "b":
@@ -194,15 +195,6 @@ def _conversion(stored: pa.DataType, field: UnischemaField) -> _Conversion:
     if kind == "f":
         return _floats(_numbers(stored), field.dtype)
     return _times(stored, field.dtype) if kind in "mM" else _unknown
-
-
-def _is_text_or_bytes(stored: pa.DataType) -> bool:
-    types = pa.types
-    tests = (
-        types.is_string, types.is_large_string, types.is_string_view,
-        types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary,
-    )  # fmt: skip
-    return any(test(stored) for test in tests)
 
 
 def _unknown(*_: Any) -> None:

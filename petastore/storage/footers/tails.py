@@ -166,7 +166,7 @@ class Tails:
             MetadataError: The file is not Parquet.
         """
         if self._fetcher is None:
-            with reading_local(self._location, path), _opened(self._location, path) as opened:
+            with _opened(self._location, path) as opened:
                 return tail_of(opened, path, max_bytes=max_bytes)
         tail = fetched_tail(self._fetcher, path, expected_bytes(self._longest), max_bytes=max_bytes)
         # No lock is needed: if another thread overwrites the length, only the size of a later request is worse.
@@ -183,7 +183,7 @@ class Tails:
             StorageError: The file cannot be read.
         """
         if self._fetcher is None:
-            with reading_local(self._location, path), _opened(self._location, path) as opened:
+            with _opened(self._location, path) as opened:
                 end = os.pread(opened, len(MAGIC), max(os.fstat(opened).st_size - len(MAGIC), 0))
         else:
             fetched = self._fetcher.tail(path, len(MAGIC))
@@ -256,11 +256,12 @@ def reading_local(location: Location, path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _opened(location: Location, path: str) -> Iterator[int]:
-    opened = os.open(location.join(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not block on a FIFO
-    try:
-        yield opened
-    finally:
-        os.close(opened)
+    with reading_local(location, path):
+        opened = os.open(location.join(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not block on a FIFO
+        try:
+            yield opened
+        finally:
+            os.close(opened)
 
 
 def tail_of(opened: int, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> Tail:

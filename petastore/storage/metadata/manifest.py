@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from petastore.arrow import numbers_of
+from petastore.arrow import numbers_of, only_chunk
 from petastore.errors import FileMissingError, MetadataError, StorageAccessError
 from petastore.inventory import DataFile, Inventory
 from petastore.schema.document import DOCUMENT_KEY
@@ -260,7 +260,7 @@ def _check_columns(schema: pa.Schema, source: str) -> None:
 
 
 def _inventory(table: pa.Table, source: str) -> Inventory:
-    columns = {name: _one_array(table.column(name)) for name in table.column_names}
+    columns = {name: only_chunk(table.column(name)) for name in table.column_names}
     for name, column in columns.items():
         if column.null_count:
             raise MetadataError(f"{source}: column {name!r} must not have nulls, got {column.null_count:,}; {_AGAIN}")
@@ -280,10 +280,6 @@ def _inventory(table: pa.Table, source: str) -> Inventory:
         ordinal=(np.arange(total, dtype=np.int64) - np.repeat(first, lengths[0])).astype(np.int32),
         **groups,
     )
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
 
 
 def _counts(column: pa.ListArray, name: str, source: str) -> NDArray[np.int64]:
@@ -328,7 +324,7 @@ def _beside(table: pa.Table, files: tuple[DataFile, ...], source: str) -> Footer
     """Return the positions of packed footers, if the manifest has them."""
     if "footer_bytes" not in table.column_names:
         return None
-    lengths, stored = (numbers_of(_one_array(table.column(name))) for name in ("footer_bytes", "footer_stored"))
+    lengths, stored = (numbers_of(only_chunk(table.column(name))) for name in ("footer_bytes", "footer_stored"))
     beside = FootersBeside(files, lengths, stored)
     if not beside.can_be:
         raise MetadataError(f"{source}: the lengths of the packed footers are invalid; {_AGAIN}")

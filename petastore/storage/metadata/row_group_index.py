@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from petastore.arrow import numbers_of
+from petastore.arrow import numbers_of, only_chunk
 from petastore.errors import DatasetChangedError, InvalidArgumentError, MetadataError
 from petastore.expressions.literal import as_literal, literal_json
 from petastore.indexers import RowGroupIndex, Slices
@@ -216,7 +216,7 @@ def _index(table: pa.Table, about: str, name: str, num_row_groups: int) -> RowGr
 def _row_groups(column: pa.ChunkedArray, num_row_groups: int) -> Sequence[Sequence[int]]:
     if not len(column):
         return []
-    lists = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    lists = only_chunk(column)
     values = lists.flatten()
     if lists.null_count or values.null_count:
         raise ValueError("the row-group numbers must not have nulls")

@@ -26,7 +26,7 @@ from petastore.storage.files.location import Location
 from petastore.storage.ranges.request_pool import RequestBatch, RequestCounter, RequestCounts, RequestPool
 from petastore.storage.requests.failures import given_up, is_of_storage, raise_alone
 from petastore.storage.requests.retries import GaveUpError
-from petastore.storage.stores.store import Answer, FileVersion, NoBucketError, NotTheVersionError, Store
+from petastore.storage.stores.store import Answer, FileVersion, NoBucketError, NotTheVersionError, Store, range_file
 from petastore.threads import is_daemon_of_ours
 
 __all__ = [
@@ -41,7 +41,6 @@ __all__ = [
     "RangeFetcher",
     "RowGroupChunks",
     "coalesce",
-    "file_as_needed",
     "in_memory_file",
     "split_large",
 ]
@@ -219,51 +218,13 @@ def in_memory_file(fetched: FetchedRanges) -> pa.PythonFile:
     bytes.
     """
 
-    def read(one: ByteRange) -> pa.Buffer:
+    def read(offset: int, length: int) -> pa.Buffer:
         try:
-            return fetched.read_up_to(*one)
+            return fetched.read_up_to(offset, length)
         except LookupError as problem:
             raise OSError(str(problem)) from None
 
-    return pa.PythonFile(_File(fetched.size, read), mode="r")
-
-
-def file_as_needed(size: int, fetch: Callable[[ByteRange], pa.Buffer]) -> pa.PythonFile:
-    """Return a file object that fetches each range when it is read; for one thread.
-
-    Use it to read the first part of long column chunks if the size of this part is unknown. The buffer size of the
-    reader is the size of requests.
-
-    Args:
-        size: Size of the file.
-        fetch: Function that returns a range of the file; Arrow passes its exceptions on.
-    """
-    return pa.PythonFile(_File(size, lambda one: fetch(one) if one.length else pa.py_buffer(b"")), mode="r")
-
-
-class _File:
-    """Python file object for Arrow."""
-
-    def __init__(self, size: int, read: Callable[[ByteRange], pa.Buffer]) -> None:
-        self._size, self._read = size, read
-        self._at = 0
-        self.closed = False
-
-    def seek(self, place: int, whence: int = 0) -> int:
-        self._at = place + (0, self._at, self._size)[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int = -1) -> pa.Buffer:
-        left = max(self._size - self._at, 0)
-        data = self._read(ByteRange(self._at, min(size, left) if size >= 0 else left))
-        self._at += data.size
-        return data
-
-    def close(self) -> None:
-        self.closed = True
+    return range_file(fetched.size, read)
 
 
 MAX_CONCURRENCY = 16
@@ -293,15 +254,10 @@ class RangeFetcher:
         concurrency: int = MAX_CONCURRENCY,
         counter: RequestCounter | None = None,
     ) -> None:
-        self._location, self.client = location, client or location.store
+        self.location, self.client = location, client or location.store
         self._concurrency = concurrency
         self._counter = counter or RequestCounter()
         self._pool = RequestPool(concurrency)
-
-    @property
-    def location(self) -> Location:
-        """Location of the files."""
-        return self._location
 
     @property
     def counts(self) -> RequestCounts:
@@ -320,7 +276,7 @@ class RangeFetcher:
             StorageError: The request failed; the message has the reason.
             ReaderClosedError: The fetcher was closed.
         """
-        path = self._location.join(relative)
+        path = self.location.join(relative)
         answers = self._gather(relative, [lambda client: Answer(b"", client.version(path))])
         return cast("FileVersion", answers[0].version)
 
@@ -345,7 +301,7 @@ class RangeFetcher:
         """
         requests = split_large(coalesce(asked), self._concurrency)
         _check_bytes(requests, relative, version, most_bytes)
-        path = self._location.join(relative)
+        path = self.location.join(relative)
         try:
             answers = self._gather(relative, [functools.partial(_get, path, version, one) for one in requests])
         except NotTheVersionError as problem:
@@ -373,7 +329,7 @@ class RangeFetcher:
             DatasetChangedError: The file has another size.
             StorageError: As `fetch`.
         """
-        path = self._location.join(relative)
+        path = self.location.join(relative)
         try:
             answers = self._gather(relative, [functools.partial(_get, path, None, one)])
         except NotTheVersionError as problem:
@@ -398,7 +354,7 @@ class RangeFetcher:
             FileMissingError: The file does not exist.
             StorageError: As `fetch`.
         """
-        path = self._location.join(relative)
+        path = self.location.join(relative)
         try:
             answers = self._gather(relative, [functools.partial(_get_tail, path, length)])
         except NotTheVersionError as problem:
@@ -411,14 +367,14 @@ class RangeFetcher:
 
     def _gather(self, relative: str, requests: Sequence[Callable[[Store], Answer]]) -> list[Answer]:
         """Return the results of all requests for a file, in order; the first failure stops the others."""
-        limit_s, now = self._location.timeout_s, time.monotonic()
+        limit_s, now = self.location.timeout_s, time.monotonic()
         calls = [functools.partial(request, self.client) for request in requests]
         batch = RequestBatch(calls, now + (_FOREVER_S if limit_s is None else limit_s))
         # A thread of petastore's pools may run requests itself, because its consumer watches the timeout. Any other
         # caller must be able to stop waiting, so its requests run in threads of the request pool.
         here = self.client.ends_its_requests and is_daemon_of_ours()
         try:
-            with Request(self._location.url, f"read {relative}", limit_s), during("storage"):
+            with Request(self.location.url, f"read {relative}", limit_s), during("storage"):
                 self._pool.run(batch, here=here)
         finally:
             self._counter.add(batch.counts)
@@ -426,7 +382,7 @@ class RangeFetcher:
             self._raise(batch.problem, relative)
         answers = [answer for answer in batch.answers if answer is not None]
         if len(answers) < len(requests):
-            late = Request(self._location.url, f"read {relative}", limit_s, now)
+            late = Request(self.location.url, f"read {relative}", limit_s, now)
             raise overdue([late]) or StorageError(
                 f"{late}: no answer arrived before the reader was closed or the time limit passed"
             )
@@ -437,7 +393,7 @@ class RangeFetcher:
         reason = gave_up.problem
         if isinstance(reason, NotTheVersionError) or not is_of_storage(reason):
             raise_alone(reason)
-        raise_alone(given_up(gave_up, self._location, "read", None if isinstance(reason, NoBucketError) else relative))
+        raise_alone(given_up(gave_up, self.location, "read", None if isinstance(reason, NoBucketError) else relative))
 
     def close(self) -> None:
         """Cancel all requests; waiting callers get a ReaderClosedError. May be called again."""

@@ -24,6 +24,7 @@ from petastore.threads import Daemon, is_daemon_of_ours
 __all__ = [
     "DEFAULT_STORAGE_TIMEOUT_S",
     "MOST_ATTEMPTS",
+    "MOST_REREADS",
     "FinalError",
     "GaveUpError",
     "SingleFlight",
@@ -138,6 +139,9 @@ def make(call: Callable[[], _T], made: Future[_T]) -> None:
 
 MOST_ATTEMPTS = 10
 """Maximum attempts of one request; a failure that persists is treated as permanent."""
+
+MOST_REREADS = 5
+"""Maximum attempts to read bytes of one version of a file that is being written."""
 
 LONGEST_PAUSE_S = 5.0
 """Upper bound on the backoff between two attempts."""

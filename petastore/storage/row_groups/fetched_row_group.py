@@ -22,14 +22,13 @@ from petastore.storage.ranges.fetch import (
     ByteRange,
     FetchedRanges,
     RowGroupChunks,
-    file_as_needed,
     in_memory_file,
 )
 from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.requests.retries import make
 from petastore.storage.row_groups.opened_file import Asked, OpenedFile
 from petastore.storage.row_groups.page_headers import checked_pages
-from petastore.storage.stores.store import FileVersion
+from petastore.storage.stores.store import FileVersion, range_file
 from petastore.threads import Threads
 
 __all__ = [
@@ -142,7 +141,7 @@ class FetchedAhead:
     fetches the row group itself, so that it gets the error.
 
     Example:
-        >>> from petastore.storage.stores.store import FileVersion
+        >>> from petastore.storage.stores.store import FileVersion, range_file
         >>> import pyarrow as pa
         >>> ahead, one = FetchedAhead(), ByteRange(4, 5)
         >>> ranges = FetchedRanges(9, FileVersion(9), [(4, pa.py_buffer(b"bytes"))])
@@ -282,7 +281,8 @@ class FetchedRowGroup:
 
         leaves = dict.fromkeys(leaf for columns in self.asked for name in columns for leaf in footer.leaves[name])
         ranges = chunk_ranges(footer, self.ordinal, leaves)
-        return file_as_needed(footer.file.size, checked_pages(fetch, footer, self.ordinal, ranges))
+        checked = checked_pages(fetch, footer, self.ordinal, ranges)
+        return range_file(footer.file.size, lambda offset, length: checked(ByteRange(offset, length)))
 
     def _fetched(self, chunks: RowGroupChunks) -> FetchedRanges:
         footer, ahead, place = self.footer, self.ahead, place_of(self.location, self.footer.file, self.ordinal)

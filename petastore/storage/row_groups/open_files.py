@@ -98,7 +98,7 @@ class OpenFiles:
         """Verified row groups."""
         self._closed = False
         self._idle: collections.OrderedDict[_Place, list[LocalFile]] = collections.OrderedDict()
-        self._pinned: dict[tuple[int, int], tuple[Location, KeptFiles | None, PinnedFiles]] = {}
+        self._pinned: dict[tuple[int, int], PinnedFiles] = {}
         self._locations: dict[int, Location] = {}  # keeps the location alive, so that its id is not reused
         self.ahead = FetchedAhead()
         """Prefetched row groups."""
@@ -204,7 +204,7 @@ class OpenFiles:
         for opened in dropped:
             opened.source.close()
         self.ahead.close()
-        for _, _, files in pinned.values():
+        for files in pinned.values():
             files.fetcher.close()
 
     def pinned(self, location: Location, kept: KeptFiles | None) -> PinnedFiles | None:
@@ -222,8 +222,8 @@ class OpenFiles:
                 if self._closed:
                     raise ReaderClosedError("the reader was closed. Open a new reader")
                 fetcher = RangeFetcher(location, counter=None if kept is None else kept.asked)
-                pinned = self._pinned[key] = location, kept, PinnedFiles(fetcher, kept)
-            return pinned[-1]
+                pinned = self._pinned[key] = PinnedFiles(fetcher, kept)
+            return pinned
 
 
 class Reading:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import pkgutil
-import threading
 import weakref
 import zlib
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 
 from petastore.arrow import flags_of
 from petastore.errors import DecodeError
-from petastore.forks import made_anew_in_children
+from petastore.forks import Lock
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.footers.footer import INT96_UNIT, Footer, check_unchanged
@@ -50,20 +49,8 @@ CHECKSUMS = {
 """Expected `checksum_of` each column of `_FILE`; column names have encoding, compression, type, and `nulls` if any."""
 
 
-class _Checked:
-    """State of `check_decoder` in this process: whether the check is done, and a lock."""
-
-    def __init__(self) -> None:
-        self.is_done = False
-        self.make_anew()
-        made_anew_in_children(self)
-
-    def make_anew(self) -> None:
-        """Replace the lock in a forked child, because a thread of the parent may hold the old one."""
-        self.lock = threading.Lock()
-
-
-_checked = _Checked()
+_is_decoder_checked = False
+_lock = Lock()
 
 
 def check_decoder() -> None:
@@ -73,17 +60,18 @@ def check_decoder() -> None:
         DecodeError: pyarrow decodes wrong values, or cannot decode; the message names the pyarrow wheel and the
             encoding.
     """
-    if _checked.is_done:
+    global _is_decoder_checked
+    if _is_decoder_checked:
         return
-    with _checked.lock:
-        if not _checked.is_done:
+    with _lock:
+        if not _is_decoder_checked:
             wrong = _wrong_column()
             if wrong is not None:
                 raise DecodeError(
                     f"{pyarrow_wheel()} decodes Parquet wrongly on this machine: {wrong}. Nothing is read. Install "
                     "another release of pyarrow"
                 )
-            _checked.is_done = True
+            _is_decoder_checked = True
 
 
 def _wrong_column() -> str | None:

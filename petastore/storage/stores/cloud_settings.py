@@ -193,8 +193,7 @@ def gcs_settings(options: Mapping[str, Any]) -> StoreSettings:
     emulator = os.environ.get("STORAGE_EMULATOR_HOST", "")
     around = emulator if "://" in emulator or not emulator else f"http://{emulator}"
     endpoint = str(given.take("endpoint_url") or around).rstrip("/")
-    for name in _WITHOUT_EFFECT:
-        given.take(name)
+    given.take(*_WITHOUT_EFFECT)
     given.reject_others()
     if token in ("browser", "cache"):
         raise given.error(

@@ -18,6 +18,7 @@ from fsspec.spec import AbstractFileSystem
 from pyarrow import fs
 
 from petastore.storage.requests.failure_kinds import attribute, kind_of
+from petastore.storage.requests.retries import MOST_REREADS
 from petastore.storage.stores.store import Answer, FileVersion, ListedInfo, Store, are_buckets, servers_in
 
 __all__ = ["FsspecStore", "etag_in", "forget_listings"]
@@ -28,8 +29,6 @@ _TIMES = (
 )  # fmt: skip
 """Keys of the modification time in fsspec's `info`; for in-memory files, of the creation time."""
 _KINDS = {"file": fs.FileType.File, "directory": fs.FileType.Directory}
-_TRIES = 5
-"""Maximum attempts to read a file that is being written; after them, only the digest detects mixed versions."""
 
 
 class FsspecStore(Store):
@@ -102,7 +101,7 @@ class FsspecStore(Store):
             FileNotFoundError: The file does not exist.
         """
         store, size, data = self.fs, 0, b""
-        for _ in range(_TRIES):
+        for _ in range(MOST_REREADS):
             self.forget_listings(path)
             size = int(store.size(path))
             if size > max_bytes:

@@ -24,6 +24,7 @@ from petastore.storage.stores.store import (
     NotTheVersionError,
     Store,
     WrongRegionError,
+    range_file,
     store_of,
 )
 from petastore.storage.stores.store_settings import (
@@ -35,46 +36,6 @@ from petastore.storage.stores.store_settings import (
 )
 
 __all__ = ["ObjectStore"]
-
-
-class ObjectReader(io.RawIOBase):
-    """File object for reading an object; each read is one request.
-
-    Args:
-        store: Store of the object.
-        path: Path of the object.
-    """
-
-    def __init__(self, store: Store, path: str) -> None:
-        self._store, self._path, self._place = store, path, 0
-        self._version = store.version(path)
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position."""
-        return self._place
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Set the position."""
-        begin = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._version.size}[whence]
-        self._place = begin + offset
-        return self._place
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill the buffer with bytes of the opened version."""
-        view = memoryview(buffer)
-        length = min(view.nbytes, max(self._version.size - self._place, 0))
-        if length:
-            view[:length] = memoryview(self._store.get(self._path, self._place, length, self._version).data)
-            self._place += length
-        return length
 
 
 class ObjectWriter(io.RawIOBase):
@@ -404,7 +365,8 @@ class ObjectStore(Store):
     @_in_each_process
     def open_input_file(self, path: str) -> Any:
         """Open an object for random-access reading; each read is one request."""
-        return pa.PythonFile(ObjectReader(self, path), mode="r")
+        version = self.version(path)
+        return range_file(version.size, lambda offset, length: self.get(path, offset, length, version).data)
 
     @_in_each_process
     def open_output_stream(self, path: str, compression: str | None = None) -> Any:  # noqa: ARG002 - Arrow's interface

@@ -9,10 +9,11 @@ import dataclasses
 import errno
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from pyarrow import fs
 
 from petastore.storage.requests.retries import FinalError
@@ -29,6 +30,7 @@ __all__ = [
     "WrongRegionError",
     "are_buckets",
     "listed_etag",
+    "range_file",
     "servers_in",
     "store_of",
 ]
@@ -112,6 +114,43 @@ class Answer(NamedTuple):
 
     version: FileVersion | None
     """Version of the bytes; None if the response does not contain it."""
+
+
+class _RangeFile:
+    """Python file object for Arrow."""
+
+    def __init__(self, size: int, read: Callable[[int, int], Any]) -> None:
+        self._size, self._read = size, read
+        self._at = 0
+        self.closed = False
+
+    def seek(self, place: int, whence: int = os.SEEK_SET) -> int:
+        self._at = place + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> pa.Buffer:
+        left = max(self._size - self._at, 0)
+        length = min(size, left) if size >= 0 else left
+        data = pa.py_buffer(self._read(self._at, length) if length else b"")
+        self._at += data.size
+        return data
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def range_file(size: int, read: Callable[[int, int], Any]) -> pa.PythonFile:
+    """Return a file object that reads a range of a file at each read; for one thread.
+
+    Args:
+        size: Size of the file.
+        read: Function from offset and length to the bytes, as an object with the buffer protocol; Arrow passes its
+            exceptions on.
+    """
+    return pa.PythonFile(_RangeFile(size, read), mode="r")
 
 
 class Store:
