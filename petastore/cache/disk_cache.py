@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.byte_sizes import ByteSize, byte_size
-from petastore.cache.entries import FOLDER, CacheContents, CacheMetrics, Counts, Disk, Entries, FetchSeveral, Writing
+from petastore.cache.entries import FOLDER, CacheMetrics, Counts, Disk, Entries, FetchSeveral, Writing
 from petastore.cache.entry_file import Key, digest_of, write_all
 from petastore.cache.folder import Folder, LockedFile, cache_location, verified_limit
-from petastore.cache.ledger import Ledger
+from petastore.cache.ledger import CacheContents, Ledger
 from petastore.cache.next_use import Future, first_words, future_bytes, note_position, uses_within
 from petastore.cache.table import FUTURE
 from petastore.errors import InvalidArgumentError
@@ -354,10 +354,7 @@ class DiskCache:
             ...     (cache.info().entries, cache.info().entry_bytes), cache.prune(), cache.clear(), cache.info().entries
             ((1, 8192), 0, 8192, 0)
         """
-        totals = self._disk.asked_of_ledger(Ledger.totals)
-        return CacheContents(
-            self._disk.folder.root, totals.limit, totals.entries, totals.bytes, totals.ledger_bytes, totals.readers
-        )
+        return self._disk.asked_of_ledger(Ledger.contents)
 
     def prune(self, *, most_bytes: ByteSize | None = None, unused_s: float | None = None) -> int:
         """Remove files of killed processes and files that do not belong to the cache, and count the entries again.

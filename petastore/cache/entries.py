@@ -31,7 +31,6 @@ from petastore.forks import Lock
 __all__ = [
     "FOLDER",
     "MOST_OPEN",
-    "CacheContents",
     "CacheMetrics",
     "Counts",
     "Disk",
@@ -91,29 +90,6 @@ class Counts:
         """Return the current counts."""
         with self._lock:
             return CacheMetrics(**self._counted)
-
-
-@dataclasses.dataclass(frozen=True)
-class CacheContents:
-    """Contents of a cache on disk, written by all processes."""
-
-    location: Path
-    """Folder of the cache."""
-
-    limit: int
-    """Maximum total bytes of all files of the cache."""
-
-    entries: int
-    """Number of stored entries."""
-
-    entry_bytes: int
-    """Disk bytes of the entries, in whole blocks of 4 KiB."""
-
-    ledger_bytes: int
-    """Bytes of the ledger file, which counts the entries."""
-
-    readers: int
-    """Number of running readers that announced their future uses."""
 
 
 FOLDER = "petastore-cache-1"

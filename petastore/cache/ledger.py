@@ -41,7 +41,7 @@ from petastore.cache.next_use import (
 from petastore.cache.table import FREE, FUTURE, KEPT, WRITING, DamagedTableError, Rows, Table, slots_for, table_bytes
 from petastore.forks import Lock, made_anew_in_children
 
-__all__ = ["Ledger"]
+__all__ = ["CacheContents", "Ledger"]
 
 LOCK_PATIENCE_S = 5.0
 """Seconds to wait for the lock before the cache is bypassed."""
@@ -53,23 +53,26 @@ _NEEDED_NOW = -1
 
 
 @dataclasses.dataclass(frozen=True)
-class Totals:
-    """Totals of a cache, as counted by its ledger."""
+class CacheContents:
+    """Contents of a cache on disk, written by all processes."""
+
+    location: Path
+    """Folder of the cache."""
 
     limit: int
-    """Maximum bytes of the cache."""
-
-    ledger_bytes: int
-    """Bytes of the ledger file."""
+    """Maximum total bytes of all files of the cache."""
 
     entries: int
     """Number of stored entries."""
 
-    bytes: int
-    """Bytes of the stored entries."""
+    entry_bytes: int
+    """Disk bytes of the entries, in whole blocks of 4 KiB."""
+
+    ledger_bytes: int
+    """Bytes of the ledger file, which counts the entries."""
 
     readers: int
-    """Number of readers that run."""
+    """Number of running readers that announced their future uses."""
 
 
 class Ledger:
@@ -319,13 +322,14 @@ class Ledger:
             before = table.counted
             return before - self._build(table.limit).counted
 
-    def totals(self) -> Totals:
-        """Current totals."""
+    def contents(self) -> CacheContents:
+        """Return the contents of the cache."""
         with self._section() as table:
             readers = self._living_readers(table)
             kept = table.state[: table.rows] == KEPT
             size = int(table.size[: table.rows][kept].sum())
-            return Totals(table.limit, table_bytes(table.slots), int(kept.sum()), size, len(readers))
+            ledger_bytes, root = table_bytes(table.slots), self._folder.root
+            return CacheContents(root, table.limit, int(kept.sum()), size, ledger_bytes, len(readers))
 
     # Creation of the table
 

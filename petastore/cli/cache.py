@@ -29,8 +29,7 @@ from petastore.monitoring.progress import ProgressDisplay
 from petastore.plan.report.explanation import counted
 
 if TYPE_CHECKING:
-    from petastore.cache.disk_cache import DiskCache
-    from petastore.cache.entries import CacheContents
+    from petastore.cache import CacheContents, DiskCache
     from petastore.dataset import Dataset
     from petastore.plan.plan import Plan
     from petastore.plan.request import Shard

@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 __all__ = ["dataset_at", "dataset_of_footers", "find_document", "located", "open_dataset"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class ReadSchema:
-    """Fields of a dataset, and the casts that each file needs."""
+    """Attributes of a `Dataset` that its schema determines: its fields, and the casts that each file needs."""
 
     schema: Unischema
     """Schema of a row."""
@@ -114,33 +114,6 @@ class ReadSchema:
         partition_names = tuple(key for key in keys if key not in stored)
         stored_keys = tuple(key for key in keys if key in stored and key in schema)
         return cls(schema, partition_names, stored_keys, unified, differences)
-
-    def dataset(
-        self,
-        location: Location,
-        inventory: Inventory,
-        writer: str,
-        *,
-        has_schema_document: bool,
-        unreadable: Mapping[str, str],
-        kept: KeptFiles,
-        footers: FooterCache,
-    ) -> Dataset:
-        """Return the dataset of these fields; the arguments are those of `Dataset`."""
-        return Dataset(
-            location,
-            self.schema,
-            inventory,
-            self.partition_names,
-            writer,
-            has_schema_document,
-            unreadable,
-            self.stored_keys,
-            self.unified,
-            self.differences,
-            footers,
-            kept,
-        )
 
 
 def _check_stored(declared: Unischema, schemas: FileSchemas, stored: Collection[str], keys: Collection[str]) -> None:
@@ -304,7 +277,8 @@ def _from_manifest(location: Location, manifest: Manifest, kept: KeptFiles, opti
         first = footers.get(location, files[0])
         schemas = FileSchemas.of((file.path, first.arrow_schema) for file in files)
         unreadable.update(first.unreadable if declared is None else {})
-    dataset = ReadSchema.of(schemas, files, declared, option, unreadable).dataset(
+    dataset = Dataset(
+        **vars(ReadSchema.of(schemas, files, declared, option, unreadable)),
         location=location,
         inventory=manifest.inventory,
         writer=manifest.writer,
@@ -360,8 +334,8 @@ def dataset_of_footers(
         declared = _declared(document, location.url, odd)
         unreadable = {name: why for name, why in unreadable.items() if name in declared}
     files = [footer.file for footer in footers]
-    read = ReadSchema.of(schemas, files, declared, option, unreadable, above=above)
-    dataset = read.dataset(
+    dataset = Dataset(
+        **vars(ReadSchema.of(schemas, files, declared, option, unreadable, above=above)),
         location=location,
         inventory=_named_times(inventory_of(footers), location),
         writer=footers[0].written_by,

@@ -11,7 +11,6 @@ assembler, which knows the origin of each cell, adds file, row group and row.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -150,12 +149,7 @@ rare in training data, and each worker may have one in memory.
 
 def measuring_face(codec: Codec) -> MeasuringCodec | None:
     """Return the codec if it can compute decoded sizes (`MeasuringCodec`), otherwise None."""
-    return cast("MeasuringCodec", codec) if _has_the_face(type(codec)) else None
-
-
-@functools.cache
-def _has_the_face(codec_class: type) -> bool:
-    return hasattr(codec_class, "decoded_sizes")
+    return cast("MeasuringCodec", codec) if hasattr(codec, "decoded_sizes") else None
 
 
 def decoded_sizes(cells: Any, field: UnischemaField, codec: Codec) -> NDArray[np.int64] | None:

@@ -39,9 +39,9 @@ def test_announced_access_order_is_visible_until_closed(folder: Folder, ledger: 
     with announced(folder, ledger, KEYS, ORDER) as announcement:
         assert announcement.uses == len(ORDER)
         assert len(names(folder)) == 1
-        assert ledger.totals().readers == 1
+        assert ledger.contents().readers == 1
     assert names(folder) == []
-    assert ledger.totals().readers == 0
+    assert ledger.contents().readers == 0
     announcement.close()
     announcement.move_to(2)
 

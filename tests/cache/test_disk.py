@@ -28,10 +28,10 @@ def test_cache_is_bypassed_until_the_location_is_a_directory(tmp_path: Path) -> 
         disk = Disk(place, LIMIT)
     assert (disk.ledger, disk.most) == (None, sys.maxsize)
     with pytest.raises(StorageError, match=r"the cache at .*place.* cannot be used") as caught:
-        disk.asked_of_ledger(lambda ledger: ledger.totals())
+        disk.asked_of_ledger(lambda ledger: ledger.contents())
     assert caught.value.errno
     place.unlink()
-    assert disk.asked_of_ledger(lambda ledger: ledger.totals().limit) == LIMIT
+    assert disk.asked_of_ledger(lambda ledger: ledger.contents().limit) == LIMIT
     assert disk.ledger is not None
 
 
