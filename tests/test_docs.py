@@ -40,6 +40,8 @@ def _marks(page: Path) -> list[pytest.MarkDecorator]:
     [pytest.param(page, id=name_of(page), marks=_marks(page)) for page in PAGES if not needs_of(page) & ELSEWHERE],
 )
 def test_python_blocks_of_pages_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("PETASTORE_") and name != "PETASTORE_CACHE"]:
+        monkeypatch.delenv(name)  # variables of the test suite, such as PETASTORE_TESTS, are not arguments of a reader
     monkeypatch.chdir(tmp_path)
     evaluate(page)
 

@@ -50,10 +50,10 @@ def _shard(value: str) -> int | str:
 
 
 def _json_object(value: str) -> object:
-    said = json.loads(value)
-    if not isinstance(said, dict):
+    options = json.loads(value)
+    if not isinstance(options, dict):
         raise ValueError  # noqa: TRY004 - the caller catches ValueError
-    return said
+    return options
 
 
 def _hidden(_value: str) -> str:
@@ -74,17 +74,8 @@ _OVERRIDES: Final[Mapping[str, _Override]] = {
 """Variables for arguments that may differ between hosts. Arguments that select rows or set their order must be equal on
 all ranks, so they have no variable."""
 
-_OF_OTHERS: Final = frozenset(
-    # The user's cache directory, and variables of this project's tests and `make`.
-    {
-        "PETASTORE_CACHE",
-        "PETASTORE_ENDURANCE",
-        "PETASTORE_FIXTURES",
-        "PETASTORE_LAWS",
-        "PETASTORE_PARQUET_TESTING",
-        "PETASTORE_TESTS",
-    }
-)
+_CACHE_DIRECTORY: Final = "PETASTORE_CACHE"
+"""Variable with the user's cache directory (`petastore.cache.folder`), which is not an argument of a reader."""
 
 
 def with_environment(reads: Callable[_Asked, _Given]) -> Callable[_Asked, _Given]:
@@ -141,7 +132,7 @@ def with_environment(reads: Callable[_Asked, _Given]) -> Callable[_Asked, _Given
 def _overriding(environ: Mapping[str, str], parameters: list[str], function: str) -> list[tuple[str, Any]]:
     """Return the parameters to override, with their values."""
     found: list[tuple[str, Any]] = []
-    for variable in sorted(name for name in environ if name.startswith(_PREFIX) and name not in _OF_OTHERS):
+    for variable in sorted(name for name in environ if name.startswith(_PREFIX) and name != _CACHE_DIRECTORY):
         override = _OVERRIDES.get(variable)
         if override is None:
             known = [name.removeprefix(_PREFIX) for name in _OVERRIDES]

@@ -130,9 +130,8 @@ def test_with_environment_raises_for_unknown_variables(
         seen_by("here")
 
 
-@pytest.mark.parametrize("variable", ["CACHE", "LAWS", "ENDURANCE", "FIXTURES", "PARQUET_TESTING", "TESTS"])
-def test_with_environment_ignores_variables_of_other_features(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(PREFIX + variable, "/somewhere")
+def test_with_environment_ignores_the_variable_of_the_cache_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PETASTORE_CACHE", "/somewhere")
     assert seen_by("here") == {"dataset_url": "here", "cache_type": "null"}
 
 
