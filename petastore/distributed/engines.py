@@ -239,9 +239,9 @@ def _dimensions(mesh: DeviceMesh, mesh_dim: str | int | Sequence[str | int] | No
                 f"{known}"
             )
         return [0]
-    asked = [mesh_dim] if isinstance(mesh_dim, (str, int)) else list(mesh_dim)
-    found = [names.index(name) if isinstance(name, str) and name in names else name for name in asked]
-    for name, number in zip(asked, found, strict=True):
+    dimensions = [mesh_dim] if isinstance(mesh_dim, (str, int)) else list(mesh_dim)
+    found = [names.index(name) if isinstance(name, str) and name in names else name for name in dimensions]
+    for name, number in zip(dimensions, found, strict=True):
         if isinstance(number, (str, bool)) or not isinstance(number, int) or not 0 <= number < mesh.ndim:
             raise InvalidArgumentError(f"mesh_dim must be a dimension of the device mesh, got {name!r}; {known}")
     if not found or len(set(found)) != len(found):

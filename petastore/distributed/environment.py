@@ -246,15 +246,15 @@ def _number(text: str, name: str) -> int:
 
 def _tf_config_shard(config: str | Mapping[str, Any]) -> Shard | None:
     """Return the task's shard; None without a cluster, which TensorFlow treats as one process."""
-    said = _parsed(config) if isinstance(config, str) else config
-    cluster = said.get("cluster") or {}
+    loaded = _parsed(config) if isinstance(config, str) else config
+    cluster = loaded.get("cluster") or {}
     if not cluster:
         return None
-    task = said.get("task")
+    task = loaded.get("task")
     if not isinstance(cluster, Mapping) or not isinstance(task, Mapping) or not {"type", "index"} <= task.keys():
         raise InvalidArgumentError(
             'TF_CONFIG must have a cluster and the task of this process, such as {"cluster": {"worker": ["host:port", '
-            f'…]}}, "task": {{"type": "worker", "index": 0}}}}, got {dict(said)!r:.200}'
+            f'…]}}, "task": {{"type": "worker", "index": 0}}}}, got {dict(loaded)!r:.200}'
         )
     index = task["index"]
     if isinstance(index, str):  # TensorFlow accepts a number as text, too
@@ -266,12 +266,12 @@ def _parsed(text: str) -> Mapping[str, Any]:
     if not text.strip():
         return {}
     try:
-        said = json.loads(text)
+        loaded = json.loads(text)
     except (ValueError, RecursionError) as problem:  # RecursionError: nested too deeply
         raise InvalidArgumentError(f"TF_CONFIG must be JSON: {problem}") from None
-    if not isinstance(said, dict):
-        raise InvalidArgumentError(f"TF_CONFIG must be a JSON object, got {type(said).__name__}")
-    return said
+    if not isinstance(loaded, dict):
+        raise InvalidArgumentError(f"TF_CONFIG must be a JSON object, got {type(loaded).__name__}")
+    return loaded
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -90,10 +90,10 @@ class Expression:
         return hash(_text(self))
 
     def __and__(self, other: object) -> Expression:
-        return And((*_parts(And, self), *_parts(And, _expression(other, "&"))))
+        return And((*_operands(And, self), *_operands(And, _expression(other, "&"))))
 
     def __or__(self, other: object) -> Expression:
-        return Or((*_parts(Or, self), *_parts(Or, _expression(other, "|"))))
+        return Or((*_operands(Or, self), *_operands(Or, _expression(other, "|"))))
 
     def __rand__(self, other: object) -> NoReturn:
         _expression(other, "&")
@@ -128,7 +128,7 @@ def _not_yet(value: object, symbol: str) -> str:
     )
 
 
-def _parts(kind: type[And | Or], expression: Expression) -> tuple[Expression, ...]:
+def _operands(kind: type[And | Or], expression: Expression) -> tuple[Expression, ...]:
     return expression.parts if isinstance(expression, kind) else (expression,)
 
 

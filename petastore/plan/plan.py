@@ -26,7 +26,7 @@ from petastore.plan.request import Order, ReadRequest, Shard, UnderWay, whole_nu
 from petastore.plan.selection import Selection
 
 if TYPE_CHECKING:
-    from petastore.plan.report.explanation import Explanation, StorageAsk
+    from petastore.plan.report.explanation import CostModel, Explanation
     from petastore.plan.report.feeds import Feeds
     from petastore.plan.row_group_parts import RowGroupParts
 
@@ -86,9 +86,9 @@ class Plan(RankPlan):
     def fingerprint(self) -> str:
         """32 hexadecimal digits that identify rows, columns, order, epochs and `last_batch`; equal on all ranks."""
         request = self.request
-        asked = (request.columns, request.order, request.epochs, request.last_batch.value, request.shard.count)
+        planned = (request.columns, request.order, request.epochs, request.last_batch.value, request.shard.count)
         dealt = () if request.order.dealt_to is None else (request.order.dealt_to, request.under_way)
-        return hashlib.sha256(repr((self.data_fingerprint, asked, *dealt)).encode()).hexdigest()[:32]
+        return hashlib.sha256(repr((self.data_fingerprint, planned, *dealt)).encode()).hexdigest()[:32]
 
     def __repr__(self) -> str:
         request, groups = self.request, self.inventory.num_row_groups
@@ -118,7 +118,7 @@ class Plan(RankPlan):
         """Return this plan for another rank."""
         return dataclasses.replace(self, request=dataclasses.replace(self.request, shard=shard))
 
-    def going_on(self, order: Order, epoch: int, under_way: Order | None = None) -> Self:
+    def with_order(self, order: Order, epoch: int, under_way: Order | None = None) -> Self:
         """Return this plan with another order from an epoch on.
 
         Args:
@@ -154,7 +154,7 @@ class Plan(RankPlan):
     def reads_in_file_order(self) -> bool:
         """Whether this rank reads the rows of each row group in file order, and one row group after another."""
         return all(
-            not source.asked.shuffle_rows and len(source.own_lanes) <= 1
+            not source.requested.shuffle_rows and len(source.own_lanes) <= 1
             for sources in self._possible_sources
             for source in sources
         )
@@ -191,7 +191,7 @@ class Plan(RankPlan):
         return None if rest is None or rest.epoch != epoch or rest.rest is None else rest.rest.selection
 
     def explain(
-        self, batch_size: int, *, column_bytes: NDArray[np.int64] | None = None, storage: StorageAsk | None = None
+        self, batch_size: int, *, column_bytes: NDArray[np.int64] | None = None, storage: CostModel | None = None
     ) -> Explanation:
         """Return figures about the first epoch: bytes to read, memory, mixing quality. Print it, or call `as_dict()`.
 
@@ -218,7 +218,7 @@ class Plan(RankPlan):
             order       48 lanes, blocks of 2,000 rows, seed 7
             reads       each row group 1.00 times over all ranks
             fetched     7.6 MiB an epoch, 3.8 MiB by rank 0; of whole row groups, since sizes of columns are not known
-            at hand     at most 54,000 rows on rank 0, 421.9 KiB
+            in memory   at most 54,000 rows on rank 0, 421.9 KiB
             mixing      0.38 (a uniform shuffle 0.25, no shuffle 0.99)
         """
         # Imported here, because the first batch does not need reports.
@@ -241,9 +241,9 @@ class Plan(RankPlan):
         """
         from petastore.plan.report.feeds import feeds_of_order
 
-        asked = self.order_in(epoch)
-        batches = self._batches(whole_number(batch_size, name="batch_size", least=1), order=asked)
-        order = EpochOrder(self.rows, asked, epoch)
+        requested = self.order_in(epoch)
+        batches = self._batches(whole_number(batch_size, name="batch_size", least=1), order=requested)
+        order = EpochOrder(self.rows, requested, epoch)
         return feeds_of_order(order, batches, row_groups=self.inventory.num_row_groups)
 
     def row_groups(self, epoch: int) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from petastore.inventory import ReadUnit
 from petastore.lazy import once
 from petastore.plan.batches.epoch_batches import EpochBatches, EpochSteps
-from petastore.plan.batches.residency import NextUses, at_hand_bytes, next_uses, room_rows
+from petastore.plan.batches.residency import NextUses, buffer_rows, next_uses, resident_bytes
 from petastore.plan.batches.spans import EpochOfBatches, Pace, Source, Span, Walk
 from petastore.plan.cursor import Cursor
 from petastore.plan.request import AllGather, ReadRequest, Shard, assert_agreed, facts_of, whole_number
@@ -294,7 +294,7 @@ class RankPlan(abc.ABC):
         """Return the positions at which this rank needs each row group; see `petastore.plan.batches.residency`."""
         return next_uses(self._sources_in(int(now) // self.num_rows), begin, now)
 
-    def at_hand_bytes(self, group_bytes: NDArray[np.int64], *, early: int) -> int:
+    def resident_bytes(self, group_bytes: NDArray[np.int64], *, early: int) -> int:
         """Return the peak size in bytes of the row groups in this rank's memory: the sum over sources.
 
         Args:
@@ -303,28 +303,28 @@ class RankPlan(abc.ABC):
         """
         return max(
             sum(
-                at_hand_bytes(source.order(0), source.own_lanes, of_source, early)
+                resident_bytes(source.order(0), source.own_lanes, of_source, early)
                 for source, of_source in zip(sources, _split(group_bytes, sources), strict=True)
             )
             for sources in self._possible_sources
         )
 
     @once
-    def room_rows(self) -> int:
+    def buffer_rows(self) -> int:
         """Return the capacity of all sources' shuffle buffers in rows.
 
         Return 0 for unshuffled rows of one source, because they are read from one row group after another.
         """
-        return max(self._room_rows(sources) for sources in self._possible_sources)
+        return max(self._buffer_rows(sources) for sources in self._possible_sources)
 
-    def _room_rows(self, sources: Sequence[Source]) -> int:
-        """Return the capacity of the shuffle buffers of some sources in rows; see `room_rows`."""
+    def _buffer_rows(self, sources: Sequence[Source]) -> int:
+        """Return the capacity of the shuffle buffers of some sources in rows; see `buffer_rows`."""
         rows = 0
         for source, of_source in zip(sources, _split(self.inventory.rows, sources), strict=True):
-            is_shuffled = source.asked.shuffle_rows
+            is_shuffled = source.requested.shuffle_rows
             lanes = len(source.own_lanes) if is_shuffled or len(sources) > 1 else 0
-            block_rows = source.asked.block_rows if is_shuffled else 1
-            rows += room_rows(of_source, source.num_rows, lanes=lanes, block_rows=block_rows)
+            block_rows = source.requested.block_rows if is_shuffled else 1
+            rows += buffer_rows(of_source, source.num_rows, lanes=lanes, block_rows=block_rows)
         return rows
 
 

@@ -233,10 +233,10 @@ class Order:
 
     def as_dict(self) -> dict[str, Any]:
         """Return a new dict of JSON values, without `dealt_to` if it is None."""
-        said = dataclasses.asdict(self)
+        values = dataclasses.asdict(self)
         if self.dealt_to is None:
-            del said["dealt_to"]
-        return said
+            del values["dealt_to"]
+        return values
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -366,13 +366,13 @@ class OrderOptions:
     @property
     def chosen(self) -> frozenset[str]:
         """Names of the fields of `Order` that petastore chose, because the user did not set them."""
-        asked = {
+        options = {
             "seed": self.seed,
             "lanes": self.interleave,
             "block_rows": self.shuffle_block_rows,
             "reshuffle": self.reshuffle_each_epoch,
         }
-        return frozenset([*(name for name, value in asked.items() if value is None), "dealt_to"])
+        return frozenset([*(name for name, value in options.items() if value is None), "dealt_to"])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -74,7 +74,9 @@ class RowBitmaps(Mapping[int, NDArray[np.bool_]]):
             np.cumsum(counts, out=self._before[first + 1 : first + 1 + len(counts)])
             self._before[first + 1 : first + 1 + len(counts)] += self._before[first]
         # ranks: (n + 1,) set bits before each bitmap
-        self._ranks = np.concatenate([[0], *map(self._rank, np.array_split(self._starts[1:], _parts(len(groups))))])
+        self._ranks = np.concatenate(
+            [[0], *map(self._rank, np.array_split(self._starts[1:], _num_chunks(len(groups))))]
+        )
 
     @classmethod
     def pack(cls, bitmaps: Iterable[tuple[int, NDArray[np.bool_]]]) -> RowBitmaps:
@@ -121,7 +123,7 @@ class RowBitmaps(Mapping[int, NDArray[np.bool_]]):
                 if int(groups[of_group[0]]) in self:
                     rows[of_group] = np.flatnonzero(self[int(groups[of_group[0]])])[places[of_group]]
             return rows
-        parts = _parts(len(groups))
+        parts = _num_chunks(len(groups))
         return np.concatenate(list(map(self._select, np.array_split(groups, parts), np.array_split(places, parts))))
 
     def _select(self, groups: NDArray[np.int32], places: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -169,7 +171,7 @@ class RowBitmaps(Mapping[int, NDArray[np.bool_]]):
         return len(self.groups)
 
 
-def _parts(rows: int) -> int:
+def _num_chunks(rows: int) -> int:
     """Return the number of parts in which to process this many rows or row groups."""
     return rows // _COUNTED_AT_ONCE + 1
 
@@ -284,10 +286,10 @@ class Selection:
         of_groups = np.append(counts, -1)[np.where((groups < 0) | (groups >= len(counts)), len(counts), groups)]
         for group, count, selected in zip(groups, of_groups, self.packed.counts, strict=True):
             if count != selected:
-                said = f"counts[{group}] is {count:,}" if count >= 0 else f"counts has {len(counts):,} row groups"
+                counted = f"counts[{group}] is {count:,}" if count >= 0 else f"counts has {len(counts):,} row groups"
                 raise InvalidArgumentError(
                     f"the bitmap of row group {group} must have one True for each row that counts declares, got "
-                    f"{selected:,} True where {said}"
+                    f"{selected:,} True where {counted}"
                 )
 
     @classmethod

@@ -128,7 +128,7 @@ def resume(plan: RankPlan, state: Mapping[str, Any]) -> tuple[RankPlan, Cursor]:
     if cursor.position > plan.num_rows:
         raise _beyond(cursor, plan)
     order = _agreed_order(plan.request.order, state["order"], chosen=plan.request.chosen)
-    return _dealt_anew(plan, order, plan.request.order, cursor), cursor
+    return _reassigned(plan, order, plan.request.order, cursor), cursor
 
 
 def _rest_of(plan: Plan, cursor: Cursor) -> dict[str, Any]:
@@ -185,25 +185,25 @@ def resharded(plan: RankPlan, shard: Shard, cursor: Cursor) -> RankPlan:
     """
     if not isinstance(plan, Plan) or plan.request.order.dealt_to is None:
         return plan.for_shard(shard)
-    asked = dataclasses.replace(plan.request.order, dealt_to=shard.count, lanes=shard.count)
-    return _dealt_anew(plan.for_shard(shard), plan.order_in(cursor.epoch), asked, cursor)
+    requested = dataclasses.replace(plan.request.order, dealt_to=shard.count, lanes=shard.count)
+    return _reassigned(plan.for_shard(shard), plan.order_in(cursor.epoch), requested, cursor)
 
 
-def _dealt_anew(plan: Plan, shared: Order, asked: Order, cursor: Cursor) -> Plan:
+def _reassigned(plan: Plan, shared: Order, requested: Order, cursor: Cursor) -> Plan:
     """Return the plan with the order of the state; row groups are assigned to the new ranks from the next epoch on.
 
     Args:
         plan: Plan requested now.
         shared: Order of the state.
-        asked: Order of a new run with the new number of ranks.
+        requested: Order of a new run with the new number of ranks.
         cursor: Cursor from which the run resumes.
     """
-    if shared.dealt_to is None or asked.dealt_to is None:
-        return plan.going_on(shared, cursor.epoch)
+    if shared.dealt_to is None or requested.dealt_to is None:
+        return plan.with_order(shared, cursor.epoch)
     own = "lanes" in plan.request.chosen and not shared.shuffle_rows  # without shuffled rows, each rank has one lane
-    lanes = asked.lanes if own else shared.lanes
-    order = dataclasses.replace(shared, dealt_to=asked.dealt_to, lanes=lanes)
-    return plan.going_on(order, cursor.epoch, shared if cursor.position else None)
+    lanes = requested.lanes if own else shared.lanes
+    order = dataclasses.replace(shared, dealt_to=requested.dealt_to, lanes=lanes)
+    return plan.with_order(order, cursor.epoch, shared if cursor.position else None)
 
 
 def _with_order(plan: Plan, taken: Mapping[str, Any]) -> Plan:
@@ -288,9 +288,9 @@ def _checked(state: Mapping[str, Any], *, holds: str) -> Cursor:
     return Cursor(*counts)
 
 
-def _agreed_order(asked: Order, taken: Mapping[str, Any], *, chosen: frozenset[str]) -> Order:
+def _agreed_order(requested: Order, taken: Mapping[str, Any], *, chosen: frozenset[str]) -> Order:
     """Return the order of a state; raise an error if it differs in a value that the user set."""
-    values, taken = dataclasses.asdict(asked), {"dealt_to": None, **taken}  # older states lack this key
+    values, taken = dataclasses.asdict(requested), {"dealt_to": None, **taken}  # older states lack this key
     if set(taken) != set(values):
         raise InvalidArgumentError(
             f"the order in the state must have {', '.join(values)}, got {dict(taken)!r:.300}. {_WHAT_TO_DO}"
@@ -301,10 +301,10 @@ def _agreed_order(asked: Order, taken: Mapping[str, Any], *, chosen: frozenset[s
     return Order(**taken)
 
 
-def _other(name: str, taken: Any, asked: Any) -> InvalidArgumentError:
+def _other(name: str, taken: Any, requested: Any) -> InvalidArgumentError:
     """Return the error for a value that differs from the state."""
     return InvalidArgumentError(
-        f"{name} must be {taken!r}, as in the state, got {asked!r}. Pass the same value, or start without a state"
+        f"{name} must be {taken!r}, as in the state, got {requested!r}. Pass the same value, or start without a state"
     )
 
 

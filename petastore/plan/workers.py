@@ -224,7 +224,7 @@ class WorkerBatches(EpochBatches):
             parts.append(dataclasses.replace(full, valid=valid))
         if stop > self.rounds:
             parts.append(self._rest(shard))
-        return parts[0] if len(parts) == 1 else _joined(*parts)
+        return parts[0] if len(parts) == 1 else _joined_shares(*parts)
 
     def moved(self, shard: Shard) -> NDArray[np.int64]:
         """Return the positions in a rank's last batches whose lane belongs to another worker than the batch.
@@ -258,7 +258,7 @@ class WorkerBatches(EpochBatches):
         return Share(positions, np.array([0, len(positions)], dtype=np.int64), valid)
 
 
-def _joined(first: Share, second: Share) -> Share:
+def _joined_shares(first: Share, second: Share) -> Share:
     """Return the batches of two shares as one share."""
     valid = None if first.valid is None or second.valid is None else np.concatenate([first.valid, second.valid])
     return Share(
@@ -471,9 +471,9 @@ def numbered_batches(plan: Plan, batch_size: int, *, workers: int, begin: Cursor
         given: Number of batches to skip from the start of the pass; skipping takes no time.
 
     Example:
-        >>> asked = {"shuffle": False, "seed": 0, "shard": Shard(), "last_batch": LastBatch.EVEN}
+        >>> options = {"shuffle": False, "seed": 0, "shard": Shard(), "last_batch": LastBatch.EVEN}
         >>> inventory = Inventory.of_rows([3, 3])
-        >>> plan = plan_of_numbers(inventory, inventory.rows, workers=2, shuffle_buffer_bytes=1, **asked)
+        >>> plan = plan_of_numbers(inventory, inventory.rows, workers=2, shuffle_buffer_bytes=1, **options)
         >>> list(numbered_batches(plan, 2, workers=2, begin=Cursor(), given=0))
         [[0, 1], [3, 4], [2, 5]]
     """

@@ -89,7 +89,7 @@ REQUESTS_BEFORE = 1
 
 
 def fetches_of(dataset: Dataset, columns: Iterable[str]) -> Fetches:
-    """Estimate storage requests and bytes per row group, for `petastore.plan.report.explanation.StorageAsk`.
+    """Estimate storage requests and bytes per row group, for `petastore.plan.report.explanation.CostModel`.
 
     It reads the footers that were not read yet, with up to 16 threads. The estimate assumes that one task reads each
     row group. The real number of requests differs if several threads read the columns of a large row group, or if a

@@ -149,8 +149,8 @@ class Pass:
 
             warn_of_huge_row_groups(plan, execution.footprint, limit)
         pool = execution.functions.pool()
-        # Windows use no arena: its size, `room_rows`, does not count the rows that windows append to row groups.
-        arena = None if extended else execution.memory.arena(execution.layout, plan.room_rows)
+        # Windows use no arena: its size, `buffer_rows`, does not count the rows that windows append to row groups.
+        arena = None if extended else execution.memory.arena(execution.layout, plan.buffer_rows)
         # Small row groups that are loaded together are also freed together, later than the memory budget assumes. With
         # a budget, each row group is therefore loaded separately.
         sizes = plan.inventory.decoded_bytes if execution.workers.memory_budget is None else None

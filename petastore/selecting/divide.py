@@ -55,7 +55,7 @@ def divide(predicate: Any, schema: Unischema, partition_names: Collection[str]) 
     filters: list[Expression] = []
     by_partitions: list[Any] = []
     by_rows: list[Any] = []
-    for part in _parts(predicate):
+    for part in _conjuncts(predicate):
         found = _filter(part, schema)
         if found is not None:
             filters.append(found)
@@ -64,17 +64,17 @@ def divide(predicate: Any, schema: Unischema, partition_names: Collection[str]) 
         else:
             by_rows.append(part)
     joined = functools.reduce(operator.and_, filters) if filters else None
-    return Divided(joined, _joined(by_partitions), _joined(by_rows))
+    return Divided(joined, _conjunction(by_partitions), _conjunction(by_rows))
 
 
-def _parts(predicate: Any) -> Iterator[Any]:
+def _conjuncts(predicate: Any) -> Iterator[Any]:
     """Yield parts of a predicate: the predicate includes a row if all parts include it."""
     if isinstance(predicate, in_reduce) and predicate.is_all:
         for part in predicate.parts:
-            yield from _parts(part)
+            yield from _conjuncts(part)
     elif isinstance(predicate, in_negate) and isinstance(predicate.parts[0], in_reduce) and predicate.parts[0].is_any:
         for part in predicate.parts[0].parts:
-            yield from _parts(in_negate(part))
+            yield from _conjuncts(in_negate(part))
     else:
         yield predicate
 
@@ -96,7 +96,7 @@ def _names(predicate: Any) -> set[str]:
     return {field if isinstance(field, str) else field.name for field in fields}
 
 
-def _joined(parts: list[Any]) -> Any:
+def _conjunction(parts: list[Any]) -> Any:
     if len(parts) < 2:
         return parts[0] if parts else None
     return in_reduce(parts, all)

@@ -108,18 +108,24 @@ def select_rows(
     directory = selection_directory(filter_cache)
     if filters is None and predicate is None and rowgroup_selector is None:
         return None
-    asked = None if filters is None else parse_filters(filters)
+    expression = None if filters is None else parse_filters(filters)
     predicates: list[RowPredicate] = []
     if predicate is not None:
         zones = dataset.time_zones if batched else None
         parse_predicate(predicate, dataset.schema, zones=zones)  # validate the whole predicate before it is split
         divided = divide(predicate, dataset.schema, dataset.partition_names)
-        asked = divided.filter if asked is None else asked if divided.filter is None else asked & divided.filter
+        expression = (
+            divided.filter
+            if expression is None
+            else expression
+            if divided.filter is None
+            else expression & divided.filter
+        )
         # Partition values have one value for each row group, but every predicate receives them as rows, as in
         # Petastorm.
         asked_about = [(divided.of_partitions, None), (divided.of_rows, zones)]
         predicates = [parse_predicate(part, dataset.schema, zones=of) for part, of in asked_about if part is not None]
-    bound = None if asked is None else bind(asked, _fields_of(asked, dataset.schema), among=dataset.url)
+    bound = None if expression is None else bind(expression, _fields_of(expression, dataset.schema), among=dataset.url)
     # Not cached without file digests, because two versions of a dataset could have the same key.
     is_version_known = all(file.digest for file in dataset.inventory.files)
     memory = RememberedSelections(directory) if directory is not None and is_version_known else None
@@ -131,9 +137,9 @@ def select_rows(
     search = _Search(dataset, workers or Workers(), memory, among)
     selection = Selection(among, {}, search.by_index)
     key: str | None = selection_key(dataset, question, ())
-    if asked is not None and bound is not None:
-        described = asked.describe() if rowgroup_selector is None else ["among", question, asked.describe()]
-        of_filter = key = selection_key(dataset, described, asked.columns)
+    if expression is not None and bound is not None:
+        described = expression.describe() if rowgroup_selector is None else ["among", question, expression.describe()]
+        of_filter = key = selection_key(dataset, described, expression.columns)
         selection = search.filtered(bound, of_filter)
     for included in predicates:
         names = [field.name for field in included.fields]
@@ -162,30 +168,30 @@ def filter_row_groups(dataset: Dataset, filters: Expression, among: NDArray[np.b
     return _Search(dataset, workers, None, np.where(among, dataset.inventory.rows, 0)).filtered(bound, "")
 
 
-def _fields_of(asked: Expression, schema: Unischema) -> dict[str, UnischemaField]:
+def _fields_of(expression: Expression, schema: Unischema) -> dict[str, UnischemaField]:
     """Return the fields of a schema, and the members of structs that a filter names."""
-    members = {name: member_field(schema.fields, name) for name in asked.columns if name not in schema}
+    members = {name: member_field(schema.fields, name) for name in expression.columns if name not in schema}
     return {**schema.fields, **{name: field for name, field in members.items() if field is not None}}
 
 
 def _tell_of_nothing(dataset: Dataset, given: Iterable[tuple[str, Any]]) -> None:
-    said = " and ".join(f"{name}={_named(value):.300}" for name, value in given if value is not None)
+    conditions = " and ".join(f"{name}={_named(value):.300}" for name, value in given if value is not None)
     warnings.warn(
-        f"none of the {dataset.inventory.num_rows:,} rows of {dataset.url} matches {said}, so no rows are read. Check "
-        "the spelling of the values",
+        f"none of the {dataset.inventory.num_rows:,} rows of {dataset.url} matches {conditions}, so no rows are read. "
+        "Check the spelling of the values",
         UserWarning,
         stacklevel=frames_inside_petastore() + 1,
     )
 
 
-def _named(asked: Any) -> str:
+def _named(condition: Any) -> str:
     """Return a description of a filter without memory addresses."""
-    shown = repr(asked)
+    shown = repr(condition)
     if " at 0x" not in shown:
         return shown
-    tell = getattr(asked, "get_fields", getattr(asked, "get_index_names", None))
+    tell = getattr(condition, "get_fields", getattr(condition, "get_index_names", None))
     of = f" of {', '.join(sorted(map(str, tell())))}" if tell is not None else ""
-    return getattr(asked, "__qualname__", type(asked).__name__) + of
+    return getattr(condition, "__qualname__", type(condition).__name__) + of
 
 
 def selection_key(dataset: Dataset, question: Any, columns: Iterable[str]) -> str:
@@ -246,8 +252,8 @@ class _Search:
 
         disputed = self._disputed(known, by_partition.undecided)
         undecided = ~(verdict.none | verdict.all) | disputed
-        pruned, asked = self._pruned(by_partition, verdict), np.where(undecided, self.rows, 0)
-        return self._settled(key, "filter", look, asked, pruned, whole=verdict.all & ~disputed)
+        pruned, searched = self._pruned(by_partition, verdict), np.where(undecided, self.rows, 0)
+        return self._settled(key, "filter", look, searched, pruned, whole=verdict.all & ~disputed)
 
     def _disputed(self, known: Mapping[str, ColumnStatistics], groups: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return a mask of row groups whose stored partition key may differ from the directory name.
@@ -259,13 +265,17 @@ class _Search:
         for name in known.keys() & set(self.dataset.stored_keys):
             field, stored = self.dataset.schema[name], known[name]
             try:
-                said = _constant(field, self.dataset.directory_values(name), self.rows)
+                of_directories = _constant(field, self.dataset.directory_values(name), self.rows)
             except SchemaError:
                 agreed[:] = False
                 continue
-            is_value = stored.has_minimum & stored.has_maximum & (stored.nulls == 0) & (said.nulls == 0)
-            is_value &= (stored.minimum == said.minimum) & (stored.maximum == said.maximum) & ~stored.may_be_nan
-            agreed &= is_value | (stored.nulls == self.rows) & (said.nulls == self.rows)
+            is_value = stored.has_minimum & stored.has_maximum & (stored.nulls == 0) & (of_directories.nulls == 0)
+            is_value &= (
+                (stored.minimum == of_directories.minimum)
+                & (stored.maximum == of_directories.maximum)
+                & ~stored.may_be_nan
+            )
+            agreed &= is_value | (stored.nulls == self.rows) & (of_directories.nulls == self.rows)
         disputed = np.zeros_like(agreed)
         disputed[groups] = ~agreed[groups]
         return disputed & (self.among > 0)
@@ -330,7 +340,7 @@ class _Search:
         key: str | None,
         by: PrunedBy,
         look: Look,
-        asked: NDArray[np.int64],
+        searched: NDArray[np.int64],
         pruned: tuple[Pruned, ...],
         *,
         whole: NDArray[np.bool_] | None = None,
@@ -343,11 +353,11 @@ class _Search:
             key: Key in the filter cache; None if the selection is not cached.
             by: Name of the step, under which skipped rows are counted.
             look: Function that returns which rows of a row group match.
-            asked: Number of rows to search in each row group, shape (groups,); 0 skips the row group.
+            searched: Number of rows to search in each row group, shape (groups,); 0 skips the row group.
             pruned: Numbers of rows that previous steps skipped.
             whole: Mask of the row groups whose rows are all selected, shape (groups,); None means no row group.
         """
-        groups = np.flatnonzero(asked)
+        groups = np.flatnonzero(searched)
         placed = functools.partial(self._placed, look)
         began = time.perf_counter()
         pool = self.workers.pool()
@@ -358,8 +368,8 @@ class _Search:
             pool.join()
         seconds, read = time.perf_counter() - began, int(self.rows[groups].sum())
         _log.info("%s rows looked at in %.3g s (%.3g rows/s)", f"{read:,}", seconds, read / max(seconds, 1e-9))
-        left = np.where(asked > 0, selection.counts, 0)
-        selection = dataclasses.replace(selection, pruned=pruned + _left_out(by, asked, left))
+        left = np.where(searched > 0, selection.counts, 0)
+        selection = dataclasses.replace(selection, pruned=pruned + _left_out(by, searched, left))
         if self.memory is not None and key is not None:
             self.memory.save(key, selection, self.rows)
         return selection

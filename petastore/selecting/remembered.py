@@ -130,12 +130,12 @@ _LEFT_BEHIND_S = 24 * 3600
 _log = logging.getLogger(__name__)
 
 
-def selection_directory(asked: str | os.PathLike[str] | bool) -> Path | None:
+def selection_directory(filter_cache: str | os.PathLike[str] | bool) -> Path | None:
     """Return the directory of cached selections.
 
     Args:
-        asked: Local directory; True for `selections` in the directory of `PETASTORE_CACHE`, or else in the user's cache
-            directory; False for no cache.
+        filter_cache: Local directory; True for `selections` in the directory of `PETASTORE_CACHE`, or else in the
+            user's cache directory; False for no cache.
 
     Raises:
         InvalidArgumentError: `filter_cache` is not a local directory, True or False.
@@ -144,11 +144,15 @@ def selection_directory(asked: str | os.PathLike[str] | bool) -> Path | None:
         >>> selection_directory("/scratch/selections"), selection_directory(False)
         (PosixPath('/scratch/selections'), None)
     """
-    if isinstance(asked, bool):
-        return user_cache_directory() / "selections" if asked else None
-    if not isinstance(asked, (str, os.PathLike)) or not os.fspath(asked) or "://" in os.fspath(asked):
-        raise InvalidArgumentError(f"filter_cache must be a local directory, True or False, got {asked!r}")
-    return Path(asked)
+    if isinstance(filter_cache, bool):
+        return user_cache_directory() / "selections" if filter_cache else None
+    if (
+        not isinstance(filter_cache, (str, os.PathLike))
+        or not os.fspath(filter_cache)
+        or "://" in os.fspath(filter_cache)
+    ):
+        raise InvalidArgumentError(f"filter_cache must be a local directory, True or False, got {filter_cache!r}")
+    return Path(filter_cache)
 
 
 @dataclasses.dataclass(frozen=True)

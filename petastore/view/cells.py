@@ -226,10 +226,10 @@ def feeds_image(feeds: Feeds) -> str:
     """
     groups = max(feeds.first_row_groups[-1], 1)
     columns = feeds.num_ranks if feeds.num_ranks <= len(_RANKS) else 1
-    height, width = min(groups, _IMAGE_HEIGHT), max(len(feeds.looked_at), 1) * columns
+    height, width = min(groups, _IMAGE_HEIGHT), max(len(feeds.sampled_batches), 1) * columns
     image = np.zeros((height, width, 4), np.uint8)
     down = feeds.row_groups * height // groups
-    across = np.searchsorted(feeds.looked_at, feeds.batches) * columns + feeds.ranks % columns
+    across = np.searchsorted(feeds.sampled_batches, feeds.batches) * columns + feeds.ranks % columns
     image[down, across, :3] = _RANKS[feeds.ranks % len(_RANKS)]
     image[down, across, 3] = 255
     return data_uri(png_bytes(image))

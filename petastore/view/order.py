@@ -14,7 +14,7 @@ from petastore.errors import InvalidArgumentError
 from petastore.expressions import Expression
 from petastore.expressions.text import parse_filter_text
 from petastore.plan.plan import Plan
-from petastore.plan.report.explanation import Explanation, StorageAsk
+from petastore.plan.report.explanation import CostModel, Explanation
 from petastore.plan.request import OrderKwargs, Shard
 from petastore.readers.fetches import column_bytes, fetches_of
 from petastore.selecting.filter import filter_row_groups
@@ -91,7 +91,11 @@ def simulate(dataset: Dataset, form: Mapping[str, str]) -> Simulation:
     explanation = _explained(dataset, plan, batch_size or 1, form)
     has_image = explanation.ranks * min(explanation.steps, 200) <= _MOST_FEEDS
     feeds = plan.feeds(batch_size or 1) if has_image else None
-    shown = "too many ranks to draw" if feeds is None else f"{len(feeds.looked_at):,} of {feeds.num_batches:,} batches"
+    shown = (
+        "too many ranks to draw"
+        if feeds is None
+        else f"{len(feeds.sampled_batches):,} of {feeds.num_batches:,} batches"
+    )
     code = _code(dataset, plan, settings, filters, form, batch_size or 1)
     return Simulation(str(explanation), "" if feeds is None else feeds_image(feeds), shown, code)
 
@@ -100,7 +104,7 @@ def _explained(dataset: Dataset, plan: Plan, batch_size: int, form: Mapping[str,
     if not form["requests"]:
         return plan.explain(batch_size)
     columns = plan.request.columns
-    storage = StorageAsk(
+    storage = CostModel(
         fetches_of(dataset, columns),
         cache_bytes=byte_size(form["cache_bytes"], name="cache_bytes") if form["cache_bytes"].strip() else None,
         price_per_request=_price(form, "price_per_request"),

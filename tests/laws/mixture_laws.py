@@ -38,8 +38,8 @@ from tests.laws.plan_laws import (
 __all__ = [
     "check_every_source_row_once",
     "check_exact_proportions",
-    "check_going_on_with_one_source",
     "check_one_source_is_its_plan",
+    "check_resume_with_one_source",
     "check_same_batches_for_any_ranks",
     "check_steps_and_shares",
     "mixtures",
@@ -320,7 +320,7 @@ def check_one_source_is_its_plan(mixture: Mixture, batch_size: int, *, rows_per_
             return
 
 
-def check_going_on_with_one_source(mixture: Mixture, first: tuple[int, int], then: tuple[int, int], most: int) -> None:
+def check_resume_with_one_source(mixture: Mixture, first: tuple[int, int], then: tuple[int, int], most: int) -> None:
     """A mixture of one source that stops after any batch goes on with what its plan goes on with.
 
     Args:
@@ -362,8 +362,8 @@ def _facts_of(plan: Plan | Mixture, batch_size: int) -> dict[str, Any]:
         "num_rows": plan.num_rows,
         "steps_per_epoch": plan.steps_per_epoch(batch_size),
         "rows_per_epoch": plan.rows_per_epoch(batch_size),
-        "room_rows": plan.room_rows,
-        "at_hand_bytes": plan.at_hand_bytes(inventory.rows, early=batch_size),
+        "buffer_rows": plan.buffer_rows,
+        "resident_bytes": plan.resident_bytes(inventory.rows, early=batch_size),
         "units": [plan.unit(group) for group in range(inventory.num_row_groups)],
         "row groups": [inventory.rows, inventory.file, inventory.ordinal, inventory.stored_bytes],
     }

@@ -14,9 +14,9 @@ Example:
     >>> check_equal_steps(shards_of(plan, 5), batch_size=8)
     >>> check_every_row_once(shards_of(plan, 5), batch_size=8)
     >>> check_same_batches_for_any_ranks(plan, global_batch=48, ranks=RANKS)
-    >>> check_going_on_after_every_batch(plan, ranks=3, batch_size=20)
-    >>> check_going_on_with_others(plan, [(4, 8, 3), (3, 10, 2), (5, 7, 4)])
-    >>> check_going_on_with_others_after_every_batch(plan, first=(4, 16), then=(3, 30))
+    >>> check_resume_after_every_batch(plan, ranks=3, batch_size=20)
+    >>> check_resume_with_others(plan, [(4, 8, 3), (3, 10, 2), (5, 7, 4)])
+    >>> check_resume_with_others_after_every_batch(plan, first=(4, 16), then=(3, 30))
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ __all__ = [
     "check_equal_steps",
     "check_every_row_once",
     "check_global_batches_ignore_ranks",
-    "check_going_on_after_every_batch",
-    "check_going_on_with_others",
-    "check_going_on_with_others_after_every_batch",
     "check_interpreters_agree",
+    "check_resume_after_every_batch",
+    "check_resume_with_others",
+    "check_resume_with_others_after_every_batch",
     "check_row_groups_at_hand",
     "check_runs_are_their_positions",
     "check_same_batches_for_any_ranks",
@@ -223,7 +223,7 @@ def check_same_batches_for_any_ranks(plan: Plan | Mixture, *, global_batch: int,
         assert_same_steps(train(plans, batch_size).real, (steps[due], rows), what)
 
 
-def check_going_on_after_every_batch(
+def check_resume_after_every_batch(
     plan: Plan | Mixture, ranks: int, batch_size: int, *, most: int | None = None
 ) -> None:
     """A state that was taken after any batch goes on with just the batches that would have followed, on every rank.
@@ -251,7 +251,7 @@ def check_going_on_after_every_batch(
         assert rest.cursors == whole.cursors[step + 1 :], f"after step {step} the cursors that follow are others"
 
 
-def check_going_on_with_others(plan: Plan | Mixture, log: Sequence[tuple[int, int, int]]) -> None:
+def check_resume_with_others(plan: Plan | Mixture, log: Sequence[tuple[int, int, int]]) -> None:
     """Ranks and batch sizes may change at any step: whoever goes on is given the rows that are left, none twice.
 
     Every global batch of every part of the training is the next run of one line, which knows of no ranks. After the
@@ -274,7 +274,7 @@ def check_going_on_with_others(plan: Plan | Mixture, log: Sequence[tuple[int, in
         _assert_ended(plan, cursor)
 
 
-def check_going_on_with_others_after_every_batch(
+def check_resume_with_others_after_every_batch(
     plan: Plan | Mixture, first: tuple[int, int], then: tuple[int, int], *, most: int | None = None
 ) -> None:
     """A training that stops goes on, after any of its batches, with other ranks and another batch size.

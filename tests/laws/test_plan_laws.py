@@ -94,16 +94,16 @@ def same(plan: Plan) -> None:
     plan_laws.check_same_batches_for_any_ranks(plan, global_batch=12, ranks=[1, 2, 3, 5])
 
 
-def going_on(plan: Plan) -> None:
-    plan_laws.check_going_on_after_every_batch(plan, 3, 5)
+def resumes(plan: Plan) -> None:
+    plan_laws.check_resume_after_every_batch(plan, 3, 5)
 
 
 def log(plan: Plan) -> None:
-    plan_laws.check_going_on_with_others(plan, [(3, 5, 2), (2, 4, 3)])
+    plan_laws.check_resume_with_others(plan, [(3, 5, 2), (2, 4, 3)])
 
 
 def after_every_batch(plan: Plan) -> None:
-    plan_laws.check_going_on_with_others_after_every_batch(plan, (3, 5), (2, 4))
+    plan_laws.check_resume_with_others_after_every_batch(plan, (3, 5), (2, 4))
 
 
 def interpreters(plan: Plan) -> None:
@@ -122,10 +122,10 @@ BREAKS: list[tuple[type[Plan], Callable[[Plan], None], str]] = [
     (PromisesMore, equal, "but the plan has"),
     (KnowsRanks, same, "2 ranks with batches of 6"),
     (KnowsRanks, log, "3 ranks with batches of 5"),
-    (BeginsAgain, going_on, "after step 0"),
+    (BeginsAgain, resumes, "after step 0"),
     (BeginsAgain, log, "which is no global batch"),
     (BeginsAgain, after_every_batch, "which is no global batch"),
-    (ForgetsWhereLanesStand, going_on, "others follow than would have"),
+    (ForgetsWhereLanesStand, resumes, "others follow than would have"),
     (Plan, interpreters, "another interpreter"),
 ]
 
@@ -136,7 +136,7 @@ def test_plan_laws_detect_a_broken_plan(kind: type[Plan], law: Callable[[Plan], 
         law(broken(kind))
 
 
-@pytest.mark.parametrize("law", [once, equal, same, going_on, log, after_every_batch])
+@pytest.mark.parametrize("law", [once, equal, same, resumes, log, after_every_batch])
 @pytest.mark.parametrize("last_batch", LastBatch)
 def test_plan_laws_accept_a_valid_plan(law: Callable[[Plan], None], last_batch: LastBatch) -> None:
     law(broken(Plan, last_batch=last_batch))
@@ -188,7 +188,7 @@ def test_plan_laws_detect_a_broken_mixture(batching: Batching) -> None:
     sources = [Plan(Inventory.of_rows([rows]), ReadRequest(("id",), ORDER)) for rows in (40, 60)]
     sound, bad = (kind(sources, [2, 3], batching=batching, epochs=2) for kind in (Mixture, KeepsASourceBack))
     mixture_laws.check_every_source_row_once(sound, 2, 4)
-    plan_laws.check_going_on_with_others(sound, [(3, 5, 2), (2, 4, 3)])
+    plan_laws.check_resume_with_others(sound, [(3, 5, 2), (2, 4, 3)])
     with pytest.raises(AssertionError, match="source 0 repeats rows"):
         mixture_laws.check_every_source_row_once(bad, 2, 4)
 
@@ -301,8 +301,8 @@ class FedByOthers(Mixture):
 class TakesMoreMemory(Mixture):
     """It says that it needs a byte more than its plan."""
 
-    def at_hand_bytes(self, *args: Any, **kwargs: Any) -> int:
-        return super().at_hand_bytes(*args, **kwargs) + 1
+    def resident_bytes(self, *args: Any, **kwargs: Any) -> int:
+        return super().resident_bytes(*args, **kwargs) + 1
 
 
 BREAKS_OF_ONE: list[tuple[type[Mixture], dict[str, Any], str]] = [
@@ -317,7 +317,7 @@ BREAKS_OF_ONE: list[tuple[type[Mixture], dict[str, Any], str]] = [
     (BeginsWithAnotherEpoch, {}, "cursors of span 0"),
     (PromisesMoreOfAMixture, {}, "steps.* is .* of the mixture"),
     (FedByOthers, {}, "(?s)is .* of the mixture, but .* of its plan"),
-    (TakesMoreMemory, {}, "at_hand_bytes is .* of the mixture"),
+    (TakesMoreMemory, {}, "resident_bytes is .* of the mixture"),
 ]
 
 

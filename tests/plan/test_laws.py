@@ -128,7 +128,7 @@ def test_law_global_batches_of_5000_row_groups_do_not_depend_on_ranks(
 @given(plans(max_groups=200), ranks, st.integers(1, 6))
 def test_law_resume_from_any_state_gives_the_same_batches(plan: Plan, count: int, steps: int) -> None:
     if not is_refused(plan, count):
-        plan_laws.check_going_on_after_every_batch(plan, count, batch_of(plan, count, steps=steps))
+        plan_laws.check_resume_after_every_batch(plan, count, batch_of(plan, count, steps=steps))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_law_resume_from_any_state_gives_the_same_batches(plan: Plan, count: int
 )
 def test_law_resume_of_5000_row_groups_gives_the_same_batches(count: int, steps: int, last_batch: LastBatch) -> None:
     plan = largest(last_batch, 0.1)
-    plan_laws.check_going_on_after_every_batch(plan, count, batch_of(plan, count, steps=steps))
+    plan_laws.check_resume_after_every_batch(plan, count, batch_of(plan, count, steps=steps))
 
 
 log = st.lists(st.tuples(ranks, st.integers(1, 60), st.integers(0, 4)), max_size=6)
@@ -149,7 +149,7 @@ log = st.lists(st.tuples(ranks, st.integers(1, 60), st.integers(0, 4)), max_size
 @some(40)
 @given(plans(epochs=3), log)
 def test_law_ranks_and_batch_sizes_may_change_repeatedly(plan: Plan, log: list[tuple[int, int, int]]) -> None:
-    plan_laws.check_going_on_with_others(plan, log)
+    plan_laws.check_resume_with_others(plan, log)
 
 
 @some(10)
@@ -159,7 +159,7 @@ def test_law_ranks_and_batch_size_may_change_after_any_batch(
 ) -> None:
     if not is_refused(plan, max(first, then)):
         parts = [(first, batch_of(plan, first, steps=first_steps)), (then, batch_of(plan, then, steps=then_steps))]
-        plan_laws.check_going_on_with_others_after_every_batch(plan, parts[0], parts[1])
+        plan_laws.check_resume_with_others_after_every_batch(plan, parts[0], parts[1])
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_law_ranks_and_batch_size_may_change_after_any_batch(
     ids=lambda last_batch: last_batch.value,
 )
 def test_law_ranks_may_change_after_any_batch_of_5000_row_groups(last_batch: LastBatch) -> None:
-    plan_laws.check_going_on_with_others_after_every_batch(largest(last_batch, 0.1), (80, 6), (7, 100))
-    plan_laws.check_going_on_with_others_after_every_batch(largest(last_batch, 0.1, epochs=1), (3, 300), (80, 11))
+    plan_laws.check_resume_with_others_after_every_batch(largest(last_batch, 0.1), (80, 6), (7, 100))
+    plan_laws.check_resume_with_others_after_every_batch(largest(last_batch, 0.1, epochs=1), (3, 300), (80, 11))
 
 
 @some(8)
@@ -203,7 +203,7 @@ def test_law_mixture_equal_steps_and_disjoint_rows_for_80_ranks(
     mixture_laws.check_steps_and_shares(mixture, 80, 21)
     if last_batch is LastBatch.EVEN:
         mixture_laws.check_every_source_row_once(mixture, 80, 21)
-    plan_laws.check_going_on_with_others(mixture, [(80, 4, 3), (7, 90, 2), (48, 10, 2)])
+    plan_laws.check_resume_with_others(mixture, [(80, 4, 3), (7, 90, 2), (48, 10, 2)])
 
 
 @some(3)
@@ -221,7 +221,7 @@ def test_law_mixture_global_batches_do_not_depend_on_ranks(mixture: Mixture) -> 
 @given(shared(mixture_laws.uneven_mixtures(max_sources=4, max_groups=50)), st.integers(1, 4))
 def test_law_mixture_resume_gives_the_same_batches(drawn: tuple[Mixture, list[int]], steps: int) -> None:
     mixture, (count,) = drawn
-    plan_laws.check_going_on_after_every_batch(mixture, count, batch_of(mixture, count, steps=steps))
+    plan_laws.check_resume_after_every_batch(mixture, count, batch_of(mixture, count, steps=steps))
 
 
 @some(8)
@@ -233,7 +233,7 @@ def test_law_mixture_ranks_may_change_repeatedly(mixture: Mixture, log: list[tup
     # The line of a mixture is laid row by row, and one that never ends is laid further than a training comes.
     most = 60 * max(RANKS) if mixture.epochs else 500
     fitting = [(count, min(size, most // count + 1), steps) for count, size, steps in log]
-    plan_laws.check_going_on_with_others(mixture, [part for part in fitting if part[0] <= min(mixture.rows_per_source)])
+    plan_laws.check_resume_with_others(mixture, [part for part in fitting if part[0] <= min(mixture.rows_per_source)])
 
 
 @some(6)
@@ -248,7 +248,7 @@ def test_law_mixture_ranks_may_change_after_any_batch(drawn: tuple[Mixture, list
     mixture, counts = drawn
     most = None if mixture.epochs else 6
     parts = [(count, batch_of(mixture, count, steps=steps)) for count in counts]
-    plan_laws.check_going_on_with_others_after_every_batch(mixture, parts[0], parts[1], most=most)
+    plan_laws.check_resume_with_others_after_every_batch(mixture, parts[0], parts[1], most=most)
 
 
 @some(30)
@@ -268,7 +268,7 @@ def test_law_mixture_of_one_source_equals_its_plan(
 def test_law_mixture_of_one_source_resumes_like_its_plan(drawn: tuple[Mixture, list[int]], steps: int) -> None:
     mixture, counts = drawn
     parts = [(count, batch_of(mixture, count, steps=steps)) for count in counts]
-    mixture_laws.check_going_on_with_one_source(mixture, parts[0], parts[1], most=4)
+    mixture_laws.check_resume_with_one_source(mixture, parts[0], parts[1], most=4)
 
 
 def plans_of_every_kind() -> list[Plan | Mixture]:

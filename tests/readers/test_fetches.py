@@ -14,7 +14,7 @@ import pytest
 import petastore
 from petastore.dataset import Dataset
 from petastore.errors import InvalidArgumentError
-from petastore.plan.report.explanation import StorageAsk
+from petastore.plan.report.explanation import CostModel
 from petastore.readers.fetches import fetches_of
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served
@@ -58,8 +58,8 @@ def test_predicted_requests_and_bytes_equal_those_counted_by_a_proxy(
 ) -> None:
     rank = petastore.plan.Shard(*shard)
     plan = dataset.plan(columns=columns, seed=0, shard=rank, epochs=2, reshuffle_each_epoch=False)
-    ask = StorageAsk(fetches_of(dataset, plan.request.columns), price_per_request=0.5, price_per_gb=1000)
-    predicted = plan.explain(1000, storage=ask).cost
+    model = CostModel(fetches_of(dataset, plan.request.columns), price_per_request=0.5, price_per_gb=1000)
+    predicted = plan.explain(1000, storage=model).cost
     assert predicted is not None
     sharded = {"cur_shard": shard[0], "shard_count": shard[1]}
     found = counted(dataset, proxy, schema_fields=columns, reshuffle_each_epoch=False, **sharded)
@@ -75,7 +75,7 @@ def test_predicted_requests_exclude_column_chunks_in_the_disk_cache(
     kept = dataset.with_cache(tmp_path, limit=1 << 24)
     plan = kept.plan(seed=0, epochs=2)
     room = kept.kept.cache.info().limit if kept.kept.cache is not None else 0
-    predicted = plan.explain(1000, storage=StorageAsk(fetches_of(kept, plan.request.columns), cache_bytes=room)).cost
+    predicted = plan.explain(1000, storage=CostModel(fetches_of(kept, plan.request.columns), cache_bytes=room)).cost
     assert predicted is not None
     assert [(epoch.requests, epoch.bytes) for epoch in predicted.epochs] == counted(kept, proxy)
     assert predicted.epochs[1].hits == predicted.epochs[1].entries == GROUPS * len(plan.request.columns)

@@ -123,5 +123,5 @@ def test_memory_estimate_without_a_budget_shows_the_sum_of_its_parts(urls: tuple
     with make_reader(urls[1], shuffle_rows=True, workers_count=2) as reader:
         budget = reader.estimate_memory(64)
     assert str(budget).startswith("at most ")
-    assert budget.total_bytes == budget.at_hand_bytes + budget.batch_bytes + budget.work_bytes
+    assert budget.total_bytes == budget.resident_bytes + budget.batch_bytes + budget.work_bytes
     assert budget.prefetched_bytes == 0  # files are local

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from petastore.plan.batches.spans import Source, times_of_rows
 from petastore.plan.order.order import EpochOrder, Pieces
 
-__all__ = ["NextUses", "at_hand_bytes", "most_at_a_time", "needed_from_to", "next_uses", "room_rows"]
+__all__ = ["NextUses", "buffer_rows", "most_at_a_time", "needed_from_to", "next_uses", "resident_bytes"]
 
 
 def needed_from_to(pieces: Pieces) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -38,7 +38,7 @@ def needed_from_to(pieces: Pieces) -> tuple[NDArray[np.int64], NDArray[np.int64]
     return groups, first, last
 
 
-def at_hand_bytes(order: EpochOrder, lanes: range, group_bytes: NDArray[np.int64], early: int) -> int:
+def resident_bytes(order: EpochOrder, lanes: range, group_bytes: NDArray[np.int64], early: int) -> int:
     """Return the peak bytes of row groups in memory while a rank reads its lanes of an epoch.
 
     Args:
@@ -67,7 +67,7 @@ def most_at_a_time(first: NDArray[np.int64], last: NDArray[np.int64], weight: ND
     return int(np.cumsum(changes[events]).max())
 
 
-def room_rows(rows: NDArray[np.int64], meant: int, *, lanes: int, block_rows: int) -> int:
+def buffer_rows(rows: NDArray[np.int64], meant: int, *, lanes: int, block_rows: int) -> int:
     """Return the number of rows for which to allocate memory for the row groups of some lanes.
 
     The number is an upper bound, except for unusual row group sizes, and is computed without the order.
@@ -79,9 +79,9 @@ def room_rows(rows: NDArray[np.int64], meant: int, *, lanes: int, block_rows: in
         block_rows: `block_rows` of the order.
 
     Example:
-        >>> room_rows(np.full(600, 1000), 600_000, lanes=12, block_rows=500)
+        >>> buffer_rows(np.full(600, 1000), 600_000, lanes=12, block_rows=500)
         36000
-        >>> room_rows(np.full(6, 1000), 6_000, lanes=12, block_rows=500)
+        >>> buffer_rows(np.full(6, 1000), 6_000, lanes=12, block_rows=500)
         6000
     """
     everything = int(rows.sum())

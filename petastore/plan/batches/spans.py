@@ -211,7 +211,7 @@ class Source:
     num_rows: int
     """Total selected rows: one epoch of this source."""
 
-    asked: Order
+    requested: Order
     """Requested row order."""
 
     selection: Selection | None
@@ -237,7 +237,7 @@ class Source:
 
     def order(self, epoch: int) -> EpochOrder:
         """Return the order of one of the source's epochs."""
-        return EpochOrder(self.rows, self.asked, epoch, visits=self.visits and self.visits(epoch), parts=self.parts)
+        return EpochOrder(self.rows, self.requested, epoch, visits=self.visits and self.visits(epoch), parts=self.parts)
 
     def read_order_of(self, group: int, order: EpochOrder) -> NDArray[np.int64] | None:
         """Return the rows of a row group in this rank's reading order, rows of other ranks last.
@@ -250,7 +250,7 @@ class Source:
             Distinct row numbers in the row group; None means all rows in file order.
         """
         own, selection = group - self.first_group, self.selection
-        places = order.read_order_of(own, lanes=self.own_lanes) if self.asked.shuffle_rows else None
+        places = order.read_order_of(own, lanes=self.own_lanes) if self.requested.shuffle_rows else None
         if selection is None or own not in selection.bitmaps:
             return places
         places = np.arange(int(selection.counts[own]), dtype=np.int64) if places is None else places
@@ -506,7 +506,7 @@ class Walk:
         self._note(source, epoch, groups)
         # Row groups that stay in memory from the previous epoch are stored in the reading order of that epoch, so their
         # rows are not contiguous in this epoch.
-        is_in_read_order = picked.runs is not None and own.asked.shuffle_rows
+        is_in_read_order = picked.runs is not None and own.requested.shuffle_rows
         if is_in_read_order and any(self._uses[group].first_epoch != epoch for group in groups):
             return picked.without_runs()
         return picked
@@ -578,7 +578,7 @@ class Walk:
 
     def _random_stream(self, source: int, epoch: int) -> int:
         """Return the hash of the seed of a source and of an epoch of this source."""
-        return mix(_TRANSFORMS, self.sources[source].asked.seed, epoch)
+        return mix(_TRANSFORMS, self.sources[source].requested.seed, epoch)
 
     def _read_order(self, group: int) -> NDArray[np.int64] | None:
         """Return the reading order of a row group's rows in the epoch in which the row group is first needed."""

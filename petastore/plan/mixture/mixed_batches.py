@@ -374,7 +374,7 @@ def _of_rows(
         if low < high:
             some = SourceRows(part.source, part.targets[low:high] - begin, part.places[low:high])
             of_all += _noted(walk, part.source, _epochs_of_rows(some, walk, epoch))
-    return _joined(of_all)
+    return _joined_sources(of_all)
 
 
 def _epochs_of_rows(part: SourceRows, walk: Walk, epoch: int) -> Iterator[_OfEpoch]:
@@ -406,7 +406,7 @@ def _of_runs(
     of_all = []
     for part in lanes.between(runs, int(borders[0]), int(borders[-1])):
         of_all += _noted(walk, part.source, _epochs_of_runs(part, turns[part.source], walk, epoch))
-    return _joined(of_all, lanes.permutation(runs))
+    return _joined_sources(of_all, lanes.permutation(runs))
 
 
 def _epochs_of_runs(part: SourceRuns, turns: SourceTurns, walk: Walk, epoch: int) -> Iterator[_OfEpoch]:
@@ -433,7 +433,9 @@ def _noted(walk: Walk, source: int, of_epochs: Iterator[_OfEpoch]) -> list[tuple
     return [(walk.noted(source, number, rows), put_targets) for number, rows, put_targets in of_epochs]
 
 
-def _joined(of_all: Sequence[tuple[GroupedRows, _PutTargets]], permutation: Permutation | None = None) -> GroupedRows:
+def _joined_sources(
+    of_all: Sequence[tuple[GroupedRows, _PutTargets]], permutation: Permutation | None = None
+) -> GroupedRows:
     """Concatenate the rows of all sources; the batch order is `permutation`, or computed when it is needed."""
     return joined([rows for rows, _ in of_all], permutation or Permutation(functools.partial(_targets, of_all)))
 

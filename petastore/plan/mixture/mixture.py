@@ -124,13 +124,13 @@ class Mixture(RankPlan):
         first = self.sources[0].request
         for number, source in enumerate(self.sources):
             request = source.request
-            for name, asked, of_first in (
+            for name, of_source, of_first in (
                 ("shard", request.shard, first.shard),
                 ("last_batch", request.last_batch, first.last_batch),
             ):
-                if asked != of_first:
+                if of_source != of_first:
                     raise InvalidArgumentError(
-                        f"sources must be planned with the same {name}, got {asked} for source {number} and "
+                        f"sources must be planned with the same {name}, got {of_source} for source {number} and "
                         f"{of_first} for source 0. Plan all sources with one {name}"
                     )
             if source.num_rows == 0:
@@ -260,8 +260,9 @@ class Mixture(RankPlan):
         shares = [sum(batches.rows_of(rank) for batches in lengths) for rank in self._every_rank]
         known = checked_column_bytes(column_bytes, int(self.first_groups[-1]))
         of_sources = [None] * len(self.sources) if known is None else np.split(known, self.first_groups[1:-1])
+        sources = tuple(self._explained(number, batch_size, each) for number, each in enumerate(of_sources))
         return MixtureExplanation(
-            sources=tuple(self._explained(number, batch_size, each) for number, each in enumerate(of_sources)),
+            sources=sources,
             stop=self.stop,
             batching=self.batching,
             seed=self.seed,
@@ -272,6 +273,11 @@ class Mixture(RankPlan):
             steps=sum(batches.steps for batches in lengths),
             rows_per_rank=(min(shares), max(shares)),
             last_batch=self.request.last_batch.value,
+            bytes_to_fetch=sum(source.bytes_to_fetch for source in sources),
+            rank_bytes_to_fetch=sum(source.rank_bytes_to_fetch for source in sources),
+            bytes_of=sources[0].bytes_of,
+            rows_resident=sum(source.rows_resident for source in sources),
+            bytes_resident=sum(source.bytes_resident for source in sources),
         )
 
     def _explained(self, number: int, batch_size: int, column_bytes: NDArray[np.int64] | None) -> SourceExplanation:

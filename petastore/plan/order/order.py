@@ -123,7 +123,7 @@ class _Block:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class _Part:
+class _BlockRows:
     """Consecutive rows of one block."""
 
     lane: int
@@ -265,25 +265,25 @@ class EpochOrder:
             starts = self._lane_starts.tolist()
             each = [self._run_of_line(starts[number] + first, starts[number] + stop) for number, first, stop in lanes]
             return joined(each, permutation)
-        parts = [part for number, first, stop in lanes for part in self._parts_of_lane(number, first, stop)]
+        parts = [part for number, first, stop in lanes for part in self._blocks_of_lane(number, first, stop)]
         if not parts:
             return joined([], permutation)
         if all(len(part.block.distinct) == 1 for part in parts):
-            return GroupedRows.of_runs(self._runs_of_parts(parts, read_lanes), permutation)
+            return GroupedRows.of_runs(self._runs_of_blocks(parts, read_lanes), permutation)
         groups = np.concatenate([part.block.groups(part.rows) for part in parts])
         rows = np.concatenate([part.block.rows[part.rows] for part in parts], dtype=np.int64)
         return GroupedRows(groups, rows, permutation)
 
-    def _parts_of_lane(self, number: int, first: int, stop: int) -> Iterator[_Part]:
+    def _blocks_of_lane(self, number: int, first: int, stop: int) -> Iterator[_BlockRows]:
         """Yield the rows at the offsets [first, stop) of a lane, block by block."""
         lane = self._lane(number)
         block = _place(lane.block_starts, first, side="right") - 1
         while first < stop:
             begin, end = lane.block_starts[block : block + 2].tolist()
-            yield _Part(number, self._block(number, block), slice(first - begin, min(stop, end) - begin))
+            yield _BlockRows(number, self._block(number, block), slice(first - begin, min(stop, end) - begin))
             first, block = end, block + 1
 
-    def _runs_of_parts(self, parts: Sequence[_Part], read_lanes: range) -> Runs:
+    def _runs_of_blocks(self, parts: Sequence[_BlockRows], read_lanes: range) -> Runs:
         """Convert rows of blocks, which have one row group each, to runs in the reading order of `read_lanes`."""
         groups = np.array([part.block.distinct[0] for part in parts], dtype=np.int32)
         # For a row group split between lanes, the parts of earlier lanes come first.
@@ -303,7 +303,7 @@ class EpochOrder:
         """
         first, stop = int(offsets[0]), int(offsets[-1]) + 1
         if stop - first == len(offsets) and bool((np.diff(offsets) == 1).all()):
-            parts = list(self._parts_of_lane(lane.number, first, stop))
+            parts = list(self._blocks_of_lane(lane.number, first, stop))
             np.concatenate([part.block.groups(part.rows) for part in parts], out=groups)
             np.concatenate([part.block.rows[part.rows] for part in parts], out=rows)
             return

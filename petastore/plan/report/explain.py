@@ -107,7 +107,7 @@ def explain_source(
     inventory: Inventory,
     selection: Selection | None,
     orders: Sequence[EpochOrder],
-    asked: Order,
+    requested: Order,
     *,
     ranks: Ranks,
     proportion: int,
@@ -121,7 +121,7 @@ def explain_source(
         inventory: Inventory of the dataset.
         selection: Selected rows; None means all.
         orders: Order of the first pass through the source, and of the last one in the epoch.
-        asked: Requested order of the source.
+        requested: Requested order of the source.
         ranks: Lanes of the source that each rank reads.
         proportion: Number of positions of the source in each period of the mixture.
         rows_given: Rows of the source in the epoch.
@@ -135,7 +135,7 @@ def explain_source(
     passes = [(orders[0], whole, num_rows), (orders[-1], 1, rest)]
     return SourceExplanation(
         **_kept(data),
-        **_ordered(orders[0], asked),
+        **_ordered(orders[0], requested),
         **_read(data, [(order, times, rows) for order, times, rows in passes if times and rows], ranks),
         **_mixed(data.rows, orders[0], borders),
         proportion=proportion,
@@ -190,15 +190,15 @@ def _kept(data: _Data) -> dict[str, Any]:
     }
 
 
-def _ordered(order: EpochOrder, asked: Order) -> dict[str, Any]:
+def _ordered(order: EpochOrder, requested: Order) -> dict[str, Any]:
     """Return the figures of `ReadFacts` about the row order."""
     return {
-        "shuffle_row_groups": asked.shuffle_row_groups,
-        "shuffle_rows": asked.shuffle_rows,
+        "shuffle_row_groups": requested.shuffle_row_groups,
+        "shuffle_rows": requested.shuffle_rows,
         "lanes": order.lanes,
-        "block_rows": asked.block_rows if asked.shuffle_rows else 1,
-        "seed": asked.seed,
-        "dealt_to": asked.dealt_to,
+        "block_rows": requested.block_rows if requested.shuffle_rows else 1,
+        "seed": requested.seed,
+        "dealt_to": requested.dealt_to,
     }
 
 
@@ -221,8 +221,8 @@ def _read(data: _Data, passes: Sequence[tuple[EpochOrder, int, int]], ranks: Ran
         needed += times * int((readers > 0).sum())
         fetched += times * int((readers * data.fetched_bytes).sum())
         own_fetched += times * int(data.fetched_bytes[np.unique(own.groups)].sum())
-        rows_at_hand, bytes_at_hand = _resident(own, data.inventory)
-        rows_resident, bytes_resident = max(rows_resident, rows_at_hand), max(bytes_resident, bytes_at_hand)
+        own_rows, own_bytes = _resident(own, data.inventory)
+        rows_resident, bytes_resident = max(rows_resident, own_rows), max(bytes_resident, own_bytes)
     return {
         "reads_per_row_group": reads / max(needed, 1),
         "bytes_to_fetch": fetched,

@@ -20,13 +20,13 @@ from petastore.plan.selection import Pruned
 
 __all__ = [
     "Cost",
+    "CostModel",
     "EpochCost",
     "Explanation",
     "Fetches",
     "MixtureExplanation",
     "ReadFacts",
     "SourceExplanation",
-    "StorageAsk",
     "cost_of",
 ]
 
@@ -65,7 +65,7 @@ class Fetches:
 
 
 @dataclasses.dataclass(frozen=True)
-class StorageAsk:
+class CostModel:
     """Input of a cost estimate: requests and bytes per row group, cache size and prices.
 
     Raises:
@@ -128,7 +128,7 @@ class Cost:
         return sum(epoch.money for epoch in self.epochs)
 
 
-def cost_of(orders: Sequence[NDArray[np.int64]], asked: StorageAsk) -> Cost:
+def cost_of(orders: Sequence[NDArray[np.int64]], model: CostModel) -> Cost:
     """Estimate requests and cost of the first epochs, with a simulated cache.
 
     A row group in the cache needs no request. Up to 4,096 row groups per epoch, the cache is simulated exactly. For
@@ -136,20 +136,20 @@ def cost_of(orders: Sequence[NDArray[np.int64]], asked: StorageAsk) -> Cost:
 
     Args:
         orders: Numbers of the row groups of each epoch, in reading order; each is fetched once per epoch.
-        asked: Requests and bytes per row group, cache size and prices.
+        model: Requests and bytes per row group, cache size and prices.
 
     Raises:
-        InvalidArgumentError: `asked.fetches` has another number of row groups.
+        InvalidArgumentError: `model.fetches` has another number of row groups.
 
     Example:
         >>> one = np.ones(4, np.int64)
         >>> fetches = Fetches(2 * one, 100 * one, 3 * one, 8192 * one, np.zeros(4, np.int32), one[:1], 50 * one[:1])
         >>> order = np.array([2, 0, 1, 3])
-        >>> half = StorageAsk(fetches, cache_bytes=16_384, price_per_request=0.25)
+        >>> half = CostModel(fetches, cache_bytes=16_384, price_per_request=0.25)
         >>> [(epoch.requests, epoch.bytes, epoch.hits, epoch.money) for epoch in cost_of([order] * 2, half).epochs]
         [(9, 450, 0, 2.25), (4, 200, 6, 1.0)]
     """
-    fetches = asked.fetches
+    fetches = model.fetches
     if any(len(order) and order.max() >= len(fetches.requests) for order in orders):
         raise InvalidArgumentError(
             f"fetches must cover all row groups of the plan, got {len(fetches.requests):,} row groups where the plan "
@@ -158,22 +158,22 @@ def cost_of(orders: Sequence[NDArray[np.int64]], asked: StorageAsk) -> Cost:
         )
     begun = np.zeros(len(fetches.file_requests), dtype=np.bool_)
     epochs = []
-    for order, is_kept in zip(orders, _hits(orders, asked), strict=True):
+    for order, is_kept in zip(orders, _hits(orders, model), strict=True):
         missing = order[~is_kept]
         new = np.unique(fetches.file[missing])
         new = new[~begun[new]]
         begun[new] = True
         requests = int(fetches.requests[missing].sum() + fetches.file_requests[new].sum())
         size = int(fetches.bytes[missing].sum() + fetches.file_bytes[new].sum())
-        money = requests * asked.price_per_request + size / GB * asked.price_per_gb
+        money = requests * model.price_per_request + size / GB * model.price_per_gb
         entries, hits = int(fetches.entries[order].sum()), int(fetches.entries[order[is_kept]].sum())
         epochs.append(EpochCost(requests, size, entries, hits, money))
     return Cost(tuple(epochs))
 
 
-def _hits(orders: Sequence[NDArray[np.int64]], asked: StorageAsk) -> list[NDArray[np.bool_]]:
+def _hits(orders: Sequence[NDArray[np.int64]], model: CostModel) -> list[NDArray[np.bool_]]:
     """Return, for each epoch, whether each of its row groups is a cache hit, in reading order; see `cost_of`."""
-    sizes, room = asked.fetches.kept_bytes, asked.cache_bytes
+    sizes, room = model.fetches.kept_bytes, model.cache_bytes
     if room is None:
         return [np.zeros(len(order), dtype=np.bool_) for order in orders]
     ever = np.unique(np.concatenate(orders))
@@ -295,7 +295,7 @@ class ReadFacts:
         return [
             _line("reads", f"each row group {self.reads_per_row_group:.2f} times over all ranks"),
             _fetched(self.bytes_to_fetch, self.rank_bytes_to_fetch, rank) + note,
-            _at_hand(self.rows_resident, self.bytes_resident, rank),
+            _in_memory(self.rows_resident, self.bytes_resident, rank),
         ]
 
     def _mixing_line(self) -> str:
@@ -342,10 +342,10 @@ class Explanation(BatchFacts, ReadFacts):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures as a new dict of JSON values, with `cost` if `storage` was given."""
-        said = super().as_dict()
+        figures = super().as_dict()
         if self.cost is None:
-            del said["cost"]
-        return said
+            del figures["cost"]
+        return figures
 
     def __str__(self) -> str:
         lines = [
@@ -403,35 +403,24 @@ class MixtureExplanation(BatchFacts):
     rows: int
     """Rows of an epoch over all ranks."""
 
-    @property
-    def bytes_to_fetch(self) -> int:
-        """Stored bytes that all ranks fetch in an epoch, from all sources."""
-        return sum(source.bytes_to_fetch for source in self.sources)
+    bytes_to_fetch: int
+    """Stored bytes that all ranks fetch in an epoch, from all sources."""
 
-    @property
-    def rank_bytes_to_fetch(self) -> int:
-        """Stored bytes that this rank fetches in an epoch."""
-        return sum(source.rank_bytes_to_fetch for source in self.sources)
+    rank_bytes_to_fetch: int
+    """Stored bytes that this rank fetches in an epoch."""
 
-    @property
-    def bytes_of(self) -> str:
-        """Basis of the byte counts: `"columns"`; `"row groups"` if column sizes are unknown for any source."""
-        return "columns" if all(source.bytes_of == "columns" for source in self.sources) else "row groups"
+    bytes_of: str
+    """Basis of the byte counts: `"columns"`, or `"row groups"` if column sizes are unknown."""
 
-    @property
-    def rows_resident(self) -> int:
-        """Peak number of rows in this rank's memory, in whole row groups: the sum of the sources' peaks."""
-        return sum(source.rows_resident for source in self.sources)
+    rows_resident: int
+    """Peak number of rows in this rank's memory, in whole row groups: the sum of the sources' peaks."""
 
-    @property
-    def bytes_resident(self) -> int:
-        """Peak decompressed bytes of these row groups, all columns, cells encoded: the sum of the sources' peaks."""
-        return sum(source.bytes_resident for source in self.sources)
+    bytes_resident: int
+    """Peak decompressed bytes of these row groups, all columns, cells encoded: the sum of the sources' peaks."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the explanation as a new dict of JSON values; `sources` is a list of dicts."""
-        names = ("bytes_to_fetch", "rank_bytes_to_fetch", "bytes_of", "rows_resident", "bytes_resident")
-        return _json(dataclasses.asdict(self)) | {name: getattr(self, name) for name in names}
+        return _json(dataclasses.asdict(self))
 
     def __str__(self) -> str:
         period = sum(source.proportion for source in self.sources)
@@ -440,7 +429,7 @@ class MixtureExplanation(BatchFacts):
             _line("epoch", f"{self.rows:,} rows; {_STOP[self.stop]}"),
             *self._batch_lines(),
             _fetched(self.bytes_to_fetch, self.rank_bytes_to_fetch, self.rank) + _NOTE[self.bytes_of],
-            _at_hand(self.rows_resident, self.bytes_resident, self.rank),
+            _in_memory(self.rows_resident, self.bytes_resident, self.rank),
         ]
         for number, source in enumerate(self.sources):
             share = f"{source.proportion:,} of {period:,} rows ({source.proportion / period:.1%})"
@@ -480,17 +469,17 @@ def _fetched(everybody: int, own: int, rank: int) -> str:
 
 
 def _cost_lines(cost: Cost, rank: int) -> list[str]:
-    def said(number: int, epoch: EpochCost) -> str:
+    def line(number: int, epoch: EpochCost) -> str:
         hits = f", {epoch.hits:,} of {counted(epoch.entries, 'entry', 'entries')} from the cache"
-        asked = f"{counted(epoch.requests, 'request')}, {size_for_people(epoch.bytes)}"
-        return f"epoch {number}: {asked}{hits if epoch.hits else ''}, {epoch.money:,.4g} of money"
+        requests = f"{counted(epoch.requests, 'request')}, {size_for_people(epoch.bytes)}"
+        return f"epoch {number}: {requests}{hits if epoch.hits else ''}, cost {epoch.money:,.4g}"
 
-    first, *others = [said(number, epoch) for number, epoch in enumerate(cost.epochs)]
-    return [_line("asked", f"by rank {rank}; {first}"), *(_line("", other) for other in others)]
+    first, *others = [line(number, epoch) for number, epoch in enumerate(cost.epochs)]
+    return [_line("requests", f"by rank {rank}; {first}"), *(_line("", other) for other in others)]
 
 
-def _at_hand(rows: int, size: int, rank: int) -> str:
-    return _line("at hand", f"at most {counted(rows, 'row')} on rank {rank}, {size_for_people(size)}")
+def _in_memory(rows: int, size: int, rank: int) -> str:
+    return _line("in memory", f"at most {counted(rows, 'row')} on rank {rank}, {size_for_people(size)}")
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

@@ -45,7 +45,7 @@ class Feeds:
     row_groups: NDArray[np.int64]
     """Number of the row group in the dataset."""
 
-    looked_at: NDArray[np.int64]
+    sampled_batches: NDArray[np.int64]
     """Numbers of the batches in the sample, ascending; other batches have no entries."""
 
     num_batches: int
@@ -66,16 +66,16 @@ def feeds_of_order(order: EpochOrder, batches: EpochBatches, *, row_groups: int)
         batches: Division of the epoch into batches.
         row_groups: Number of row groups of the dataset.
     """
-    looked_at = sampled_steps(batches.steps, MOST_BATCHES)
+    sampled_batches = sampled_steps(batches.steps, MOST_BATCHES)
 
     def looks() -> Iterator[tuple[int, int, NDArray[np.int32]]]:
         for rank in range(batches.ranks):
-            for step in looked_at.tolist():
+            for step in sampled_batches.tolist():
                 share = batches.share(Shard(rank, batches.ranks), step, step + 1)
                 yield step, rank, order.rows_at(share.positions)[0]
 
     return _feeds(
-        looks(), looked_at, num_batches=batches.steps, num_ranks=batches.ranks, first_row_groups=(0, row_groups)
+        looks(), sampled_batches, num_batches=batches.steps, num_ranks=batches.ranks, first_row_groups=(0, row_groups)
     )
 
 
@@ -87,20 +87,22 @@ def feeds_of_spans(spans: Sequence[Iterable[Span]], *, num_batches: int, first_r
         num_batches: Number of batches of the epoch.
         first_row_groups: As in `Feeds`.
     """
-    looked_at = np.arange(min(num_batches, MOST_BATCHES))
+    sampled_batches = np.arange(min(num_batches, MOST_BATCHES))
 
     def looks() -> Iterator[tuple[int, int, NDArray[np.int32]]]:
         for rank, of_rank in enumerate(spans):
             batches = (span.groups[a:b] for span in of_rank for a, b in itertools.pairwise(span.offsets.tolist()))
-            for batch, groups in zip(looked_at.tolist(), batches, strict=False):
+            for batch, groups in zip(sampled_batches.tolist(), batches, strict=False):
                 yield batch, rank, groups
 
-    return _feeds(looks(), looked_at, num_batches=num_batches, num_ranks=len(spans), first_row_groups=first_row_groups)
+    return _feeds(
+        looks(), sampled_batches, num_batches=num_batches, num_ranks=len(spans), first_row_groups=first_row_groups
+    )
 
 
 def _feeds(
     looks: Iterable[tuple[int, int, NDArray[np.int32]]],
-    looked_at: NDArray[np.int64],
+    sampled_batches: NDArray[np.int64],
     *,
     num_batches: int,
     num_ranks: int,
@@ -110,7 +112,7 @@ def _feeds(
 
     Args:
         looks: Tuples of batch, rank, and the row groups of this rank's rows.
-        looked_at: The batches, ascending.
+        sampled_batches: The batches, ascending.
         num_batches: Number of batches of the epoch.
         num_ranks: Number of ranks.
         first_row_groups: As in `Feeds`.
@@ -122,7 +124,7 @@ def _feeds(
         parts.append(np.stack([np.full_like(distinct, batch), np.full_like(distinct, rank), distinct], axis=1))
     entries = np.concatenate(parts)
     entries = entries[np.lexsort(entries.T[::-1])]
-    return Feeds(entries[:, 0], entries[:, 1], entries[:, 2], looked_at, num_batches, num_ranks, first_row_groups)
+    return Feeds(entries[:, 0], entries[:, 1], entries[:, 2], sampled_batches, num_batches, num_ranks, first_row_groups)
 
 
 _NAMED_RANKS = 10
@@ -163,29 +165,29 @@ def draw(feeds: Feeds) -> Any:
     axes.add_collection(lines, autolim=False)
     for border in feeds.first_row_groups[1:-1]:
         axes.axhline(border - 0.5, color="black", linewidth=0.5)
-    axes.set_xlim(-0.5, max(feeds.looked_at.max(initial=0), 1) + 0.5)
+    axes.set_xlim(-0.5, max(feeds.sampled_batches.max(initial=0), 1) + 0.5)
     axes.set_ylim(-0.5, max(feeds.first_row_groups[-1], 1) - 0.5)
     axes.set_xlabel("batch of the epoch")
     axes.set_ylabel("row group, as stored" if len(feeds.first_row_groups) <= 2 else "row group, source after source")
     axes.set_title(_title(feeds))
-    _tell_ranks(figure, axes, lines, feeds)
+    _add_rank_legend(figure, axes, lines, feeds)
     return figure
 
 
 def _title(feeds: Feeds) -> str:
     """Return the title of the figure, with the number of batches if they are a sample."""
     title = "Which row group feeds which batch"
-    looked_at, batches = len(feeds.looked_at), feeds.num_batches
-    if looked_at == batches:
+    sampled_batches, batches = len(feeds.sampled_batches), feeds.num_batches
+    if sampled_batches == batches:
         return title
-    if feeds.looked_at[-1] == looked_at - 1:
-        return f"{title}: the first {looked_at:,} of {batches:,} batches"
-    return f"{title}: {looked_at:,} of {batches:,} batches, evenly spaced"
+    if feeds.sampled_batches[-1] == sampled_batches - 1:
+        return f"{title}: the first {sampled_batches:,} of {batches:,} batches"
+    return f"{title}: {sampled_batches:,} of {batches:,} batches, evenly spaced"
 
 
 def _lines(feeds: Feeds) -> list[NDArray[np.float64]]:
     """Return a horizontal line for each entry, centered on its batch: a list of arrays of shape (2 ends, x and y)."""
-    apart = np.diff(feeds.looked_at).max(initial=1)
+    apart = np.diff(feeds.sampled_batches).max(initial=1)
     middle = np.stack([feeds.batches, feeds.row_groups], axis=1).astype(np.float64)
     half = np.array([apart / 2, 0.0])
     return list(np.stack([middle - half, middle + half], axis=1))
@@ -196,7 +198,7 @@ def _width(feeds: Feeds) -> float:
     return float(np.clip(_HEIGHT / max(feeds.first_row_groups[-1], 1), 0.8, 8.0))
 
 
-def _tell_ranks(figure: Any, axes: Any, lines: Any, feeds: Feeds) -> None:
+def _add_rank_legend(figure: Any, axes: Any, lines: Any, feeds: Feeds) -> None:
     """Add a legend of ranks, or a color bar for many ranks; nothing for one rank."""
     if feeds.num_ranks > _NAMED_RANKS:
         figure.colorbar(lines, ax=axes, label="rank")

@@ -78,16 +78,16 @@ def _units(threshold: dt.timedelta | np.timedelta64, field: UnischemaField) -> F
     """Return a duration in the unit of a time column."""
     unit, count = np.datetime_data(field.dtype)
     if isinstance(threshold, dt.timedelta):
-        asked, ticks = 10**12, threshold // dt.timedelta(microseconds=1)
+        tick_attoseconds, ticks = 10**12, threshold // dt.timedelta(microseconds=1)
     else:
-        asked_unit, asked_count = np.datetime_data(threshold.dtype)
-        asked, ticks = ATTOSECONDS.get(asked_unit, 0) * asked_count, int(threshold.view(np.int64))
-    if not asked or unit not in ATTOSECONDS:
+        threshold_unit, threshold_count = np.datetime_data(threshold.dtype)
+        tick_attoseconds, ticks = ATTOSECONDS.get(threshold_unit, 0) * threshold_count, int(threshold.view(np.int64))
+    if not tick_attoseconds or unit not in ATTOSECONDS:
         raise InvalidArgumentError(
             f"delta_threshold must have a unit with a fixed length (days or less) for timestamps {field.name!r} of "
             f"{field.dtype_name}, got {threshold!r}"
         )
-    return Fraction(ticks * asked, ATTOSECONDS[unit] * count)
+    return Fraction(ticks * tick_attoseconds, ATTOSECONDS[unit] * count)
 
 
 def follow_closely(before: NDArray[Any], after: NDArray[Any], most: Any) -> NDArray[np.bool_]:

@@ -38,8 +38,8 @@ class WindowStarts(Selection):
     @once
     def fingerprint(self) -> str:
         """32 hexadecimal digits, equal for equal windows."""
-        said = (super().fingerprint, self.length, self.among, *self.group_by)
-        return hashlib.sha256(repr(said).encode()).hexdigest()[:32]
+        identity = (super().fingerprint, self.length, self.among, *self.group_by)
+        return hashlib.sha256(repr(identity).encode()).hexdigest()[:32]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -162,8 +162,8 @@ class Windows:
             beyond = (line >= ends[:, np.newaxis]).ravel()
             # behind: shape (following,), the following rows as sort keys group · most + row, ascending
             behind = np.concatenate([firsts[:0], *(rest.group * most + rest.rows for rest in self.following(group))])
-            asked = of_groups[beyond] * most + of_rows[beyond]
-            of_rows[beyond] = self.rows[group] + np.searchsorted(behind, asked)
+            needed = of_groups[beyond] * most + of_rows[beyond]
+            of_rows[beyond] = self.rows[group] + np.searchsorted(behind, needed)
             rows[here] = of_rows.reshape(line.shape)
         return rows
 
@@ -190,14 +190,14 @@ class Windows:
             [[1, 2]]
         """
         selections = [part.selection or Selection(part.rows, {}) for part in parts]
-        chosen = None if all(part.selection is None for part in parts) else _joined(selections)
+        chosen = None if all(part.selection is None for part in parts) else _joined_selections(selections)
         rows = np.concatenate([part.rows for part in parts])
         lines = [part.series for part in parts if part.series is not None]
         series = SeriesLine.joined(lines) if lines else None
-        return cls(rows, chosen, _joined([part.starts for part in parts]), parts[0].length, series)
+        return cls(rows, chosen, _joined_selections([part.starts for part in parts]), parts[0].length, series)
 
 
-def _joined(selections: Sequence[Selection]) -> Selection:
+def _joined_selections(selections: Sequence[Selection]) -> Selection:
     """Return one selection of several datasets, with row groups numbered across all of them."""
     counts = [selection.counts for selection in selections]
     firsts = itertools.accumulate(map(len, counts), initial=0)

@@ -48,7 +48,7 @@ class Budget:
     """Peak memory of a reader, by purpose, and its prefetch settings; print it.
 
     Example:
-        >>> print(Budget(rows_per_span=512, ahead=3, at_hand_bytes=96_000_000, batch_bytes=34_000_000, work_bytes=0))
+        >>> print(Budget(rows_per_span=512, ahead=3, resident_bytes=96_000_000, batch_bytes=34_000_000, work_bytes=0))
         at most 130.0 MB: 96.0 MB of row groups in memory, 34.0 MB of batches in preparation (3 spans of 512 rows
         ahead), 0.0 MB of workers, footers and plan, 0.0 MB prefetched
     """
@@ -59,7 +59,7 @@ class Budget:
     ahead: int
     """Number of spans that are assembled at a time."""
 
-    at_hand_bytes: int
+    resident_bytes: int
     """Bytes of row groups in memory."""
 
     batch_bytes: int
@@ -74,13 +74,13 @@ class Budget:
     @property
     def total_bytes(self) -> int:
         """Sum of all parts."""
-        return self.at_hand_bytes + self.batch_bytes + self.work_bytes + self.prefetched_bytes
+        return self.resident_bytes + self.batch_bytes + self.work_bytes + self.prefetched_bytes
 
     def __str__(self) -> str:
         total, at_hand, batches, work, prefetched = (
             f"{size / 1e6:,.1f} MB"
             for size in (
-                self.total_bytes, self.at_hand_bytes, self.batch_bytes, self.work_bytes, self.prefetched_bytes
+                self.total_bytes, self.resident_bytes, self.batch_bytes, self.work_bytes, self.prefetched_bytes
             )
         )  # fmt: skip
         return (
@@ -91,7 +91,7 @@ class Budget:
 
 def fitted(
     takes: Footprint,
-    at_hand_bytes: Callable[[int], int],
+    resident_bytes: Callable[[int], int],
     *,
     batch_size: int,
     rows_per_span: int,
@@ -103,7 +103,7 @@ def fitted(
 
     Args:
         takes: Memory footprint of rows.
-        at_hand_bytes: Function that returns the maximum bytes of row groups in memory, given the number of rows of the
+        resident_bytes: Function that returns the maximum bytes of row groups in memory, given the number of rows of the
             spans in progress.
         batch_size: Number of rows of a batch.
         rows_per_span: Number of rows of a span without a limit.
@@ -120,7 +120,7 @@ def fitted(
             values = _value_bytes(takes, batch_size, rows, ahead=ahead, workers=workers)
             fixed = spans * (takes.row_bytes - takes.free_row_bytes) + permuted * takes.permuted_row_bytes
             work = footers + takes.streamed_bytes + max(workers, 1) * takes.work_bytes + spans * takes.plan_row_bytes
-            budget = Budget(rows, ahead, at_hand_bytes(ahead * rows), int(ROUNDED * fixed) + values, work)
+            budget = Budget(rows, ahead, resident_bytes(ahead * rows), int(ROUNDED * fixed) + values, work)
             left = prefetched_bytes if limit is None else limit - budget.total_bytes
             if left >= 0:
                 share = (left - _PLANNED_BYTES) // (_FREE_SHARE if takes.free_row_bytes else 1)
@@ -163,7 +163,7 @@ def check_enough(
         return
     smaller = "write row groups of fewer rows (rows_per_row_group, row_group_size_mb)"
     less = {
-        budget.at_hand_bytes: "decrease shuffle_buffer_bytes, which keeps fewer row groups and mixes less"
+        budget.resident_bytes: "decrease shuffle_buffer_bytes, which keeps fewer row groups and mixes less"
         if shuffles_rows
         else smaller,
         budget.batch_bytes: "ask for smaller batches",
@@ -171,7 +171,7 @@ def check_enough(
     }
     raise InvalidArgumentError(
         f"memory_budget must be at least {least:,} bytes for batches of {batch_size:,} rows, got "
-        f"{limit:,}: row groups take {budget.at_hand_bytes:,} bytes, batches {budget.batch_bytes:,}, and buffers "
+        f"{limit:,}: row groups take {budget.resident_bytes:,} bytes, batches {budget.batch_bytes:,}, and buffers "
         f"{budget.work_bytes:,}. Raise memory_budget; or {less[max(less)]}; or read fewer columns"
     )
 
@@ -208,7 +208,7 @@ def pace_of(execution: Execution, batch_size: int) -> Pace:
     workers, begin = execution.workers.at_a_time, execution.assembler.begin
     if limit is None or budget is None:
         return Pace(_rows_per_span(execution), workers + 1, _most_prefetched(execution), begin)
-    execution.memory.buffers.limit = budget.at_hand_bytes + budget.batch_bytes
+    execution.memory.buffers.limit = budget.resident_bytes + budget.batch_bytes
     for dataset in execution.source.datasets:
         dataset.footers.limit_memory(limit // FOOTERS_PART // len(execution.source.datasets))
     room = _room(whole, budget, batch_size)
@@ -285,7 +285,7 @@ def _fitted(execution: Execution, batch_size: int) -> Budget:
     return fitted(
         footprint,
         # On `ranks` ranks, `rows` rows of one rank extend over `rows * ranks` positions of the epoch.
-        lambda rows: plan.at_hand_bytes(footprint.group_bytes, early=rows * ranks - 1),
+        lambda rows: plan.resident_bytes(footprint.group_bytes, early=rows * ranks - 1),
         batch_size=batch_size,
         rows_per_span=_rows_per_span(execution),
         workers=workers.at_a_time,

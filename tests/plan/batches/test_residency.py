@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from petastore.inventory import Inventory
 from petastore.plan import Order
-from petastore.plan.batches.residency import at_hand_bytes, most_at_a_time, needed_from_to, room_rows
+from petastore.plan.batches.residency import buffer_rows, most_at_a_time, needed_from_to, resident_bytes
 from petastore.plan.order.order import EpochOrder
 from tests.laws.plan_laws import inventories, orders
 
@@ -49,16 +49,16 @@ def test_estimated_memory_of_lanes_equals_the_row_groups_needed_at_once(
         )
         for position in sorted({0, *np.maximum(pieces.first_positions - early, 0).tolist()})
     ]
-    assert at_hand_bytes(found, lanes, group_bytes, early) == max(by_position)
+    assert resident_bytes(found, lanes, group_bytes, early) == max(by_position)
 
 
 def test_unshuffled_order_holds_one_row_group_in_memory() -> None:
     order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
     found = EpochOrder(np.array([10, 0, 10, 10]), order, 0)
     group_bytes = np.array([3, 100, 7, 5])
-    assert at_hand_bytes(found, range(1), group_bytes, early=0) == 7
-    assert at_hand_bytes(found, range(1), group_bytes, early=1) == 12
-    assert at_hand_bytes(found, range(1), group_bytes, early=30) == 15
+    assert resident_bytes(found, range(1), group_bytes, early=0) == 7
+    assert resident_bytes(found, range(1), group_bytes, early=1) == 12
+    assert resident_bytes(found, range(1), group_bytes, early=30) == 15
 
 
 @given(st.integers(1, 60), st.integers(1, 30), st.sampled_from([1, 2, 6, 12]), st.integers(1, 200), st.integers(0, 9))
@@ -68,16 +68,16 @@ def test_equally_large_row_groups_in_memory_stay_within_the_estimate(
     rows = np.full(groups, size)
     order = Order(seed=seed, shuffle_row_groups=True, shuffle_rows=True, lanes=lanes, block_rows=block_rows)
     found = EpochOrder(rows, order, 0)
-    room = room_rows(rows, found.num_rows, lanes=found.lanes, block_rows=block_rows)
-    assert at_hand_bytes(found, range(found.lanes), rows, early=0) <= room <= rows.sum()
+    room = buffer_rows(rows, found.num_rows, lanes=found.lanes, block_rows=block_rows)
+    assert resident_bytes(found, range(found.lanes), rows, early=0) <= room <= rows.sum()
 
 
 @pytest.mark.parametrize("rows", [[], [0, 0]])
 def test_plan_without_rows_needs_no_memory(rows: list[int]) -> None:
-    assert room_rows(np.array(rows, dtype=np.int64), 0, lanes=4, block_rows=100) == 0
+    assert buffer_rows(np.array(rows, dtype=np.int64), 0, lanes=4, block_rows=100) == 0
 
 
 def test_memory_estimate_grows_when_a_filter_leaves_few_rows_per_row_group() -> None:
     rows = np.full(100, 100)
-    assert room_rows(rows, 10_000, lanes=2, block_rows=100) == 2 * 2 * (100 + 100)
-    assert room_rows(rows, 1_000, lanes=2, block_rows=100) == 2 * 2 * (1000 + 100)
+    assert buffer_rows(rows, 10_000, lanes=2, block_rows=100) == 2 * 2 * (100 + 100)
+    assert buffer_rows(rows, 1_000, lanes=2, block_rows=100) == 2 * 2 * (1000 + 100)

@@ -22,7 +22,7 @@ from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.state import dump_state, resume
 from tests.laws import mixture_laws as laws
-from tests.laws.plan_laws import check_going_on_after_every_batch, check_row_groups_at_hand
+from tests.laws.plan_laws import check_resume_after_every_batch, check_row_groups_at_hand
 from tests.tier import sized
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "mixtures.json"
@@ -89,7 +89,7 @@ def test_mixture_global_batches_do_not_depend_on_ranks(mixture: Mixture, global_
 @given(shared(laws.mixtures(tails=tuple(LastBatch)), [1, 3]), st.integers(3, 9))
 def test_mixture_resumes_after_any_step(drawn: tuple[Mixture, int], batch_size: int) -> None:
     mixture, ranks = drawn
-    check_going_on_after_every_batch(mixture, ranks, batch_size)
+    check_resume_after_every_batch(mixture, ranks, batch_size)
 
 
 @few

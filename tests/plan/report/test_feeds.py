@@ -36,7 +36,7 @@ def test_plan_feeds_list_the_row_groups_of_each_batch_and_rank(
         feeds = plans[-1].feeds(batch_size, epoch=epoch)
         said = list(zip(feeds.batches.tolist(), feeds.ranks.tolist(), feeds.row_groups.tolist(), strict=True))
         assert said == sorted(walked)
-        assert feeds.num_batches == len(feeds.looked_at) == plans[0].steps_per_epoch(batch_size)
+        assert feeds.num_batches == len(feeds.sampled_batches) == plans[0].steps_per_epoch(batch_size)
 
 
 def two_epochs(plan: Plan) -> Plan:
@@ -48,9 +48,9 @@ def test_plan_feeds_sample_the_batches_of_a_long_epoch() -> None:
     order = Order(seed=3, shuffle_row_groups=True, shuffle_rows=True, lanes=6, block_rows=100)
     feeds = Plan(Inventory.of_rows([100] * 60), ReadRequest(("id",), order, Shard(1, 2))).feeds(3)
     assert feeds.num_batches == 1000
-    assert len(feeds.looked_at) == MOST_BATCHES
-    assert (feeds.looked_at[0], feeds.looked_at[-1]) == (0, 999)
-    assert np.array_equal(np.unique(feeds.batches), feeds.looked_at)
+    assert len(feeds.sampled_batches) == MOST_BATCHES
+    assert (feeds.sampled_batches[0], feeds.sampled_batches[-1]) == (0, 999)
+    assert np.array_equal(np.unique(feeds.batches), feeds.sampled_batches)
     assert set(np.unique(feeds.ranks)) == {0, 1}
     assert feeds.first_row_groups == (0, 60)
 

@@ -36,9 +36,11 @@ def takes(row: int, permuted: int = 0, work: int = 0, plan_row: int = 0, footers
     )
 
 
-def fitted(of_rows: Any, at_hand_bytes: Any, *, limit: int | None, shuffles_rows: bool = False, **sizes: Any) -> Budget:
+def fitted(
+    of_rows: Any, resident_bytes: Any, *, limit: int | None, shuffles_rows: bool = False, **sizes: Any
+) -> Budget:
     """Settings within a limit that suffices."""
-    budget = memory_budget.fitted(of_rows, at_hand_bytes, limit=limit, **sizes)
+    budget = memory_budget.fitted(of_rows, resident_bytes, limit=limit, **sizes)
     of_error = {"batch_size": sizes["batch_size"], "workers": sizes["workers"], "shuffles_rows": shuffles_rows}
     memory_budget.check_enough(budget, limit, budget.total_bytes, **of_error)
     return budget
@@ -130,7 +132,7 @@ def test_row_groups_in_memory_never_exceed_the_estimate(rows: list[int], seed: i
     assume(sum(rows) >= 2)
     for rank in range(2):
         plan = Plan(Inventory.of_rows(rows), ReadRequest(("id",), order, Shard(rank, 2)))
-        foretold = plan.at_hand_bytes(np.array(rows), early=2 * 8)
+        foretold = plan.resident_bytes(np.array(rows), early=2 * 8)
         at_hand: set[int] = set()
         for span in plan.spans(4, rows_per_span=8):
             at_hand |= set(span.fetch)

@@ -45,7 +45,7 @@ def test_memory_budget_bounds_prefetching_and_kept_buffers(dataset: Dataset) -> 
         budget = budget_of(execution, 4)
         assert budget.total_bytes <= (execution.workers.memory_budget or 0)
         assert pace_of(execution, 4)[:2] == (budget.rows_per_span, budget.ahead)
-        assert execution.memory.buffers.limit == budget.at_hand_bytes + budget.batch_bytes
+        assert execution.memory.buffers.limit == budget.resident_bytes + budget.batch_bytes
     assert budget_of(narrow, 4).batch_bytes < budget_of(wide, 4).batch_bytes
 
 

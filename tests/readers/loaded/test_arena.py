@@ -146,7 +146,7 @@ def test_memory_arena_size_does_not_change_batches(
     asked = {"seed": seed, "interleave": lanes, "filters": filters, "workers_count": 2, **shard}
     with_enough = epochs(mixed_columns, batch_size, **asked)
     with monkeypatch.context() as patch:
-        patch.setattr(Plan, "room_rows", room)
+        patch.setattr(Plan, "buffer_rows", room)
         assert epochs(mixed_columns, batch_size, **asked) == with_enough
     assert sum(len(batch["id"]) for batch in with_enough) > 0
 
