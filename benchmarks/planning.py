@@ -126,9 +126,9 @@ def per_batch() -> Figure:
 
 
 def best_mixing() -> Figure:
-    """The best mixing with at most 100,000 rows at hand, of label-sorted data."""
+    """The best mixing with at most 100,000 rows in memory, of label-sorted data."""
     found = [said.mixing for said in _mixed() if said.rows_resident <= 100_000]
-    return Figure("label-sorted rows, at most 100,000 at hand: variation", [min(found)], "", 0.40)
+    return Figure("label-sorted rows, at most 100,000 in memory: variation", [min(found)], "", 0.40)
 
 
 @functools.cache

@@ -114,13 +114,8 @@ def select_rows(
         zones = dataset.time_zones if batched else None
         parse_predicate(predicate, dataset.schema, zones=zones)  # validate the whole predicate before it is split
         divided = divide(predicate, dataset.schema, dataset.partition_names)
-        expression = (
-            divided.filter
-            if expression is None
-            else expression
-            if divided.filter is None
-            else expression & divided.filter
-        )
+        if divided.filter is not None:
+            expression = divided.filter if expression is None else expression & divided.filter
         # Partition values have one value for each row group, but every predicate receives them as rows, as in
         # Petastorm.
         asked_about = [(divided.of_partitions, None), (divided.of_rows, zones)]
