@@ -15,7 +15,7 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["counting", "hashed_permutation", "mix", "mix_array"]
+__all__ = ["LAST_SHIFT", "counting", "hashed_permutation", "mix", "mix_array", "mixed_but_last_shift"]
 
 _LONGEST_REMEMBERED = 2**18
 """Maximum length of the arrays of `counting` that are cached."""
@@ -24,6 +24,9 @@ _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
+
+LAST_SHIFT = 31
+"""Shift of the last step of the finalizer: it leaves the 31 highest bits of a hash unchanged."""
 
 
 def mix(*words: int) -> int:
@@ -73,7 +76,14 @@ def mix_array(state: int | NDArray[np.uint64], words: NDArray[np.uint64]) -> NDA
 
 
 def _mixed(z: NDArray[np.uint64], shifted: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Hash words in place and return them.
+    """Hash words in place and return them; see `mixed_but_last_shift`."""
+    mixed_but_last_shift(z, shifted)
+    z ^= np.right_shift(z, np.uint64(LAST_SHIFT), out=shifted)
+    return z
+
+
+def mixed_but_last_shift(z: NDArray[np.uint64], shifted: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Hash words in place, except for the last step `z ^= z >> LAST_SHIFT`, which changes only the low bits.
 
     Args:
         z: Words, each combined with its state by exclusive or.
@@ -84,7 +94,6 @@ def _mixed(z: NDArray[np.uint64], shifted: NDArray[np.uint64]) -> NDArray[np.uin
     z *= np.uint64(_FIRST)
     z ^= np.right_shift(z, np.uint64(27), out=shifted)
     z *= np.uint64(_SECOND)
-    z ^= np.right_shift(z, np.uint64(31), out=shifted)
     return z
 
 

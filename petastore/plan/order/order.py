@@ -39,13 +39,13 @@ from petastore.plan.order.grouped_rows import (
     GroupedRows,
     Permutation,
     Runs,
-    inverse,
     joined,
     places_by_key,
     stable_order,
 )
 from petastore.plan.order.line import line_of_groups, line_of_parts
-from petastore.plan.order.mix import hashed_permutation, mix
+from petastore.plan.order.mix import hashed_permutation, mix, mix_array
+from petastore.plan.order.partial_sort import PartialSort
 from petastore.plan.order.visits import LaneRuns, LaneVisits, Rounds
 from petastore.plan.request import Order
 
@@ -123,6 +123,16 @@ class _Block:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class _Blocks:
+    """Several blocks; all arrays have shape (blocks,)."""
+
+    states: NDArray[np.uint64]  # hash state of each block's permutation
+    sizes: NDArray[np.int64]
+    firsts: NDArray[np.int64]  # number of the first row in reading order, lane after lane
+    begins: NDArray[np.int64]  # index of the first row on the line
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _BlockRows:
     """Consecutive rows of one block."""
 
@@ -180,13 +190,17 @@ class EpochOrder:
         np.cumsum(rows.take(self._line_groups), out=self._line_starts[1:])
         self._rows_are_small = int(rows.max(initial=0)) < 2**31
         self._lane_starts = np.cumsum(self._lane_sizes) - self._lane_sizes
+        # In a lane that is read backward, row i of the line has number `mirror - 1 - i` in reading order.
+        self._mirrors = 2 * self._lane_starts + self._lane_sizes
         # Scratch arrays are reused, because allocating memory takes as long as permuting a block.
         self._scratch: list[NDArray[np.uint64]] = []
         self._lane = functools.cache(self._make_lane)
         self._block = functools.lru_cache(maxsize=self.lanes + _BLOCKS_BESIDES)(self._make_block)
 
     def rows_at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return the row groups, and the row numbers in them, at given positions.
+        """Return the row groups, and the row numbers in them, at given positions, without permuting whole blocks.
+
+        If most rows of a block are needed, `by_lane` is faster.
 
         Args:
             positions: Positions in [0, num_rows), in any order, shape (n,).
@@ -194,7 +208,9 @@ class EpochOrder:
         Returns:
             Row groups (int32) and row numbers in the row group (int64), both of shape (n,).
         """
-        return self.by_lane(positions).in_order()
+        lanes, offsets = self._visits.at(positions)
+        line = self._lane_starts[lanes] + offsets
+        return self._on_line(self._permuted(line) if self._order.shuffle_rows else line)
 
     def positions_of(self, groups: NDArray[Any], places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the positions of given rows: the inverse of `rows_at`.
@@ -213,25 +229,65 @@ class EpochOrder:
             [0, 1, 2, 3, 4, 5, 6, 7]
         """
         line = self._line_starts[self._line_index[groups]] + places
-        lanes = self._lane_starts.searchsorted(line, side="right") - 1
+        lanes = self._lanes_at(line)
+        if self._order.shuffle_rows:
+            line = self._unpermuted(line, lanes)
         positions = np.empty(len(line), dtype=np.int64)
         for number, where in places_by_key(lanes):
-            lane = self._lane(number)
-            positions[where] = self._visits.positions(number, self._offsets_of(lane, line[where] - lane.start))
+            positions[where] = self._visits.positions(number, line[where] - self._lane_starts[number])
         return positions
 
-    def _offsets_of(self, lane: _Lane, on_line: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the offset in reading order of each row of a lane, given its index on the line within the lane."""
-        if not self._order.shuffle_rows:
-            return on_line
-        read = lane.size - 1 - on_line if self._is_backwards(lane.number) else on_line
-        offsets = np.empty_like(read)
-        for block, where in places_by_key(lane.blocks_at(read)):
-            first, stop = lane.block_starts[block : block + 2].tolist()
-            places = inverse(hashed_permutation(self._block_state(lane.number, block), stop - first))
-            begin = lane.size - stop if self._is_backwards(lane.number) else first
-            offsets[where] = first + places[on_line[where] - begin]
-        return offsets
+    def _permuted(self, read: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the index on the line of each row, given its number in reading order, lane after lane; shape (n,)."""
+        blocks, which, order = self._blocks_of(read)
+        line = np.empty_like(read)
+        line[order] = blocks.begins[which] + self._partial_sort.numbers_at(
+            blocks.states, blocks.sizes, which, read[order] - blocks.firsts[which]
+        )
+        return line
+
+    def _unpermuted(self, line: NDArray[np.int64], lanes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number in reading order of each row, given its index on the line: the inverse of `_permuted`."""
+        read = np.where(lanes % 2 == 1, self._mirrors[lanes] - 1 - line, line)
+        blocks, which, order = self._blocks_of(read)
+        read[order] = blocks.firsts[which] + self._partial_sort.places_of(
+            blocks.states, blocks.sizes, which, line[order] - blocks.begins[which]
+        )
+        return read
+
+    def _blocks_of(self, read: NDArray[np.int64]) -> tuple[_Blocks, NDArray[np.int64], NDArray[np.int64]]:
+        """Find the blocks of rows, given their numbers in reading order, shape (n,).
+
+        Returns:
+            The distinct blocks; the index among them of each row's block, ascending, shape (n,); and the indices of the
+            rows in this order, shape (n,).
+        """
+        starts = self._block_starts
+        order = np.argsort(read, kind="stable")
+        blocks = starts.searchsorted(read[order].astype(starts.dtype), side="right") - 1
+        is_first = np.diff(blocks, prepend=-1) != 0
+        distinct = blocks[is_first]
+        firsts, stops = starts[distinct].astype(np.int64), starts[distinct + 1].astype(np.int64)
+        lanes = self._lanes_at(firsts)
+        in_lane = distinct - starts.searchsorted(self._lane_starts[lanes].astype(starts.dtype))
+        states = mix_array(mix(_ROWS, self._order.seed, self._epoch), lanes.view(np.uint64))
+        states = mix_array(states, in_lane.view(np.uint64))
+        begins = np.where(lanes % 2 == 1, self._mirrors[lanes] - stops, firsts)
+        return _Blocks(states, stops - firsts, firsts, begins), np.cumsum(is_first) - 1, order
+
+    @once
+    def _partial_sort(self) -> PartialSort:
+        return PartialSort()
+
+    @once
+    def _block_starts(self) -> NDArray[Any]:
+        """First row of each block in reading order, lane after lane; then the number of rows; shape (blocks + 1,)."""
+        of_lanes = [self._lane(number).block_starts[:-1] + start for number, start in enumerate(self._lane_starts)]
+        return np.concatenate([*of_lanes, [self.num_rows]]).astype(self._line_starts.dtype)
+
+    def _lanes_at(self, line: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the lane of each index on the line, shape (n,)."""
+        return self._lane_starts.searchsorted(line, side="right") - 1
 
     def by_lane(self, positions: NDArray[np.int64] | LaneRuns, *, read_lanes: range | None = None) -> GroupedRows:
         """Return the rows at given positions, sorted by lane, and inside a lane by block.
@@ -430,15 +486,12 @@ class EpochOrder:
         lane = self._lane(number)
         first, stop = lane.block_starts[block : block + 2].tolist()
         begin = lane.start + (lane.size - stop if self._is_backwards(number) else first)
+        end = begin + stop - first
+        state = mix(_ROWS, self._order.seed, self._epoch, number, block)
         scratch = self._taken_scratch(stop - first)
-        permuted = hashed_permutation(self._block_state(number, block), stop - first, scratch)
-        made = self._block_of(begin, begin + stop - first, permuted)
+        made = self._block_of(begin, end, hashed_permutation(state, stop - first, scratch))
         self._scratch.append(scratch)
         return made
-
-    def _block_state(self, lane: int, block: int) -> int:
-        """Return the hash state of the permutation of a block's rows."""
-        return mix(_ROWS, self._order.seed, self._epoch, lane, block)
 
     def _taken_scratch(self, rows: int) -> NDArray[np.uint64]:
         """Take a scratch array from the list, so that no other thread uses it; allocate one if it is too small."""

@@ -16,6 +16,7 @@ from petastore.inventory import DataFile, Inventory
 from petastore.plan import Cursor, LastBatch, Mixture, Order, Plan, ReadRequest, Selection, Shard
 from petastore.plan.order import line, mix
 from petastore.plan.order import order as orders
+from petastore.plan.order.partial_sort import PartialSort
 from petastore.plan.state import dump_state, resharded, resume
 from petastore.plan.windows.windows import WindowStarts
 from petastore.testing.training import shards_of, train
@@ -177,9 +178,9 @@ def test_pickled_plan_excludes_the_orders_cached_by_rows_of_step() -> None:
 def test_rows_of_step_sorts_a_million_row_groups_once_per_epoch(
     monkeypatch: pytest.MonkeyPatch, shuffle_rows: bool
 ) -> None:
-    """The row groups are ordered once an epoch; a step then permutes only the blocks that it has rows of."""
-    sorted_groups, permuted_rows = [], []
-    line_of_groups, permutation = line.line_of_groups, mix.hashed_permutation
+    """The row groups are ordered once an epoch; a step then permutes no block: it hashes those that it has rows of."""
+    sorted_groups, permuted_rows, hashed_rows = [], [], []
+    line_of_groups, permutation, numbers_at = line.line_of_groups, mix.hashed_permutation, PartialSort.numbers_at
 
     def counted_line(rows: Any, *args: Any, **options: Any) -> Any:
         sorted_groups.append(len(rows))
@@ -189,20 +190,25 @@ def test_rows_of_step_sorts_a_million_row_groups_once_per_epoch(
         permuted_rows.append(length)
         return permutation(state, length, *args)
 
+    def counted_numbers(sort: PartialSort, states: Any, lengths: Any, *args: Any) -> Any:
+        hashed_rows.append(int(lengths.sum()))
+        return numbers_at(sort, states, lengths, *args)
+
     order = Order(3, True, shuffle_rows, lanes=96 if shuffle_rows else 8, block_rows=100)
     plan = plan_of(np.full(1_000_000, 100), 8, order, epochs=2)
     monkeypatch.setattr(orders, "line_of_groups", counted_line)
     for module in (line, orders):
         monkeypatch.setattr(module, "hashed_permutation", counted_permutation)
-    blocks_of_step = 2 * 96 if shuffle_rows else 0
-    first, of_first = plan.rows_of_step(340, batch_size=64), sum(permuted_rows)
-    assert of_first <= blocks_of_step * 200 + (0 if shuffle_rows else 1_000_000)
-    for step in range(341, 361):
-        permuted_rows.clear()
-        assert len(plan.rows_of_step(step, batch_size=64)) == 512
-        assert sum(permuted_rows) <= blocks_of_step * 200
-    assert set(plan.steps_of_rows(first.numbers, batch_size=64).steps.tolist()) == {340}
+    monkeypatch.setattr(PartialSort, "numbers_at", counted_numbers)
+    first = plan.rows_of_step(340, batch_size=64)
+    following = [plan.rows_of_step(step, batch_size=64) for step in range(341, 361)]
+    found = plan.steps_of_rows(first.numbers, batch_size=64)
+    assert set(found.steps.tolist()) == {340}
+    assert [len(rows) for rows in following] == [512] * 20
     assert sorted_groups == [1_000_000]
+    assert sum(permuted_rows) == (0 if shuffle_rows else 1_000_000)
+    blocks_of_step = 2 * 96
+    assert [rows <= blocks_of_step * 200 for rows in hashed_rows] == ([True] * 21 if shuffle_rows else [])
 
 
 @pytest.mark.parametrize("last_batch", LastBatch)
