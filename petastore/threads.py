@@ -112,7 +112,10 @@ class Threads:
         self._ended = False
 
     def run(self, call: Callable[[], None]) -> bool:
-        """Run a call that does not raise in a thread; return False after `end`, or at interpreter exit."""
+        """Run `call`, which must not raise, in a thread.
+
+        Return False, without running it, after `end` or at interpreter exit.
+        """
         with self._lock:
             if self._ended or interpreter_ends.is_set():
                 return False

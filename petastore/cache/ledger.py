@@ -102,7 +102,10 @@ class Ledger:
         self.settle()
 
     def make_anew(self) -> None:
-        """Reset to the state before the table is opened, as in a forked child."""
+        """Forget the open table and the readers' files, so that the next call opens them again.
+
+        For a forked child, for `close`, and before another table is used.
+        """
         self._table: Table | None = None
         self._rejection = LastRejection()
         self._announced: list[str] = []

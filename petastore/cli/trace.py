@@ -55,7 +55,12 @@ def trace(
     loss_column: Annotated[str | None, typer.Option("--loss-column", help="Column or tag of the loss.")] = None,
     first_step: Annotated[int, typer.Option("--first-step", help="Number of the first step in the log.")] = 0,
     label: Annotated[str | None, typer.Option("--label", help="Column whose values are ranked by spikes.")] = None,
-    top: Annotated[int, typer.Option("--top", min=1, help="Rows, files and labels to rank.")] = 20,
+    top: Annotated[
+        int,
+        typer.Option(
+            "--top", min=1, help="Number of rows, files and labels in the rankings; also of rows in --exclude-out."
+        ),
+    ] = 20,
     exclude_out: Annotated[
         Path | None,
         typer.Option(

@@ -60,7 +60,11 @@ class _Recorder:
         self._left_out = 0
 
     def __call__(self, meter: WaitMeter, segments: Sequence[Segment], began: float, ended: float) -> None:
-        """Keep new segments, the wait, and the training before it."""
+        """Record a wait for a batch as trace events.
+
+        Events are the training since the last wait, if that was of the same meter, then the wait itself, and the given
+        segments. A segment is the time that one thread spent in one stage.
+        """
         me = threading.get_ident()
         self._names.update((thread.ident or 0, thread.name) for thread in threading.enumerate())
         if self._last is not None and self._last[0] is meter:

@@ -1,4 +1,8 @@
-"""Derive a plan from another plan: for the fixed share of one rank, or with shuffled rows."""
+"""Derive a plan from another plan: a fixed part of its rows, or its rows in shuffled order.
+
+`fixed_share` returns the plan of the contiguous part of the rows that one rank reads in every epoch.
+`with_rows_shuffled` returns a plan of the same rows in shuffled order.
+"""
 
 from __future__ import annotations
 

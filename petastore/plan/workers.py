@@ -1,8 +1,8 @@
 """Assign the batches of a rank to loader workers, each with its own row groups, and save the workers' state. No I/O.
 
-If a cursor can describe the position, the state is the same as that of a reader (`petastore.plan.state`). Inside a
-round of batches (see below), and for a single worker, the state has the start of the pass and the number of batches
-since then:
+Between rounds of batches (see below), the state of all workers is the same as the state of a reader
+(`petastore.plan.state`). Inside a round, and for one of several workers, the state contains the state at which the
+iteration began (`begin`) and the number of batches since then (`given`):
 
 ```json
 {"format": "petastore.workers", "version": 1, "begin": {"format": "petastore.state", …}, "given": 17,

@@ -86,8 +86,8 @@ class WeightedSamplingReader(Reader):
         chosen = [number for number, weight in enumerate(probabilities) if weight != 0] or [0]
         if len(chosen) < len(datasets) and source_column is not None:
             raise InvalidArgumentError(
-                f"source_column must be None where a reader has probability 0, got {source_column!r}. Leave these "
-                "readers out"
+                f"source_column must be None if a reader has probability 0, got {source_column!r}. Leave out readers "
+                "with probability 0"
             )
         mixed = [self.readers[number] for number in chosen]
         first = mixed[0]

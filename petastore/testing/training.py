@@ -96,7 +96,10 @@ def shards_of(plan: RankPlan, ranks: int) -> list[Any]:
 
 
 def numbers_of(plan: RankPlan, span: Span) -> NDArray[np.int64]:
-    """Return the numbers of a span's rows in file order; in a mixture, source after source."""
+    """Return the number of each row of a span, in the span's order, shape (rows,).
+
+    Rows are numbered in file order from 0, in a mixture source after source.
+    """
     rows: NDArray[np.int64] = plan.inventory.rows
     numbers: NDArray[np.int64] = (np.cumsum(rows) - rows)[span.groups] + span.rows
     return numbers

@@ -135,7 +135,11 @@ class _Pages:
         self._templates.filters["counted"] = counted
 
     def page(self, name: str) -> Callable[[Request], Response]:
-        """Return the handler of a page, made by the method and the template of its name."""
+        """Return the request handler of a page.
+
+        The method `show_<name>` computes the values, and the template `<name>.html` renders them. Errors are rendered
+        by `error.html`.
+        """
         make: Callable[[QueryParams], dict[str, Any]] = getattr(self, f"show_{name.replace('-', '_')}")
 
         def handler(request: Request) -> Response:

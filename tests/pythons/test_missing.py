@@ -1,4 +1,4 @@
-"""Tests that need a package which is not installed are skipped by its name, and all others say what they say."""
+"""Tests that need a package that is not installed are skipped, with its name; other failures stay failures."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_that_looks_for_what_is_there():
 }
 
 
-def test_missing_interpreter_is_skipped_and_a_wrong_one_fails(repository: Path, tmp_path: Path) -> None:
+def test_tests_of_a_missing_package_are_skipped_and_other_failures_stay(repository: Path, tmp_path: Path) -> None:
     for name, text in TESTS.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     options = ["-q", "-rs", "-p", "no:cacheprovider", "-p", "tests.pythons.missing", "-c", "/dev/null"]

@@ -63,7 +63,7 @@ def test_weighted_sampling_ignores_readers_of_probability_zero(urls: list[str]) 
     fresh = rows_of(urls)
     with pytest.raises(
         InvalidArgumentError,
-        match=r"source_column must be None where a reader has probability 0, got 'of'\. Leave these readers out",
+        match=r"source_column must be None if a reader has probability 0, got 'of'\. Leave out readers with",
     ):
         WeightedSamplingReader(fresh, [1, 0, 1], source_column="of")
     with pytest.raises(

@@ -372,7 +372,9 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
         self._plan, begin, given = resume_place(
             self._requested_plan, state, batch_size=self._size, workers=self._workers, worker=None
         )
-        if begin != begin.pass_ends(1):  # the state may come from a reader, whose passes may have several epochs
+        # A reader's pass may have several epochs, a sampler's pass has one: begin it in the state's epoch, unless this
+        # pass just ended.
+        if begin != begin.pass_ends(1):
             begin = dataclasses.replace(begin, first_epoch=begin.epoch)
         self._pass = SamplingPass(begin, given, given, is_loaded=True)
         self._loads += 1

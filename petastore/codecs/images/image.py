@@ -224,7 +224,10 @@ class CompressedImageCodec:
         return decoded_sizes(byte_cells(cells, field), lambda header: part_bytes(header, stored, wanted))
 
     def _decoding(self, field: UnischemaField) -> tuple[UnischemaField, ImageDecode]:
-        """Return the field that describes the stored image files, and the region to decode."""
+        """Return the field with the shape of the stored image files, and the options for decoding them.
+
+        The field has three channels if files are converted to RGB. Without `decode=`, the options are `WHOLE`.
+        """
         return field, WHOLE
 
     def _check_takes_files(self, field: UnischemaField) -> None:

@@ -1,7 +1,8 @@
 """Spans: groups of consecutive batches that a reader assembles together, in order. No I/O.
 
-The plan looks up the rows of many batches at once, because most of the cost is per lane, and divides the result into
-spans. Each span lists the row groups to fetch, and the row groups to release after it.
+An epoch takes rows in turn from several sequences of row groups, the *lanes*. Looking up rows takes time for each lane,
+and hardly any for each batch, so the plan looks up the rows of many batches at once and divides the result into spans.
+Each span lists the row groups to fetch, and the row groups to release after it.
 
 `Walk` computes the spans of a plan or a mixture. A plan has one source, which yields all of its rows in every epoch;
 each source of a mixture has its own epochs. `Batches` is the interface for looking up rows: in the order of the plan's

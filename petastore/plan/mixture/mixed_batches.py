@@ -166,8 +166,8 @@ class LanesOfSources:
         """Return the index, after sorting by source, of each row [first, first + count) of a mixture lane."""
         sources, before, in_table = self._along(lane)
         rounds = -(-(first + count) // self._repeat)
-        # starts: shape (sources,), index of a row in the batch, sorted by source, minus the number of earlier rows of
-        # its source
+        # starts: shape (sources,). Row n of a source, counted along the lane, has index starts[source] + n among the
+        # rows [first, first + count) if these are sorted by source.
         skipped, stop = (
             turns // self._repeat * in_table + np.bincount(sources[: turns % self._repeat], minlength=len(in_table))
             for turns in (first, first + count)

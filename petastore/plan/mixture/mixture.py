@@ -376,7 +376,10 @@ class Mixture(RankPlan):
         ]
 
     def _lengths(self, batch_size: int) -> list[EpochBatches]:
-        """Check `batch_size`, and return the batches of a whole epoch."""
+        """Check `batch_size`, and return the batches of a whole epoch.
+
+        With `batching="per_source"`, the list has an item for each source, otherwise one item.
+        """
         size = whole_number(batch_size, name="batch_size", least=1)
         if self.batching == "per_source":
             return self._batches_of_sources(size, self.rows_per_source)

@@ -134,7 +134,7 @@ class _Blocks:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _BlockRows:
-    """Consecutive rows of one block."""
+    """Range of rows, in epoch order, of one block: row groups of a lane whose rows are shuffled together."""
 
     lane: int
     block: _Block

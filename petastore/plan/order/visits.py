@@ -131,7 +131,10 @@ class Rounds(LaneVisits):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LaneRuns:
-    """Rows of consecutive batches from a range of lanes, lane by lane."""
+    """Rows that consecutive batches take from a range of lanes, sorted by lane.
+
+    Lanes are the sequences of rows from which an epoch takes rows in turn.
+    """
 
     lanes: int
     """Total number of lanes."""

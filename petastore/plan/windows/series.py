@@ -59,7 +59,9 @@ class SeriesOfGroup:
 def series_of_group(
     codes: NDArray[np.int32], keys: Sequence[Hashable], timestamps: NDArray[Any], most: Any
 ) -> SeriesOfGroup:
-    """Return the segments of a row group.
+    """Divide the rows of a row group into segments, one for each series.
+
+    Also find rows after a gap in time, rows with equal timestamps, and unsorted rows in the segments.
 
     Args:
         codes: Series of each row, as an index into `keys`, shape (rows,).

@@ -168,7 +168,11 @@ class Windows:
         return rows
 
     def origin(self, groups: NDArray[np.int32], rows: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Convert rows of extended row groups to the original row groups and row numbers, both (n,), new arrays."""
+        """Convert row numbers in extended row groups to row groups and row numbers of the dataset.
+
+        An extended row group has its own rows, then the following rows that its windows need. Returns two new arrays of
+        shape (n,).
+        """
         found_groups, found_rows = groups.copy(), rows.copy()
         beyond = np.flatnonzero(rows >= self.rows[groups])
         for group in np.unique(groups[beyond]).tolist():

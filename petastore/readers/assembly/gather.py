@@ -1,8 +1,9 @@
 """Gather the rows of a batch from row groups in memory: NumPy values by `np.take`, Arrow cells by `take`.
 
-Columns of the same dtype and shape are stored in one NumPy array, a *stack*. If row groups share the arrays of an
-arena, one call for each stack copies rows from all of these row groups. Row indices are computed once for all stacks
-whose rows are in the same order. Small row groups that were loaded together count as one row group.
+Columns of the same dtype and shape are stored in one NumPy array, a *stack*. Row groups in memory usually share the
+arrays of one arena (`petastore.readers.loaded.arena`); then one call for each stack copies rows from all of them. A
+stack stores its rows in file order, or in the order in which the epoch reads them; row indices are computed once for
+each of these two orders. Small row groups that were loaded together count as one row group.
 """
 
 from __future__ import annotations

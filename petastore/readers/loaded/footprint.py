@@ -167,11 +167,12 @@ class Footprint:
 
     @once
     def _encoded_bytes(self) -> NDArray[np.int64]:
-        """Estimated decoded bytes of each row group's cells in columns that are not stacked, shape (groups,).
+        """Estimated decoded bytes of the columns that stay Arrow cells in memory, for each row group, shape (groups,).
 
-        The bytes of stacked columns and numbers are subtracted from the row group's size in the footer. The rest is
-        divided evenly among all other columns of the file, also those that are not read. Partition columns have no
-        cells.
+        These are the columns `layout.encoded`. Scalars of known size count with this size. For the other columns, the
+        sizes of all such scalars and of the stacked columns are subtracted from the row group's decoded size in the
+        footer, and the rest is divided evenly among the remaining columns of the file, also those that are not read.
+        Partition columns have no cells.
         """
         encoded = set(self.layout.encoded)
         if not encoded:

@@ -124,7 +124,7 @@ def keep(
             if kept.is_over:
                 continue  # the directory was removed since the lookup
             if kept.dataset is not None and kept.parent is not None and not _is_at(kept.parent, kept.name):
-                _end(kept)  # another process removed it
+                _end(kept)  # another process removed the directory
                 continue
             if kept.dataset is None:
                 try:

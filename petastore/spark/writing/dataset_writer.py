@@ -38,7 +38,10 @@ __all__ = ["BlockCommit", "BlockJob", "DatasetWriter"]
 
 @dataclasses.dataclass
 class BlockJob:
-    """Writes of one block, which are committed together. For one thread."""
+    """All writes in one `with materialize_dataset(...)` block through its writer's methods; committed together.
+
+    For one thread.
+    """
 
     url: str
     schema: Unischema
@@ -239,7 +242,9 @@ class DatasetWriter:
 
 
 class BlockCommit:
-    """Commit of a block: records the dataset's files before it (`begin`), and commits the added files (`finish`).
+    """Commit of the files that Spark's own writer added in a `with materialize_dataset(...)` block.
+
+    `begin` records the dataset's files before the block, and `finish` commits the added files.
 
     Args:
         location: The dataset's directory; it need not exist.
@@ -308,7 +313,7 @@ class BlockCommit:
         return manifest_of(self._location, self._files(), self._schema, writer=self._writer)
 
     def _files(self) -> list[str]:
-        """Return the files to commit: existing files of the manifest, and files that the block added.
+        """Return the files to commit: existing files of the manifest, and files that the `with` block added.
 
         Without a manifest, these are all Parquet files of the directory.
         """

@@ -214,7 +214,10 @@ class WriteJob:
 
     @property
     def _marked(self) -> str:
-        """Token of the job's marker file, which no file of a task has in its name."""
+        """Token of the marker file: the job's token, padded with zeros.
+
+        Files of tasks have random digits instead of the zeros, so no name of such a file contains this token.
+        """
         return self.job.ljust(2 * _DIGITS, "0")
 
     def _check_is_going_on(self, location: Location, number: int) -> None:
