@@ -57,7 +57,7 @@ def domain_values(cells: Any, field: UnischemaField) -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bounds:
-    """Minimum and maximum of one column in one row group, in the domain of filters; None where unknown.
+    """Minimum and maximum of one column in one row group, as filters compare values; None where unknown.
 
     Example:
         >>> Bounds(3, 5).check(np.array([3, 0, 5]), missing=np.array([False, True, False]))
@@ -68,7 +68,7 @@ class Bounds:
 
     @classmethod
     def of(cls, statistics: ColumnStatistics, group: int) -> Self:
-        """Return the bounds of one row group."""
+        """Return the bounds of the row group with the number `group`."""
         low = _plain(statistics.minimum[group]) if statistics.has_minimum[group] else None
         return cls(low, _plain(statistics.maximum[group]) if statistics.has_maximum[group] else None)
 

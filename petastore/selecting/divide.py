@@ -23,20 +23,20 @@ __all__ = ["Divided", "divide"]
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Divided:
-    """Parts of a predicate; a row is included if all parts include it."""
+    """A predicate, split by the data that each part needs; a row is included if all parts include it."""
 
     filter: Expression | None
-    """Part that equals a filter, or None."""
+    """Part that is equivalent to a filter expression, or None."""
 
     of_partitions: Any
-    """Predicate on partition columns only, or None."""
+    """Part that uses only partition columns and is evaluated once for each row group, or None."""
 
     of_rows: Any
-    """Predicate on rows for the rest, or None."""
+    """Remaining part, which is evaluated for each row, or None."""
 
 
 def divide(predicate: Any, schema: Unischema, partition_names: Collection[str]) -> Divided:
-    """Split a predicate into its parts.
+    """Split a predicate by the data that its parts need: partition values, statistics or rows.
 
     Args:
         predicate: Predicate whose fields are in the schema.
@@ -68,7 +68,7 @@ def divide(predicate: Any, schema: Unischema, partition_names: Collection[str]) 
 
 
 def _conjuncts(predicate: Any) -> Iterator[Any]:
-    """Yield parts of a predicate: the predicate includes a row if all parts include it."""
+    """Yield the operands of a conjunction (`all`); any other predicate is yielded as it is."""
     if isinstance(predicate, in_reduce) and predicate.is_all:
         for part in predicate.parts:
             yield from _conjuncts(part)

@@ -164,7 +164,7 @@ def filter_row_groups(dataset: Dataset, filters: Expression, among: NDArray[np.b
 
 
 def _fields_of(expression: Expression, schema: Unischema) -> dict[str, UnischemaField]:
-    """Return the fields of a schema, and the members of structs that a filter names."""
+    """Return the fields of a schema, and of the struct members that a filter names, such as `point.x`; by name."""
     members = {name: member_field(schema.fields, name) for name in expression.columns if name not in schema}
     return {**schema.fields, **{name: field for name, field in members.items() if field is not None}}
 
@@ -198,7 +198,7 @@ def selection_key(dataset: Dataset, question: Any, columns: Iterable[str]) -> st
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Search:
-    """Search for the matching rows of one dataset."""
+    """Evaluation of a filter and predicates on one dataset: cache, row-group pruning, and the scan of the rest."""
 
     dataset: Dataset
     workers: Workers
@@ -211,11 +211,11 @@ class _Search:
 
     @property
     def by_index(self) -> tuple[Pruned, ...]:
-        """Number of rows and row groups that the row-group selector skips; () if it skips no rows."""
+        """Numbers of rows and row groups that the row-group selector (`rowgroup_selector=`) skips; () if none."""
         return _left_out("row-group index", self.rows, self.among)
 
     def filtered(self, bound: Expression, key: str) -> Selection:
-        """Return the rows for which a filter is true."""
+        """Return the rows for which a filter is true, from the cache or by a scan; `key` is the cache key."""
         dataset, names = self.dataset, bound.columns
         fields = {name: dataset.schema[name] for name in names}
         partitions = dataset.partition_values(names)
@@ -251,7 +251,7 @@ class _Search:
         return self._settled(key, "filter", look, searched, pruned, whole=verdict.all & ~disputed)
 
     def _disputed(self, known: Mapping[str, ColumnStatistics], groups: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return a mask of row groups whose stored partition key may differ from the directory name.
+        """Return a mask of row groups whose stored partition key may differ from the directory name, shape (groups,).
 
         These row groups are read even if the filter skips them, because reading compares each cell with the directory
         name.
@@ -276,7 +276,7 @@ class _Search:
         return disputed & (self.among > 0)
 
     def _pruned(self, by_partition: Verdict, by_statistics: Verdict | None = None) -> tuple[Pruned, ...]:
-        """Return the numbers of rows and row groups that each step skips without reading data."""
+        """Return the numbers of rows and row groups that partition values and statistics skip without reading data."""
         left = np.where(by_partition.none, 0, self.among)
         pruned = self.by_index + _left_out("partition values", self.among, left)
         if by_statistics is None:
@@ -284,7 +284,7 @@ class _Search:
         return pruned + _left_out("statistics", left, np.where(by_statistics.none, 0, left))
 
     def included(self, predicate: RowPredicate, before: Selection, key: str | None) -> Selection:
-        """Return the selected rows that a predicate includes."""
+        """Return those rows of the selection `before` that a predicate includes, from the cache or by a scan."""
         found = None if key is None else self._remembered(key)
         if found is not None:
             return found

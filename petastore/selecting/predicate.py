@@ -40,13 +40,13 @@ Ask: TypeAlias = Callable[[dict[str, NDArray[Any]], int], NDArray[np.bool_]]
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class RowPredicate:
-    """Predicate on rows of a dataset, whose fields exist in the schema."""
+    """A user-defined predicate, evaluated on the decoded rows of a row group."""
 
     fields: tuple[UnischemaField, ...]
     """Fields that the predicate needs, in schema order."""
 
     ask: Ask
-    """Function that evaluates the predicate on many rows."""
+    """Function that evaluates the predicate on columns with a given number of rows; returns a mask (rows,)."""
 
     cache_key: str | None
     """Key of the predicate's results in the filter cache; None if they are not cached."""

@@ -33,12 +33,12 @@ _MOST_BYTES = 1 << 30
 
 
 def selection_bytes(key: str, selection: Selection, rows: NDArray[np.int64]) -> bytes:
-    """Return the bytes of a selection file.
+    """Return the content of a file of the selection cache.
 
     Args:
-        key: Key of the selection.
-        selection: The selection.
-        rows: Rows of each row group of the dataset.
+        key: Cache key of the filter and the dataset version.
+        selection: The rows that the filter selects.
+        rows: Number of rows of each row group of the dataset, shape (groups,).
     """
     partial = np.isin(np.arange(len(rows)), selection.packed.groups)
     flags = [np.packbits(of_groups).tobytes() for of_groups in (partial, (selection.counts > 0) & ~partial)]
@@ -68,11 +68,11 @@ def write_aside(path: Path, data: bytes) -> None:
 
 
 def read_selection_file(path: Path, key: str, rows: NDArray[np.int64]) -> Selection | None:
-    """Return the selection of a file; None if no valid file exists.
+    """Read a file of the selection cache; return None if no valid file exists.
 
     Args:
         path: The file.
-        key: Key of the selection, which the file must have.
+        key: Cache key, which the file must contain.
         rows: Rows of each row group of the dataset.
     """
     try:
@@ -166,7 +166,7 @@ class RememberedSelections:
     """Maximum bytes of all files; least recently used files are evicted. A larger selection is not cached."""
 
     def load(self, key: str, rows: NDArray[np.int64]) -> Selection | None:
-        """Return the cached selection of a key, or None.
+        """Return the cached selection of a filter, or None if it is not cached.
 
         Args:
             key: Key in hexadecimal digits.
@@ -180,7 +180,7 @@ class RememberedSelections:
         return found
 
     def save(self, key: str, selection: Selection, rows: NDArray[np.int64]) -> None:
-        """Write a selection to its file."""
+        """Write a selection to the cache and evict the least recently used ones; log a warning if this fails."""
         data = selection_bytes(key, selection, rows)
         try:
             if len(data) <= self.max_bytes:

@@ -21,11 +21,11 @@ HdfsDriver: TypeAlias = Literal["libhdfs", "libhdfs3"]
 
 
 def _told(instead: str, *asks_for_nothing: str) -> Mapping[str, Any]:
-    """Return the metadata of a parameter that gives a warning, except for values without an effect.
+    """Return the dataclass metadata of a deprecated parameter that issues a warning when it is passed.
 
     Args:
-        instead: Text of the warning that tells what to use instead.
-        asks_for_nothing: Values, besides the default and None, that give no warning.
+        instead: Reason why the parameter has no effect, and its replacement; text of the warning.
+        asks_for_nothing: Values, besides the default and None, for which no warning is issued.
     """
     return {"instead": instead, "asks_for_nothing": (None, *asks_for_nothing)}
 

@@ -1,4 +1,4 @@
-"""Selections that the user names: row groups picked by a selector (`rowgroup_selector=`), and rows to exclude."""
+"""Row groups that the user picks with a selector (`rowgroup_selector=`), and rows that the user excludes."""
 
 from __future__ import annotations
 
@@ -65,8 +65,13 @@ def selected_groups(dataset: Dataset, selector: Any) -> NDArray[np.bool_]:
 def exclude_rows(selection: Selection | None, inventory: Inventory, places: Iterable[RowPlace]) -> Selection | None:
     """Return a selection without the given rows; None (all rows) if no rows are given.
 
+    Args:
+        selection: Rows selected so far; None means all.
+        inventory: Inventory of the dataset.
+        places: `(file, row group, row)` of each row to exclude.
+
     Raises:
-        InvalidArgumentError: The dataset has no row at a place.
+        InvalidArgumentError: The dataset does not have one of these rows.
 
     Example:
         >>> inventory = Inventory.of_rows([3, 5])

@@ -78,7 +78,7 @@ def _tested(test: Test, cells: Any, field: UnischemaField, bounds: Bounds) -> Ou
 def _passed(
     test: Test, cells: Any, field: UnischemaField, missing: NDArray[np.bool_], bounds: Bounds
 ) -> NDArray[np.bool_]:
-    """Return a mask of the values that pass the test, shape (rows,); entries of missing values are arbitrary."""
+    """Return a mask of the values for which a comparison is true, shape (rows,); arbitrary for missing values."""
     domain = domain_values(cells, field)
     bounds.check(domain, missing, sampled=True)
     if isinstance(domain, np.ndarray):
