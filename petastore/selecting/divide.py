@@ -68,7 +68,7 @@ def divide(predicate: Any, schema: Unischema, partition_names: Collection[str]) 
 
 
 def _conjuncts(predicate: Any) -> Iterator[Any]:
-    """Yield the operands of a conjunction (`all`); any other predicate is yielded as it is."""
+    """Yield predicates that together (joined by "and") are equivalent to the given predicate."""
     if isinstance(predicate, in_reduce) and predicate.is_all:
         for part in predicate.parts:
             yield from _conjuncts(part)

@@ -24,7 +24,7 @@ _Numbers: TypeAlias = NDArray[np.int64] | Callable[[], NDArray[np.int64]]
 """An array, or a function that computes it."""
 
 _RUN_ROWS = 64
-"""Minimum average rows per run; rows in shorter runs are stored as arrays instead."""
+"""Minimum average length of runs (ranges of consecutive rows); shorter runs are stored as arrays of rows instead."""
 
 
 class Permutation:
@@ -79,9 +79,9 @@ def _read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Runs:
-    """Runs of consecutive rows, in the reading order of their row groups.
+    """Runs: ranges of rows that are consecutive in the order in which this rank reads their row group.
 
-    The reading order of a row group is its entry in `Span.read_orders`; None means file order.
+    This reading order of a row group is its entry in `Span.read_orders`; None means file order.
     """
 
     groups: NDArray[np.int32]
@@ -116,14 +116,16 @@ class Runs:
 
 
 def _following(firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the row numbers of runs in file order, run after run, shape (rows,)."""
+    """Return `firsts[i]`, `firsts[i] + 1`, … (`counts[i]` numbers) for each run i, concatenated; shape (rows,)."""
     rows = np.repeat(firsts - (np.cumsum(counts) - counts), counts)
     rows += counting(len(rows))
     return rows
 
 
 class GroupedRows:
-    """Rows grouped by row group. A reader copies runs of consecutive rows.
+    """Rows grouped by row group, and the permutation into the requested order, such as that of a batch.
+
+    A reader copies ranges of consecutive rows (runs) at once.
 
     Args:
         groups: Row group of each row, shape (n,); None if `runs` is given.
@@ -151,7 +153,7 @@ class GroupedRows:
         self.permutation = permutation
         """Requested order of the rows; None if the rows already have it."""
         self.runs = runs
-        """The rows as a few runs; None if they are stored as arrays."""
+        """The rows as runs (ranges of consecutive rows); None if they are stored as arrays."""
         self.num_rows = 0 if runs is None else runs.num_rows
         """Number of rows."""
         if groups is not None and rows is not None:
@@ -161,7 +163,7 @@ class GroupedRows:
 
     @classmethod
     def of_runs(cls, runs: Runs, permutation: Permutation | None) -> GroupedRows:
-        """Return the rows of some runs without allocating arrays of all rows."""
+        """Return the rows of some ranges of consecutive rows, without allocating arrays of all rows."""
         return cls(None, None, permutation, runs)
 
     @once
@@ -182,18 +184,18 @@ class GroupedRows:
         return GroupedRows(written.get("groups"), written.get("rows"), permutation, self.runs)
 
     def without_runs(self) -> GroupedRows:
-        """Return the same rows as arrays instead of runs."""
+        """Return the same rows as arrays with one entry per row, instead of ranges of rows."""
         return GroupedRows(self.groups, self.rows, self.permutation)
 
     def selected(self, selection: Selection) -> GroupedRows:
-        """Return the same rows with indices among the selected rows converted to row numbers in the row groups."""
+        """Return the same rows; `rows`, indices among the rows that a filter selects, become row numbers."""
         if self.runs is None:
             return GroupedRows(self.groups, selection.rows_at(self.groups, self.rows), self.permutation)
         rows = functools.partial(_selected, self, selection)
         return GroupedRows.of_runs(dataclasses.replace(self.runs, rows=rows), self.permutation)
 
     def numbered_from(self, first_group: int) -> GroupedRows:
-        """Return the same rows with `first_group` added to all row group numbers."""
+        """Return the same rows with `first_group` added to row group numbers, for numbering across datasets."""
         if self.runs is None:
             return GroupedRows(self.groups + np.int32(first_group), self.rows, self.permutation)
         runs = self.runs
@@ -201,7 +203,7 @@ class GroupedRows:
         return GroupedRows.of_runs(Runs(groups, runs.firsts, runs.counts, runs.rows), self.permutation)
 
     def in_row_groups(self, parts: RowGroupParts) -> GroupedRows:
-        """Return the same rows with parts of row groups converted to row groups."""
+        """Return the same rows; `groups`, numbers of row-group parts, become row group numbers."""
         if self.runs is None:
             return GroupedRows(*parts.in_row_groups(self.groups, self.rows), self.permutation)
         runs, firsts = self.runs, parts.firsts[self.runs.groups]
@@ -299,7 +301,7 @@ def _rows_of(picked: GroupedRows, slices: Sequence[slice]) -> NDArray[np.int64]:
 
 
 def _moved(picked: GroupedRows, by: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the row numbers with an offset added to the rows of each run; `by` has shape (runs,)."""
+    """Return the row numbers, (rows,), with an offset added to the rows of each run; `by` has shape (runs,)."""
     assert picked.runs is not None  # noqa: S101 - only called for rows with runs
     return picked.rows + np.repeat(by, picked.runs.counts)
 

@@ -1,11 +1,15 @@
-"""Order of row groups in an epoch: the *line*, hashed by seed and epoch, which is divided into lanes. No I/O.
+"""Order of row groups in an epoch, hashed by seed and epoch. No I/O.
+
+All row groups in this order are the *line*. It is divided into L *lanes*: sequences of row groups that are read
+concurrently, so that each batch has rows of all lanes.
 
 The order is stratified, because files are often sorted by label, day or user. If the row groups in memory at one time
 were drawn randomly, some parts of the dataset would occur twice and others not at all. Therefore the dataset is
 divided, in file order, into L parts with equal numbers of row groups; each lane takes one part, in hashed order. Every
-batch then has rows of all parts. Part s is assigned to the lane at place (s + r) mod L of the sequence of lanes, where
-r is a hash that differs from epoch to epoch. Any R consecutive lanes of the sequence belong to R different ranks, so
-each rank has every R-th part, and the rows of each rank also come evenly from the whole dataset.
+batch then has rows of all parts. Part s is assigned to lane number (s + r) mod L of the sequence in which an epoch
+takes rows from its lanes (`petastore.plan.order.visits`), where r is a hash that differs from epoch to epoch. Any R
+consecutive lanes of the sequence belong to R different ranks, so each rank has every R-th part, and the rows of each
+rank also come evenly from the whole dataset.
 
 Row groups can be assigned to ranks (`Order.dealt_to`), such that few row groups move when the number of ranks changes;
 the row groups of a rank are then adjacent on the line. A single rank has all row groups. Each added rank takes row
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["dealt_line", "line_of_groups", "line_of_parts", "owners"]
 
-# Each hash has its own stream number; `petastore.plan.order.order` and `petastore.plan.mixture.mixed_line` use others.
+# First word of each hash; the hashes of `order.order` and `mixture.mixed_line` begin with other words.
 _ROW_GROUPS, _TURN = 0, 2
 
 _SORTED_AT_ONCE = 32_768
@@ -51,13 +55,13 @@ because allocating memory for millions of keys costs more than sorting them."""
 
 
 def line_of_groups(rows: NDArray[np.int64], order: Order, *, epoch: int, lanes: int) -> NDArray[np.int32]:
-    """Return the non-empty row groups in line order: shuffled by seed and epoch, or in file order.
+    """Return the non-empty row groups in epoch order: shuffled by seed and epoch, or in file order.
 
     Args:
         rows: Rows of each row group, shape (groups,).
         order: Requested order.
         epoch: Number of the epoch, from 0.
-        lanes: Number of lanes into which the line is divided.
+        lanes: Number of lanes (sequences of row groups that are read concurrently) into which the order is divided.
 
     Returns:
         Numbers of the row groups, shape (row groups with rows,).
@@ -78,13 +82,13 @@ def line_of_groups(rows: NDArray[np.int64], order: Order, *, epoch: int, lanes: 
 def line_of_parts(
     rows: NDArray[np.int64], parts: RowGroupParts, order: Order, *, epoch: int, lanes: int
 ) -> NDArray[np.int32]:
-    """Return the non-empty parts of row groups in line order; parts of one row group are adjacent, in file order."""
+    """Return the non-empty parts of row groups in epoch order; parts of one row group stay adjacent, in file order."""
     line = parts.of_line(line_of_groups(parts.of_groups(rows), order, epoch=epoch, lanes=lanes))
     return line[rows[line] > 0]
 
 
 def _line_of_filled(groups: int, order: Order, epoch: int, lanes: int) -> NDArray[np.int32]:
-    """Return the line order of non-empty row groups, numbered from 0, shape (groups,)."""
+    """Return non-empty row groups, numbered from 0, in epoch order; shape (groups,)."""
     if not order.shuffle_row_groups:
         return np.arange(groups, dtype=np.int32)
     hashed_for = (order.seed, epoch if order.reshuffle == "epoch" else 0)
@@ -94,7 +98,7 @@ def _line_of_filled(groups: int, order: Order, epoch: int, lanes: int) -> NDArra
 
 
 def _in_strata(groups: int, lanes: int, hashed_for: tuple[int, int]) -> NDArray[np.int32]:
-    """Return row groups lane by lane, shape (groups,): each lane has one part of the dataset, in hashed order."""
+    """Return a shuffled order in which each lane has one contiguous part of the dataset, lane by lane; (groups,)."""
     # borders: (lanes + 1,) part s consists of the row groups n with n * lanes // groups == s
     borders = -(-np.arange(lanes + 1, dtype=np.int64) * groups // lanes)
     parts = (visit_of_lane(lanes) - mix(_TURN, *hashed_for) % lanes) % lanes
@@ -147,7 +151,7 @@ def owners(rows: NDArray[np.int64], ranks: int, *, shift: int = 0) -> NDArray[np
     Args:
         rows: Rows of each row group, shape (groups,).
         ranks: Number of ranks, at least 1.
-        shift: Offset by which the deck is rotated, any integer in [0, 2⁶⁴).
+        shift: Offset by which the order of assignment (the deck, see the module) is rotated, an integer in [0, 2⁶⁴).
 
     Example:
         >>> [owners(np.full(12, 10), ranks).tolist() for ranks in (2, 3)]
@@ -169,7 +173,7 @@ _Hand = list[tuple[int, int]]  # row groups of a rank: half-open ranges of the d
 
 
 def _hands(starts: memoryview, ranks: int) -> list[_Hand]:
-    """Return the row groups of each rank; `starts` is the number of rows before each row group of the deck."""
+    """Return the row groups of each rank as ranges of the deck; `starts` counts the rows before each row group."""
     total, hands = starts[-1], [[(0, len(starts) - 1)]]
     loads = [total]
     for count in range(2, ranks + 1):
@@ -184,7 +188,7 @@ def _hands(starts: memoryview, ranks: int) -> list[_Hand]:
 
 
 def _give(hand: _Hand, incoming: _Hand, starts: memoryview, load: int, due: int) -> int:
-    """Move row groups from `hand` to `incoming` until `hand` has about `due` rows.
+    """Move row groups from one rank (`hand`) to a new rank (`incoming`) until `hand` has about `due` rows.
 
     Returns:
         Number of rows that are left in `hand`, from `load` rows before.

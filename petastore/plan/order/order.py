@@ -1,16 +1,19 @@
-"""Order of an epoch: lanes over hashed row groups, computed by arithmetic. No I/O.
+"""Order of an epoch: the row at each position, computed by arithmetic. No I/O.
 
-1. Row groups are ordered in one *line* of N rows (`petastore.plan.order.line`), by a hash of (seed, epoch, row group),
-   so that the row groups in memory at one time come evenly from all parts of the dataset.
+An epoch interleaves the rows of L *lanes*: sequences of row groups that are read concurrently, so that each batch has
+rows of all lanes. The *position* of a row is its index in the epoch, from 0.
+
+1. All row groups are ordered by a hash of (seed, epoch, row group), so that the row groups in memory at one time come
+   evenly from all parts of the dataset (`petastore.plan.order.line`). Their N rows in this order are the *line*.
 2. The line is cut, at exact rows, into L lanes whose sizes differ by at most one.
-3. A lane is a sequence of blocks. A block has all whole row groups that begin within B rows. The rows of a block are
-   permuted by a hash of (seed, epoch, lane, block). The block borders of lane k are shifted by k·B/L rows, so that
-   lanes do not begin new blocks at the same time.
+3. A lane is divided into *blocks*, the row groups whose rows are shuffled together: a block has all row groups of the
+   lane that begin within B rows. The rows of a block are permuted by a hash of (seed, epoch, lane, block). The block
+   borders of lane k are shifted by k·B/L rows, so that lanes do not begin new blocks at the same time.
 4. The epoch takes one row from each lane, then the next row from each lane, and so on, always in the same sequence of
-   lanes (`petastore.plan.order.visits`): position p is row p // L of the lane at place p % L of this sequence.
+   lanes (`petastore.plan.order.visits`): position p is row p // L of lane number p % L of this sequence.
 
 The row at any position is therefore computed directly, and only the sizes of row groups are in memory. A global batch
-is a range of positions. Its rows are sorted by lane and cut into equal shares for the ranks
+is a range of positions. Its rows are sorted by lane and divided equally among the ranks
 (`petastore.plan.batches.epoch_batches`). The set of rows of a global batch is therefore independent of the number of
 ranks, while each rank reads only its own lanes and their row groups.
 
@@ -54,15 +57,18 @@ if TYPE_CHECKING:
 
 __all__ = ["EpochOrder", "Pieces"]
 
-_ROWS = 1  # stream number of this hash; `petastore.plan.order.line` and `petastore.plan.mixture.mixed_line` use others
+_ROWS = 1  # first word of this hash; the hashes of `order.line` and `mixture.mixed_line` begin with other words
 
 _BLOCKS_BESIDES = 16
-"""Number of cached blocks in addition to one per lane, for lanes whose next rows begin a new block."""
+"""Number of cached shuffled blocks in addition to one per lane, for lanes that are about to begin a new block."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Pieces:
-    """Row groups, divided where a lane ends: all arrays have shape (pieces,)."""
+    """Row groups of each lane (sequence of row groups that an epoch interleaves); arrays have shape (pieces,).
+
+    A row group that several lanes share has one entry, a *piece*, for each of them.
+    """
 
     groups: NDArray[np.int64]
     """Row group of each piece."""
@@ -87,23 +93,23 @@ class Pieces:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Lane:
-    """Range of the line that one lane reads, with its blocks."""
+    """One lane: a range of the line (the rows of all row groups in epoch order), and the blocks in it."""
 
     number: int
     start: int  # index of the first row on the line
     size: int  # number of rows
     line_groups: slice  # row groups of the lane, as a range of the line's row groups
-    block_starts: NDArray[Any]  # first row of each block in the lane, then `size`; shape (blocks + 1,), smallest dtype
+    block_starts: NDArray[Any]  # offset of each block in the lane, then `size`; shape (blocks + 1,), smallest dtype
 
     def blocks_at(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of the block that contains each offset in the lane, shape (n,)."""
+        """Return the block that contains the row at each offset in the lane, as numbers from 0; shape (n,)."""
         starts = self.block_starts
         return np.searchsorted(starts[:-1], offsets.astype(starts.dtype, copy=False), side="right") - 1
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Block:
-    """Shuffled rows of a block."""
+    """A block: row groups of one lane whose rows are shuffled together, and the shuffled rows."""
 
     distinct: NDArray[np.int32]  # row groups of the block, in line order
     which: NDArray[np.int32] | None  # row group of each row, in epoch order; None if the block has one row group
@@ -116,7 +122,7 @@ class _Block:
         return np.full(len(self.rows[rows]), self.distinct[0]) if self.which is None else self.which[rows]
 
     def read_order_of(self, group: int) -> NDArray[np.int64]:
-        """Return the block's rows of a row group, in epoch order, shape (n,)."""
+        """Return the rows of one row group of the block in epoch order, as row numbers in the row group; shape (n,)."""
         place = int(np.flatnonzero(self.distinct == group)[0])
         first = int(self.counts[:place].sum())
         return self.by_group[first : first + int(self.counts[place])].astype(np.int64, copy=False)
@@ -124,7 +130,7 @@ class _Block:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Blocks:
-    """Several blocks; all arrays have shape (blocks,)."""
+    """Blocks (row groups that are shuffled together) for lookups of single rows; arrays have shape (blocks,)."""
 
     states: NDArray[np.uint64]  # hash state of each block's permutation
     sizes: NDArray[np.int64]
@@ -142,7 +148,7 @@ class _BlockRows:
 
 
 class EpochOrder:
-    """Row at each position of one epoch.
+    """Row order of one epoch: the row group and row number at each position (index of a row in the epoch).
 
     Equal arguments give equal orders on every platform and in every release, as `tests/plan/golden` verifies.
     Thread-safe; recent blocks are cached.
@@ -151,7 +157,8 @@ class EpochOrder:
         rows: Rows of each row group, shape (groups,).
         order: Requested order.
         epoch: Number of the epoch, from 0.
-        visits: Lane at each position; None takes one row from each lane in turn (round-robin).
+        visits: Lane (one of the interleaved sequences of row groups) at each position; None takes one row from each
+            lane in turn (round-robin).
         parts: Division of row groups into parts. If given, `rows` and all row group numbers refer to parts, and
             `shuffle_rows` must be False.
 
@@ -198,9 +205,10 @@ class EpochOrder:
         self._block = functools.lru_cache(maxsize=self.lanes + _BLOCKS_BESIDES)(self._make_block)
 
     def rows_at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return the row groups, and the row numbers in them, at given positions, without permuting whole blocks.
+        """Return the row groups, and the row numbers in them, at given positions of the epoch.
 
-        If most rows of a block are needed, `by_lane` is faster.
+        This is fast for a few positions. If most rows of a block (row groups that are shuffled together) are needed,
+        `by_lane` is faster.
 
         Args:
             positions: Positions in [0, num_rows), in any order, shape (n,).
@@ -213,7 +221,7 @@ class EpochOrder:
         return self._on_line(self._permuted(line) if self._order.shuffle_rows else line)
 
     def positions_of(self, groups: NDArray[Any], places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the positions of given rows: the inverse of `rows_at`.
+        """Return the positions in the epoch of given rows: the inverse of `rows_at`.
 
         Args:
             groups: Row group of each row, shape (n,).
@@ -238,7 +246,10 @@ class EpochOrder:
         return positions
 
     def _permuted(self, read: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the index on the line of each row, given its number in reading order, lane after lane; shape (n,)."""
+        """Convert indices in reading order to indices before rows are shuffled, on the line; shape (n,).
+
+        Both indices count the rows of all lanes, one lane after the other.
+        """
         blocks, which, order = self._blocks_of(read)
         line = np.empty_like(read)
         line[order] = blocks.begins[which] + self._partial_sort.numbers_at(
@@ -247,7 +258,7 @@ class EpochOrder:
         return line
 
     def _unpermuted(self, line: NDArray[np.int64], lanes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number in reading order of each row, given its index on the line: the inverse of `_permuted`."""
+        """Convert indices on the line to indices in reading order; the inverse of `_permuted`, shape (n,)."""
         read = np.where(lanes % 2 == 1, self._mirrors[lanes] - 1 - line, line)
         blocks, which, order = self._blocks_of(read)
         read[order] = blocks.firsts[which] + self._partial_sort.places_of(
@@ -256,7 +267,7 @@ class EpochOrder:
         return read
 
     def _blocks_of(self, read: NDArray[np.int64]) -> tuple[_Blocks, NDArray[np.int64], NDArray[np.int64]]:
-        """Find the blocks of rows, given their numbers in reading order, shape (n,).
+        """Find the blocks of rows, given the rows' indices in reading order, lane after lane, shape (n,).
 
         Returns:
             The distinct blocks; the index among them of each row's block, ascending, shape (n,); and the indices of the
@@ -281,22 +292,24 @@ class EpochOrder:
 
     @once
     def _block_starts(self) -> NDArray[Any]:
-        """First row of each block in reading order, lane after lane; then the number of rows; shape (blocks + 1,)."""
+        """Index of each block's first row in reading order, lane after lane; then the row count; (blocks + 1,)."""
         of_lanes = [self._lane(number).block_starts[:-1] + start for number, start in enumerate(self._lane_starts)]
         return np.concatenate([*of_lanes, [self.num_rows]]).astype(self._line_starts.dtype)
 
     def _lanes_at(self, line: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the lane of each index on the line, shape (n,)."""
+        """Return the lane that contains each index on the line, shape (n,)."""
         return self._lane_starts.searchsorted(line, side="right") - 1
 
     def by_lane(self, positions: NDArray[np.int64] | LaneRuns, *, read_lanes: range | None = None) -> GroupedRows:
-        """Return the rows at given positions, sorted by lane, and inside a lane by block.
+        """Return the rows at given positions of the epoch, grouped by lane, and the permutation back to their order.
+
+        A lane is one of the sequences of row groups that the epoch interleaves.
 
         Args:
             positions: Positions in [0, num_rows), in any order, shape (n,). `LaneRuns`, which are consecutive rows of
                 each lane, are faster.
-            read_lanes: Lanes whose reading order (see `read_order_of`) the runs use; None means the lanes of
-                `positions`.
+            read_lanes: Lanes that this rank reads. Runs of consecutive rows in the result are indexed in the order in
+                which these lanes read a row group (see `read_order_of`). None means the lanes of `positions`.
         """
         if isinstance(positions, LaneRuns):
             return self._along(positions, positions.own if read_lanes is None else read_lanes)
@@ -314,7 +327,7 @@ class EpochOrder:
         return GroupedRows(groups, rows, Permutation(by_lane))
 
     def _along(self, runs: LaneRuns, read_lanes: range) -> GroupedRows:
-        """Return the rows of `runs`, sorted by lane; see `by_lane`."""
+        """Return the rows of `runs` (consecutive rows of each lane), sorted by lane; see `by_lane`."""
         permutation = None if runs.targets is None else Permutation(runs.targets)
         lanes = zip(runs.own, runs.firsts.tolist(), runs.stops.tolist(), strict=True)
         if not self._order.shuffle_rows:
@@ -331,7 +344,7 @@ class EpochOrder:
         return GroupedRows(groups, rows, permutation)
 
     def _blocks_of_lane(self, number: int, first: int, stop: int) -> Iterator[_BlockRows]:
-        """Yield the rows at the offsets [first, stop) of a lane, block by block."""
+        """Yield the rows [first, stop) of a lane, in the lane's order, as one item for each block."""
         lane = self._lane(number)
         block = _place(lane.block_starts, first, side="right") - 1
         while first < stop:
@@ -340,7 +353,7 @@ class EpochOrder:
             first, block = end, block + 1
 
     def _runs_of_blocks(self, parts: Sequence[_BlockRows], read_lanes: range) -> Runs:
-        """Convert rows of blocks, which have one row group each, to runs in the reading order of `read_lanes`."""
+        """Return rows of blocks of one row group each as runs, indexed in the order in which `read_lanes` read."""
         groups = np.array([part.block.distinct[0] for part in parts], dtype=np.int32)
         # For a row group split between lanes, the parts of earlier lanes come first.
         begins = np.maximum(self._line_starts[self._line_index[groups]], self._lane_starts[read_lanes.start])
@@ -376,7 +389,7 @@ class EpochOrder:
         return self._line_groups[index], line - self._line_starts[index]
 
     def _run_of_line(self, first: int, stop: int) -> GroupedRows:
-        """Return the rows at the indices [first, stop) of the line, without a search for each row."""
+        """Return the rows at the indices [first, stop) of the line as one run of consecutive rows per row group."""
         starts = self._line_starts
         low, high = _place(starts, first, side="right") - 1, _place(starts, stop, side="left")
         borders = starts[low : high + 1].astype(np.int64)
@@ -386,7 +399,7 @@ class EpochOrder:
         return GroupedRows.of_runs(Runs.of_file(self._line_groups[low:high], firsts, borders[1:] - borders[:-1]), None)
 
     def last_positions(self, groups: NDArray[np.int32], *, lanes: range) -> NDArray[np.int64]:
-        """Return the last position at which `lanes` need each row group, (n,); -1 for row groups of other lanes."""
+        """Return the last position in the epoch at which some lanes need each row group, (n,); -1 if they never do."""
         places = self._line_index[groups]
         if self.lanes == 1 and 0 in lanes and not self._order.shuffle_rows:
             return self._visits.positions(0, self._line_starts[places + 1].astype(np.int64) - 1)
@@ -441,12 +454,12 @@ class EpochOrder:
         return max(last_positions)
 
     def pieces(self) -> Pieces:
-        """Return all non-empty row groups, divided at lane borders."""
+        """Return all non-empty row groups, with one entry for each lane that has rows of the row group."""
         parts = [self._pieces_of(self._lane(number)) for number in range(self.lanes)]
         return Pieces(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
     def _pieces_of(self, lane: _Lane) -> tuple[NDArray[np.int64], ...]:
-        """Return the fields of `Pieces` for one lane."""
+        """Return the four arrays of `Pieces` for one lane."""
         piece_starts = self._piece_starts(lane.number, lane.line_groups)
         starts, stops = piece_starts[:-1], piece_starts[1:]
         if self._order.shuffle_rows:
@@ -472,7 +485,7 @@ class EpochOrder:
         return _Lane(number, start, size, line_groups, block_starts.astype(_smallest(size)))
 
     def _piece_starts(self, number: int, line_groups: slice) -> NDArray[np.int64]:
-        """Return the offset of each row group in a lane, in reading order, and the lane's size; shape (pieces + 1,)."""
+        """Return the offset in a lane of each of its row groups, in reading order, then its size; (pieces + 1,)."""
         start, size = int(self._lane_starts[number]), int(self._lane_sizes[number])
         borders = self._line_starts[line_groups.start : line_groups.stop + 1].astype(np.int64)
         # sizes: (pieces,) rows that the lane has of each row group
@@ -482,7 +495,7 @@ class EpochOrder:
         return piece_starts
 
     def _make_block(self, number: int, block: int) -> _Block:
-        """Compute a block of a lane, with its rows in epoch order."""
+        """Shuffle the rows of a block, given the number of its lane and the number of the block in the lane."""
         lane = self._lane(number)
         first, stop = lane.block_starts[block : block + 2].tolist()
         begin = lane.start + (lane.size - stop if self._is_backwards(number) else first)

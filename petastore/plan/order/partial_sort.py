@@ -26,7 +26,7 @@ _HASHED_AT_ONCE = 2**17
 """Maximum number of keys that are computed at once, in whole permutations: 1 MB of memory."""
 
 _REMEMBERED_PARTS = 8
-"""Number of ranges from `_parts` whose hashes are cached, because the next step mostly has rows of the same blocks."""
+"""Number of ranges from `_parts` with cached hashes, because the next lookup often needs the same permutations."""
 
 _MARGIN = 1.25
 """Margin in entries, divided by the square root of the length.

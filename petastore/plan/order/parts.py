@@ -11,7 +11,9 @@ from petastore.plan.order.visits import Rounds, spreads_evenly
 __all__ = ["Parts"]
 
 _LANES = (96, 48, 24, 12, 6)
-"""Numbers of lanes that divide evenly among each of their divisors, descending."""
+"""Numbers of lanes (row-group sequences that an epoch interleaves) to choose from, descending.
+
+Each number can be divided evenly among any number of ranks that is a divisor of it."""
 
 _MOST_OF_A_RANK = 8
 """Maximum number of row groups that a rank reads concurrently."""
@@ -21,9 +23,9 @@ _MOST_OF_A_RANK = 8
 class Parts:
     """Division of a dataset in file order, so that each rank reads only its own part.
 
-    The order must have the lanes of this object and must not permute row groups (it may permute rows). `last_batch`
-    must be `even` or `drop`. Each rank then needs only its part of the dataset, and the numbers of rows of the other
-    parts. All ranks still have the same number of batches.
+    The `Order` must have as many lanes as this object and must not permute row groups (it may permute rows).
+    `last_batch` must be `even` or `drop`. Each rank then needs only its part of the dataset, and the numbers of rows of
+    the other parts. All ranks still have the same number of batches.
 
     Example:
         >>> Parts.of(1003, ranks=2)
@@ -36,7 +38,7 @@ class Parts:
     """Number of rows of each rank's part; they differ by at most one."""
 
     lanes: int
-    """Number of lanes of the order."""
+    """Number of lanes of the order: the sequences of row groups that are read concurrently and interleaved."""
 
     @classmethod
     def of(cls, num_rows: int, *, ranks: int) -> Self:

@@ -1,10 +1,11 @@
 """Lane order: the sequence in which an epoch takes rows from its lanes. No I/O.
 
-A *visit* takes one row from one lane. The order of visits is chosen so that ranks do not read each other's lanes. Let R
-be a divisor of the number of lanes L, and divide the lanes into R equal ranges. Any R consecutive visits that begin at
-a multiple of R then include each range exactly once. A global batch has a multiple of R rows, so the share of each rank
-contains exactly the rows of its own L/R lanes, for any batch size. (In ascending order of lanes, this would only be
-true if L divides the global batch; otherwise a rank would have to read a row group of its neighbor for one row.)
+A *lane* is one of the sequences of row groups that an epoch interleaves. A *visit* takes one row from one lane. The
+order of visits is chosen so that ranks do not read each other's lanes. Let R be a divisor of the number of lanes L, and
+divide the lanes into R equal ranges. Any R consecutive visits that begin at a multiple of R then include each range
+exactly once. A global batch has a multiple of R rows, so each rank gets exactly the rows of its own L/R lanes, for any
+batch size. (In ascending order of lanes, this would only be true if L divides the global batch; otherwise a rank would
+have to read a row group of its neighbor for one row.)
 
 For the numbers of lanes that `shuffled_lanes` can choose, a search found such orders, and this module lists them.
 For other numbers, the order is computed by reversing the digits of the visit's number, prime by prime (van der Corput,
@@ -48,7 +49,7 @@ _FOUND = {
 
 @functools.lru_cache(maxsize=64)
 def lane_of_visit(lanes: int) -> NDArray[np.int64]:
-    """Return the lane of each of the first `lanes` visits: a permutation, read-only, shape (lanes,).
+    """Return the sequence in which an epoch takes one row from each lane: lane numbers, read-only, shape (lanes,).
 
     Example:
         >>> lane_of_visit(8).tolist()
@@ -64,7 +65,7 @@ def lane_of_visit(lanes: int) -> NDArray[np.int64]:
 
 @functools.lru_cache(maxsize=64)
 def visit_of_lane(lanes: int) -> NDArray[np.int64]:
-    """Return the inverse of `lane_of_visit`, read-only, shape (lanes,)."""
+    """Return the index of each lane in the sequence of `lane_of_visit`: its inverse, read-only, shape (lanes,)."""
     order = np.argsort(lane_of_visit(lanes))
     order.flags.writeable = False
     return order
@@ -72,7 +73,10 @@ def visit_of_lane(lanes: int) -> NDArray[np.int64]:
 
 @functools.lru_cache(maxsize=256)
 def spreads_evenly(lanes: int, ranks: int) -> bool:
-    """Return whether any `ranks` consecutive visits that begin at a multiple of `ranks` have one lane of each rank.
+    """Return whether each rank gets the rows of its own lanes, and only these, in every full global batch.
+
+    This is the case if, in the sequence of `lane_of_visit`, any `ranks` consecutive lanes that begin at a multiple of
+    `ranks` belong to different ranks.
 
     Example:
         >>> spreads_evenly(48, 24), spreads_evenly(48, 5), spreads_evenly(15, 5)
@@ -85,21 +89,21 @@ def spreads_evenly(lanes: int, ranks: int) -> bool:
 
 
 class LaneVisits(Protocol):
-    """Lane at each position of an epoch."""
+    """Interface: the lane (sequence of row groups) from which the row at each position of an epoch comes."""
 
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Return the number of rows of each lane in the epoch, shape (lanes,)."""
 
     def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the lane of each position, and the number of earlier positions of that lane in the epoch."""
+        """Return the lane at each position of the epoch, and the number of earlier rows of that lane, both (n,)."""
 
     def positions(self, lane: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the positions of given rows of a lane, numbered from 0 inside the lane: the inverse of `at`."""
+        """Return the epoch positions of rows of a lane, given their indices in the lane: the inverse of `at`."""
 
 
 class Rounds(LaneVisits):
-    """Round-robin order of lanes.
+    """Round-robin order of lanes: an epoch takes one row from each of its row-group sequences in turn.
 
     Example:
         >>> rounds = Rounds(num_rows=11, lanes=4)
@@ -121,11 +125,11 @@ class Rounds(LaneVisits):
         return self._sizes
 
     def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the lane of each position, and the number of earlier positions of this lane."""
+        """Return the lane at each position, and the number of earlier rows of this lane, both of shape (n,)."""
         return lane_of_visit(self._lanes)[positions % self._lanes], positions // self._lanes
 
     def positions(self, lane: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the positions of given rows of a lane, numbered from 0 inside the lane."""
+        """Return the epoch positions of rows of a lane, given their indices in the lane; shape (n,)."""
         return offsets * self._lanes + visit_of_lane(self._lanes)[lane]
 
 
@@ -216,7 +220,7 @@ def _targets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _reversed_digits(lanes: int) -> NDArray[np.int64]:
-    """Return the lane of each visit by reversing the mixed-radix digits of the visit's number, shape (lanes,)."""
+    """Return a lane sequence for `lane_of_visit`: each index with its mixed-radix digits reversed, shape (lanes,)."""
     visits, order, weight = np.arange(lanes, dtype=np.int64), np.zeros(lanes, dtype=np.int64), lanes
     for prime in _primes(lanes):
         weight //= prime
