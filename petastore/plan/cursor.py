@@ -1,4 +1,4 @@
-"""Cursor: a position in a plan. No I/O."""
+"""Cursor: how far a run has come in a plan, and from where it can resume. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ __all__ = ["Cursor", "MixedCursor"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cursor:
-    """Position in a plan: the part that was consumed; the same on every rank after the same step.
+    """Position in a plan: how many rows were consumed; the same on every rank after the same step.
+
+    A *pass* is one iteration over a reader, through `num_epochs` epochs.
 
     Example:
         >>> Cursor()
@@ -17,17 +19,17 @@ class Cursor:
     """
 
     epoch: int = 0
-    """Current or next epoch, from 0, counted across all passes."""
+    """Current or next epoch, from 0, counted across all passes (iterations over the reader)."""
 
     position: int = 0
-    """Number of positions of the epoch that all ranks together have consumed."""
+    """Number of rows of the epoch that all ranks together have consumed."""
 
     first_epoch: int = 0
-    """First epoch of the pass: a pass of n epochs ends before epoch `first_epoch + n`."""
+    """First epoch of the pass (iteration over the reader): a pass of n epochs ends before epoch `first_epoch + n`."""
 
     @staticmethod
     def of_epoch(epoch: int) -> Cursor:
-        """Return the cursor before the first row of an epoch, where a pass begins.
+        """Return the cursor before the first row of an epoch, with which an iteration over a reader begins.
 
         Example:
             >>> Cursor.of_epoch(3)
@@ -36,9 +38,9 @@ class Cursor:
         return Cursor(epoch, 0, epoch)
 
     def next_pass(self) -> Cursor:
-        """Return the start of a new pass: the current epoch if nothing of it was consumed, otherwise the next one.
+        """Return where the next iteration over the reader begins: the next epoch, or this one if it is untouched.
 
-        Every pass therefore has another order, even if each pass has only one epoch.
+        Every iteration (pass) therefore has another order, even if each pass has only one epoch.
 
         Example:
             >>> Cursor(0, 0).next_pass(), Cursor(2, 7).next_pass()
@@ -56,7 +58,7 @@ class Cursor:
         return Cursor(self.epoch + 1, 0, self.first_epoch)
 
     def pass_ends(self, epochs: int) -> Cursor:
-        """Return the cursor at the end of a pass of this many epochs.
+        """Return the cursor at the end of the current iteration over the reader, which has this many epochs.
 
         Example:
             >>> Cursor(2, 7, 1).pass_ends(5)
@@ -65,7 +67,7 @@ class Cursor:
         return Cursor(self.first_epoch + epochs, 0, self.first_epoch)
 
     def is_at_end(self, epochs: int | None) -> bool:
-        """Return whether a pass of this many epochs is finished; None is an endless pass.
+        """Return whether the iteration over the reader is finished after this many epochs; None is endless.
 
         Example:
             >>> Cursor(3, 0, 1).is_at_end(2), Cursor(2, 7, 1).is_at_end(2), Cursor(9, 0, 1).is_at_end(None)

@@ -96,7 +96,7 @@ class RowGroupParts:
         return self.groups[parts], self.firsts[parts] + rows
 
     def of_line(self, groups: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return the parts of the given row groups, row group by row group, each in file order; shape (parts,).
+        """Return the parts of row groups: of the first given one in file order, then of the next; shape (parts,).
 
         Example:
             >>> RowGroupParts.of(np.array([4, 10]), np.array([4, 4])).of_line(np.array([1, 0], np.int32)).tolist()

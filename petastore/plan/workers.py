@@ -72,10 +72,10 @@ _FORMAT, _VERSION = "petastore.workers", 1
 
 
 def dump_place(plan: WorkerPlan, given: int, batch_size: int, *, of_all: bool) -> dict[str, Any]:
-    """Return the state after some batches of a pass: a new dict of JSON values.
+    """Return the state after some batches of an iteration over a loader (a pass): a new dict of JSON values.
 
     Args:
-        plan: Plan of a worker, with the start of its pass.
+        plan: Plan of a worker, with the cursor at which the pass began.
         given: Number of batches that all workers together, or the worker of the plan, have yielded.
         batch_size: Number of rows of a batch.
         of_all: Whether `given` counts the batches of all workers.
@@ -99,7 +99,7 @@ def dump_place(plan: WorkerPlan, given: int, batch_size: int, *, of_all: bool) -
 def resume_place(
     plan: Plan, state: Mapping[str, Any], *, batch_size: int, workers: int, worker: int | None
 ) -> tuple[Plan, Cursor, int]:
-    """Return the resumed plan, the start of its pass, and the number of batches that were yielded since then.
+    """Return the resumed plan, where its iteration (pass) began, and the number of batches yielded since then.
 
     Args:
         plan: Plan requested now.
@@ -166,28 +166,28 @@ class WorkerBatches(EpochBatches):
     """Number of workers that alternate."""
 
     turn: int = 0
-    """Turn of the worker in a round: it builds the steps s of the epoch with `s % workers == turn`."""
+    """Turn of the worker: it builds the batches s of the epoch with `s % workers == turn`."""
 
     @once
     def of_ranks(self) -> EpochBatches:
-        """The batches of whole ranks."""
+        """Batches of a rank that all its workers together build."""
         return EpochBatches(self.num_rows, self.batch_size, self.ranks, self.lanes, self.last_batch, self.start)
 
     @once
     def rounds(self) -> int:
-        """Number of rounds of full batches."""
+        """Number of rounds: `workers` consecutive full batches, of which each worker builds one from its own lanes."""
         return self._full_steps // self.workers
 
     @once
     def _full_steps(self) -> int:
-        """Number of batches of a rank without an irregular last batch."""
+        """Number of batches of a rank, without the last one if it is not full."""
         steps = self.of_ranks.steps
         is_even = self.last_batch is LastBatch.DROP or self.start + steps * self.global_batch == self.num_rows
         return steps if is_even else max(steps - 1, 0)
 
     @property
     def _left(self) -> int:
-        """Number of batches of a rank after the last round."""
+        """Number of batches of a rank at the end of the epoch that do not fill a round (one batch per worker)."""
         return self.of_ranks.steps - self.rounds * self.workers
 
     @once
@@ -197,11 +197,11 @@ class WorkerBatches(EpochBatches):
 
     @property
     def round_rows(self) -> int:
-        """Number of positions in a round."""
+        """Number of rows, over all ranks, of a round (one full batch of each worker)."""
         return self.global_batch * self.workers
 
     def consumed_after(self, steps: range) -> NDArray[np.int64]:
-        """Return the positions consumed after all workers have built this many batches, shape (steps,)."""
+        """Return the rows of the epoch consumed after all workers have built this many batches, shape (steps,)."""
         consumed = self.start + np.arange(steps.start + 1, steps.stop + 1, dtype=np.int64) * self.round_rows
         if steps.stop > self.rounds:
             consumed[-1] = self.of_ranks.consumed_after(range(self.of_ranks.steps - 1, self.of_ranks.steps))[0]
@@ -212,7 +212,7 @@ class WorkerBatches(EpochBatches):
         return int(self.share(shard, 0, self.steps).offsets[-1]) if self.steps else 0
 
     def share(self, shard: Shard, first: int, stop: int) -> Share:
-        """Return a rank's rows of the worker's batches [first, stop)."""
+        """Return the rows that a rank gets in the worker's batches [first, stop)."""
         parts = []
         if first < self.rounds:
             cut = EpochBatches(
@@ -227,7 +227,7 @@ class WorkerBatches(EpochBatches):
         return parts[0] if len(parts) == 1 else _joined_shares(*parts)
 
     def moved(self, shard: Shard) -> NDArray[np.int64]:
-        """Return the positions in a rank's last batches whose lane belongs to another worker than the batch.
+        """Return the positions of rows in a rank's last batches that come from another worker's row groups.
 
         Example:
             >>> WorkerBatches(26, 4, 1, 4, LastBatch.EVEN, workers=2).moved(Shard()).tolist()  # worker 0 gives lane 2
@@ -242,14 +242,14 @@ class WorkerBatches(EpochBatches):
         return positions[of_lane - shard.index * self.workers != given_by]
 
     def _last(self, shard: Shard) -> Share:
-        """Return the rows of a rank in all batches after the last round, together, sorted by lane."""
+        """Return the rows of a rank in all batches that do not fill a round, as one batch that is sorted by lane."""
         start = self.start + self.rounds * self.round_rows
         return EpochBatches(
             self.num_rows, self.batch_size * self._left, self.ranks, self.lanes, self.last_batch, start
         ).share(shard, 0, 1)
 
     def _rest(self, shard: Shard) -> Share:
-        """Return the rows of the worker's batch after the last round."""
+        """Return the rows of the worker's last batch, if the last batches of the epoch do not fill a round."""
         whole = self._last(shard)
         rows = len(whole.positions)
         mine = slice(self.turn * rows // self._left, (self.turn + 1) * rows // self._left)
@@ -259,7 +259,7 @@ class WorkerBatches(EpochBatches):
 
 
 def _joined_shares(first: Share, second: Share) -> Share:
-    """Return the batches of two shares as one share."""
+    """Return the rows of the batches of `first`, followed by those of `second`."""
     valid = None if first.valid is None or second.valid is None else np.concatenate([first.valid, second.valid])
     return Share(
         rows=np.concatenate([first.positions, second.positions]),
@@ -302,7 +302,7 @@ class WorkerPlan(Plan):
         return [dataclasses.replace(source, lanes_in=own_lanes) for source in sources]
 
     def _own_lanes(self, batch_size: int, epoch: int) -> range:
-        """Return the lanes that the worker reads in an epoch."""
+        """Return the lanes (interleaved sequences of row groups) that the worker reads in an epoch."""
         shard, workers = self.request.shard, self.worker.count
         part = shard.index * workers + self._of_epoch(epoch, batch_size).turn
         return lanes_of(Shard(part, shard.count * workers), self._lanes_in(self.request.order))
@@ -320,7 +320,7 @@ class WorkerPlan(Plan):
             yield from walk.spans(shared, pace, Cursor(epoch, 0, cursor.first_epoch), is_last=False)
 
     def place_after(self, given: int, batch_size: int) -> Cursor:
-        """Return the worker's cursor after this many of its batches."""
+        """Return the position from which the worker continues after this many of its batches."""
         for epoch, batches in self._epochs(batch_size):
             if given < batches.steps:
                 return Cursor(epoch, batches.start + given * batches.round_rows, self.begin.first_epoch)
@@ -330,7 +330,7 @@ class WorkerPlan(Plan):
     def shared_row_groups(self, batch_size: int, epoch: int) -> NDArray[np.int32]:
         """Return the row groups that several of the rank's workers read in an epoch, ascending.
 
-        The last batches of an epoch have the last rows of all lanes, and only some workers build these batches.
+        The last batches of an epoch have rows of all workers' row groups, and only some workers build these batches.
         """
         moved = self._of_epoch(epoch, batch_size).moved(self.request.shard)
         return (
@@ -368,10 +368,10 @@ class WorkerPlan(Plan):
 
 
 def cursor_after(plan: WorkerPlan, given: int, batch_size: int) -> Cursor | None:
-    """Return the cursor of a rank after equally many batches of all its workers, for any plan of the dataset.
+    """Return the cursor of a rank after its workers have yielded `given` batches; None if no cursor describes it.
 
-    Return None inside a round, because a cursor cannot describe the consumed rows there. With one worker, the result is
-    never None.
+    A cursor exists if each worker has yielded equally many batches in the epoch, or if the epoch is finished. With one
+    worker, the result is never None.
 
     Example:
         >>> from petastore.inventory import Inventory
@@ -392,7 +392,7 @@ def cursor_after(plan: WorkerPlan, given: int, batch_size: int) -> Cursor | None
 
 
 def with_lanes_for_workers(plan: Plan, workers: int, *, shuffle_buffer_bytes: int) -> Plan:
-    """Return the plan with a number of lanes that all workers can share equally.
+    """Return the plan with a number of lanes (interleaved row-group sequences) that divides evenly among workers.
 
     If the user set the number of lanes, the plan does not change.
 

@@ -1,9 +1,9 @@
-"""Divide an epoch into global batches, and each global batch into one share per rank, so that steps are equal. No I/O.
+"""Divide an epoch into global batches, and each global batch among ranks, so that all have equal steps. No I/O.
 
 A global batch has batch size × R rows for R ranks, at consecutive positions of the epoch. Its n rows are sorted by lane
-and divided into R shares that differ by at most one row: rank r takes rows [r·n // R, (r + 1)·n // R). If the number of
-lanes is divisible by R, `petastore.plan.order.visits` ensures that this share contains exactly the rows of the rank's
-own lanes.
+(one of the sequences of row groups that an epoch interleaves) and divided into R shares that differ by at most one row:
+rank r takes rows [r·n // R, (r + 1)·n // R). If the number of lanes is divisible by R, `petastore.plan.order.visits`
+ensures that this share contains exactly the rows of the rank's own lanes.
 
 `SharedSteps` looks up the rows of a step, and the steps of a row, for any step of an epoch. The *place* of a row is the
 number of rows that its source yields before this row in this epoch of the plan.
@@ -29,10 +29,10 @@ __all__ = ["EpochBatches", "EpochSteps", "Share", "SharedSteps", "StepPlaces", "
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Share:
-    """Rows of one rank in some consecutive batches."""
+    """Share: the rows that one rank gets in some consecutive batches."""
 
     rows: NDArray[np.int64] | LaneRuns
-    """Positions in the epoch, batch after batch, shape (rows,); or all of them as runs of lanes."""
+    """Positions in the epoch, batch after batch, (rows,); or the same rows as a range of rows of each lane."""
 
     offsets: NDArray[np.int64]
     """Batch boundaries: batch i has rows [offsets[i], offsets[i + 1]), shape (batches + 1,)."""
@@ -71,13 +71,13 @@ class EpochBatches:
     """Number of ranks that share a global batch."""
 
     lanes: int
-    """Number of lanes of the order, at most the number of rows."""
+    """Number of lanes (sequences of row groups that the epoch interleaves), at most the number of rows."""
 
     last_batch: LastBatch
     """Policy for rows that do not fill a global batch."""
 
     start: int = 0
-    """First position that is not yet consumed."""
+    """Number of rows of the epoch that were already consumed."""
 
     is_rest: bool = False
     """Whether the rows are the rest of an epoch after rows were excluded; they may then be fewer than ranks."""
@@ -105,7 +105,7 @@ class EpochBatches:
         return full if joins_the_batch_before else full + 1
 
     def consumed_after(self, steps: range) -> NDArray[np.int64]:
-        """Return the number of positions consumed after each given step, at most `num_rows`; shape (steps,)."""
+        """Return how many rows of the epoch all ranks have consumed after each given step; shape (steps,)."""
         consumed = self.start + np.arange(steps.start + 1, steps.stop + 1, dtype=np.int64) * self.global_batch
         if steps and steps.stop == self.steps and self.last_batch is not LastBatch.DROP:
             consumed[-1] = self.num_rows
@@ -183,14 +183,18 @@ class EpochBatches:
         return which, steps, ranks
 
     def _ranks_of_places(self, residue: int) -> NDArray[np.int64]:
-        """Return the rank of each position of a full global batch; the first position has lane visit `residue`."""
+        """Return the rank that gets each row of a full global batch, shape (global batch,).
+
+        Args:
+            residue: Index, in the sequence of lanes (`lane_of_visit`), of the lane of the batch's first row.
+        """
         ranks = np.empty(self.global_batch, dtype=np.int64)
         for rank in range(self.ranks):
             ranks[_lane_major(residue, self.global_batch, self.lanes, Shard(rank, self.ranks))] = rank
         return ranks
 
     def _takes_own_lanes(self, shard: Shard) -> bool:
-        """Return whether a rank's share of any batch only has rows of this rank's own lanes."""
+        """Return whether a rank gets only rows of its own lanes in every batch."""
         lanes, ranks = self.lanes, shard.count
         is_even = self.start % ranks == 0 and spreads_evenly(lanes, ranks)
         return is_even and lanes // ranks <= self.batch_size
@@ -231,7 +235,7 @@ class EpochBatches:
 
 
 def lanes_of(shard: Shard, lanes: int) -> range:
-    """Return the lanes from which a rank's share of a full batch comes.
+    """Return the lanes (sequences of row groups that an epoch interleaves) from which a rank gets its rows.
 
     Example:
         >>> lanes_of(Shard(1, 3), 6), lanes_of(Shard(1, 4), 6)
@@ -241,7 +245,7 @@ def lanes_of(shard: Shard, lanes: int) -> range:
 
 
 def _slots(shard: Shard, rows: int) -> tuple[int, int]:
-    """Return the half-open range of a rank's rows in a batch of `rows` rows that is sorted by lane."""
+    """Return the half-open range of a rank's rows in a global batch of `rows` rows that is sorted by lane."""
     return shard.index * rows // shard.count, (shard.index + 1) * rows // shard.count
 
 
@@ -249,7 +253,7 @@ def _slots(shard: Shard, rows: int) -> tuple[int, int]:
 def _lane_major(residue: int, rows: int, lanes: int, shard: Shard) -> NDArray[np.int64]:
     """Return the indices of a rank's rows in a batch of `rows` positions, sorted by lane.
 
-    The first position of the batch has lane visit `residue`; see `petastore.plan.order.visits`.
+    `residue` is the index of the lane of the batch's first row in the sequence `lane_of_visit`.
     """
     lane = lane_of_visit(lanes)[(residue + np.arange(rows)) % lanes]
     by_lane = np.argsort(lane, kind="stable")
@@ -265,7 +269,9 @@ def _lane_major(residue: int, rows: int, lanes: int, shard: Shard) -> NDArray[np
 
 
 StepPlaces: TypeAlias = "tuple[NDArray[np.integer], NDArray[np.int64], NDArray[np.bool_] | None]"
-"""Source and place of each row of a batch, and False for repeats of `LastBatch.PAD` (None if there are none)."""
+"""Source of each row of a batch, its place, and False for repeats of `LastBatch.PAD` (None if there are none).
+
+The place is the number of rows that the source yields before the row in this epoch."""
 
 
 class EpochSteps(Protocol):
@@ -288,20 +294,20 @@ class EpochSteps(Protocol):
 
 
 class SourceLine(Protocol):
-    """Source at each position of a mixture."""
+    """Interface: the source of the row at each position of a mixture."""
 
     def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
-        """Return the source and the place of each position."""
+        """Return the source at each position, and the number of earlier rows of this source in the epoch."""
 
     def positions(self, source: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the position in the mixture of each row of a source, given its place; shape (n,)."""
+        """Return the position in the mixture of each row of a source, given its index in the source's order; (n,)."""
 
     def counts_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of positions of each source before several positions, shape (positions, sources)."""
+        """Return the number of rows of each source before given positions, shape (positions, sources)."""
 
 
 class SharedSteps:
-    """Steps whose batches are ranges of positions, divided among ranks.
+    """Steps of an epoch whose global batches are ranges of consecutive rows of the epoch, divided among ranks.
 
     Args:
         batches: Division of the epoch into batches.

@@ -2,7 +2,8 @@
 
 A row group is in memory from the first batch that needs it to the last one. A cache needs the future uses of row groups
 for a whole epoch or more, but spans are planned only for the next few batches. This module computes the uses from
-blocks, without looking up rows: a row group is needed from the first row of its block on. Times are counted in rows.
+blocks (row groups that are shuffled together), without looking up rows: a row group is needed from the first row of its
+block on. Times are counted in rows.
 
 Example:
     >>> from petastore.plan.request import Order
@@ -29,7 +30,14 @@ __all__ = ["NextUses", "buffer_rows", "most_at_a_time", "needed_from_to", "next_
 
 
 def needed_from_to(pieces: Pieces) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return each needed row group once, with the first and last position at which it is needed."""
+    """Return each row group of some lanes once, with the first and last position at which it is needed.
+
+    Args:
+        pieces: Row groups of the lanes; a row group that several lanes share occurs several times.
+
+    Returns:
+        Row groups, ascending, and their first and last positions in the epoch (inclusive), all of shape (groups,).
+    """
     groups, where = np.unique(pieces.groups, return_inverse=True)
     first = np.full(len(groups), np.iinfo(np.int64).max)
     last = np.full(len(groups), -1, dtype=np.int64)
@@ -43,9 +51,9 @@ def resident_bytes(order: EpochOrder, lanes: range, group_bytes: NDArray[np.int6
 
     Args:
         order: Order of the epoch.
-        lanes: Lanes that are read.
+        lanes: Lanes (interleaved sequences of row groups) that the rank reads.
         group_bytes: Bytes of each row group, shape (groups,).
-        early: Number of positions by which row groups are fetched before they are needed.
+        early: Number of rows of the epoch by which row groups are prefetched before they are needed.
     """
     groups, first, last = needed_from_to(order.pieces().of_lanes(lanes))
     return most_at_a_time(np.maximum(first - early, 0), last, group_bytes[groups])
@@ -68,15 +76,15 @@ def most_at_a_time(first: NDArray[np.int64], last: NDArray[np.int64], weight: ND
 
 
 def buffer_rows(rows: NDArray[np.int64], meant: int, *, lanes: int, block_rows: int) -> int:
-    """Return the number of rows for which to allocate memory for the row groups of some lanes.
+    """Return the capacity in rows of a buffer for the row groups that a rank has in memory at one time.
 
     The number is an upper bound, except for unusual row group sizes, and is computed without the order.
 
     Args:
         rows: Number of rows of each row group of the dataset, shape (groups,).
-        meant: Number of selected rows in the order.
-        lanes: Number of lanes that are read.
-        block_rows: `block_rows` of the order.
+        meant: Number of rows that are selected by filters.
+        lanes: Number of lanes (sequences of row groups, read concurrently) that the rank reads.
+        block_rows: Number of rows that are shuffled together in a lane; see `Order.block_rows`.
 
     Example:
         >>> buffer_rows(np.full(600, 1000), 600_000, lanes=12, block_rows=500)
@@ -92,12 +100,12 @@ def buffer_rows(rows: NDArray[np.int64], meant: int, *, lanes: int, block_rows: 
 
 
 _ROUNDS = 16
-"""Maximum epochs of a mixture source in a period, because a source with few rows restarts often."""
+"""Maximum number of epochs of a mixture source in a period of `next_uses`; small sources restart often."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class NextUses:
-    """Times at which row groups are used next, in the current period and in the next one."""
+    """Times at which row groups are used next, in the current period (an epoch of a plan) and the next one."""
 
     groups: NDArray[np.int32]
     """Numbers of the row groups, shape (uses,); may repeat."""
@@ -110,12 +118,12 @@ class NextUses:
 
 
 def next_uses(sources: Sequence[Source], begin: float, now: float) -> NextUses:
-    """Return the times at which one rank needs each row group.
+    """Return the times at which one rank needs each row group; times count rows of all sources since epoch 0.
 
     Args:
         sources: Sources that are read.
         begin: Time from which uses are returned.
-        now: Current time in the first period; at least `begin`.
+        now: Current time, at least `begin`; uses are returned until the end of the following period.
     """
     of_rows = times_of_rows(sources)
     rounds = (_ROUNDS * source.num_rows * time for source, time in zip(sources, of_rows.tolist(), strict=True))

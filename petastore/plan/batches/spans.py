@@ -46,16 +46,18 @@ __all__ = [
 ]
 
 NumberedRows: TypeAlias = "tuple[NDArray[Any], NDArray[np.int64]]"
-"""Source of each row, and the number of rows that the source has yielded before it."""
+"""Source of each row, and the number of rows that the source yields before it in the epoch; both (rows,)."""
 
 _FEW = 64
 """Maximum number of integers that Python sorts faster than NumPy."""
 
-# Stream numbers of hashes; `petastore.plan.order.order` and `petastore.plan.mixture.mixed_line` use others.
+# First word of this hash; the hashes of `order.order` and `mixture.mixed_line` begin with other words.
 _TRANSFORMS = 32
 
 _ROWS_AT_ONCE = 16_384
-"""Rows that are looked up at once if spans have fewer, because most of the cost is per lane and source."""
+"""Rows that are looked up at once, for several spans if these are smaller.
+
+Most of the cost is per lookup in a lane (one of the interleaved sequences of row groups) and source."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -75,10 +77,10 @@ class Span:
     """Epoch of all rows."""
 
     first_epoch: int
-    """First epoch of the pass."""
+    """First epoch of the current iteration over the reader."""
 
     consumed: NDArray[np.int64]
-    """Positions of the epoch that all ranks together have consumed after each batch, shape (batches,)."""
+    """Number of rows of the epoch that all ranks together have consumed after each batch, shape (batches,)."""
 
     ends_epoch: bool
     """Whether the last batch is the last one of its epoch."""
@@ -91,16 +93,17 @@ class Span:
 
     read_orders: tuple[NDArray[np.int64] | None, ...]
     """Read order of each row group of `fetch`: its selected rows in the order in which this rank reads them, rows of
-    other ranks last. None means all rows in file order. If memory has this order, the rows of a span are adjacent."""
+    other ranks last. None means all rows in file order. If a row group is stored in memory in this order, the rows that
+    a span takes from it are contiguous."""
 
     release: tuple[int, ...]
     """Row groups in memory that no later span needs: release them when this span is assembled."""
 
     most_rows: int
-    """Maximum rows of any span of the pass, so that one buffer size fits all of them."""
+    """Maximum number of rows of any span of the plan, so that one buffer size fits all of them."""
 
     times: tuple[float, float] = (0.0, 0.0)
-    """Progress before and after the span, in rows of all sources since the first epoch. The first number is that of
+    """Progress before and after the span, in rows of all sources since epoch 0. The first number is that of
     the source that is furthest behind, the second that of the source that is furthest ahead."""
 
     taken: NDArray[np.int64] | None = None
@@ -157,7 +160,7 @@ class Span:
         )
 
     def cursor_after(self, batch: int) -> Cursor:
-        """Return the cursor after a batch, given its index in the span."""
+        """Return the cursor (position to resume from) after a batch, given the index of the batch in the span."""
         if self.ends_epoch and batch == self.num_batches - 1:
             return Cursor(self.epoch, 0, self.first_epoch).next_epoch()
         position = int(self.consumed[batch])
@@ -167,7 +170,7 @@ class Span:
 
 
 class Pace:
-    """Sizes of spans: the first has one batch, each following one twice as many, up to a maximum.
+    """Sizes of spans (batches assembled together): one batch first, then twice as many each time, up to a maximum.
 
     Args:
         rows_per_span: Maximum rows of a span.
@@ -219,7 +222,7 @@ class Source:
     """Selected rows; None means all."""
 
     own_lanes: range
-    """Lanes from which this rank's share comes."""
+    """Lanes (sequences of row groups that an epoch interleaves) from which this rank gets its rows."""
 
     given: int
     """Rows of this source in an epoch of the plan (`num_rows`) or of the mixture (any number)."""
@@ -228,10 +231,10 @@ class Source:
     """Number of the source's first row group among the row groups of all sources."""
 
     lanes_in: Callable[[int], range] | None = None
-    """Function that returns the lanes of `own_lanes` that are read in an epoch of the source; None means all."""
+    """Function that returns which of `own_lanes` a loader worker reads in an epoch of the source; None means all."""
 
     visits: Callable[[int], LaneVisits] | None = None
-    """Lane order of a source in each of its epochs; None is round-robin."""
+    """Function from an epoch to the lane of each of its rows; None takes one row from each lane in turn."""
 
     parts: RowGroupParts | None = None
     """Division of the row groups into parts; `rows` then has an entry per part. None if row groups are not divided."""
@@ -272,10 +275,10 @@ class Batches:
     """False for repeated rows, as in `Span.valid`; None without repeats."""
 
     consumed: NDArray[np.int64]
-    """Positions consumed before the first batch, and after each, shape (batches + 1,)."""
+    """Number of rows that all ranks have consumed before the first batch, and after each; shape (batches + 1,)."""
 
     given: Callable[[NDArray[np.int64]], NDArray[np.int64]]
-    """Function from consumed positions, shape (n,), to consumed rows of each source, shape (n, sources)."""
+    """Function from numbers of consumed rows, shape (n,), to consumed rows of each source, shape (n, sources)."""
 
     taken: NDArray[np.int64] | None = None
     """Rows of each source consumed before the first batch and after each, shape (batches + 1, sources), if cursors need
@@ -298,16 +301,16 @@ class EpochOfBatches(Protocol):
 
 
 class SharedBatches:
-    """Batches of an epoch that are ranges of its positions, divided among ranks.
+    """Batches of an epoch, each a range of consecutive rows of the epoch that is divided among ranks.
 
     Args:
         batches: Division of the epoch into batches.
         shard: Shard of the rank.
         first: First batch to take.
-        finder: Function that returns the rows of a share, given the numbers of positions consumed before its first
-            batch and after each batch. For a plan, it uses the plan's order.
-        given: As in `Batches`. In a plan, the only source yields every position.
-        numbered: Function from positions to the result of `Batches.numbered`; None as in `Batches`.
+        finder: Function that returns the row lookup (`Batches.find`) of some batches, given this rank's rows in them,
+            and the numbers of rows consumed before the first batch and after each. None is the lookup of a plan.
+        given: As in `Batches`; None for a plan, whose only source yields all rows.
+        numbered: Function from positions in the epoch to the result of `Batches.numbered`; None as in `Batches`.
     """
 
     def __init__(
@@ -341,12 +344,12 @@ class SharedBatches:
 
 
 def _finder(share: Share, _: NDArray[np.int64]) -> Callable[[Walk, int, range], GroupedRows]:
-    """Return the row lookup of a plan with one source; see `SharedBatches`."""
+    """Return the function that looks up rows in a plan with one source; see `SharedBatches`."""
     return functools.partial(_of_plan, share)
 
 
 def _of_plan(share: Share, walk: Walk, epoch: int, _: range) -> GroupedRows:
-    """Return the rows of a rank's share of some batches, for a plan with one source.
+    """Return the rows that a rank gets in some batches, for a plan with one source.
 
     The source restarts with each epoch of the plan, so all rows are in one epoch of the source. The lookup of a mixture
     would also be correct, but takes 25 % more time.
@@ -356,13 +359,13 @@ def _of_plan(share: Share, walk: Walk, epoch: int, _: range) -> GroupedRows:
 
 
 def _all_of_one(consumed: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the consumed rows of the only source, which are all consumed positions, shape (n, 1)."""
+    """Return the consumed rows of the only source, which are all consumed rows, shape (n, 1)."""
     return consumed[:, None]
 
 
 @dataclasses.dataclass(slots=True)
 class _Use:
-    """Epochs in which a row group is needed, and when its memory can be released."""
+    """Use of a row group in memory: epochs that need it, and when its memory can be released."""
 
     source: int
     """Number of the source."""
@@ -397,7 +400,7 @@ def each_once(picked: GroupedRows) -> NDArray[np.int32]:
 
 
 def times_of_rows(sources: Sequence[Source]) -> NDArray[np.float64]:
-    """Return, for each source, how many rows of the mixture there are per row of this source, shape (sources,)."""
+    """Return the number of rows of all sources per row of each source, in an epoch of the mixture; (sources,)."""
     given = np.array([source.given for source in sources], dtype=np.float64)
     return given.sum() / np.maximum(given, 1)
 
@@ -436,7 +439,7 @@ class Walk:
             batches_of: Function from a cursor to the remaining batches of its epoch.
             pace: Sizes of the spans.
             after: Cursor from which to continue.
-            epochs: Number of epochs of a pass; None means endless.
+            epochs: Number of epochs of an iteration over the reader; None means endless.
         """
         begin = after
         while not begin.is_at_end(epochs):
@@ -453,7 +456,7 @@ class Walk:
         Args:
             batches: Remaining batches of the epoch; the method takes all of them.
             pace: Sizes of the spans.
-            at: Numbers of the epoch and of the first epoch of the pass.
+            at: Cursor with the number of the epoch, and the first epoch of this iteration over the reader.
             is_last: Whether this is the last epoch.
         """
         if not self._at_hand:  # drop the orders of earlier epochs, which take megabytes for many row groups
@@ -497,7 +500,7 @@ class Walk:
         return batches.find(self, epoch, range(steps[0].start, steps[-1].stop)).cut(borders - borders[0])
 
     def noted(self, source: int, epoch: int, picked: GroupedRows) -> GroupedRows:
-        """Return rows with row groups numbered across all sources, and record until when the row groups are needed."""
+        """Return rows with row groups numbered across sources; record until when these row groups are needed."""
         own = self.sources[source]
         if own.selection is not None:
             picked = picked.selected(own.selection)

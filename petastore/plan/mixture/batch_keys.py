@@ -34,7 +34,7 @@ class BatchKeys:
     Args:
         batches: Batches of each source.
         weights: Proportions of the sources.
-        hashed_for: Integers that are hashed to the order of the sources.
+        hashed_for: Integers, such as seed and epoch, from which the order of the sources is hashed.
 
     Example:
         >>> from petastore.plan.request import LastBatch
@@ -58,7 +58,7 @@ class BatchKeys:
         return keys
 
     def merged(self, firsts: Sequence[int] | None = None) -> Iterator[int]:
-        """Yield the source of each batch.
+        """Yield the source of each batch, in the order of the sort keys.
 
         Args:
             firsts: First batch of each source; None means the first batches of the epoch.

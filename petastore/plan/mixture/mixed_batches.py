@@ -1,9 +1,9 @@
 """Batches of a mixture: compute, without replay, which consecutive rows of each source they contain. No I/O.
 
-The *line* of a mixture assigns each position to a source (`petastore.plan.mixture.mixed_line`); it repeats a table. A
-lane of the mixture has every L-th position of the line. A range of positions therefore takes consecutive rows of each
-lane of a source. In each repetition of the table, these rows have the same places in the batch, except for a shift. No
-lookup per row is needed.
+The *line* of a mixture assigns each position (index of a row) to a source (`petastore.plan.mixture.mixed_line`); it
+repeats a table. A *lane* is one of L interleaved sequences of rows: a lane of the mixture has every L-th position. A
+range of positions therefore takes consecutive rows of each lane of a source. In each repetition of the table, these
+rows have the same indices in the batch, except for a shift. No lookup per row is needed.
 
 A batch either is a range of positions with rows of all sources (`mixed_batches`), or has rows of one source
 (`SourceBatches`). In both cases, each row is described by its source and the number of rows that the source yielded
@@ -37,12 +37,12 @@ _COUNTED = 4096
 """Interval, in table positions, at which the number of earlier rows of each lane is stored; larger with more lanes."""
 
 _REMEMBERED = 2
-"""Number of cached batch orders: spans of equal size often have the same order."""
+"""Number of cached permutations into batch order; batches of equal size often have the same order."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class SourceRuns:
-    """Rows of one source in some batches of a mixture, as consecutive rows of its lanes."""
+    """Rows of one source in some batches of a mixture: a range of consecutive rows of each of its lanes."""
 
     source: int
     """Number of the source."""
@@ -51,7 +51,7 @@ class SourceRuns:
     """Range of the source's rows in these batches, on all ranks, numbered from the start of this mixture epoch."""
 
     own: range
-    """Lanes of the source that contain the rows."""
+    """Lanes (sequences of row groups that the source interleaves) that contain the rows."""
 
     firsts: NDArray[np.int64]
     """Index of the first row within each lane of `own`, from the start of this mixture epoch, shape (own,)."""
@@ -65,7 +65,7 @@ class SourceRuns:
 
 
 class LanesOfSources:
-    """Lanes of all sources at the positions of a mixture's line. Thread-safe and immutable.
+    """Lane of a source from which the row at each position of a mixture comes. Thread-safe and immutable.
 
     Args:
         line: Source at each position.
@@ -108,14 +108,14 @@ class LanesOfSources:
         self._counted = self._counts(self._every)
 
     def _counts(self, every: int) -> NDArray[np.int64]:
-        """Return the number of rows of each lane before the positions 0, every, 2 · every, … of the table."""
+        """Return the number of rows of each lane before positions 0, every, 2 · every, … of the table; (n, lanes)."""
         parts, lanes = -(-len(self._turns) // every), len(self._in_table)
         keys = np.arange(len(self._turns)) // every * lanes + self._turns
         in_parts = np.bincount(keys, minlength=parts * lanes).reshape(parts, lanes)
         return np.cumsum(np.concatenate([np.zeros((1, lanes), dtype=np.int64), in_parts]), axis=0)
 
     def _before(self, position: int) -> NDArray[np.int64]:
-        """Return the number of rows of each lane before a position of an epoch."""
+        """Return the number of rows of each lane of all sources before a position of an epoch, shape (lanes,)."""
         repeats, inside = divmod(position, len(self._turns))
         counted = inside // self._every
         turns = np.bincount(self._turns[counted * self._every : inside], minlength=len(self._in_table))
@@ -131,7 +131,7 @@ class LanesOfSources:
         """Return the rows of each source in some batches, on all ranks; sources without rows are omitted.
 
         Args:
-            runs: Consecutive rows of each lane of the mixture in the batches; `own_of` of these lanes must not be None.
+            runs: Range of rows of each lane of the mixture in the batches; `own_of` of these lanes must not be None.
             first: First position of the batches.
             stop: Position after the last one.
         """
@@ -227,7 +227,7 @@ class LanesOfSources:
 
 @functools.lru_cache(maxsize=8)
 def lanes_of_sources(line: MixedLine, lanes: tuple[int, ...]) -> LanesOfSources:
-    """Return the lanes of all sources along a line; cached, because all ranks of a process share them."""
+    """Return `LanesOfSources(line, lanes)`, cached, because all ranks of a process share it."""
     return LanesOfSources(line, lanes)
 
 
@@ -281,8 +281,8 @@ def mixed_batches(
 
     Args:
         line: Source at each position.
-        lanes: Lanes of all sources along the line.
-        turns: Lane order of each source.
+        lanes: Lane of a source at each position.
+        turns: Lane of each row of each source.
         batches: Division of the epoch into batches.
         shard: The rank.
     """
@@ -354,7 +354,12 @@ class SourceBatches:
 
 
 def _by_source(sources: NDArray[np.int16], places: NDArray[np.int64]) -> list[SourceRows]:
-    """Group rows by source, given the source and the place of each row; sources without rows are omitted."""
+    """Group rows by source; sources without rows are omitted.
+
+    Args:
+        sources: Source of each row, shape (n,).
+        places: Number of rows that the source yields before each row in this epoch of the mixture, shape (n,).
+    """
     count = int(sources.max(initial=-1)) + 1
     if count <= _COMPARED_SOURCES:
         each = [np.flatnonzero(sources == source) for source in range(count)]
@@ -399,7 +404,7 @@ def _of_runs(
     epoch: int,
     steps: range,
 ) -> GroupedRows:
-    """Look up the rows of consecutive batches as consecutive rows of the sources' lanes."""
+    """Look up the rows of consecutive batches as one range of rows for each lane of each source."""
     borders = consumed[steps.start : steps.stop + 1]
     if len(borders) < len(consumed):
         runs, _ = LaneRuns.between(borders, lanes=runs.lanes, own=runs.own)

@@ -1,13 +1,14 @@
 """Source order of a mixture: the source of each position, computed from a table. No I/O.
 
-Weights are converted to small integers w (`proportions`) with the sum P, the *period*. In the sequence of positions
-(the *line*), each period of P positions has exactly w[s] positions of source s:
+Weights are converted to small integers w (`proportions`) with the sum P, the *period*. In the sequence of all rows of a
+mixture (the *line*), each period of P positions has exactly w[s] positions of source s:
 
 1. Inside a period, positions are sorted by (j + u) / w[s] for the j-th position of source s, with a hash u in [0, 1).
    Each source is therefore spread evenly, within one position of its share, but its positions are not periodic.
 2. Periods are rotated by hashes, so that in every P·L positions each of the L lanes of the mixture also has exactly
-   w[s] positions of source s. Position p belongs to the lane of visit p % L, as in `petastore.plan.order.order`. Each
-   rank reads its own lanes and therefore also has every source in proportion.
+   w[s] positions of source s. A lane is one of the sequences of rows that the mixture interleaves; position p belongs
+   to the lane of visit p % L, as in `petastore.plan.order.order`. Each rank reads its own lanes and therefore also has
+   every source in proportion.
 3. A table has several such sequences of P·L positions, each with other hashes, some thousands of positions in total.
    The line repeats the table.
 
@@ -61,7 +62,7 @@ _TABLE = 4096
 _LARGEST_TABLE = 2**21
 """Maximum number of positions of the table, which limits the number of lanes."""
 
-# Each hash has its own stream number; `petastore.plan.order.order` uses the smaller ones.
+# First word of each hash, so that hashes are unrelated; the hashes of `order.order` begin with smaller words.
 _PLACES, _ROTATIONS, BATCHES = 16, 17, 18
 
 
@@ -141,7 +142,7 @@ def _exact(weight: Any, source: int) -> Fraction:
 
 
 def fractions_of(state: int, words: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Hash each word to a fraction in [0, 1), shape (n,); `state` is the result of `mix` for the preceding words."""
+    """Hash each integer to a fraction in [0, 1), shape (n,); `state` is the result of `mix` for integers before it."""
     return (mix_array(state, words.astype(np.uint64)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -160,7 +161,7 @@ class SourceRows:
 
 
 class MixedLine:
-    """Source at each position of a mixture.
+    """Source of the row at each position (index of a row) of a mixture.
 
     Thread-safe and immutable. Call `mixed_line` to get a line; recent lines are cached.
 
@@ -177,7 +178,7 @@ class MixedLine:
         self.proportions = proportions
         """Positions of each source in a period."""
         self.lanes = lanes
-        """Number of lanes of the mixture; positions take one row from each lane in turn."""
+        """Number of lanes of the mixture: sequences of rows that it interleaves, and divides among ranks."""
         period = sum(proportions)
         stretches = -(-_TABLE // (period * lanes))
         self._sources = np.concatenate([self._stretch(number, seed) for number in range(stretches)])
@@ -191,7 +192,7 @@ class MixedLine:
         self._sources = self._sources.astype(np.int16)
 
     def _stretch(self, number: int, seed: int) -> NDArray[np.int64]:
-        """Return the source at each of period · lanes positions; each lane has all sources in proportion."""
+        """Return the source at each of period · lanes positions, such that each lane has all sources in proportion."""
         period = sum(self.proportions)
         keys = np.concatenate(
             [
@@ -265,12 +266,12 @@ class MixedLine:
 
 @functools.lru_cache(maxsize=8)
 def mixed_line(proportions: tuple[int, ...], lanes: int, seed: int) -> MixedLine:
-    """Return the line of a mixture; equal arguments give equal lines on every platform and release."""
+    """Return the source order of a mixture; equal arguments give equal orders on every platform and release."""
     return MixedLine(proportions, lanes, seed)
 
 
 def common_lanes(lanes: Sequence[int], period: int) -> int:
-    """Return the number of lanes of a mixture: a common multiple of its sources' lanes.
+    """Return the number of lanes (interleaved sequences) of a mixture: a common multiple of its sources' lanes.
 
     If the table would be too large, the number is smaller.
 
@@ -284,13 +285,13 @@ def common_lanes(lanes: Sequence[int], period: int) -> int:
 
 
 class SourceTurns:
-    """Lane of a source at each of its positions, through all epochs of a mixture.
+    """Lane (sequence of row groups) from which each row of a source comes, through all epochs of a mixture.
 
     The *place* of a row is the number of rows that the source has yielded before it since the first epoch. In each
     epoch of the mixture, the source yields `rows` rows, from its lanes in the same order.
 
     Args:
-        turns: Lane of each row, a sequence that repeats forever, shape (n,).
+        turns: Lane of each of the first n rows, shape (n,); the sequence repeats forever.
         lanes: Number of lanes of the source.
         rows: Rows of the source in an epoch of the mixture, at least 1.
     """
@@ -308,7 +309,7 @@ class SourceTurns:
         self.in_epoch = self._in_one_epoch(rows)
         """Number of rows of each lane in an epoch of the mixture, shape (lanes,)."""
         self.before = functools.lru_cache(maxsize=4)(self._before)
-        """Function that returns the number of rows of each lane before a place, read-only, shape (lanes,); cached."""
+        """Function from a number of rows of the source to how many of them each lane has, shape (lanes,); cached."""
 
     def _in_one_epoch(self, place: int) -> NDArray[np.int64]:
         """Return the number of rows of each lane among the first `place` rows of a mixture epoch, shape (lanes,)."""
@@ -332,14 +333,14 @@ class SourceTurns:
         return lanes, epochs * self.in_epoch[lanes] + rounds * self._in_table[lanes] + self._turns_before[inside]
 
     def places(self, lane: int, turns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the places of rows of a lane, given their numbers in the lane, from 0; shape (n,)."""
+        """Return the places of rows of a lane, given their indices in the lane, from 0; the inverse of `at`; (n,)."""
         in_epoch, in_table = max(int(self.in_epoch[lane]), 1), max(int(self._in_table[lane]), 1)
         epochs, left = _divided(turns, in_epoch)
         rounds, inside = _divided(left, in_table)
         return epochs * self.rows + rounds * len(self._turns) + self._by_lane[self._lane_starts[lane] + inside]
 
     def of_epoch(self, epoch: int, num_rows: int) -> LaneVisits:
-        """Return the lane order of one epoch of the source with this many rows."""
+        """Return the lane at each position of one epoch of the source, which has `num_rows` rows."""
         return _EpochTurns(self, epoch * num_rows, num_rows)
 
 

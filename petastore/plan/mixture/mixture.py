@@ -1,6 +1,6 @@
 """Mixture of several datasets by weight, as one plan: deterministic, in exact proportions, without replay. No I/O.
 
-A mixture is an immutable object with the interface of a plan: spans, steps, rows, units. Its row groups are numbered
+A mixture is an immutable object with the interface of a plan (`RankPlan`). Its row groups are numbered
 across all sources, source by source.
 
 Each source has its own epochs: its q-th row since the first epoch of the mixture is row q % N of its epoch q // N, in
@@ -166,7 +166,7 @@ class Mixture(RankPlan):
 
     @once
     def request(self) -> ReadRequest:
-        """Options of the mixture; `order` has the seed of the mixture and the lanes of all sources."""
+        """Options of the mixture; `order` has the seed of the mixture, and as many lanes as all sources need."""
         orders = [source.request.order for source in self.sources]
         order = Order(
             seed=self.seed,
@@ -181,7 +181,7 @@ class Mixture(RankPlan):
 
     @once
     def _lanes(self) -> tuple[int, ...]:
-        """Requested number of lanes of each source.
+        """Requested number of lanes (interleaved sequences of row groups) of each source.
 
         If there is only one source, the mixture must equal the plan of this source, which has at most as many lanes as
         rows.
@@ -206,12 +206,12 @@ class Mixture(RankPlan):
 
     @once
     def _line(self) -> MixedLine:
-        """Source at each position of an epoch."""
+        """Source of the row at each position of an epoch."""
         return mixed_line(self.proportions, self.request.order.lanes, self.seed)
 
     @once
     def _lanes_of_sources(self) -> LanesOfSources:
-        """Lanes of all sources at each position of an epoch."""
+        """Lane of a source from which the row at each position of an epoch comes."""
         return lanes_of_sources(self._line, tuple(map(self._lanes_of_source, range(len(self.sources)))))
 
     @once
@@ -296,9 +296,9 @@ class Mixture(RankPlan):
         )
 
     def _borders(self, number: int, batch_size: int) -> NDArray[np.int64]:
-        """Return the half-open range of a source's rows in each global batch of a sample, shape (batches, 2).
+        """Return the half-open range of a source's rows in each of some global batches, shape (batches, 2).
 
-        Ranges end at the first restart of the source.
+        The batches are evenly spaced, and before the source starts over.
         """
         rows, global_batch = self.sources[number].num_rows, batch_size * self.request.shard.count
         if self.batching == "per_source":
@@ -392,11 +392,11 @@ class Mixture(RankPlan):
 
     @once
     def _turns(self) -> list[SourceTurns]:
-        """Lane order of each source."""
+        """Lane (interleaved sequence of row groups) of each row of each source."""
         return [self._turns_of(number, rows) for number, rows in enumerate(self._rows_given)]
 
     def _turns_of(self, number: int, rows: int) -> SourceTurns:
-        """Return the lane order of a source that yields `rows` rows in an epoch of the mixture."""
+        """Return the lane of each row of a source that yields `rows` rows in an epoch of the mixture."""
         lanes = self._lanes_of_source(number)
         turns = lane_of_visit(lanes) if self.batching == "per_source" else self._line.turns(number, lanes)
         return SourceTurns(turns, lanes, rows)
@@ -426,7 +426,7 @@ class Mixture(RankPlan):
         return lanes if self.batching == "per_source" else min(lanes, self.request.order.lanes)
 
     def _own_lanes(self, number: int, shard: Shard) -> range:
-        """Return the lanes of a source from which a rank's share comes."""
+        """Return the lanes of a source from which a rank gets its rows."""
         lanes, of_mixture = self._lanes_of_source(number), self.request.order.lanes
         if self.batching == "per_source":
             return lanes_of(shard, lanes)
