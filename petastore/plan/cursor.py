@@ -49,7 +49,7 @@ class Cursor:
         return Cursor.of_epoch(self.epoch + (self.position > 0))
 
     def next_epoch(self) -> Cursor:
-        """Return the cursor at the end of the current epoch, in the same pass.
+        """Return the cursor at the end of the current epoch, in the same iteration over the reader (pass).
 
         Example:
             >>> Cursor(2, 7, 1).next_epoch()

@@ -57,7 +57,7 @@ class Plan(RankPlan):
     """Rows that filters select; None means all."""
 
     parts: RowGroupParts | None = dataclasses.field(default=None, kw_only=True)
-    """Division of the row groups, if the plan lists parts of row groups; None if it lists row groups."""
+    """Division of huge row groups into parts that are loaded one by one; None if row groups are loaded whole."""
 
     @property
     def sources(self) -> tuple[Plan]:
@@ -119,7 +119,7 @@ class Plan(RankPlan):
         return dataclasses.replace(self, request=dataclasses.replace(self.request, shard=shard))
 
     def with_order(self, order: Order, epoch: int, under_way: Order | None = None) -> Self:
-        """Return this plan with another order from an epoch on.
+        """Return this plan with another row order from an epoch on.
 
         Args:
             order: Order of the later epochs, and of `epoch` itself unless it has begun.
@@ -132,7 +132,7 @@ class Plan(RankPlan):
         return dataclasses.replace(self, request=dataclasses.replace(self.request, order=order, under_way=rest))
 
     def is_begun(self, cursor: Cursor) -> bool:
-        """Return whether rows of the cursor's epoch were already consumed, also before rows were excluded."""
+        """Return whether rows of the epoch at a position were already consumed, also before rows were excluded."""
         return cursor.position > 0 or self._rest_in(cursor.epoch) is not None
 
     def restarted(self, epoch: int) -> Self:
@@ -160,7 +160,7 @@ class Plan(RankPlan):
         )
 
     def in_parts(self, parts: RowGroupParts) -> Self:
-        """Return a plan of the same rows in the same order, which lists parts of row groups.
+        """Return a plan of the same rows in the same order, in which row groups are loaded in parts.
 
         Args:
             parts: Division of the row groups. `reads_in_file_order` must be True for row groups with several parts.
@@ -268,7 +268,7 @@ class Plan(RankPlan):
         return self._spans_of_two_orders(size, pace, after)
 
     def _spans_of_two_orders(self, size: int, pace: Pace, after: Cursor) -> Iterator[Span]:
-        """Return the spans of the current epoch, then the spans of the following epochs, which have another order."""
+        """Yield the spans (batches assembled together) of the current epoch, then of later ones, in another order."""
         here = Cursor(after.epoch, 0, after.first_epoch)
         # `is_last=True`: no row group stays in memory after this epoch, because the next epoch has another order.
         yield from self._walk(pace, after.epoch).spans(self._epoch_batches(size, after), pace, here, is_last=True)
@@ -293,7 +293,7 @@ class Plan(RankPlan):
         return [[later]] if rest is None else [[later], self._sources_in(rest.epoch)]
 
     def _source(self, order: Order, rest: Selection | None = None) -> Source:
-        """Return the dataset with an order; `rest` are the rows of an epoch that began before rows were excluded."""
+        """Return the dataset with an order; `rest` selects the rows left of an epoch in which rows were excluded."""
         rows, selection = (self.rows, self.selection) if rest is None else (rest.counts, rest)
         num_rows = self.num_rows if rest is None else int(rows.sum())
         own_lanes = lanes_of(self.request.shard, self._lanes_in(order, num_rows))
@@ -321,5 +321,5 @@ class Plan(RankPlan):
         )
 
     def _lanes_in(self, order: Order, num_rows: int | None = None) -> int:
-        """Return the number of lanes of an order, at most the number of rows; None means `self.num_rows`."""
+        """Return the number of interleaved row-group sequences (lanes) of an order, at most `num_rows` (None: all)."""
         return min(order.lanes, max(self.num_rows if num_rows is None else num_rows, 1))

@@ -1,7 +1,8 @@
 """Read plan of one rank: the base class of `Plan` (one dataset) and `Mixture` (several datasets). No I/O.
 
-A plan consists of a list of sources and a rule that divides the positions of an epoch into batches. From these, the
-base class computes steps, spans and memory, and checks that ranks agree.
+A plan consists of a list of sources and a rule that divides the rows of an epoch into batches. From these, the base
+class computes steps, spans (consecutive batches that a reader assembles together) and memory, and checks that ranks
+agree.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class RankPlan(abc.ABC):
     """The rows that one rank reads, from one or several sources, and the batches of an epoch."""
 
     parts: RowGroupParts | None = None
-    """Division of the row groups, if the plan lists parts of row groups; None if it lists row groups."""
+    """Division of huge row groups into parts that are loaded one by one; None if row groups are loaded whole."""
 
     if TYPE_CHECKING:  # `Plan` stores these values, `Mixture` computes them
 
@@ -86,19 +87,19 @@ class RankPlan(abc.ABC):
         """Return this plan for another rank."""
 
     def is_begun(self, cursor: Cursor) -> bool:
-        """Return whether rows of the cursor's epoch were already consumed."""
+        """Return whether rows of the epoch in which a position is were already consumed."""
         return cursor.position > 0
 
     def next_pass(self, cursor: Cursor) -> Cursor:
-        """Return the start of a new pass: the cursor's epoch if none of its rows was consumed, otherwise the next."""
+        """Return where the next iteration over the reader begins: the next epoch, or this one if it is untouched."""
         return Cursor.of_epoch(cursor.epoch + self.is_begun(cursor))
 
     def restarted(self, epoch: int) -> Self:  # noqa: ARG002 - used by `Plan`
-        """Return this plan for a pass that starts an epoch from its first row, even if the epoch was begun before."""
+        """Return this plan for reading an epoch from its first row, even if the epoch was begun before."""
         return self
 
     def unit(self, group: int) -> ReadUnit:
-        """Return the work item of a row group, given its number among the row groups of all sources."""
+        """Return what a worker reads of a row group, given its number among the row groups of all sources."""
         return ReadUnit.whole(self.inventory, group, self.sources[self.source_of(group)].request.columns)
 
     @abc.abstractmethod
@@ -134,7 +135,7 @@ class RankPlan(abc.ABC):
 
     @property
     def _walked_rows(self) -> int:
-        """Number of positions of an epoch that spans cover; more than `num_rows` if the epoch is endless."""
+        """Number of rows of an epoch that batches are made of; more than `num_rows` if the epoch is endless."""
         return self.num_rows
 
     def steps_per_epoch(self, batch_size: int) -> int:
@@ -283,7 +284,7 @@ class RankPlan(abc.ABC):
         return self._spans(size, Pace(rows_per_span, size), after or Cursor())
 
     def _spans(self, size: int, pace: Pace, after: Cursor) -> Iterator[Span]:
-        """Yield the spans of all epochs after a position; see `spans`."""
+        """Yield the batches of all epochs after a position, several in a span; see `spans`."""
         walk = self._walk(pace, after.epoch)
         return walk.epochs(functools.partial(self._epoch_batches, size), pace, after=after, epochs=self.request.epochs)
 
@@ -291,7 +292,7 @@ class RankPlan(abc.ABC):
         return Walk(self._sources_in(epoch), min(pace.most_rows, self._walked_rows))
 
     def next_uses(self, begin: float, now: float) -> NextUses:
-        """Return the positions at which this rank needs each row group; see `petastore.plan.batches.residency`."""
+        """Return the times at which this rank needs each row group, in rows since epoch 0; see `NextUses`."""
         return next_uses(self._sources_in(int(now) // self.num_rows), begin, now)
 
     def resident_bytes(self, group_bytes: NDArray[np.int64], *, early: int) -> int:
@@ -299,7 +300,7 @@ class RankPlan(abc.ABC):
 
         Args:
             group_bytes: Bytes per row group, source after source, shape (groups,).
-            early: Number of positions by which row groups are prefetched.
+            early: Number of rows of the epoch by which row groups are prefetched before they are needed.
         """
         return max(
             sum(

@@ -197,14 +197,14 @@ class Order:
     """Whether row groups are permuted."""
 
     shuffle_rows: bool
-    """Whether rows are permuted inside the blocks of a lane, in a new order in each epoch."""
+    """Whether rows are shuffled within blocks of row groups (`block_rows`), in a new order in each epoch."""
 
     lanes: int
-    """Number of equal parts of the epoch that are read concurrently and interleaved in global batches. At least 1."""
+    """Number of sequences of row groups that are read concurrently and interleaved in global batches. At least 1."""
 
     block_rows: int
-    """Block size: the row groups of a lane that begin within this number of rows are shuffled together. At least 1.
-    Ignored unless `shuffle_rows`."""
+    """Block size: in each interleaved sequence of row groups (lane), the row groups that begin within this number of
+    rows are shuffled together. At least 1. Ignored unless `shuffle_rows`."""
 
     reshuffle: Reshuffle = "epoch"
     """When row groups are permuted: `"epoch"` in each epoch; `"static"` once, so that each rank reads the same row
@@ -409,13 +409,15 @@ class PlanOptions:
 
 
 _LANES = (1, 2, 4, 6, 12, 24, 48, 96)
-"""Numbers of lanes to choose from: if divisible by the number of ranks, each row group is read by one rank."""
+"""Numbers of lanes (interleaved sequences of row groups) to choose from.
+
+If the number is divisible by the number of ranks, almost all row groups are read by one rank each."""
 
 _GROUPS_A_LANE = 2
-"""Row groups in memory per lane: the current one, and the prefetched next one."""
+"""Row groups in memory for each lane (sequence of row groups): the current one, and the prefetched next one."""
 
 _PERMUTED_ROWS = 2**19
-"""Maximum rows of all blocks together for enlarged blocks: the first batch waits until all are shuffled."""
+"""Maximum rows of all blocks (rows shuffled together) at one time: the first batch waits until all are shuffled."""
 
 
 def in_memory(inventory: Inventory, rows: NDArray[np.int64]) -> Inventory:
@@ -435,6 +437,7 @@ def shuffled_lanes(
 ) -> tuple[int, int]:
     """Return the number of lanes, and the number of rows per block, for an order that shuffles rows.
 
+    Lanes are sequences of row groups that are interleaved; a block is the part of a lane that is shuffled together.
     With the same memory, many lanes of short blocks mix better than few lanes of long blocks. Memory is therefore used
     for lanes first, and for blocks of several row groups only if there are enough lanes.
 

@@ -29,7 +29,7 @@ _BLOCK = 64
 """Block size in bytes: the number of set bits before each block is stored."""
 
 _ROWS_WORTH_UNPACKING = 256
-"""Number of rows per row group from which unpacking whole bitmaps is faster than searching for each row."""
+"""Minimum number of requested rows per row group for which unpacking whole bitmaps is faster than searching."""
 
 _COUNTED_AT_ONCE = 2**14
 """Number of blocks or rows that are processed at a time, so that temporary arrays stay in the CPU cache."""
@@ -364,11 +364,11 @@ class Selection:
         return digest.hexdigest()[:32]
 
     def rows_at(self, groups: NDArray[np.int32], places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Convert positions among the selected rows to row numbers in their row groups.
+        """Convert indices among the selected rows to row numbers in their row groups.
 
         Args:
             groups: Row group of each row, shape (n,).
-            places: Position of each row among the selected rows of its row group, from 0; shape (n,).
+            places: Index of each row among the selected rows of its row group, from 0; shape (n,).
 
         Returns:
             Row numbers, a new array of shape (n,).
@@ -376,7 +376,7 @@ class Selection:
         return self.packed.select(groups, places)
 
     def places_of(self, groups: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Convert row numbers to positions among the selected rows of their row groups: the inverse of `rows_at`.
+        """Convert row numbers to indices among the selected rows of their row groups: the inverse of `rows_at`.
 
         Args:
             groups: Row group of each row, shape (n,).

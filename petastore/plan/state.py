@@ -7,11 +7,11 @@
  "epoch": 3, "position": 123456, "pass": 0}
 ```
 
-`pass` is the first epoch of the pass. `position` is the number of rows of the epoch that all ranks together have
-consumed. The state does not contain batch size, workers or `last_batch`. It is the same on every rank, and a run may
-resume with other values and another number of ranks. If row groups are assigned to ranks, `dealt_to` in `order` is the
-number of ranks. After a resume with another number of ranks, the current epoch keeps the saved assignment, and the next
-epoch uses the new number of ranks.
+`pass` is the first epoch of the current iteration over the reader. `position` is the number of rows of the epoch that
+all ranks together have consumed. The state does not contain batch size, workers or `last_batch`. It is the same on
+every rank, and a run may resume with other values and another number of ranks. If row groups are assigned to ranks,
+`dealt_to` in `order` is the number of ranks. After a resume with another number of ranks, the current epoch keeps the
+saved assignment, and the next epoch uses the new number of ranks.
 
 If rows were excluded in the middle of an epoch, `rest` contains the dataset and position before the exclusion, and
 `position` counts the consumed rows of the rest of this epoch:
@@ -64,7 +64,7 @@ _WHAT_TO_DO = "Pass what state_dict() of the same reader returned, or start with
 
 
 def dump_state(plan: RankPlan, cursor: Cursor) -> dict[str, Any]:
-    """Return the state of a plan at a cursor: a new JSON dict under 400 bytes, plus about 60 per source of a mixture.
+    """Return the state of a plan at a cursor (position): a new JSON dict under 400 bytes, plus 60 per mixture source.
 
     Example:
         >>> from petastore.inventory import Inventory
@@ -98,7 +98,7 @@ def resume(plan: Mixture, state: Mapping[str, Any]) -> tuple[Mixture, Cursor]: .
 @overload
 def resume(plan: RankPlan, state: Mapping[str, Any]) -> tuple[RankPlan, Cursor]: ...
 def resume(plan: RankPlan, state: Mapping[str, Any]) -> tuple[RankPlan, Cursor]:
-    """Return the plan and the cursor that resume from a state.
+    """Return the plan and the cursor (position) from which a run resumes, given a state.
 
     Values that the user did not set, such as the seed and the number of lanes, are taken from the state. Values that
     the user set must be equal to those of the state.
@@ -140,7 +140,7 @@ def _rest_of(plan: Plan, cursor: Cursor) -> dict[str, Any]:
 
 
 def _begun_with_more_rows(plan: Plan, state: Mapping[str, Any], cursor: Cursor) -> tuple[Plan, Cursor] | None:
-    """Return plan and cursor of a state whose epoch began before rows were excluded; None for any other state.
+    """Return plan and cursor (position) of a state whose epoch began before rows were excluded; otherwise None.
 
     Raises:
         InvalidArgumentError: The state is of such an epoch, but of other data.

@@ -292,7 +292,8 @@ class WorkerPlan(Plan):
     """Cursor at which all workers begin."""
 
     batch_size: int | None = None
-    """Number of rows of a batch, which determines the worker's turns. None counts all the rank's row groups as used."""
+    """Number of rows of a batch, which determines the row groups that the worker reads in each epoch. None means all
+    row groups of the rank."""
 
     def _sources_in(self, epoch: int) -> list[Source]:
         sources = super()._sources_in(epoch)
@@ -308,7 +309,7 @@ class WorkerPlan(Plan):
         return lanes_of(Shard(part, shard.count * workers), self._lanes_in(self.request.order))
 
     def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
-        """Yield the worker's spans from its cursor on, through all epochs."""
+        """Yield the worker's batches after a position, through all epochs, in spans of several consecutive batches."""
         cursor = after or self.begin
         pace = Pace(rows_per_span, batch_size)
         walk = self._walk(pace, cursor.epoch)
@@ -417,7 +418,7 @@ def with_lanes_for_workers(plan: Plan, workers: int, *, shuffle_buffer_bytes: in
 
 
 def _divisible(lanes: int, parts: int) -> int:
-    """Return a similar number of lanes that is divisible by `parts`, such that each part has its own lanes."""
+    """Return a number near `lanes` that is divisible by `parts`, such that each worker reads its own row groups."""
     multiples = range(max(round(lanes / parts), 1), 0, -1)
     return next(multiple * parts for multiple in multiples if spreads_evenly(multiple * parts, parts))
 

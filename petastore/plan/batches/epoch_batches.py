@@ -194,7 +194,7 @@ class EpochBatches:
         return ranks
 
     def _takes_own_lanes(self, shard: Shard) -> bool:
-        """Return whether a rank gets only rows of its own lanes in every batch."""
+        """Return whether a rank gets only rows of its own lanes (sequences of row groups) in every batch."""
         lanes, ranks = self.lanes, shard.count
         is_even = self.start % ranks == 0 and spreads_evenly(lanes, ranks)
         return is_even and lanes // ranks <= self.batch_size
@@ -251,7 +251,7 @@ def _slots(shard: Shard, rows: int) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=4096)
 def _lane_major(residue: int, rows: int, lanes: int, shard: Shard) -> NDArray[np.int64]:
-    """Return the indices of a rank's rows in a batch of `rows` positions, sorted by lane.
+    """Return the indices of a rank's rows in a global batch of `rows` rows, sorted by lane (see `lanes_of`).
 
     `residue` is the index of the lane of the batch's first row in the sequence `lane_of_visit`.
     """
@@ -287,10 +287,10 @@ class EpochSteps(Protocol):
     def steps_of(
         self, source: int, places: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return three arrays of one length: index into `places`, step and rank, for each read of these rows."""
+        """Return one entry per read of given rows: index into `places`, step and rank, as three arrays (n,)."""
 
     def places_before(self, step: int) -> NDArray[np.int64]:
-        """Return the number of rows of each source before a step, shape (sources,)."""
+        """Return the number of rows that each source yields before a step in this epoch, shape (sources,)."""
 
 
 class SourceLine(Protocol):
@@ -338,7 +338,7 @@ class SharedSteps:
     def steps_of(
         self, source: int, places: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return three arrays of one length: index into `places`, step and rank, for each read of these rows."""
+        """Return one entry per read of given rows: index into `places`, step and rank, as three arrays (n,)."""
         return self._batches.steps_of(places if self._line is None else self._line.positions(source, places))
 
     def places_before(self, step: int) -> NDArray[np.int64]:

@@ -142,7 +142,7 @@ class Span:
         return self.picked.in_order()
 
     def part(self, first: int, stop: int) -> Self:
-        """Return batches [first, stop) as a separate span, from row groups in memory."""
+        """Return batches [first, stop) of the span as a span of its own, whose row groups are already in memory."""
         rows = slice(*self.offsets[[first, stop]].tolist())
         return dataclasses.replace(
             self,
@@ -234,7 +234,7 @@ class Source:
     """Function that returns which of `own_lanes` a loader worker reads in an epoch of the source; None means all."""
 
     visits: Callable[[int], LaneVisits] | None = None
-    """Function from an epoch to the lane of each of its rows; None takes one row from each lane in turn."""
+    """Function from an epoch to the lane (sequence of row groups) of each row; None takes the lanes in turn."""
 
     parts: RowGroupParts | None = None
     """Division of the row groups into parts; `rows` then has an entry per part. None if row groups are not divided."""
@@ -433,12 +433,12 @@ class Walk:
     def epochs(
         self, batches_of: Callable[[Cursor], EpochOfBatches], pace: Pace, *, after: Cursor, epochs: int | None
     ) -> Iterator[Span]:
-        """Yield the spans of all epochs from a cursor on.
+        """Yield the spans (batches assembled together) of all epochs after a position.
 
         Args:
             batches_of: Function from a cursor to the remaining batches of its epoch.
             pace: Sizes of the spans.
-            after: Cursor from which to continue.
+            after: Position from which to continue.
             epochs: Number of epochs of an iteration over the reader; None means endless.
         """
         begin = after
@@ -451,7 +451,7 @@ class Walk:
             begin = then
 
     def spans(self, batches: EpochOfBatches, pace: Pace, at: Cursor, *, is_last: bool) -> Iterator[Span]:
-        """Yield the spans of an epoch, or of the rest of it.
+        """Yield the spans (batches assembled together) of an epoch, or of the rest of it.
 
         Args:
             batches: Remaining batches of the epoch; the method takes all of them.

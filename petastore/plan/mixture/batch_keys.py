@@ -141,7 +141,7 @@ class SourceSteps:
     def steps_of(
         self, source: int, places: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return three arrays of one length: index into `places`, step and rank, for each read of these rows."""
+        """Return one entry per read of given rows: index into `places`, step and rank, as three arrays (n,)."""
         which, numbers, ranks = self._batches[source].steps_of(places)
         return which, self._keys.steps_of(source, numbers), ranks
 

@@ -69,7 +69,7 @@ class LanesOfSources:
 
     Args:
         line: Source at each position.
-        lanes: Number of lanes of each source, shape (sources,).
+        lanes: Number of lanes (sequences of row groups that are interleaved) of each source, shape (sources,).
 
     Example:
         >>> from petastore.plan.mixture.mixed_line import mixed_line
@@ -124,7 +124,7 @@ class LanesOfSources:
         return turns
 
     def own_of(self, shared: range) -> tuple[range, ...] | None:
-        """Return the lanes of each source inside given lanes of the mixture; None if a lane is only partly inside."""
+        """Return the lanes of each source whose rows are in given lanes of the mixture; None if only some rows are."""
         return _own_of(self._of_sources, self._shared_lanes, shared)
 
     def between(self, runs: LaneRuns, first: int, stop: int) -> list[SourceRuns]:
@@ -232,7 +232,7 @@ def lanes_of_sources(line: MixedLine, lanes: tuple[int, ...]) -> LanesOfSources:
 
 
 class _Targets:
-    """Conversion of indices in the batches from mixture-lane order to batch order."""
+    """Conversion of row indices in the batches from the order by mixture lane (sorted by lane) to batch order."""
 
     def __init__(self, runs: LaneRuns) -> None:
         counts = runs.stops - runs.firsts
@@ -415,7 +415,7 @@ def _of_runs(
 
 
 def _epochs_of_runs(part: SourceRuns, turns: SourceTurns, walk: Walk, epoch: int) -> Iterator[_OfEpoch]:
-    """Yield the rows of `part` in an epoch of the mixture, one item for each of the source's own epochs."""
+    """Yield the rows of one source (`part`) in some batches, one item for each of the source's own epochs."""
     source = walk.sources[part.source]
     num_rows, own = source.num_rows, slice(part.own.start, part.own.stop)
     given = range(epoch * source.given + part.places.start, epoch * source.given + part.places.stop)

@@ -292,7 +292,7 @@ class SourceTurns:
 
     Args:
         turns: Lane of each of the first n rows, shape (n,); the sequence repeats forever.
-        lanes: Number of lanes of the source.
+        lanes: Number of lanes (sequences of row groups that the source interleaves).
         rows: Rows of the source in an epoch of the mixture, at least 1.
     """
 
@@ -307,7 +307,7 @@ class SourceTurns:
         self._turns_before = np.empty(len(turns), dtype=np.int64)
         self._turns_before[self._by_lane] = np.arange(len(turns)) - np.repeat(self._lane_starts, self._in_table)
         self.in_epoch = self._in_one_epoch(rows)
-        """Number of rows of each lane in an epoch of the mixture, shape (lanes,)."""
+        """Number of rows of each lane (sequence of row groups) in an epoch of the mixture, shape (lanes,)."""
         self.before = functools.lru_cache(maxsize=4)(self._before)
         """Function from a number of rows of the source to how many of them each lane has, shape (lanes,); cached."""
 
@@ -354,7 +354,7 @@ def _divided(numbers: NDArray[np.int64], by: int) -> tuple[NDArray[np.int64], ND
 
 
 class _EpochTurns(LaneVisits):
-    """Lane order of one epoch of a source: the places [start, start + num_rows) of its `SourceTurns`."""
+    """Lane of each row in one epoch of a source: the rows [start, start + num_rows) of its `SourceTurns`."""
 
     def __init__(self, turns: SourceTurns, start: int, num_rows: int) -> None:
         self._turns = turns

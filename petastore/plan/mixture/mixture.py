@@ -55,7 +55,7 @@ Batching: TypeAlias = Literal["mixed", "per_source"]
 """Sources of the rows of a batch; see `Mixture.batching`."""
 
 _ENDLESS = 2**44
-"""Positions of an endless epoch (`cycle`): more than any training run needs, and 2**18 passes still fit in 64 bits."""
+"""Number of rows of an endless epoch (`cycle`): more than any run needs; 2**18 such epochs still fit in 64 bits."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -354,7 +354,7 @@ class Mixture(RankPlan):
         return SharedSteps(self._batches(batch_size, self._walked_rows, begin.position), self._line)
 
     def _batches_of_sources_after(self, batch_size: int, begin: Cursor) -> list[EpochBatches]:
-        """Return the batches of each source after a cursor, for batches with rows of one source."""
+        """Return the batches of each source after a position, if each batch has rows of one source."""
         taken = begin.taken if isinstance(begin, MixedCursor) else (0,) * len(self.sources)
         return self._batches_of_sources(batch_size, self._rows_given, taken)
 
@@ -421,12 +421,12 @@ class Mixture(RankPlan):
         )
 
     def _lanes_of_source(self, number: int) -> int:
-        """Return the number of lanes of a source, at most the lanes of the mixture if batches mix sources."""
+        """Return how many row-group sequences of a source are interleaved; at most `order.lanes` if batches mix."""
         lanes = self._lanes[number]
         return lanes if self.batching == "per_source" else min(lanes, self.request.order.lanes)
 
     def _own_lanes(self, number: int, shard: Shard) -> range:
-        """Return the lanes of a source from which a rank gets its rows."""
+        """Return the lanes (interleaved sequences of row groups) of a source from which a rank gets its rows."""
         lanes, of_mixture = self._lanes_of_source(number), self.request.order.lanes
         if self.batching == "per_source":
             return lanes_of(shard, lanes)

@@ -256,7 +256,7 @@ class GroupedRows:
         return GroupedRows.of_runs(Runs(runs.groups[here], firsts, stops - starts, rows), None)
 
     def _cut_runs(self, runs: Runs, targets: NDArray[np.int64], borders: NDArray[np.int64]) -> list[GroupedRows] | None:
-        """Return the parts of `cut` as runs; None if a run would have fewer than `_RUN_ROWS` rows on average."""
+        """Return the result of `cut` as runs; None if runs would have fewer than `_RUN_ROWS` rows on average."""
         part_of = np.repeat(np.arange(len(borders) - 1, dtype=np.int32), np.diff(borders))[targets]
         ends = np.cumsum(runs.counts)
         begins = part_of[1:] != part_of[:-1]

@@ -116,7 +116,7 @@ def _in_strata(groups: int, lanes: int, hashed_for: tuple[int, int]) -> NDArray[
 
 
 class _LaneKeys:
-    """Sort keys of row groups, by lane and hash.
+    """Sort keys of row groups, by lane (interleaved sequence of row groups) and hash.
 
     A key has the lane in its high bits, the hash in the middle and the number in its low bits. All keys differ, so the
     sort need not be stable.
@@ -173,7 +173,7 @@ _Hand = list[tuple[int, int]]  # row groups of a rank: half-open ranges of the d
 
 
 def _hands(starts: memoryview, ranks: int) -> list[_Hand]:
-    """Return the row groups of each rank as ranges of the deck; `starts` counts the rows before each row group."""
+    """Return each rank's row groups as ranges of the order of assignment (deck); `starts` are first rows in it."""
     total, hands = starts[-1], [[(0, len(starts) - 1)]]
     loads = [total]
     for count in range(2, ranks + 1):

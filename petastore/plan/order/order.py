@@ -71,13 +71,14 @@ class Pieces:
     """
 
     groups: NDArray[np.int64]
-    """Row group of each piece."""
+    """Row group of each piece (a row group, or the part of it that one lane reads)."""
 
     lanes: NDArray[np.int64]
-    """Lane of each piece."""
+    """Lane (one of the sequences of row groups that the epoch interleaves) of each piece."""
 
     first_positions: NDArray[np.int64]
-    """First position in the epoch at which the row group is needed: with shuffled rows, the start of its block."""
+    """First position in the epoch at which the row group is needed: with shuffled rows, that of the first row of all
+    row groups that are shuffled together with it."""
 
     last_positions: NDArray[np.int64]
     """Last position in the epoch at which the row group is needed, inclusive."""
@@ -87,7 +88,7 @@ class Pieces:
         return Pieces(self.groups[which], self.lanes[which], self.first_positions[which], self.last_positions[which])
 
     def of_lanes(self, lanes: range) -> Pieces:
-        """Return the pieces whose lane is in `lanes`."""
+        """Return the pieces of some lanes (sequences of row groups that the epoch interleaves)."""
         return self.chosen((self.lanes >= lanes.start) & (self.lanes < lanes.stop))
 
 
@@ -118,7 +119,7 @@ class _Block:
     counts: NDArray[np.int64]  # number of rows of each row group
 
     def groups(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int32]:
-        """Return the row group of each row at the given indices of the block, shape (n,)."""
+        """Return the row group of each row at given indices among the shuffled rows of the block; shape (n,)."""
         return np.full(len(self.rows[rows]), self.distinct[0]) if self.which is None else self.which[rows]
 
     def read_order_of(self, group: int) -> NDArray[np.int64]:
@@ -246,9 +247,9 @@ class EpochOrder:
         return positions
 
     def _permuted(self, read: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Convert indices in reading order to indices before rows are shuffled, on the line; shape (n,).
+        """Convert indices in reading order to indices in the order before rows are shuffled (the line), shape (n,).
 
-        Both indices count the rows of all lanes, one lane after the other.
+        Both indices count the rows of all lanes (interleaved sequences of row groups), one lane after the other.
         """
         blocks, which, order = self._blocks_of(read)
         line = np.empty_like(read)
@@ -383,13 +384,13 @@ class EpochOrder:
             groups[where], rows[where] = rows_there.groups(inside[where]), rows_there.rows[inside[where]]
 
     def _on_line(self, line: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return the row group, and the row number in it, at each index on the line; both of shape (n,)."""
+        """Return row group and row number at each index among the rows before shuffling (the line); both (n,)."""
         # index: shape (n,), index of each row's row group in line order
         index = np.searchsorted(self._line_starts, line.astype(self._line_starts.dtype), side="right") - 1
         return self._line_groups[index], line - self._line_starts[index]
 
     def _run_of_line(self, first: int, stop: int) -> GroupedRows:
-        """Return the rows at the indices [first, stop) of the line as one run of consecutive rows per row group."""
+        """Return the rows [first, stop) before shuffling (the line), as one range of rows per row group."""
         starts = self._line_starts
         low, high = _place(starts, first, side="right") - 1, _place(starts, stop, side="left")
         borders = starts[low : high + 1].astype(np.int64)
@@ -399,14 +400,24 @@ class EpochOrder:
         return GroupedRows.of_runs(Runs.of_file(self._line_groups[low:high], firsts, borders[1:] - borders[:-1]), None)
 
     def last_positions(self, groups: NDArray[np.int32], *, lanes: range) -> NDArray[np.int64]:
-        """Return the last position in the epoch at which some lanes need each row group, (n,); -1 if they never do."""
+        """Return the last position in the epoch at which some lanes need each row group.
+
+        Args:
+            groups: Row groups, shape (n,).
+            lanes: Lanes (interleaved sequences of row groups) that are read.
+
+        Returns:
+            Shape (n,); -1 for row groups of which these lanes have no rows.
+        """
         places = self._line_index[groups]
         if self.lanes == 1 and 0 in lanes and not self._order.shuffle_rows:
             return self._visits.positions(0, self._line_starts[places + 1].astype(np.int64) - 1)
         return np.array([self._last_position(place, lanes) for place in places.tolist()], dtype=np.int64)
 
     def read_order_of(self, group: int, *, lanes: range) -> NDArray[np.int64] | None:
-        """Return the rows of a row group in the order in which given lanes read them, rows of other lanes last.
+        """Return the rows of a row group in the order in which a rank with given lanes reads them.
+
+        Rows of other lanes (sequences of row groups that the epoch interleaves) are last.
 
         Returns:
             Every row of the row group once, shape (rows,); None means file order.
@@ -431,13 +442,13 @@ class EpochOrder:
 
     @once
     def _line_index(self) -> NDArray[np.int32]:
-        """Index of each row group in line order, -1 for empty row groups, shape (groups,)."""
+        """Index of each row group in the order of row groups in the epoch, -1 for empty ones, shape (groups,)."""
         inverse = np.full(self._num_groups, -1, dtype=np.int32)
         inverse[self._line_groups] = np.arange(len(self._line_groups), dtype=np.int32)
         return inverse
 
     def _last_position(self, line_index: int, lanes: range) -> int:
-        """Return the last position at which `lanes` need the row group at an index in line order; -1 if never."""
+        """Return the last position at which `lanes` need a row group, given its index in the epoch; -1 if never."""
         first, stop = self._line_starts[line_index : line_index + 2].tolist()
         first_lane, last_lane = (np.searchsorted(self._lane_starts, [first, stop - 1], side="right") - 1).tolist()
         last_positions = [-1]
@@ -454,7 +465,7 @@ class EpochOrder:
         return max(last_positions)
 
     def pieces(self) -> Pieces:
-        """Return all non-empty row groups, with one entry for each lane that has rows of the row group."""
+        """Return all non-empty row groups, with one entry per lane (sequence of row groups) that has rows of it."""
         parts = [self._pieces_of(self._lane(number)) for number in range(self.lanes)]
         return Pieces(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 

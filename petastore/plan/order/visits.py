@@ -93,7 +93,7 @@ class LaneVisits(Protocol):
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Return the number of rows of each lane in the epoch, shape (lanes,)."""
+        """Return the number of rows of each lane (interleaved sequence of row groups) in the epoch, shape (lanes,)."""
 
     def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the lane at each position of the epoch, and the number of earlier rows of that lane, both (n,)."""
@@ -121,7 +121,7 @@ class Rounds(LaneVisits):
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Return the number of rows of each lane, shape (lanes,); the numbers differ by at most one."""
+        """Return the number of rows of each lane in the epoch, shape (lanes,); the numbers differ by at most one."""
         return self._sizes
 
     def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

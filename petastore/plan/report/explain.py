@@ -33,7 +33,7 @@ _SAMPLED_BATCHES = 64
 
 @dataclasses.dataclass(frozen=True)
 class Ranks:
-    """Lanes that each rank reads, and the rank to explain."""
+    """Lanes (sequences of row groups that an epoch interleaves) that each rank reads, and the rank to explain."""
 
     own_lanes: Sequence[range]
     """Lanes from which each rank's rows come; starts and ends are ascending."""
@@ -120,10 +120,10 @@ def explain_source(
     Args:
         inventory: Inventory of the dataset.
         selection: Selected rows; None means all.
-        orders: Order of the first pass through the source, and of the last one in the epoch.
+        orders: Order of the source's first epoch, and of its last one, in the first epoch of the mixture.
         requested: Requested order of the source.
         ranks: Lanes of the source that each rank reads.
-        proportion: Number of positions of the source in each period of the mixture.
+        proportion: Rows of the source in each period of the mixture (`Mixture.proportions`).
         rows_given: Rows of the source in the epoch.
         borders: Half-open ranges of the source's rows in some global batches, before the source restarts; shape
             (batches, 2).
@@ -207,7 +207,7 @@ def _read(data: _Data, passes: Sequence[tuple[EpochOrder, int, int]], ranks: Ran
 
     Args:
         data: Row groups of the dataset.
-        passes: Order of each different pass over the data, how often it occurs, and how many rows it reads.
+        passes: For whole and partial reads of the data: order, number of repetitions, and rows of each.
         ranks: Lanes that each rank reads.
     """
     reads = fetched = own_fetched = needed = rows_resident = bytes_resident = 0
@@ -250,7 +250,7 @@ def _readers(pieces: Pieces, own_lanes: Sequence[range], lanes: int, row_groups:
 
 
 def _resident(pieces: Pieces, inventory: Inventory) -> tuple[int, int]:
-    """Return the peak rows and bytes of row groups in memory while these pieces are read."""
+    """Return the peak rows and bytes of row groups in memory while the row groups of some lanes are read."""
     groups, first, last = needed_from_to(pieces)
     return (
         most_at_a_time(first, last, inventory.rows[groups]),
@@ -264,7 +264,7 @@ def _mixed(rows: NDArray[np.int64], order: EpochOrder, borders: NDArray[np.int64
     Args:
         rows: Selected rows of each row group, shape (groups,).
         order: Order of the epoch.
-        borders: Half-open position ranges of global batches, shape (batches, 2).
+        borders: Half-open range of rows of the epoch of each global batch, shape (batches, 2).
     """
     num_rows = int(rows.sum())
     if len(borders) == 0:  # no batch is full, so all rows are one batch

@@ -223,13 +223,13 @@ class ReadFacts:
     """Whether row groups are read in random order."""
 
     shuffle_rows: bool
-    """Whether rows are shuffled within blocks."""
+    """Whether rows are shuffled, within blocks of `block_rows` rows."""
 
     lanes: int
     """Number of row groups that are read concurrently and interleaved, over all ranks."""
 
     block_rows: int
-    """Number of rows that are shuffled together in a lane; 1 if rows are not shuffled."""
+    """Rows that are shuffled together in each interleaved sequence of row groups; 1 if rows are not shuffled."""
 
     seed: int
     """The seed, given by the caller or drawn at random."""
@@ -260,8 +260,8 @@ class ReadFacts:
     mixing: float
     """Mixing quality: total variation distance between the label distributions of a global batch and of the dataset, if
     the dataset were sorted by label, with 100 classes of equal size. Near `mixing_none`, a batch has one label; near
-    `mixing_uniform`, it is a uniform sample. It can be less than `mixing_uniform`, because lanes come from all parts of
-    the dataset."""
+    `mixing_uniform`, it is a uniform sample. It can be less than `mixing_uniform`, because the row groups that
+    are interleaved come from all parts of the dataset."""
 
     mixing_uniform: float
     """Value of `mixing` for a uniform shuffle of the whole dataset."""
@@ -366,13 +366,13 @@ class SourceExplanation(ReadFacts):
     """
 
     proportion: int
-    """Rows of this source per period of the mixture."""
+    """Rows of this source per period: the sources are mixed in the ratio of these integers."""
 
     rows_given: int
     """Rows of this source per epoch of the mixture."""
 
     passes: float
-    """Passes over the source per epoch of the mixture: `rows_given / rows`."""
+    """Number of times that the source is read in an epoch of the mixture: `rows_given / rows`."""
 
     def lines(self, rank: int) -> list[str]:
         """Return the figures as lines of text."""

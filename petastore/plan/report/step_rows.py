@@ -258,7 +258,7 @@ class StepLookup:
         return self._plan._epoch_steps(batch_size, begin)  # noqa: SLF001 - a part of the plan's class
 
     def _place_of(self, step: int, batch_size: int, after: Cursor) -> tuple[Cursor, int]:
-        """Return the cursor from which steps of the epoch are counted, and the number of the step from there."""
+        """Return the position from which steps of the epoch are counted, and the number of the step from there."""
         begin, left = after, step
         while left >= (steps := self._steps(batch_size, begin).steps):
             if begin.position == 0 and steps == 0:
@@ -280,7 +280,7 @@ class StepLookup:
         return max((rest.epoch for rest in rests if rest is not None), default=-1)
 
     def _epoch_at(self, epoch: int, batch_size: int, after: Cursor) -> tuple[Cursor, int, range]:
-        """Return the cursor at the start of an epoch, the number of earlier steps, and the steps of the epoch."""
+        """Return the position where an epoch starts, the number of earlier steps, and the steps of the epoch."""
         if self._plan._walked_rows > self._plan.num_rows:  # noqa: SLF001 - "cycle": the only epoch is endless
             ordinary = self._plan.steps_per_epoch(batch_size)
             return after, 0, range((epoch - after.epoch) * ordinary, (epoch - after.epoch + 1) * ordinary)

@@ -2,10 +2,10 @@
 
 Without a key, all rows are one series.
 
-All rows are ordered in one *line*: series by series, each in dataset order. Windows are consecutive rows of this line,
-and never cross the end of a series. The rows of one series in a row group are a *segment*; a row group is stored
-segment by segment. If the files already have this order (sorted by series and time), no memory per row is needed;
-otherwise 4 bytes per row.
+All rows are ordered series by series, each in dataset order; this order is the *line*. Windows are consecutive rows of
+this line, and never cross the end of a series. The rows of one series in one row group are a *segment*; the line
+is stored as the segments of each row group. If the files already have this order (sorted by series and time), no memory
+per row is needed; otherwise 4 bytes per row.
 """
 
 from __future__ import annotations
@@ -28,32 +28,35 @@ __all__ = ["SeriesLine", "SeriesOfGroup", "series_of_group"]
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class SeriesOfGroup:
-    """Segments of a row group, stored while window starts are computed."""
+    """Rows of one row group, sorted by series; stored while window starts are computed.
+
+    A *segment* is the rows of one series in this row group. Indices count the rows after sorting by segment.
+    """
 
     keys: Sequence[Hashable]
-    """Key of the series of each segment."""
+    """Key of the series (such as a sensor id) of each segment."""
 
     counts: NDArray[np.int64]
-    """Number of rows of each segment, shape (segments,)."""
+    """Number of rows of each segment (rows of one series in the row group), shape (segments,)."""
 
     order: NDArray[np.int32] | None
     """Row numbers, sorted by segment, shape (rows,); None if this is file order."""
 
     firsts: NDArray[Any]
-    """The first timestamp of each segment, shape (segments,)."""
+    """First timestamp of each segment (rows of one series in the row group), shape (segments,)."""
 
     lasts: NDArray[Any]
-    """The last timestamp of each segment, shape (segments,)."""
+    """Last timestamp of each segment (rows of one series in the row group), shape (segments,)."""
 
     breaks: NDArray[np.int64]
-    """Indices of rows whose timestamp exceeds that of the previous row in the segment by too much, ascending."""
+    """Indices of rows whose timestamp exceeds that of the previous row of the series by too much, ascending."""
 
     ties: NDArray[np.int64]
-    """Indices of rows with the same timestamp as the previous row in the segment, ascending."""
+    """Indices of rows with the same timestamp as the previous row of the series, ascending."""
 
     unsorted: tuple[int, int] | None
-    """First row whose timestamp is below that of the previous row in its segment, and that previous row; None if
-    sorted."""
+    """Row number of the first row whose timestamp is below that of the previous row of its series, and row number of
+    that previous row; None if rows are sorted."""
 
 
 def series_of_group(
@@ -100,63 +103,66 @@ def series_of_group(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SeriesLine:
-    """Rows of a dataset, series by series."""
+    """All rows of a dataset, ordered series by series; this order is the *line*.
+
+    A *segment* is the rows of one series in one row group. Segments are numbered by row group.
+    """
 
     bounds: NDArray[np.int64]
-    """The first segment of each row group, and the number of all segments, shape (groups + 1,)."""
+    """First segment (rows of one series in a row group) of each row group, and the segment count, (groups + 1,)."""
 
     counts: NDArray[np.int64]
-    """Number of rows of each segment, in row group order, shape (segments,)."""
+    """Number of rows of each segment (rows of one series in a row group), shape (segments,)."""
 
     series: NDArray[np.int64]
-    """Series number of each segment, shape (segments,)."""
+    """Number of the series of each segment (rows of one series in a row group), shape (segments,)."""
 
     orders: Mapping[int, NDArray[np.int32]]
-    """Row numbers of each row group, sorted by segment; without row groups that have all rows in file order."""
+    """Row numbers sorted by series, for each row group; no entry if they are all rows in file order."""
 
     @once
     def by_line(self) -> NDArray[np.int64]:
-        """Numbers of the segments in line order, shape (segments,)."""
+        """Segments (rows of one series in a row group), ordered by series, as numbers; shape (segments,)."""
         return np.argsort(self.series, kind="stable")
 
     @once
     def offsets(self) -> NDArray[np.int64]:
-        """Start of each segment of `by_line`, and the end of the last one, shape (segments + 1,)."""
+        """Start of each segment of `by_line` among all rows, series by series, then the row count; (segments + 1,)."""
         return np.concatenate([[0], np.cumsum(self.counts[self.by_line])]).astype(np.int64)
 
     @once
     def line_firsts(self) -> NDArray[np.int64]:
-        """Index of the first row of each segment on the line, shape (segments,)."""
+        """Index, among all rows series by series, of the first row of each segment; shape (segments,)."""
         firsts = np.empty(len(self.counts), dtype=np.int64)
         firsts[self.by_line] = self.offsets[:-1]
         return firsts
 
     @once
     def group_firsts(self) -> NDArray[np.int64]:
-        """Index of each segment's first row among the rows of its row group, sorted by segment; (segments,)."""
+        """Index of each segment's first row among the rows of its row group, sorted by series; (segments,)."""
         begins = np.cumsum(self.counts) - self.counts
         return begins - np.repeat(np.append(begins, 0)[self.bounds[:-1]], np.diff(self.bounds))
 
     @once
     def groups(self) -> NDArray[np.int32]:
-        """Row group of each segment, shape (segments,)."""
+        """Row group of each segment (rows of one series in a row group), shape (segments,)."""
         return np.repeat(np.arange(len(self.bounds) - 1, dtype=np.int32), np.diff(self.bounds))
 
     @once
     def is_continued(self) -> NDArray[np.bool_]:
-        """Whether an earlier row group has rows of each segment's series, shape (segments,)."""
+        """Whether an earlier row group has rows of the same series, for each segment; shape (segments,)."""
         series = self.series[self.by_line]
         continued = np.zeros(len(series), dtype=np.bool_)
         continued[self.by_line[1:]] = series[1:] == series[:-1]
         return continued
 
     def segments_of(self, group: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the segment at each index among the rows of a row group, sorted by segment; shape (n,)."""
+        """Return the segment at each index among the rows of a row group, which are sorted by series; shape (n,)."""
         first, stop = self.bounds[group : group + 2].tolist()
         return first + np.searchsorted(self.group_firsts[first:stop], places, side="right") - 1
 
     def places_of(self, group: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Convert row numbers of a row group to indices among its rows, sorted by segment; shape (n,)."""
+        """Convert row numbers of a row group to indices among its rows, sorted by series; shape (n,)."""
         order = self.orders.get(group)
         if order is None:
             return rows
@@ -164,7 +170,7 @@ class SeriesLine:
         return by_row[np.searchsorted(order, rows, sorter=by_row)]
 
     def rows_at(self, line: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return the row group, and the row number in it, at each index on the line; both of shape (n,)."""
+        """Return the row group and row number at each index among all rows, series by series; both of shape (n,)."""
         segments = self.by_line[np.searchsorted(self.offsets, line, side="right") - 1]
         groups = self.groups[segments]
         rows = self.group_firsts[segments] + line - self.line_firsts[segments]
@@ -176,7 +182,7 @@ class SeriesLine:
 
     @classmethod
     def of(cls, num_groups: int, parts: Mapping[int, SeriesOfGroup]) -> Self:
-        """Return the line of a dataset, from the segments of each row group with rows."""
+        """Return the rows of a dataset, ordered by series, from the sorted rows of each non-empty row group."""
         numbers: dict[Hashable, int] = {}
         series = [numbers.setdefault(key, len(numbers)) for part in parts.values() for key in part.keys]
         segments = np.zeros(num_groups, dtype=np.int64)
@@ -190,7 +196,7 @@ class SeriesLine:
 
     @classmethod
     def of_rows(cls, rows: NDArray[np.int64], selection: Selection | None) -> Self:
-        """Return the line of a dataset whose rows are one series.
+        """Return the rows of a dataset in dataset order, as one series.
 
         Args:
             rows: Rows of each row group, shape (groups,).
@@ -206,7 +212,7 @@ class SeriesLine:
 
     @classmethod
     def joined(cls, lines: Sequence[SeriesLine]) -> Self:
-        """Return the line of several datasets, with row groups numbered across them; no series spans two datasets."""
+        """Return the rows of several datasets, with row groups numbered across them; no series spans two datasets."""
         first_groups = itertools.accumulate((len(line.bounds) - 1 for line in lines), initial=0)
         first_segments = itertools.accumulate((len(line.counts) for line in lines), initial=0)
         first_series = itertools.accumulate((int(line.series.max(initial=-1)) + 1 for line in lines), initial=0)
@@ -225,12 +231,12 @@ class SeriesLine:
     def window_starts(
         self, parts: Mapping[int, SeriesOfGroup], most: Any, *, length: int, overlap: bool
     ) -> Iterator[tuple[int, NDArray[np.bool_]]]:
-        """Yield, for each row group, a mask of the rows at which windows begin, sorted by segment.
+        """Yield, for each row group, a mask of the rows at which windows begin; rows are sorted by series.
 
-        A row group is yielded when its last segment is complete; for a single series, in dataset order.
+        A row group is yielded when all its series are done; row groups of a single series come in dataset order.
 
         Args:
-            parts: Segments of the row groups, from which the line was built.
+            parts: Sorted rows of each row group, from which this object was built.
             most: Maximum difference, from `most_between`.
             length: Number of rows of a window.
             overlap: Whether windows may share timestamps; see `petastore.plan.windows.ngram.NGram`.
@@ -261,7 +267,7 @@ class SeriesLine:
                 yield group, each[0] if len(each) == 1 else np.concatenate(each)
 
     def _all_on_line(self, places: Mapping[int, NDArray[np.int64]]) -> NDArray[np.int64]:
-        """Convert indices among the rows of row groups, sorted by segment, to indices on the line; not sorted."""
+        """Convert indices among the sorted rows of each row group to indices among all rows, by series; not sorted."""
         starts = np.cumsum(self.counts) - self.counts
         firsts = starts[self.bounds[list(places)]].tolist()
         of_all = np.concatenate([own + first for first, own in zip(firsts, places.values(), strict=True)])

@@ -1,7 +1,7 @@
 """Window starts: compute the rows of sorted data at which windows begin, by exact differences of timestamps. No I/O.
 
-A *run* is a sequence of rows in which consecutive timestamps differ by at most `delta_threshold`. A run may extend over
-several row groups. A window has `length` consecutive rows of one run.
+A *run* is a sequence of rows without a gap: consecutive timestamps differ by at most `delta_threshold`. A run may
+extend over several row groups. A window has `length` consecutive rows of one run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def comparable(timestamps: NDArray[Any]) -> NDArray[Any]:
 
 
 def most_between(threshold: Any, field: UnischemaField) -> Any:
-    """Return the largest allowed difference in the form of `comparable`; `numpy.uint64` for integers.
+    """Return the largest allowed difference, to compare with those of `comparable`; `numpy.uint64` for integers.
 
     Args:
         threshold: `NGram.delta_threshold`.
@@ -113,7 +113,10 @@ def follow_closely(before: NDArray[Any], after: NDArray[Any], most: Any) -> NDAr
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Line:
-    """Sequence of rows, given in several stretches (such as row groups), and divided into runs.
+    """Sequence of rows in which windows are formed, divided into runs (sequences without gaps in time).
+
+    The rows are stored in several *stretches* of consecutive rows, such as row groups. All arrays have row indices in
+    the whole sequence.
 
     Example:
         >>> line = Line(np.array([0, 3, 5]), np.array([0, 4]), np.array([4, 5]), np.array([], np.int64))
@@ -124,19 +127,19 @@ class Line:
     """
 
     offsets: NDArray[np.int64]
-    """Start of each stretch, and the end of the last one, shape (stretches + 1,)."""
+    """Start of each stretch (stored part, such as a row group), and the end of the last; (stretches + 1,)."""
 
     begins: NDArray[np.int64]
-    """Start of each run, shape (runs,)."""
+    """First row of each run (sequence of rows without gaps in time), shape (runs,)."""
 
     ends: NDArray[np.int64]
-    """End of each run (exclusive), shape (runs,)."""
+    """Row after the last row of each run, shape (runs,)."""
 
     ties: NDArray[np.int64]
     """Rows with the same timestamp as the previous row in their run, ascending."""
 
     def starts(self, length: int, *, overlap: bool) -> Iterator[NDArray[np.bool_]]:
-        """Yield, for each stretch, a mask of the rows at which windows begin.
+        """Yield a mask of the rows at which windows begin, for each stored part (stretch) of the sequence.
 
         Args:
             length: Number of rows of a window.
@@ -149,7 +152,7 @@ class Line:
         return _cut_places(self.greedy(length), self.offsets)
 
     def greedy(self, length: int) -> NDArray[np.int64]:
-        """Return the starts of windows that share no timestamp, ascending."""
+        """Return the first rows of windows that share no timestamp, each as early as possible; ascending."""
         first_tie, stop_tie = np.searchsorted(self.ties, self.begins, "right"), np.searchsorted(self.ties, self.ends)
         tied = np.flatnonzero(first_tie < stop_tie)
         plain = first_tie >= stop_tie
@@ -163,7 +166,7 @@ class Line:
 
 
 def _greedy_run(begin: int, end: int, ties: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """Return the starts of windows in a run in which neighboring rows may have equal timestamps."""
+    """Return the first rows of such windows in one run, in which neighboring rows may have equal timestamps."""
     is_new = np.ones(end - begin + 1, dtype=np.bool_)
     is_new[ties - begin] = False
     places = np.arange(end - begin + 1)
@@ -180,7 +183,7 @@ def _greedy_run(begin: int, end: int, ties: NDArray[np.int64], length: int) -> N
 def _cut_ranges(
     firsts: NDArray[np.int64], stops: NDArray[np.int64], offsets: NDArray[np.int64]
 ) -> Iterator[NDArray[np.bool_]]:
-    """Yield, for each stretch, a mask of the rows inside the ranges, which are sorted and disjoint."""
+    """Yield a mask of the rows inside given ranges, which are sorted and disjoint, for each stored part of rows."""
     begin = np.searchsorted(stops, offsets[:-1], "right")
     end = np.searchsorted(firsts, offsets[1:], "left")
     for (offset, stop), first_range, stop_range in zip(itertools.pairwise(offsets.tolist()), begin, end, strict=True):
@@ -192,7 +195,7 @@ def _cut_ranges(
 
 
 def _cut_places(places: NDArray[np.int64], offsets: NDArray[np.int64]) -> Iterator[NDArray[np.bool_]]:
-    """Yield, for each stretch, a mask of the rows at the given indices, which are sorted."""
+    """Yield a mask of the rows at given indices, which are sorted, for each stored part (stretch) of rows."""
     borders = np.searchsorted(places, offsets).tolist()
     for (offset, stop), (first, last) in zip(
         itertools.pairwise(offsets.tolist()), itertools.pairwise(borders), strict=True

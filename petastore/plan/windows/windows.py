@@ -44,13 +44,13 @@ class WindowStarts(Selection):
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Following:
-    """Rows of a following row group that are appended to an extended row group."""
+    """Rows of a later row group that windows of a row group need; they are appended to that row group in memory."""
 
     group: int
-    """Number of the following row group."""
+    """Number of the later row group."""
 
     rows: NDArray[np.int64]
-    """Row numbers in the following row group, ascending, shape (n,)."""
+    """Row numbers in the later row group, ascending, shape (n,)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -81,11 +81,11 @@ class Windows:
     """Number of rows of a window."""
 
     series: SeriesLine | None = None
-    """Rows, series by series; None if all rows are one series."""
+    """All rows, ordered series by series (`group_by` of `NGram`); None if all rows are one series."""
 
     @once
     def line(self) -> SeriesLine:
-        """All rows, series by series: each window is a range of consecutive rows on this line."""
+        """All rows, ordered series by series: each window is a range of consecutive rows in this order."""
         return SeriesLine.of_rows(self.rows, self.selection) if self.series is None else self.series
 
     @once
@@ -94,23 +94,23 @@ class Windows:
         return {}
 
     def following(self, group: int) -> tuple[Following, ...]:
-        """Return the following rows that windows of a row group need, in dataset order; () if there are none."""
+        """Return the rows of later row groups that windows of a row group need, in dataset order; () if none."""
         following = self._known.get(group)
         if following is None:
             following = self._known[group] = self._following(group)
         return following
 
     def num_following(self, group: int) -> int:
-        """Return the number of following rows that extend a row group."""
+        """Return the number of rows of later row groups that are appended to a row group for its windows."""
         return sum(len(rest.rows) for rest in self.following(group))
 
     @property
     def most_following(self) -> NDArray[np.int64]:
-        """Maximum number of following rows that extend each row group, shape (groups,)."""
+        """Maximum number of rows of later row groups that are appended to each row group, shape (groups,)."""
         return np.diff(self.line.bounds) * (self.length - 1)
 
     def head(self, group: int) -> int:
-        """Return how many rows at the start of a row group include all rows that earlier row groups may need."""
+        """Return how many leading rows of a row group must be read for the windows of all earlier row groups."""
         line, (first, stop) = self.line, self.line.bounds[group : group + 2].tolist()
         continued = np.flatnonzero(line.is_continued[first:stop]) + first
         counts = np.minimum(line.counts[continued], self.length - 1)
@@ -134,14 +134,25 @@ class Windows:
         return tuple(Following(other, rows[groups == other]) for other in np.unique(groups).tolist())
 
     def _on_line(self, group: int, starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the index on the line of each window's first row, and of the end of this row's segment, both (n,)."""
+        """Return where windows that begin in a row group start in `line`, and where their part of the row group ends.
+
+        Args:
+            group: Number of the row group.
+            starts: First row of each window, as row numbers in the row group, shape (n,).
+
+        Returns:
+            Index in `line` of each window's first row; and index after the last row that the row group has of the same
+            series, both of shape (n,).
+        """
         places = self.line.places_of(group, starts)
         segments = self.line.segments_of(group, places)
         firsts = self.line.line_firsts[segments]
         return firsts + places - self.line.group_firsts[segments], firsts + self.line.counts[segments]
 
     def covered(self, groups: NDArray[np.int32], starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows of windows, as row numbers in the extended row groups in which they begin.
+        """Return the rows of windows, as row numbers in the row groups in which the windows begin.
+
+        Numbers beyond the end of a row group mean rows of later row groups, appended to it in memory (`following`).
 
         Args:
             groups: Row group in which each window begins, shape (n,).
