@@ -304,7 +304,8 @@ class EpochOrder:
     def by_lane(self, positions: NDArray[np.int64] | LaneRuns, *, read_lanes: range | None = None) -> GroupedRows:
         """Return the rows at given positions of the epoch, grouped by lane, and the permutation back to their order.
 
-        A lane is one of the sequences of row groups that the epoch interleaves.
+        A lane is one of the sequences of row groups that the epoch interleaves. If rows are not shuffled, rows at an
+        array of positions keep the given order.
 
         Args:
             positions: Positions in [0, num_rows), in any order, shape (n,). `LaneRuns`, which are consecutive rows of
