@@ -51,7 +51,7 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
 
 
 def refuse_other_words(function: str, given: Iterable[str], *, own: Collection[str], known: Collection[str]) -> None:
-    """Raise an error for the first unknown parameter, which suggests petastore's name or the closest name.
+    """Raise an error for an unknown parameter; the message suggests the parameter that was probably meant.
 
     Args:
         function: Name of the function.

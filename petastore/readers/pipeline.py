@@ -60,7 +60,7 @@ Load = Callable[..., Mapping[int, Future[Any]]]
 
 
 class Pipeline(Iterator[AssembledSpan]):
-    """Pipeline that loads and assembles the spans of a plan in worker threads.
+    """Loads row groups and assembles batches in worker threads, in the order of the plan.
 
     Only one thread at a time may call `next()`. Any thread may call `close` and `join`.
 
@@ -105,7 +105,7 @@ class Pipeline(Iterator[AssembledSpan]):
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """Close the pipeline in a forked child, and drop its spans."""
+        """In a forked child process, close the pipeline and drop its batches."""
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._closed, self._exhausted = True, False
@@ -147,7 +147,7 @@ class Pipeline(Iterator[AssembledSpan]):
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """Return the numbers of spans that were begun, assembled and yielded."""
+        """Return how many spans (groups of consecutive batches) were begun, assembled, and yielded."""
         with self._lock:
             waiting = list(self._jobs)
             begun = self._begun
@@ -169,7 +169,7 @@ class Pipeline(Iterator[AssembledSpan]):
 
     @property
     def _wants_more_planned(self) -> bool:
-        """Return whether another span should be planned, to start its assembly or to prefetch its row groups."""
+        """Return whether to plan another span (consecutive batches): to assemble or to prefetch its row groups."""
         if self._exhausted or (self._has_place and not self._coming):
             return not self._exhausted
         coming, prefetcher = self._coming, self._prefetcher
@@ -178,7 +178,7 @@ class Pipeline(Iterator[AssembledSpan]):
         return sum(span.num_rows for span in coming if isinstance(span, Span)) < _ROWS_PLANNED
 
     def _have_planned(self) -> None:
-        """Submit tasks that plan or start the next spans, one task at a time, while the limits allow it."""
+        """Submit tasks that plan or start the next spans (consecutive batches), while the limits allow more."""
         while True:
             with self._lock:
                 # One thread plans at a time, because it changes the queue without the lock.
@@ -278,7 +278,7 @@ def _told(problem: BaseException) -> BaseException:
 
 
 class _SpanJob:
-    """Assembly of one span. It begins when all row groups of the span are loaded, and ends with its last task."""
+    """Assembly of one span (consecutive batches): begins when its row groups are loaded, ends with its last task."""
 
     def __init__(
         self,
@@ -340,11 +340,11 @@ class _SpanJob:
 
     @property
     def has_more(self) -> bool:
-        """Whether parts of the span are unfinished."""
+        """Whether the span was split into parts, some of which are not begun."""
         return bool(self._parts)
 
     def result(self) -> AssembledSpan:
-        """Return the assembled columns, and drop this job's reference to them.
+        """Return the assembled columns, and drop this object's reference to them.
 
         The columns can then be freed, although futures of row groups in memory still reference this job.
         """
@@ -360,7 +360,7 @@ class _SpanJob:
 
 
 class _FailedJob(_SpanJob):
-    """Job of a span that could not be planned or begun; `result` raises the error."""
+    """Placeholder for batches that could not be planned or loaded: `result` raises the error."""
 
     def __init__(self, problem: BaseException) -> None:
         self.number, self.groups, self._parts = -1, frozenset(), collections.deque()
@@ -374,5 +374,5 @@ _NOTHING.set_result(None)
 
 
 def _has_nothing(made: Future[AssembledSpan | None]) -> bool:
-    """Return whether a future has the result None: no part of the span is being assembled, or assembled."""
+    """Return whether the future has the result None: no part of the span is assembled or in progress."""
     return made.done() and not made.cancelled() and made.exception() is None and made.result() is None

@@ -27,7 +27,7 @@ STOPPED = "this reader was stopped. Open another one"
 
 
 class Pass:
-    """Pass over the data.
+    """Pass over the data: one iteration over a reader, up to the end of the last epoch, with its own pipeline.
 
     Users may iterate over rows, then over batches of some size, and so on: each new iteration continues after the last
     received item, and ends the previous iteration. Only one thread at a time may start an iteration; any thread may
@@ -79,7 +79,7 @@ class Pass:
 
     @property
     def spans(self) -> dict[str, int]:
-        """Number of spans by state, with Petastorm's names; see `Reader.diagnostics`."""
+        """Numbers of spans (groups of batches) by state, with Petastorm's names; see `Reader.diagnostics`."""
         pipeline = self._pipeline
         planned, produced, consumed = (0, 0, 0) if pipeline is None else pipeline.counts
         return {
@@ -105,7 +105,7 @@ class Pass:
         return self.handouts(batch_size, batches_of)
 
     def handouts(self, batch_size: int, hand_out: Callable[[AssembledSpan], Handout]) -> Generator[Handout]:
-        """Yield the items of each span from the cursor on; taking items moves the cursor.
+        """Yield the items of each span (consecutive batches), starting at the cursor; taking an item moves the cursor.
 
         Args:
             batch_size: Number of rows of a batch.
@@ -135,7 +135,7 @@ class Pass:
         self.let_go()
 
     def let_go(self) -> None:
-        """Save the position after the last received item, and free the rows of the current span."""
+        """Save the position after the last received item, and free the batches in memory."""
         self._received, self._last_rows, self._handout = self.cursor, self.last_rows, None
 
     def _begun(self, batch_size: int) -> tuple[Pipeline, Loads]:
@@ -197,18 +197,18 @@ class Pass:
             loads.take_back()  # needed if the pass was not read to its end
 
     def tell_end(self) -> None:
-        """Record that the calling thread has seen the end of the pass."""
+        """Record that the calling thread has received the end of the iteration."""
         self._end = self._end or _End()
         self._end.tell()
 
     @property
     def end_is_news(self) -> bool:
-        """Whether the pass has ended and the next loop of the calling thread must be empty; see `_End`."""
+        """Whether this iteration has ended, but the calling thread does not know: its next loop must be empty."""
         return self._end is not None and self._end.is_news
 
 
 class _End:
-    """Threads that have seen the end of a pass; determines whether the next loop of a thread starts another pass.
+    """Threads that have received the end of a pass (an iteration); decides which threads may start another pass.
 
     Several threads may share one pass. A thread that begins its loop after the others have taken all rows must get an
     empty loop, not a second pass over the rows. These threads start the next pass instead:
@@ -223,7 +223,7 @@ class _End:
         self._told: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
     def tell(self) -> None:
-        """Record that the calling thread has seen the end."""
+        """Record that the calling thread has received the end of the iteration."""
         self._told.add(threading.current_thread())
 
     @property

@@ -148,7 +148,7 @@ def heads_of(windows: Windows, rows: Execution) -> RecentRowGroups:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WindowAssembler:
-    """Assembler of spans of windows. Thread-safe."""
+    """Assembler of windows (`NGram`): decodes rows once, then copies them into windows. Thread-safe."""
 
     rows: Assembler
     """Assembler of the rows that windows contain; a row is identified by its extended row group and its index in it."""
@@ -166,7 +166,7 @@ class WindowAssembler:
     """Whether each batch has its own copies of rows, because the transform receives whole batches."""
 
     def begin(self, span: Span, loaded: LoadedRowGroups) -> SpanWork:
-        """Return the assembly work of a span; see `Assembler.begin`."""
+        """Return the tasks that assemble a span (consecutive batches of windows); see `Assembler.begin`."""
         covered, place_of = self._covered(span, apart=self.apart)
         work = self.rows.begin(covered, loaded)
         return SpanWork(work.tasks, functools.partial(self._finish_windows, span, place_of, work.finish))

@@ -87,7 +87,7 @@ class Room:
 
     @classmethod
     def of(cls, limit: int, values_bytes: int, *, ahead: int, workers: int, least: Callable[[int], int]) -> Self:
-        """Divide the memory for values of unknown size.
+        """Divide the memory budget of variable-size values, such as images, between prefetched and requested batches.
 
         Args:
             limit: Value of `memory_budget` in bytes.
@@ -120,7 +120,7 @@ class Room:
 
 
 def begin_in_room(assembler: Assembles, room: Room, span: Span, loaded: LoadedRowGroups) -> SpanWork:
-    """Begin a span like `Assembles.begin`, but split it into parts if its values exceed the budget.
+    """Begin to assemble a span (consecutive batches); split it into parts if its values exceed the memory budget.
 
     Raises:
         DecodeError: A single batch exceeds the budget; the message names its largest cell.
@@ -148,7 +148,7 @@ def begin_in_room(assembler: Assembles, room: Room, span: Span, loaded: LoadedRo
 
 
 def _begin(assembler: Assembles, part: Span, loaded: LoadedRowGroups) -> SpanWork:
-    """Return the assembly work of some batches of a span, which references only their row groups."""
+    """Begin to assemble some batches of a span; the returned work references only the row groups of these batches."""
     return assembler.begin(part, {group: loaded[group] for group in np.unique(part.groups).tolist()})
 
 
@@ -198,20 +198,20 @@ def _where_they_are(groups: NDArray[Any], rows: NDArray[np.int64]) -> tuple[NDAr
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class AssembledSpan:
-    """Assembled columns of a span, and the row at which each batch begins."""
+    """Assembled columns of consecutive batches (a span), and the first row of each batch."""
 
     span: Span
     columns: Columns
 
     def batch(self, place: int) -> Batch:
-        """Return a batch by its index in the span; its columns are views."""
+        """Return the batch with this index, counted from the first batch of the span; its columns are views."""
         first, stop = self.span.offsets[place : place + 2].tolist()
         return Batch(self.columns, first, stop, self.span.cursor_after(place))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class SpanWork:
-    """Assembly work of a span: tasks that any threads may run in any order; call `finish` after all of them."""
+    """Tasks that assemble consecutive batches (a span). Threads run the tasks in any order, then call `finish` once."""
 
     tasks: list[Task]
     """Tasks that write to different parts of the columns."""
@@ -228,15 +228,15 @@ class Assembles(Protocol):
     """Interface of assemblers of spans: `Assembler` for rows, `WindowAssembler` for windows."""
 
     def begin(self, span: Span, loaded: LoadedRowGroups) -> SpanWork:
-        """Return the assembly work of a span, given its loaded row groups."""
+        """Return the tasks that assemble a span (consecutive batches) from its loaded row groups."""
 
     def decoded_rows(self, span: Span) -> tuple[Assembler, Span]:
-        """Return the assembler that decodes the rows of a span, and a span of these rows, batch after batch."""
+        """Return the assembler that decodes the rows of a span, and the span of these rows in batch order."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Assembler:
-    """Assembler of a reader's spans. Thread-safe: its only state is reusable memory."""
+    """Copies and decodes the rows of loaded row groups into batches. Thread-safe: its only state is reusable memory."""
 
     inventory: Inventory
     """Inventory, for error messages that name the file of a row."""
@@ -272,7 +272,7 @@ class Assembler:
     """Division of row groups into parts, if parts are loaded: spans then number parts instead of row groups."""
 
     def begin(self, span: Span, loaded: LoadedRowGroups) -> SpanWork:
-        """Return the assembly work of a span.
+        """Return the tasks that assemble a span (consecutive batches) from its loaded row groups.
 
         The tasks may raise a `DecodeError` with column, file, row group and row. `finish` may raise a `TransformError`
         if the user's function raises.
@@ -303,7 +303,7 @@ class Assembler:
         return self if self.parts is None else dataclasses.replace(self, origin=self.parts.in_row_groups, parts=None)
 
     def decoded_sizes(self, span: Span, loaded: LoadedRowGroups) -> dict[str, NDArray[np.int64]]:
-        """For each variable-size column, return the decoded bytes of each value, shape (rows,); 0 if unknown.
+        """Return the decoded bytes of each value of each variable-size column, shape (rows,); 0 if unknown.
 
         Args:
             span: Span with the rows.
@@ -353,7 +353,7 @@ class Assembler:
     def _encoded_tasks(
         self, field: UnischemaField, span: Span, loaded: LoadedRowGroups, columns: dict[str, Decoded]
     ) -> list[Task]:
-        """Return the tasks that decode a column that is not stacked in all row groups, directly into the output."""
+        """Return the tasks that decode the stored cells of a column into its output array, some rows per task."""
         rows = span.num_rows
         values = empty_column(field, rows, self.buffers, most_rows=span.most_rows)
         inside = may_hold_nulls(field) and any(of.has_nulls_inside(field.name) for of in loaded.values())
@@ -418,12 +418,12 @@ class Assembler:
 
 
 def of_spans(transform: Transform | None) -> SpanTransform | None:
-    """Convert a transform of columns and batch starts to a transform of spans."""
+    """Convert a transform of columns and batch offsets to a transform of columns and a span; None stays None."""
     return None if transform is None else lambda columns, span, **keys: transform(columns, span.offsets, **keys)
 
 
 def _missing(name: str, span: Span, loaded: LoadedRowGroups) -> NDArray[np.bool_] | None:
-    """Return a mask of the missing values of a stacked column, shape (rows of the span,); None if none is missing."""
+    """Return a mask of the missing values of a column, shape (rows of the span,); None if no value is missing."""
     missing = np.zeros(span.num_rows, dtype=np.bool_)
     for group, row_group in loaded.items():
         if name in row_group.missing:
@@ -449,7 +449,7 @@ def _put_together(
 
 
 def random_keys(span: Span, origin: Origin) -> NDArray[np.uint64]:
-    """Return the random key of each row of a span, computed from seed, epoch, row group and row.
+    """Return a random key for each row of a span (consecutive batches), from seed, epoch, row group and row number.
 
     The key does not depend on the batch, the rank, or the worker that calls the transform.
 

@@ -65,7 +65,7 @@ class EncodedColumn:
 
     @classmethod
     def of(cls, field: UnischemaField, partition_values: Any = None) -> Self:
-        """Return a column of one dataset."""
+        """Return the column as it is stored in a single dataset."""
         return cls((ColumnSource(field, partition_values),))
 
     @property
@@ -74,7 +74,7 @@ class EncodedColumn:
         return any(source.partition_values is not None for source in self.sources)
 
     def way_of(self, group: int, row_group: LoadedRowGroup) -> _Way:
-        """Return the decoding method of a row group's cells."""
+        """Return how to decode the cells of one row group."""
         source = self.sources[bisect.bisect_right(self.first_groups, group) - 1]
         if source.partition_values is not None:
             return _Way(source, None)
@@ -94,7 +94,7 @@ class _Way(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class EncodedCells:
-    """Encoded cells of row groups in memory. Thread-safe."""
+    """Stored cells of the row groups in memory, decoded when a batch needs them. Thread-safe."""
 
     loaded: Mapping[int, LoadedRowGroup]
     """Loaded row groups by number."""
@@ -112,7 +112,7 @@ class EncodedCells:
     """Allocator of memory for values of one shape."""
 
     def decode(self, column: EncodedColumn, picked: GroupedRows, out: Decoded) -> None:
-        """Decode rows of a column that is not stacked in all row groups.
+        """Decode rows of a column whose cells are stored encoded in at least one of the row groups.
 
         Args:
             column: Column to decode.
@@ -188,7 +188,7 @@ class EncodedCells:
         refuse_large_cells(sizes, field, most)
 
     def _take_stacked(self, name: str, picked: GroupedRows, out: Decoded) -> None:
-        """Copy rows from row groups in which the column is stacked."""
+        """Copy rows from those row groups in which the column is decoded already, as part of a NumPy array."""
         number, place = self.layout.places[name]
         for group, where in places_by_key(picked.groups):
             rows, row_group = picked.rows[where], self.loaded[group]

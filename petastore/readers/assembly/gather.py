@@ -43,7 +43,7 @@ indices in the output (None if all rows of the span come from these arrays, in o
 def stack_gather(
     picked: GroupedRows, loaded: Mapping[int, LoadedRowGroup], layout: Layout, buffers: Buffers
 ) -> Callable[[int, NDArray[Any]], Callable[[], None]]:
-    """Return a function that takes the number of a stack and an output array, and returns the copy task.
+    """Return a function that makes the task that copies rows of a stack (all columns of one dtype and shape).
 
     Args:
         picked: Rows to copy, at least one.
@@ -66,7 +66,7 @@ def stack_gather(
 def _sources(
     picked: GroupedRows, loaded: Mapping[int, LoadedRowGroup], in_read_order: bool, buffers: Buffers
 ) -> list[_Source]:
-    """Return the rows to copy for all stacks that are stored in read order, or for all that are in file order."""
+    """Return the source arrays and row indices to copy, for stacks in one row order (read order or file order)."""
     groups = each_once(picked)
     row_groups = [loaded[group] for group in groups.tolist()]
     places = [row_group.place for row_group in row_groups]
@@ -128,7 +128,7 @@ def _write_runs(runs: Runs, begins: NDArray[np.int64], out: NDArray[np.int64]) -
 
 
 def _add_rows(index: NDArray[np.int64], rows: NDArray[np.int64], places: NDArray[np.int32] | None) -> None:
-    """Add to `index`, in place, the index of each row in its row group, in the order in which the stack stores rows.
+    """Add to each entry of `index`, in place, the offset of its row inside its row group.
 
     Args:
         index: Index of the first row of each row's row group, shape (rows,).
@@ -198,7 +198,7 @@ def _as_slice(rows: NDArray[np.int64]) -> _Rows:
 def rows_in_memory(
     span: Span, loaded: Mapping[int, LoadedRowGroup], origin: Origin
 ) -> tuple[Span, Mapping[int, LoadedRowGroup], Origin]:
-    """Return the rows of a span, renumbered so that row groups that were loaded together count as one.
+    """Renumber the rows of a span, so that row groups that were loaded together count as one row group.
 
     A batch then copies its rows from a few runs of row groups, instead of from thousands of small row groups.
 

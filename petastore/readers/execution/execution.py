@@ -104,7 +104,7 @@ class Functions:
         return schema, self.processes.add(spec, schema, batched=self.batched, zones=zones, buffers=buffers)
 
     def pool(self) -> Pool:
-        """Return an open pool for one pass; the caller closes and joins it."""
+        """Return an open pool for one iteration over the reader; the caller closes and joins it."""
         return self.workers.pool() if self.processes is None else self.processes.pool()
 
     def close(self) -> None:
@@ -201,7 +201,7 @@ class Execution:
 
     @property
     def stacked_columns(self) -> list[tuple[str, ...]]:
-        """Names of columns that are stacked in one array if no value is missing: one tuple for each array."""
+        """Names of columns that share one array if no value is missing: one tuple of names for each array."""
         layout = self.layout
         if not self.gives_stacks:
             return []

@@ -44,7 +44,7 @@ _Item = TypeVar("_Item")
 
 
 class Handout:
-    """Rows, batches or windows of a span, in order; each item goes to one of the consuming threads.
+    """Items of a span (consecutive batches assembled together), each taken by one of the consuming threads.
 
     Args:
         span: Span of the items.
@@ -75,7 +75,7 @@ class Handout:
 
     @property
     def last_rows(self) -> tuple[Span, int, int] | None:
-        """Span and range of rows of the last taken item; None before the first item."""
+        """Span of the last taken item, and the half-open range of its rows; None before the first item."""
         taken = int(self._ends[-1]) - operator.length_hint(self._untaken)
         if taken == 0:
             return None
@@ -102,7 +102,7 @@ def rows_of(assembled: AssembledSpan, row_type: Any) -> Handout:
 
 
 def batches_of(assembled: AssembledSpan, make: Callable[[Batch], Any] | None = None) -> Handout:
-    """Return the batches of a span, or the result of a function for each batch."""
+    """Return an iterator of the batches of an assembled span, or of the result of a function for each batch."""
     span = assembled.span
     places = iter(range(span.num_batches))
     batches = map(assembled.batch, places)
@@ -110,7 +110,7 @@ def batches_of(assembled: AssembledSpan, make: Callable[[Batch], Any] | None = N
 
 
 def windows_of(span: Span, parts: list[list[Any]], make: Callable[[tuple[Any, ...]], Any]) -> Handout:
-    """Return the windows of a span.
+    """Return an iterator of the windows (`NGram`) of an assembled span.
 
     Args:
         span: Span whose rows are windows.
@@ -122,7 +122,7 @@ def windows_of(span: Span, parts: list[list[Any]], make: Callable[[tuple[Any, ..
 
 
 class Shared(Iterator[_Item]):
-    """Iterator over the items of all spans, consumed by one thread or several.
+    """Iterator over all rows, batches or windows of a reader, for one or several consuming threads.
 
     Threads take items of the current handout without a lock. One thread gets the next handout while the others wait. If
     iteration has begun, `next` raises `ReaderClosedError` in a forked child, because the parent reads the items. After
@@ -164,7 +164,10 @@ class Shared(Iterator[_Item]):
             self.end(ended_by(problem))
 
     def next_of_next(self) -> _Item:
-        """Return the next item when `at_hand` is empty: get the next handout, unless another thread just did."""
+        """Return the first item of the next span, after the items of the current span are used up.
+
+        If another thread has just fetched the next span, return an item of that span.
+        """
         with self._turn:
             for item in self.at_hand:  # another thread has already fetched the next handout
                 return item
@@ -297,7 +300,7 @@ def most_rows(largest_group: int) -> int:
 
 
 def output_of(schema: Unischema, last_batch: LastBatch, *, batched: bool) -> Callable[[AssembledSpan], Handout]:
-    """Return the function that yields the rows or batches of a span as named tuples.
+    """Return the function that converts an assembled span to an iterator of named tuples: rows or batches.
 
     Args:
         schema: Output schema.

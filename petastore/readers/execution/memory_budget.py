@@ -73,7 +73,7 @@ class Budget:
 
     @property
     def total_bytes(self) -> int:
-        """Sum of all parts."""
+        """Peak memory of the reader in bytes: the sum of all parts of the budget."""
         return self.resident_bytes + self.batch_bytes + self.work_bytes + self.prefetched_bytes
 
     def __str__(self) -> str:
@@ -133,7 +133,7 @@ def fitted(
 
 
 def _value_bytes(takes: Footprint, batch_size: int, rows: int, *, ahead: int, workers: int) -> int:
-    """Return the bytes reserved for variable-size values, such as text and images.
+    """Return the bytes to reserve for variable-size values, such as text and images, in all assembled batches.
 
     The result is at least their estimated size in all spans, and at least one batch for each share of `Room`.
     """
@@ -181,7 +181,7 @@ _CALLED_ROWS = 4096
 
 
 class Pace(NamedTuple):
-    """Spans and prefetching of a pass."""
+    """Limits of one iteration over a reader: rows assembled together, concurrent assemblies, prefetched bytes."""
 
     rows_per_span: int
     """Number of rows of a span."""
@@ -217,7 +217,7 @@ def pace_of(execution: Execution, batch_size: int) -> Pace:
 
 
 def _room(execution: Execution, budget: Budget, batch_size: int) -> Room:
-    """Return the memory limits of spans and batches for variable-size values, such as text and images.
+    """Return how much memory prefetched and requested batches may use for variable-size values, such as images.
 
     These values get the bytes that the budget reserves for them, plus all bytes of `memory_budget` that are not used.
     """
@@ -295,7 +295,7 @@ def _fitted(execution: Execution, batch_size: int) -> Budget:
 
 
 def _rows_per_span(execution: Execution) -> int:
-    """Return the maximum number of rows of a span, before `fitted` reduces it to fit the memory budget."""
+    """Return the maximum number of rows to assemble together, before `fitted` reduces it for the memory budget."""
     workers = execution.workers
     is_bounded = workers.memory_budget is not None
     rows = execution.footprint.rows_per_span(workers.at_a_time + 1, is_bounded=is_bounded)

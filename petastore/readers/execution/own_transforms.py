@@ -87,7 +87,7 @@ def _rows_of(column: Decoded, where: NDArray[np.int64]) -> Decoded:
 
 
 def _put_together(field: UnischemaField, rows: int, pieces: Sequence[tuple[NDArray[np.int64], Decoded]]) -> Decoded:
-    """Return a column of a span, with the rows of each source copied to their positions in the span."""
+    """Return one column of a span: the rows of each source, copied to their positions among all rows."""
     values = empty_column(field, rows)
     for where, part in pieces:
         values[where] = part.values
@@ -109,7 +109,10 @@ def transformed_apart(
     batched: bool,
     source_column: str | None,
 ) -> tuple[Unischema, OwnTransforms, Functions]:
-    """Return the schema after the transforms of all sources, the transform of spans, and its functions."""
+    """Give each source of a mixture its own transform.
+
+    Returns the common output schema, the combined transform, and the functions that it calls.
+    """
     datasets, views = mixed.datasets, mixed.views
     selections = [source.selection for source in mixed.plan.sources]
     of_sources = zip(specs, datasets, selections, views, strict=True)

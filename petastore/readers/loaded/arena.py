@@ -33,7 +33,7 @@ __all__ = ["Arena", "Memory", "Place"]
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Place:
-    """Memory of a row group's stacks: a range of rows in an arena, or separate arrays."""
+    """Where the fixed-size columns of a row group are stored: a row range of shared arrays, or separate arrays."""
 
     first: int
     """First row of the range."""
@@ -52,11 +52,14 @@ class Place:
     """Lease of the arena's rows, which are freed with the last reference to it."""
 
     def stack(self, number: int) -> NDArray[Any]:
-        """Return the rows of one stack, shape `(columns, rows, *shape)`; valid while this place is referenced."""
+        """Return a view of one stack (the columns of one dtype and shape), shape `(columns, rows, *shape)`.
+
+        The view is valid while this object is referenced.
+        """
         return self.stacks[number][:, self.first : self.first + self.rows]
 
     def write_order(self, read_order: NDArray[np.int64] | None) -> None:
-        """Write, for each row in file order, its index in stacks that are stored in reading order.
+        """Write to `places` the index of each row in stacks whose rows are stored in read order.
 
         Args:
             read_order: Distinct rows in reading order; None means file order.
@@ -71,14 +74,14 @@ class Place:
             here[read_order] = counting(len(read_order))
 
     def places_of(self, rows: NDArray[np.int64], *, in_read_order: bool) -> NDArray[np.int64]:
-        """Return the indices of rows in the arrays of a stack, shape (rows,); `rows` are in file order."""
+        """Return the index of each row in the shared arrays, shape (rows,); `rows` are row numbers in file order."""
         if not in_read_order or self.places is None:
             return self.first + rows
         return self.first + self.places[self.first + rows].astype(np.int64)
 
 
 class _Lease:
-    """Lease of a range of rows in an arena: the range is freed when the lease is garbage collected."""
+    """Owner of a range of rows in an arena: garbage collection of this object frees the range."""
 
     __slots__ = ("_arena", "_first", "_stop")
 
@@ -90,7 +93,7 @@ class _Lease:
 
 
 class Arena:
-    """Arrays for the stacks of a layout, and the ranges of rows that are in use.
+    """Large arrays shared by the row groups in memory: one array for each stack, each row group in a range of rows.
 
     Thread-safe. Garbage collection may free places at any time in any thread.
 
@@ -130,7 +133,7 @@ class Arena:
         self._lock = threading.Lock()
 
     def place(self, rows: int) -> Place | None:
-        """Return the lowest free place for this number of rows; None if there is none, or if the number is 0."""
+        """Allocate the first free range of this many rows; None if no range is large enough, or if `rows` is 0."""
         with self._lock:
             self._free = _joined([*self._free, *self._returned_by_now()])
             wide = (number for number, (first, stop) in enumerate(self._free) if 0 < rows <= stop - first)
@@ -151,7 +154,7 @@ class Arena:
             yield self._returned.popleft()
 
     def take_back(self, first: int, stop: int) -> None:
-        """Free a place. Does not take a lock, because garbage collection may call it at any time."""
+        """Free a range of rows. Takes no lock, because garbage collection may call this method at any time."""
         self._returned.append((first, stop))
 
     def __del__(self) -> None:
@@ -160,7 +163,7 @@ class Arena:
 
 
 class Memory:
-    """Memory of a reader's arrays, used by one pass after another.
+    """Reusable memory of a reader: each new iteration over the reader uses the arrays of the previous one.
 
     Example:
         >>> memory = Memory()
@@ -174,7 +177,7 @@ class Memory:
         self._arena: Arena | None = None
 
     def arena(self, layout: Layout, rows: int) -> Arena | None:
-        """Return the arena for row groups in memory; None if each has its own arrays.
+        """Return the arena (shared arrays for the row groups in memory); None if each row group has separate arrays.
 
         Args:
             layout: Layout of the row groups; the same at each call.

@@ -139,7 +139,7 @@ class Footprint:
         return any(field.decoded_bytes is None and needs_decoding(field) for field in self.view)
 
     def rows_per_span(self, ahead: int, *, is_bounded: bool = False) -> int:
-        """Return the number of rows of a span, given the number of concurrent spans.
+        """Return the number of rows to assemble together (a span), given the number of spans assembled at a time.
 
         Args:
             ahead: Number of concurrent spans.
@@ -190,12 +190,12 @@ class Footprint:
 
     @once
     def permuted_row_bytes(self) -> int:
-        """Bytes of a row of the largest stack: while its rows are permuted, a copy of one stack is in memory."""
+        """Bytes per row of the largest array of columns (stack): reordering its rows needs a second copy."""
         return max((len(stack.names) * stack.row_bytes for stack in self.layout.stacks), default=0)
 
     @property
     def plan_row_bytes(self) -> int:
-        """Bytes per row of a span, without the values."""
+        """Bytes per row for the plan of assembled batches (row numbers and indices), without the values."""
         return _SPAN_ROW_BYTES + self.rows_of_window * _COVERED_ROW_BYTES
 
     @once

@@ -53,7 +53,7 @@ class Stack:
 
     @once
     def row_bytes(self) -> int:
-        """Bytes of a row of one of the columns."""
+        """Bytes of one value: of one row in one column."""
         return self.dtype.itemsize * math.prod(self.shape)
 
     @once
@@ -64,7 +64,7 @@ class Stack:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Stacked columns, and columns that stay encoded cells. Immutable; a reader has one layout.
+    """Which columns are stored in arrays (stacks) in memory, and which stay encoded cells. Immutable; one per reader.
 
     Example:
         >>> fields = [UnischemaField("x", "f4"), UnischemaField("name", str), UnischemaField("y", "f4")]
@@ -81,19 +81,19 @@ class Layout:
 
     @once
     def places(self) -> dict[str, tuple[int, int]]:
-        """Stack number of each stacked column, and index of the column in this stack."""
+        """For each column in a stack (array of all columns of one dtype and shape): its stack, and its index there."""
         return {
             name: (number, place) for number, stack in enumerate(self.stacks) for place, name in enumerate(stack.names)
         }
 
     @once
     def reorders_rows(self) -> bool:
-        """Whether any stack stores its rows in read order instead of file order."""
+        """Whether any stack (array of columns) stores its rows in read order instead of file order."""
         return any(stack.in_read_order for stack in self.stacks)
 
     @once
     def kinds(self) -> tuple[tuple[int, ...], ...]:
-        """Numbers of the stacks, grouped by dtype and shape."""
+        """Stack numbers, grouped by dtype and shape: the columns of one dtype and shape may need several stacks."""
         kinds: dict[tuple[np.dtype[Any], tuple[int, ...]], list[int]] = {}
         for number, stack in enumerate(self.stacks):
             kinds.setdefault((stack.dtype, stack.shape), []).append(number)
@@ -101,7 +101,7 @@ class Layout:
 
     @classmethod
     def of(cls, view: Unischema, *, rows: int, apart: AbstractSet[str] = frozenset()) -> Layout:
-        """Return the layout of some fields.
+        """Return the memory layout of these fields: which are stored in arrays, and which stay encoded cells.
 
         Args:
             view: Fields to read.
@@ -127,7 +127,7 @@ class Layout:
 
 
 def _columns_at_once(field: UnischemaField, rows: int) -> int:
-    """Return the maximum number of columns in a stack with this field; 1 for arrays."""
+    """Return how many columns of a field's type one array may hold; 1 for fields that are arrays."""
     return max(min(_PART_BYTES // max(rows * field.dtype.itemsize, 1), _PART_COLUMNS), 1) if field.is_scalar else 1
 
 

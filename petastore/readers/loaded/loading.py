@@ -75,7 +75,7 @@ class Readable(Protocol):
 
 
 class Loads:
-    """Loads the row groups of one pass. Thread-safe.
+    """Loads row groups for one iteration over a reader. Thread-safe.
 
     Tasks reference this object instead of the reader. Otherwise a worker could hold the last reference to the reader,
     and close it.
@@ -130,7 +130,7 @@ class Loads:
             )
 
     def submit(self, span: Span, *, priority: int) -> dict[int, Future[LoadedRowGroup]]:
-        """Submit loads of the row groups that a span fetches; lower priority numbers run first.
+        """Submit tasks that load the row groups of a span (consecutive batches); lower priority numbers run first.
 
         Returns:
             A dict from row group number to the future of the row group, which is cancelled if the pool is closed.
@@ -230,7 +230,7 @@ class Loads:
         self.take_back()
 
     def take_back(self) -> None:
-        """Delete the announced reading order from caches.
+        """Delete from the caches the announcement of the order in which row groups will be read.
 
         Does not close files: after a fork, threads of the parent process may still use them.
         """

@@ -29,7 +29,7 @@ __all__ = ["MOST_PREFETCHED_BYTES", "CacheOrder", "Prefetcher", "ReadDataset"]
 
 
 class ReadDataset(NamedTuple):
-    """Dataset of a pass, with the columns that are read from it."""
+    """Dataset, and the columns that one iteration reads from it."""
 
     dataset: Dataset
     """Dataset of the row groups."""
@@ -50,7 +50,7 @@ class ReadDataset(NamedTuple):
 
 
 class CacheOrder:
-    """Announces to caches when row groups will be used next, and the progress of a pass.
+    """Tells disk caches in which order row groups will be used, and how far the reader is.
 
     Only one thread at a time may call `plan`, in the order of spans. Any thread may call the other methods.
 
@@ -75,7 +75,7 @@ class CacheOrder:
         self._is_closed = False
 
     def plan(self, span: Span) -> list[float]:
-        """Record that the row groups of a span will be loaded.
+        """Record that the row groups of a span (consecutive batches) will be loaded next.
 
         Returns:
             Time of use of each row group in `span.fetch`.
@@ -114,13 +114,13 @@ class CacheOrder:
             announcement.close()
 
     def begin(self, time: float) -> None:
-        """Record the start of a load."""
+        """Record that the load of a row group starts."""
         with self._lock:
             self._begun = max(self._begun, time)
         self._report()
 
     def end(self, time: float) -> None:
-        """Record the end of a load."""
+        """Record that the load of a row group has ended."""
         with self._lock:
             self._over[time] += 1
             while self._open and self._open[0] in self._over:
@@ -156,7 +156,7 @@ _MOST_PREFETCHED = 256
 
 
 class Prefetcher:
-    """Prefetches the row groups of planned spans, in the order in which they will be loaded. Thread-safe.
+    """Prefetches row groups from remote storage in the order in which they will be loaded. Thread-safe.
 
     If a row group is planned again before its first load has ended, both loads share one request.
 
@@ -183,7 +183,7 @@ class Prefetcher:
 
     @property
     def wants_more(self) -> bool:
-        """Whether the limit allows to prefetch row groups of further spans.
+        """Whether the limit allows prefetching row groups of further batches.
 
         Prefetching starts when the first load has ended, because this load determines the version of each file.
         """
@@ -194,7 +194,7 @@ class Prefetcher:
         return len(self._requested) < _MOST_PREFETCHED
 
     def plan(self, span: Span) -> None:
-        """Add the loads of the next span."""
+        """Add the row groups of the next span (consecutive batches) to the queue."""
         with self._lock:
             self._planned.extend(
                 group
@@ -259,7 +259,7 @@ class Prefetcher:
 
 @dataclasses.dataclass(slots=True)
 class _Request:
-    """Request for a row group, pending or fetched."""
+    """Prefetch request for a row group, in flight or completed."""
 
     size: int
     """Stored bytes of the row group."""

@@ -110,7 +110,7 @@ class LoadedRowGroup:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Reading:
-    """Row group that is being read. Concurrent tasks add different columns and stacks to it."""
+    """State of a row group that is being read; concurrent tasks each add other columns."""
 
     rows: int
     read_order: NDArray[np.int64] | None
@@ -149,7 +149,7 @@ class RowGroupReader:
 
     @once
     def parts(self) -> list[Part]:
-        """For each stack, the columns to read from files and the number of rows to read at once."""
+        """For each stack (array of columns), the columns to read from files, and the number of rows to read at once."""
         stacks = self.layout.stacks
         stored = [tuple(name for name in stack.names if name in self.fields) for stack in stacks]
         return [
@@ -159,7 +159,7 @@ class RowGroupReader:
 
     @once
     def stored_cells(self) -> tuple[str, ...]:
-        """Names of columns that stay encoded cells."""
+        """Names of columns that stay encoded cells in memory and are decoded for each batch."""
         return tuple(name for name in self.layout.encoded if name in self.fields)
 
     def load(
@@ -174,7 +174,7 @@ class RowGroupReader:
     def loading(
         self, rows: int, read_order: NDArray[np.int64] | None, read: Read, arena: Arena | None = None, *, most: int = 1
     ) -> tuple[Sequence[Callable[[], None]], Callable[[], LoadedRowGroup]]:
-        """Return the tasks that read a row group, part by part.
+        """Return the tasks that read a row group, each for other columns.
 
         Args:
             rows: Number of rows in the row group.
@@ -195,7 +195,7 @@ class RowGroupReader:
         return tasks, functools.partial(self._loaded, reading)
 
     def _divided(self, rows: int, most: int) -> list[range]:
-        """Divide the stacks into at most `most` ranges of stack numbers, with about equal numbers of bytes."""
+        """Divide the stacks (arrays of columns) into at most `most` ranges with about equal numbers of bytes."""
         sizes = [rows * len(stack.names) * stack.row_bytes for stack in self.layout.stacks]
         pieces = max(min(most, sum(sizes) // self.piece_bytes, len(sizes)), 1)
         if pieces == 1:
@@ -205,7 +205,7 @@ class RowGroupReader:
         return [range(*pair) for pair in itertools.pairwise([0, *borders, len(sizes)])]
 
     def _run(self, reading: _Reading, numbers: range, names: Sequence[str]) -> None:
-        """Run one task: read the stacks with these numbers, and the columns with these names as encoded cells."""
+        """Run one task: fill the arrays with these stack numbers, and read the named columns as encoded cells."""
         rows, cells = reading.rows, dict[str, Any]()
         read_tables = reading.read([*self.parts[numbers.start : numbers.stop], *self._cell_parts(names)])
         tables = at_least(read_tables, rows)
@@ -227,7 +227,7 @@ class RowGroupReader:
         return [Part((name,), most_bytes=self.most_bytes) for name in names]
 
     def _stack(self, reading: _Reading, number: int, tables: Iterator[pa.Table]) -> dict[str, Any]:
-        """Fill a stack from the next tables.
+        """Fill one stack (array of all columns of one dtype and shape) from the next tables.
 
         Returns:
             Columns that cannot be stacked: each as a `pyarrow.Array` of all rows, or None if it must be read again.
@@ -249,7 +249,7 @@ class RowGroupReader:
         return {}
 
     def _array(self, stack: Stack, rows: int, place: Place | None, number: int) -> NDArray[Any]:
-        """Return the output array of a stack, shape `(columns, rows, *shape)`, uninitialized."""
+        """Return the uninitialized output array for one stack, shape `(columns, rows, *shape)`."""
         if place is None:
             return self.buffers.empty((len(stack.names), rows, *stack.shape), stack.dtype)
         return place.stack(number)[:, :rows]
@@ -257,7 +257,7 @@ class RowGroupReader:
     def _fill_by_columns(
         self, stack: Stack, table: pa.Table, order: NDArray[np.int64] | None, reading: _Reading, out: NDArray[Any]
     ) -> dict[str, Any]:
-        """Copy each column of the table into the stack; return the cells of columns that cannot be stacked."""
+        """Copy each column of the table to the array; return the cells of columns that the array cannot hold."""
         not_stacked = {}
         for name, of_column in zip(stack.names, out, strict=True):
             bound = self.columns.get(name)
