@@ -139,7 +139,7 @@ class ColumnPlan:
         return made if self.null.mask is None else made | {self.null.mask: self.null.valid(column)}
 
     def shaped(self, column: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Return the output columns of a column without missing values: padded, stacked, or unchanged.
+        """Return the output columns for values without nulls: padded with lengths, stacked in one array, or unchanged.
 
         Raises:
             DecodeError: As `arrays`.
@@ -167,7 +167,7 @@ def column_plans(
     fields: Iterable[UnischemaField] | None = None,
     is_checked: bool = True,
 ) -> dict[str, ColumnPlan]:
-    """Return how each column of a reader is converted, by name.
+    """Return a dict from column name to the conversion of the column for a framework.
 
     Args:
         reader: The reader, or an object with its `schema`, `dataset`, `plan` and `transform`.
@@ -224,7 +224,7 @@ class HostArrays:
         """Names of padded columns, whose shape depends on the rows of the batch."""
 
     def __call__(self, batch: Batch) -> dict[str, NDArray[Any]]:
-        """Return the columns of a batch.
+        """Return the converted columns of a batch, by name.
 
         Raises:
             DecodeError: A value is missing, and has no fill value.

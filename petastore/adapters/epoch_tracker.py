@@ -106,7 +106,7 @@ class EpochTracker:
             yield batch
 
     def start_ahead(self, batch_size: int, begin: Callable[[Batch], Callable[[], Any]]) -> Iterator[Any]:
-        """Return an iterator over a new loop's converted batches that prepares one batch ahead of training.
+        """Start a loop, and return an iterator of its converted batches, which prefetches one batch.
 
         An error in preparing a batch is raised when this batch is requested, after the previous batch.
 
@@ -160,7 +160,7 @@ class EpochTracker:
 
     @property
     def is_moved(self) -> bool:
-        """Whether the reader got another plan after the newest loop began, such as by `load_state_dict`."""
+        """Whether `load_state_dict` or `reshard` gave the reader another plan after the newest loop began."""
         return self._reader.plan is not self._plan
 
     @property
@@ -237,7 +237,7 @@ class EpochTracker:
 
     @property
     def _behind(self) -> Cursor | None:
-        """Position of training while the reader is one batch ahead of it; otherwise, or if the reader moved, None."""
+        """Position of training while one batch is prefetched; None if no batch is, or if the reader moved otherwise."""
         received, in_flight = self._received, self._in_flight
         if received is None or received is in_flight or self.is_moved or self._reader.cursor != in_flight:
             return None
@@ -276,20 +276,20 @@ class DeliveredBatches:
         self._before = self._pass = 0  # number of batches before the newest pass, and number of that pass
 
     def begin(self) -> None:
-        """Reset the count to 0; batches of passes that are running are not counted."""
+        """Reset the count to 0; further batches of running iterations (passes) are not counted."""
         with self._lock:
             self._cursors.clear()
             self.count = self._before = 0
             self._pass += 1
 
     def begin_pass(self) -> int:
-        """Begin a pass; return its number, for `note`."""
+        """Begin an iteration over the reader; return the number to pass to `note`."""
         with self._lock:
             self._before, self._pass = self.count, self._pass + 1
             return self._pass
 
     def note(self, number: int, cursor: Cursor) -> None:
-        """Count a batch of a pass, and record the cursor after it; do nothing if a newer pass has begun."""
+        """Count a received batch, and record the cursor after it; do nothing if a newer iteration has begun."""
         with self._lock:
             if number == self._pass:
                 self._cursors.append(cursor)
@@ -354,7 +354,7 @@ class EpochNumbers:
         self._ahead = 0  # epoch of the data minus the number passed to `set_epoch`; changes when a state is loaded
 
     def meant(self, number: int, loaded: Cursor | None = None, *, given: int = 0, settles: bool = True) -> int:
-        """Return the epoch of the data for a number passed to `set_epoch`.
+        """Convert the argument of `set_epoch` to the epoch to read, given the epoch of a loaded state.
 
         Args:
             number: Number of the epoch, from 0.

@@ -120,7 +120,7 @@ class Layout:
 
 
 def layout_of(sharding: Any, reader: Any, batch_size: int) -> Layout:
-    """Return the device layout of a reader's batches.
+    """Return how the rows of a reader's batches are divided among devices; raise an error if the reader does not fit.
 
     Args:
         sharding: A `NamedSharding` whose first dimension is the rows, a device, or None.

@@ -110,7 +110,7 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc]
 
     @property
     def _left(self) -> int | None:
-        """Return the number of batches of the current pass, or of the next one."""
+        """Return the number of remaining batches of the current iteration, or of the next one."""
         return self._tracker.steps(self.batch_size, again=True)
 
     @property
@@ -152,7 +152,7 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc]
         self._is_epoch, self._asked_in_epoch = False, False
 
     def _begin(self) -> None:
-        """Begin the next pass, or restart the current one if Keras did not read all of it."""
+        """Begin the next iteration over the reader; restart the current one if Keras did not read all of it."""
         if self._tracker.is_moved:
             refuse_other_shards(self.reader, self.batch_size)
         self._skip_empty_rest()
@@ -160,7 +160,7 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc]
         self._is_done = False
 
     def _skip_empty_rest(self) -> None:
-        """Begin the next pass if the state is at the end of a pass, because Keras would otherwise get no batch."""
+        """If a loaded state is at the end of an iteration, begin the next one: Keras would otherwise get no batch."""
         if self._tracker.is_moved and self._left == 0:
             self.reader.reset()
 
@@ -214,14 +214,14 @@ class ReaderCheckpoint(keras.callbacks.Callback):  # type: ignore[misc]
         self._count_anew()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Count the batch before training on it.
+        """Count the next batch as received, before the model trains on it. Keras calls this method.
 
         Other callbacks may save before this callback's `on_train_batch_end`.
         """
         self._under_way = int(self.model.steps_per_execution)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Mark the batch as trained on. Keras calls it."""
+        """Record that the model has trained on the batch. Keras calls this method."""
         self._trained = self._done
         self._under_way = 0
 

@@ -262,7 +262,7 @@ class NullColumn:
 
 
 def nulls_of(nulls: Nulls, fields: Iterable[UnischemaField], *, are_windows: bool = False) -> dict[str, NullColumn]:
-    """Return the columns with a fill value for missing values.
+    """Return the columns for which `nulls=` fills missing values, as a dict by name.
 
     Args:
         nulls: `"error"`, `"mask"` or a value, for all nullable columns; or a mapping from column name to one of these,
@@ -331,7 +331,7 @@ def _null_column(
 
 
 def _inside(field: UnischemaField, policy: Any) -> Any:
-    """Return the fill value for nulls inside lists: the given value if it is a scalar, otherwise None."""
+    """Return the fill value for nulls inside lists: the scalar fill value of a list column, otherwise None."""
     value = policy.value if isinstance(policy, Fill) else policy
     return value if field.shape and np.ndim(value) == 0 else None
 

@@ -72,7 +72,7 @@ def lengths_field(field: UnischemaField) -> UnischemaField:
 def forms_of(
     ragged: Form | Mapping[str, Form], fields: Iterable[UnischemaField], *, known: Sequence[RaggedWord]
 ) -> dict[str, Form]:
-    """Return the form of each column of variable shape for which a non-default form was requested.
+    """Return the requested form of each variable-shape column, as a dict by name, without columns of default form.
 
     Args:
         ragged: Form for all columns, or a mapping from column name to form, where other columns get the default.

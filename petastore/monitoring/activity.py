@@ -54,7 +54,7 @@ _current = threading.local()  # `work`: the innermost `at_work` of each thread; 
 
 
 class at_work:  # noqa: N801 - used in `with` statements
-    """Context in which the calling thread works in a stage for a span or for row groups; may be nested.
+    """Context manager: log the time that the calling thread works on batches or row groups; may be nested.
 
     Args:
         log: Log of the pass; None logs nothing.
@@ -100,7 +100,7 @@ class at_work:  # noqa: N801 - used in `with` statements
         self.switch(stage, at=now)
 
     def log(self, stage: Stage, began: float, ended: float, *, thread: int | None = None) -> None:
-        """Append a segment of the task to the log; by default for the thread that began the task."""
+        """Append a time interval of the task to the log; by default for the thread that began the task."""
         if self._log is not None and ended - began > _SHORTEST_S:
             self._log.append((began, ended, stage, self._owner, self._thread if thread is None else thread))
 
@@ -125,7 +125,7 @@ class during:  # noqa: N801 - used in `with` statements
 
 
 class reading_local:  # noqa: N801 - used in `with` statements
-    """Context of a read from a local disk by the calling thread: time without CPU is `"storage"` if blocks were read.
+    """Context manager for a read from a local disk: log time without CPU use as `"storage"` if the disk was read.
 
     Arrow reads and decodes pages in one call. If the page cache had all blocks, time without CPU is not a wait for the
     disk. If the operating system does not count the blocks of a thread, all of the time stays in the thread's stage.
@@ -151,7 +151,7 @@ def _usage() -> Any:
 
 
 def running_since(stage: Stage) -> Callable[[object], None]:
-    """Return a callback for the end of work that another process begins now for the calling thread's task.
+    """Return a callback that logs the time from now until it is called, as work of another process for this task.
 
     The callback logs the time of the work in the given stage of the task.
     """

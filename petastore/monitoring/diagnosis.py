@@ -186,7 +186,7 @@ class Diagnosis:
 
 
 def diagnose(counters: Counters) -> Diagnosis:
-    """Return the diagnosis of some counters.
+    """Return the bottleneck that the counters of a reader show, with its evidence.
 
     Example:
         >>> diagnose(Counters(elapsed_seconds=4, wait_seconds=3, wait_transform_seconds=2.8)).bottleneck

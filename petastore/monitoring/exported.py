@@ -15,7 +15,7 @@ class Source(Protocol):
     """Interface of a `Reader`, or of a loader over a reader."""
 
     def diagnosis(self) -> Diagnosis:
-        """Return the diagnosis."""
+        """Return the bottleneck of training, as `Reader.diagnosis` does."""
 
 
 class Metric(NamedTuple):

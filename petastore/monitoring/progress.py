@@ -160,7 +160,7 @@ def _bar_on(stream: TextIO, title: str) -> tuple[Any, Any]:
 def progress_shown(
     progress: bool | Callable[..., object] | None, title: str, unit: str, total: int | None = None
 ) -> Iterator[Callable[..., object] | None]:
-    """Return the callback of a `progress=` argument in a `with` block: a display for True, or the user's function.
+    """Context manager for a `progress=` argument: yield a progress display for True, or the user's function.
 
     Args:
         progress: True, a function of the user, or None or False for nothing.

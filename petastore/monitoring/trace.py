@@ -51,7 +51,7 @@ def trace(source: Any, trace_file: str | os.PathLike[str]) -> Iterator[None]:
 
 
 class _Recorder:
-    """Listener of wait meters that keeps all segments as trace events."""
+    """Listener of a wait meter: converts the logged work of all threads to trace events."""
 
     def __init__(self) -> None:
         self._events: list[dict[str, Any]] = []

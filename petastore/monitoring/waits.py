@@ -47,7 +47,7 @@ class RowGroups(Protocol):
 def attributed(
     segments: Sequence[Segment], began: float, ended: float, number: int, groups: Container[int]
 ) -> dict[Stage, float]:
-    """Return the seconds of a wait by stage; time in which no thread worked belongs to no stage.
+    """Return the seconds of a wait by stage, divided among threads; time without any working thread is omitted.
 
     Args:
         segments: Work of all threads.
@@ -98,7 +98,7 @@ _FIRST_CREDIT_S, _MOST_CREDIT_S = 2e-3, 50e-3
 
 
 class WaitMeter:
-    """Counters of one pass of a reader. The consumer's thread writes; any thread may call `counters`.
+    """Counters of one iteration over a reader. The consumer's thread writes; any thread may call `counters`.
 
     Time is counted from the first span on, so that shares do not depend on how long workers took to start.
 
@@ -146,11 +146,11 @@ class WaitMeter:
 
     @property
     def is_unused(self) -> bool:
-        """Whether no span has been waited for yet."""
+        """Whether the consumer has not waited for any batches."""
         return self._spans == 0
 
     def add(self, stage: Stage, seconds: float) -> None:
-        """Add time that the consumer's own thread spent in a stage; it is counted with the next span."""
+        """Add time that the consumer's thread spent in a stage; counted at the next wait for batches."""
         self._pending[stage] = self._pending.get(stage, 0.0) + seconds
 
     def note_loads(self, groups: Sequence[int], rows: int) -> None:
@@ -163,7 +163,7 @@ class WaitMeter:
     def note_wait(
         self, began: float, ended: float, number: int, groups: Container[int], *, rows: int, ready: int
     ) -> None:
-        """Count the wait for a span, or for the end of the pass.
+        """Count the wait for a span (consecutive batches), or for the end of the iteration.
 
         Args:
             began: Time at which the consumer requested the span.

@@ -68,7 +68,7 @@ _FIRST_PIECE_ROWS = 64
 
 
 class TransformProcesses:
-    """The worker processes of one reader: `pool` starts them, later passes reuse them, and `close` ends them.
+    """The worker processes of one reader, reused by each iteration over the reader until `close`.
 
     Thread-safe.
 
@@ -147,7 +147,7 @@ class TransformProcesses:
         return transform
 
     def pool(self) -> ProcessPool:
-        """Return the pool of one pass; start the workers if none run, without waiting for them."""
+        """Return the pool for one iteration over the reader; start worker processes if none run, without waiting."""
         with self._lock:
             if self._closed:
                 raise ReaderClosedError("the reader was closed. Open another one")
@@ -198,7 +198,7 @@ def _empty(field: UnischemaField, rows: int, buffers: Buffers) -> Decoded:
 
 
 def _cut(offsets: NDArray[np.int64], at_once: int, *, by_batch: bool) -> list[NDArray[np.int64]]:
-    """Cut a span into pieces of about `at_once` rows.
+    """Cut a span (consecutive batches) into pieces of about `at_once` rows.
 
     Args:
         offsets: Rows at which the batches of the span begin, and the end, shape (batches + 1,).
@@ -221,7 +221,7 @@ def _cut(offsets: NDArray[np.int64], at_once: int, *, by_batch: bool) -> list[ND
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Piece:
-    """The rows `[first, stop)` of a span, which one call in a worker transforms."""
+    """Rows `[first, stop)` of a span (consecutive batches), transformed by one call in a worker process."""
 
     number: int
     function: Function
@@ -257,7 +257,7 @@ class _Piece:
         )
 
     def put(self, made: Made) -> None:
-        """Copy the transformed rows into the columns of the span."""
+        """Copy the rows that a worker process has transformed to their positions in the output columns."""
         self.pace.learn(made.seconds, self.stop - self.first)
         where = slice(self.first, self.stop)
         # Object columns are copied, because the user may keep their arrays longer than the arena exists.
@@ -370,7 +370,7 @@ class _WorkerGroup:
                 thread.join()
 
     def _attend(self, worker: WorkerProcess) -> None:
-        """Start a worker, send pieces to it, and end it; runs in a thread of the parent, one thread per worker."""
+        """Start one worker process, send pieces of batches to it, and end it; each process has one such thread."""
         sent: collections.deque[_Piece] = collections.deque()
         try:
             failure = worker.begin(self._setup)

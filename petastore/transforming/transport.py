@@ -64,7 +64,9 @@ def anonymous_file(size: int) -> Any:
 
 
 class Channel:
-    """One end of a connection. Only one thread at a time may use it, except `hang_up`.
+    """One end of a connection between a process and its worker. For one thread at a time, except `hang_up`.
+
+    Messages are sent in numbered slots; each slot has a shared-memory region (arena) for each direction.
 
     Args:
         connection: One end of a pair of stream sockets; the channel owns and closes it.
@@ -91,7 +93,7 @@ class Channel:
         self._received: dict[int, weakref.ref[NDArray[np.uint8]]] = {}
 
     def send(self, slot: int, message: object) -> None:
-        """Send a message.
+        """Copy a message to the shared memory of a slot, and notify the other process.
 
         Args:
             slot: Slot of the message; its previous message, if any, must have come from the other side.
@@ -117,7 +119,7 @@ class Channel:
                 file.close()
 
     def receive(self) -> tuple[int, Any]:
-        """Wait for a message; return its slot and its value.
+        """Wait for a message; return the number of its slot, and the message.
 
         Large arrays are writable and use the shared memory of this message, which they keep alive.
 
@@ -156,7 +158,7 @@ class Channel:
         self._incoming.clear()
 
     def _room(self, slot: int, size: int) -> tuple[mmap.mmap, Any]:
-        """Return the arena of a slot for a message of `size` bytes, and the arena's file if the arena is new.
+        """Return the shared memory (arena) of a slot for a message of `size` bytes, and its file if the memory is new.
 
         The caller sends the file to the other process and closes it; for an arena that both processes map, it is None.
         """
@@ -219,7 +221,7 @@ def _parts(message: object) -> list[NDArray[np.uint8]]:
 
 
 def _starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the first byte of each part in the arena, which begins with `lengths`, and then the size of the message.
+    """Return the byte offset of each part of a message in shared memory, and the total size.
 
     Shape (parts + 1,); parts are aligned to 64 bytes.
     """

@@ -23,7 +23,7 @@ __all__ = ["columns_of_field"]
 
 
 def columns_of_field(plan: ColumnPlan, *, rows: bool, windows: bool = False) -> list[TensorColumn]:
-    """Return the tensor columns of a reader's column.
+    """Return how a reader's column is converted to one or more columns of tensors, such as values and lengths.
 
     Args:
         plan: Conversion of the column; without a form, a column whose shape has None is ragged.
@@ -57,7 +57,7 @@ def _without_missing(column: TensorColumn, null: NullColumn) -> TensorColumn:
 
 
 def _formed(plan: ColumnPlan) -> list[TensorColumn]:
-    """Return the column stacked or padded to one tensor, and the lengths if it is padded."""
+    """Return the conversion to one dense tensor, stacked or padded; padded columns also get a column of lengths."""
     field = plan.field
 
     def values_of(column: NDArray[Any]) -> list[NDArray[Any]]:
@@ -108,7 +108,7 @@ def _dense(field: UnischemaField, column: NDArray[Any]) -> NDArray[Any]:
 
 
 def ragged_column(field: UnischemaField) -> TensorColumn:
-    """Return the tensor column for batches of a field of variable shape: a `tf.RaggedTensor` (rows, *shape).
+    """Return the conversion of a variable-shape field to `tf.RaggedTensor` (rows, *shape).
 
     Raises:
         InvalidArgumentError: TensorFlow has no such type.
@@ -136,7 +136,7 @@ def ragged_column(field: UnischemaField) -> TensorColumn:
 
 
 def ragged_windows(rows: UnischemaField, length: int) -> TensorColumn:
-    """Return the tensor column for windows of a field of variable shape: `tf.RaggedTensor` (windows, length, *shape).
+    """Return the conversion of windows of a variable-shape field to `tf.RaggedTensor` (windows, length, *shape).
 
     Args:
         rows: Field of the rows of windows.
@@ -214,7 +214,7 @@ def _ends(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def column_of_free_rows(field: UnischemaField) -> TensorColumn:
-    """Return the tensor column for single rows of a field of variable shape.
+    """Return the conversion of single rows of a field of variable shape to tensors.
 
     Values are passed flat, together with their shapes, because `unbatch` of ragged tensors loses the shapes.
 

@@ -61,7 +61,7 @@ class TensorColumn:
     """Whether the reader's array is passed unchanged, if no value is missing."""
 
     def of(self, run: Run) -> Sequence[NDArray[Any]]:
-        """Return the arrays of all rows of a run."""
+        """Return the arrays to pass to TensorFlow for the rows of a run (consecutive batches)."""
         return self.convert(run.column(self.made_of or self.name))
 
 
@@ -116,12 +116,12 @@ def aligned(size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def sizes_of(shape: tuple[int | None, ...]) -> tuple[int, ...]:
-    """Return the sizes of a shape without None."""
+    """Return the known sizes of a shape: the dimensions that are not None."""
     return tuple(size for size in shape if size is not None)
 
 
 def written_for_graphs(function: Callable[..., Any]) -> Any:
-    """Mark a function that needs no AutoGraph conversion, because the conversion takes longer than a batch."""
+    """Decorator: disable AutoGraph conversion of a graph function, because it takes longer than a batch."""
     return tf.autograph.experimental.do_not_convert(function)
 
 
@@ -156,7 +156,7 @@ class _Parcel:
 
 
 class Crossing:
-    """Dataset whose elements are converted runs of batches. It may be iterated several times.
+    """Passes batches from Python to TensorFlow, many consecutive batches (a run) per call. Reusable.
 
     Args:
         columns: Columns of the elements.
@@ -171,7 +171,7 @@ class Crossing:
         self._under_way: dict[int, Iterator[list[NDArray[Any]]]] = {}
 
     def dataset(self, runs: Callable[[], Iterator[Run]], cut: Callable[[Any, Any], Any]) -> Any:
-        """Return the dataset of a pass, which concatenates the datasets that `cut` makes of each run.
+        """Return a `tf.data.Dataset` of one iteration over a reader; `cut` makes the dataset of each run of batches.
 
         Args:
             runs: Function that begins a pass and returns its runs.
@@ -212,7 +212,7 @@ class Crossing:
         return passes.flat_map(written_for_graphs(runs_of_pass)).flat_map(written_for_graphs(elements))
 
     def _next(self, number: Any) -> list[NDArray[Any]]:
-        """Return batch sizes and arrays of the next run of a pass; empty arrays at the end of the pass."""
+        """Return batch sizes and arrays of the next run (consecutive batches); empty arrays at the end."""
         arrays = next(self._under_way[int(number)], None)
         return arrays or [np.empty(0, np.int64), *(_nothing(spec) for spec in self._specs)]
 
@@ -260,7 +260,7 @@ def whole_passes(
     elements: int | None,
     count: Callable[[Run], int],
 ) -> Any:
-    """Return a dataset with the cardinality of a whole pass; a pass that resumes from a state may be shorter.
+    """Return a dataset with the cardinality of a whole iteration, although a resumed iteration may be shorter.
 
     Keras takes the cardinality as the number of steps of each epoch. Without one, it takes the length of the first
     epoch, and drops rows of later epochs if the first one was the rest of an interrupted epoch. `assert_cardinality`

@@ -293,12 +293,12 @@ def _batches(reader: Any, batch_size: int, columns: list[TensorColumn]) -> Any:
 
 
 def _of_pass(reader: Any, elements: int) -> int | None:
-    """Return the elements of a pass from those of an epoch; None means endless."""
+    """Return the number of elements in all epochs, given those of one epoch; None if the reader is endless."""
     return None if reader.num_epochs is None else elements * reader.num_epochs
 
 
 def cut_run(sizes: Any, columns: Any) -> Any:
-    """Return a dataset of the batches of a run.
+    """Return a dataset of the single batches of a run (several batches that were passed from Python together).
 
     A batch without rows is always a separate run. It is concatenated to the result, because `rebatch` drops it.
     """
@@ -308,7 +308,7 @@ def cut_run(sizes: Any, columns: Any) -> Any:
 
 
 def _rebatched(dataset: Any, sizes: Any) -> Any:
-    """Return a dataset with batches of the given sizes, by the raw operation that `Dataset.rebatch` uses."""
+    """Return a dataset with batches of the given sizes, by the raw operation behind `Dataset.rebatch`."""
     element_spec = {
         name: tf.TensorSpec((None, *column.shape[1:]), column.dtype) for name, column in dataset.element_spec.items()
     }

@@ -128,7 +128,7 @@ _TAKEN = torch.empty(0)
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Part:
-    """Memory copied in one transfer, and the tensors in it."""
+    """Memory that is copied to the device in one transfer, and the tensors that are stored in this memory."""
 
     memory: torch.Tensor
     """One tensor, or a uint8 tensor with the bytes of several tensors."""

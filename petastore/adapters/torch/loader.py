@@ -96,7 +96,7 @@ class LoaderOptions(TorchOptions, total=False):
 
 
 def epochs_of(num_epochs: int | None) -> int:
-    """Return the epochs of a pass; raise TypeError if it is endless."""
+    """Return the number of epochs of a `for` loop; raise TypeError if the reader is endless."""
     if num_epochs is None:
         raise TypeError(
             "a reader with num_epochs=None is endless and has no length. Use reader.steps_per_epoch(batch_size) for "
@@ -335,7 +335,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         return map(make, self._tracker.start(batch_size))
 
     def _pinned(self, batch_size: int) -> torch.utils.data.DataLoader[Any]:
-        """Return a torch DataLoader that only pins batches."""
+        """Return a torch DataLoader that copies converted batches to pinned memory, and does nothing else."""
         batches = _Batches(self._tracker, batch_size)
         return torch.utils.data.DataLoader(batches, batch_size=None, collate_fn=self._make, pin_memory=True)
 
@@ -437,7 +437,7 @@ class _Batches(torch.utils.data.IterableDataset[Any]):
 
 
 class _Rows(torch.utils.data.IterableDataset[Any]):
-    """`loader.dataset`: the rows of a pass as dicts, and their number."""
+    """Dataset of single rows as dicts, for code that reads `loader.dataset`."""
 
     def __init__(self, reader: Any, tracker: EpochTracker, batch_size: int) -> None:
         self._reader = reader
@@ -445,11 +445,11 @@ class _Rows(torch.utils.data.IterableDataset[Any]):
         self._batch_size = batch_size
 
     def is_of(self, reader: Any) -> bool:
-        """Return whether the rows belong to this reader."""
+        """Return whether this dataset reads from the given reader."""
         return self._reader is reader
 
     def __len__(self) -> int:
-        """Return the number of rows of one pass, all epochs, on this rank."""
+        """Return the number of rows of this rank in all epochs of the reader."""
         return int(self._reader.plan.rows_per_epoch(self._batch_size)) * epochs_of(self._reader.num_epochs)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

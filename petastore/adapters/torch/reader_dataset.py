@@ -234,7 +234,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
 
     @property
     def _newest_pass(self) -> SamplingPass | None:
-        """The pass that resumes from a loaded state, or the newest pass; None if only worker processes know it."""
+        """Position of the resumed or newest `for` loop; None if only worker processes know it."""
         this = self._pass
         if this is None or not this.is_loaded or self._is_waiting or self._shared.is_newest(self._version):
             return this

@@ -47,7 +47,7 @@ def decimal_friendly_collate(batch: Sequence[Any]) -> Any:
 
 
 def _collated(values: Sequence[Any]) -> Any:
-    """Collate the values that the rows have at one position, such as a key or a tuple index."""
+    """Collate one value of each row: the values of one key of a dict, or of one index of a tuple."""
     first = values[0]
     if isinstance(first, Mapping):
         return {key: _collated_column(key, [row[key] for row in values]) for key in first}

@@ -44,7 +44,7 @@ class SamplingPass:
 
 
 def pass_in_epoch(epochs: EpochNumbers, this_pass: SamplingPass | None, number: int) -> tuple[int, SamplingPass | None]:
-    """Return the epoch for a `set_epoch` number, and the pass that resumes in it if a loaded state was not used yet."""
+    """Return the epoch for a `set_epoch` number, and the loaded position to resume from in this epoch, or None."""
     number = whole_number(number, name="epoch", least=0)
     if this_pass is None or not this_pass.is_loaded:
         return epochs.meant(number), None
@@ -54,7 +54,7 @@ def pass_in_epoch(epochs: EpochNumbers, this_pass: SamplingPass | None, number: 
 
 
 def worker_plan(plan: Plan, worker: Shard, begin: Cursor) -> WorkerPlan:
-    """Return the part of a rank's plan that one worker reads, in a pass that begins at a cursor."""
+    """Return the plan of one worker: its part of a rank's plan, from a cursor on."""
     return WorkerPlan(plan.inventory, plan.request, plan.selection, worker=worker, begin=begin)
 
 
@@ -72,7 +72,7 @@ _MOST_READS = 10_000
 
 
 class SharedState:
-    """Epoch or loaded state with which loops begin, in memory that worker processes share.
+    """The epoch or loaded state with which the next loop begins, in memory that worker processes share.
 
     Shared memory is needed because persistent workers have their own copy of the dataset. Only the process that has the
     DataLoader writes records. Each loaded state is used by one loop.
@@ -120,7 +120,7 @@ class SharedState:
 
     @property
     def loads(self) -> int:
-        """Number of loaded states: a running loop must end when it changes."""
+        """Number of states loaded so far: a running loop must end when this number changes."""
         return int(self._words[_LOADS])
 
     def count_load(self) -> None:

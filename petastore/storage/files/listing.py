@@ -342,7 +342,7 @@ def _home(location: Location, start: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Found:
-    """Entry of a dataset's directory."""
+    """File or directory found in a dataset's directory."""
 
     path: str
     """Path relative to the root."""
@@ -358,7 +358,7 @@ class _Found:
 
     @property
     def start(self) -> str:
-        """Path of the listed directory, relative to the root."""
+        """Directory whose listing found the file, relative to the root."""
         return self.path.removesuffix(self.below).rstrip("/")
 
     @property

@@ -206,7 +206,7 @@ def open_location(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Way:
-    """Filesystem and options to access a storage."""
+    """Options that the user passed for access to storage: filesystem, storage options, timeout."""
 
     storage_options: Mapping[str, Any] | None
     filesystem: Any
@@ -373,7 +373,7 @@ def _of_places(filesystem: Any, places: Sequence[_Place], way: _Way) -> Location
 
 
 def _named_alone(location: Location, times: int) -> Location:
-    """Return the location of a single file or directory."""
+    """Return the location of the only URL, which the caller has named `times` times."""
     if times == 1:
         return location
     if location.paths is None:

@@ -168,7 +168,7 @@ def create_directory(location: Location, relative: str = "") -> None:
 
 
 def write_file(location: Location, relative: str, data: bytes) -> None:
-    """Write a small file, not atomically.
+    """Write a small file; atomically only on object stores.
 
     Raises:
         StorageError: A storage operation failed.

@@ -291,7 +291,10 @@ def schema_end(footer: bytes) -> int:
 
 
 def _stored_chunk(data: bytes, at: int) -> tuple[tuple[int | None, int], int]:
-    """Parse a column chunk; return its stored bytes (None if not in the footer), `at`, and the position after it."""
+    """Parse the metadata of a column chunk; return its bytes on disk, `at`, and the position after the metadata.
+
+    The bytes are None if the footer does not have them.
+    """
     chunk, after = _stored(data, at)
     return (chunk.get(_METADATA, {}).get(_STORED), at), after
 
@@ -303,7 +306,7 @@ _GROUPS = list_reader(
 
 
 def row_group_counts(footer: bytes, *, source: str) -> tuple[NDArray[np.int64], list[array.array[int]]]:
-    """Return rows, compressed and uncompressed bytes of each row group, and the positions of its chunks.
+    """Return, for each row group, rows, compressed and uncompressed bytes, and positions of its chunk metadata.
 
     Args:
         footer: Thrift bytes of the footer, without length and magic.
@@ -330,7 +333,7 @@ def row_group_counts(footer: bytes, *, source: str) -> tuple[NDArray[np.int64], 
 
 
 class ChunkContents(NamedTuple):
-    """Unchecked metadata of one column chunk."""
+    """Metadata of one column chunk as written in the footer; not checked against the data."""
 
     path: str = ""
     """Names from the column to the leaf, separated by dots."""
@@ -392,7 +395,7 @@ def read_chunk(footer: bytes, place: int, *, source: str) -> ChunkContents:
 
 
 def chunk_contents(footer: bytes, leaves: Collection[int], *, source: str) -> list[dict[int, ChunkContents]]:
-    """Return the metadata of some column chunks: for each row group, a dict by number of the leaf column.
+    """Return the metadata of some column chunks: for each row group, a dict by leaf column number.
 
     Args:
         footer: Thrift bytes of the footer, without length and magic.

@@ -273,7 +273,7 @@ class Footer:
 
     @property
     def may_miscount(self) -> bool:
-        """Whether the program that wrote the file may have stored too small sizes of chunks with a dictionary."""
+        """Whether the file's writer may have stored too small sizes of column chunks that have a dictionary."""
         return self.written_by.startswith(("parquet-mr", _NO_UTF8)) or not self.written_by
 
     @property
@@ -332,7 +332,7 @@ class FooterParser:
         self._known: tuple[bytes, bytes | None, Columns] = b"", None, Columns(None, {}, {}, {}, None)
 
     def parse(self, path: str, tail: Tail, etag: str = "") -> Footer:
-        """Parse the footer of a file.
+        """Parse the footer bytes of one file.
 
         Args:
             path: Path of the file.

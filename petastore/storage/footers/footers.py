@@ -73,7 +73,7 @@ def footer_if_there(location: Location, path: str) -> Footer | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Ends:
-    """Reader of file tails; a damaged tail is fetched again once."""
+    """Reader of footers at the ends of files; fetches a damaged footer a second time."""
 
     tails: Tails
     ask: Callable[[str], Tail]
@@ -82,7 +82,7 @@ class _Ends:
     parser: FooterParser = dataclasses.field(default_factory=FooterParser)
 
     def read(self, path: str) -> Tail:
-        """Read the tail of a file.
+        """Read the end of a file, which contains the footer.
 
         Raises:
             MetadataError: The file is not Parquet, also after a second fetch.
@@ -92,7 +92,7 @@ class _Ends:
         return read_right(read, None if self.tails.are_local else read, refused=MetadataError)
 
     def parsed(self, path: str, tail: Tail) -> Footer:
-        """Return the footer parsed from a tail; if it is damaged, fetch the tail again once.
+        """Parse the footer in the end of a file; if the footer is damaged, fetch the end of the file once more.
 
         Raises:
             MetadataError: The footer is damaged, also after a second fetch.
@@ -185,7 +185,7 @@ def _refuse_strangers(location: Location, paths: Sequence[str], strangers: Seque
 
 
 def inventory_of(footers: Iterable[Footer]) -> Inventory:
-    """Return the inventory of these footers.
+    """Return the inventory (files, row groups and their sizes) of the files with these footers.
 
     Raises:
         MetadataError: Counts are negative or do not add up.

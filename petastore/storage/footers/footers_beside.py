@@ -82,7 +82,7 @@ def packed_footers(files: Sequence[DataFile], footers: Mapping[str, bytes]) -> P
 
 
 def _blocks(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each file, return the number of the block in which its footer begins."""
+    """For each file, return the number of the compressed block in which its packed footer begins."""
     return (np.cumsum(lengths, dtype=np.int64) - lengths) // BLOCK_BYTES
 
 
@@ -91,7 +91,7 @@ def _fitting(footer: bytes, file: DataFile) -> bytes:
 
 
 class Block(NamedTuple):
-    """Block of footers that are fetched together."""
+    """Packed footers of several files, compressed and fetched together."""
 
     place: ByteRange
     """Byte range of the block."""
@@ -131,7 +131,7 @@ class FootersBeside:
         return bool(is_each_right and are_few)
 
     def block_of(self, file: DataFile) -> Block | None:
-        """Return the block to fetch for the footer of a file; None if it is not packed."""
+        """Return the block of packed footers that has the footer of a file; None if no block has it."""
         number = self._numbers.get(file)
         if number is None or not self.lengths[number]:
             return None
@@ -152,7 +152,7 @@ class FootersBeside:
         return footer if digest_of(footer) == file.digest else None
 
     def fetched(self, location: Location, block: Block, cache: DiskCache | None) -> bytes:
-        """Return the uncompressed bytes of a block, from the cache or storage; empty if unavailable."""
+        """Return the decompressed footers of a block, from the disk cache or storage; empty if unavailable."""
 
         def fetch() -> bytes:
             return read_range(location, FOOTERS, *block.place)
@@ -191,7 +191,7 @@ class FootersBeside:
 
 
 def _unpacked(packed: bytes | memoryview, block: Block) -> bytes:
-    """Decompress a block, up to the size in the manifest.
+    """Decompress a block of packed footers, up to the size in the manifest.
 
     Raises:
         OSError: The bytes are not a block of that length.

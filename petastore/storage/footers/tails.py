@@ -115,7 +115,7 @@ class LocalVersion(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """Parsed end of a file."""
+    """Parsed end of a Parquet file: its footer bytes, size and version."""
 
     size: int
     """Bytes of the file."""
@@ -131,7 +131,7 @@ class Tail(NamedTuple):
 
 
 class Tails:
-    """Reader of a dataset's file tails; close it after use. Thread-safe.
+    """Reader of the ends (footers and versions) of a dataset's files; close after use. Thread-safe.
 
     Args:
         location: Location of the dataset.
@@ -154,7 +154,7 @@ class Tails:
         return self._fetcher is None
 
     def read(self, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> Tail:
-        """Return the end of a file of any size.
+        """Read the footer at the end of a file, and the file's size and version.
 
         Args:
             path: Path of the file, relative to the root.
@@ -265,7 +265,7 @@ def _opened(location: Location, path: str) -> Iterator[int]:
 
 
 def tail_of(opened: int, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> Tail:
-    """Return the tail of an open local file.
+    """Return the footer, size and version of an open local file.
 
     Args:
         opened: File descriptor of the file.
@@ -334,7 +334,7 @@ def _length_in(tail: bytes) -> int:
 
 
 def digest_of(footer: bytes) -> str:
-    """Return the digest of a file, given its footer."""
+    """Return the digest that identifies a file's content: a hash of its footer bytes."""
     return hashlib.sha256(footer).hexdigest()[:32]
 
 
@@ -360,7 +360,7 @@ _MOST_ETAG_BYTES = 1024
 
 @dataclasses.dataclass(frozen=True)
 class KeptTails:
-    """Disk cache of a dataset's file tails. Thread-safe."""
+    """Disk cache of the footers and versions of a dataset's files. Thread-safe."""
 
     cache: DiskCache
     """Cache that stores the tails."""
@@ -372,7 +372,7 @@ class KeptTails:
     """Versions of files from a listing or a manifest. Files without one are not cached."""
 
     def tail(self, path: str, fetch: Callable[[], Tail]) -> Tail:
-        """Return the tail of a file from the cache; fetch and cache it on a miss.
+        """Return the footer and version of a file from the cache; fetch and cache them on a miss.
 
         If another process is fetching the tail, this call waits for it. A tail is not cached if its version differs
         from the listed one, or is identified only by size and time, because two writes may have equal times.
@@ -411,7 +411,7 @@ class KeptTails:
         return tail
 
     def forget(self, *paths: str) -> None:
-        """Remove tails of files from the cache, because one of them may be damaged."""
+        """Remove the entries of some files from the cache, because one of these entries may be damaged."""
         self.cache.discard([key for key in map(self._key, paths) if key is not None])
 
     def _key(self, path: str) -> str | None:
@@ -419,7 +419,7 @@ class KeptTails:
 
 
 class _AnotherVersionError(Exception):
-    """The fetched file tail is of another file version than listed, and must not be cached."""
+    """Raised so that a fetched footer of another file version than listed is not cached."""
 
 
 def _is_told(tail: Tail, version: FileVersion) -> bool:
@@ -438,13 +438,13 @@ def _bare(etag: str) -> str:
 
 
 def _packed(tail: Tail) -> bytes:
-    """Return the cached form of a tail: the etag for later requests, followed by the footer."""
+    """Encode a footer and its file version as a cache entry: the etag for later requests, then the footer."""
     etag = b"" if tail.version is None else tail.version.etag.encode("utf-8", "surrogatepass")
     return len(etag).to_bytes(4, "little") + etag + tail.footer
 
 
 def _unpacked(entry: bytes, version: FileVersion) -> Tail | None:
-    """Return the unpacked tail; None if it is damaged or of another version."""
+    """Decode a cache entry; None if the entry is damaged or belongs to another file version."""
     length = int.from_bytes(entry[:4], "little")
     etag, footer = entry[4 : 4 + length], entry[4 + length :]
     if length > _MOST_ETAG_BYTES or not 0 < len(footer) <= min(MAX_FOOTER_BYTES, version.size):

@@ -167,7 +167,7 @@ def dubious_files(manifest: Manifest) -> list[DataFile]:
 
 
 class Around(NamedTuple):
-    """Listing of a dataset that has a manifest."""
+    """Result of listing a dataset's directory and comparing it with the manifest."""
 
     strangers: list[str]
     """Sorted Parquet files that the directory contains and the manifest does not list; not part of the dataset.

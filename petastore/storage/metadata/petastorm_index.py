@@ -112,7 +112,7 @@ class _Budget:
         self.left = _MAX_OPCODES
 
     def spend(self, parts: int) -> None:
-        """Subtract from the limit; raise an error below 0."""
+        """Subtract from the remaining size limit; raise an error if the limit is exceeded."""
         self.left -= parts
         if self.left < 0:
             raise _NoIndexError(
@@ -173,7 +173,7 @@ def _ordinals(value: Any, budget: _Budget) -> frozenset[int]:
 
 
 def _plain(key: Any) -> Any:
-    """Return a key as a plain Python value."""
+    """Convert an index key to a plain Python value."""
     if isinstance(key, OldText):
         return key.text
     if not isinstance(key, Record):

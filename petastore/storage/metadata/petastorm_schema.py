@@ -273,7 +273,7 @@ def _dtype_text(text: Any) -> str | None:
 
 
 def _unit(states: list[Any]) -> str:
-    """Return the unit of a time dtype, such as `"[us]"`, from the pickled state; empty without a unit."""
+    """Return the time unit of a dtype, such as `"[us]"`, from its pickled state; empty for other dtypes."""
     state = states[0] if states and isinstance(states[0], tuple) else ()
     inner = state[-1] if state and isinstance(state[-1], tuple) and len(state[-1]) == 2 else ((), ())
     unit = inner[1][0] if isinstance(inner[1], tuple) and inner[1] else b""

@@ -149,7 +149,7 @@ def read_pickle(
 
 
 class _Machine:
-    """Stack machine that interprets a pickle as plain data."""
+    """Interpreter of pickle opcodes (a stack machine) that builds only plain data."""
 
     def __init__(self, data: bytes, names: Mapping[tuple[str, str], str]) -> None:
         self.stream = io.BytesIO(data)

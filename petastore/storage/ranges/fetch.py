@@ -179,7 +179,7 @@ class FetchedRanges:
         return sum(buffer.size for buffer in self._buffers)
 
     def read(self, offset: int, length: int) -> pa.Buffer:
-        """Return bytes of the file as a zero-copy view of the fetched bytes; copied only if they span two requests.
+        """Return bytes of the file as a zero-copy view; copied only if two requests have fetched them.
 
         Raises:
             LookupError: The bytes were not fetched.
@@ -283,7 +283,7 @@ class RangeFetcher:
     def fetch(
         self, relative: str, version: FileVersion, asked: Iterable[ByteRange], *, most_bytes: int = MAX_BYTES
     ) -> FetchedRanges:
-        """Fetch ranges of a file of the dataset.
+        """Fetch byte ranges of a file into memory, with concurrent requests.
 
         Args:
             relative: Path of the file, relative to the root.

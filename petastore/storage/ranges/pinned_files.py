@@ -128,7 +128,7 @@ def footer_key(location: Location, path: str, version: FileVersion) -> str | Non
 def announced_keys(
     location: Location, file: DataFile, names: Sequence[str], columns: Sequence[str], ordinal: int
 ) -> list[Key]:
-    """Return the cache keys of column chunks, with the hashes that announcements use for them.
+    """Return the cache keys of column chunks, each with its 64-bit hash for announcements of future reads.
 
     Args:
         location: Location of the dataset.
@@ -150,7 +150,7 @@ def words_of(
     ordinal: NDArray[np.integer[Any]],
     columns: Sequence[str],
 ) -> NDArray[np.uint64]:
-    """Return the hashes of column chunks that announcements use, which do not depend on etags.
+    """Return 64-bit hashes of column chunks, by which readers announce future reads to the disk cache.
 
     A rewritten file has another footer and therefore other hashes, so that chunks of the old file are not announced.
 
@@ -246,7 +246,7 @@ class PinnedFiles:
         ahead: Ahead | None = None,
         by_cache: bool = True,
     ) -> FetchedRanges:
-        """Fetch ranges of a file.
+        """Fetch byte ranges of a file, from the disk cache or from the file version whose footer was read.
 
         Args:
             file: File of the dataset.
@@ -331,7 +331,7 @@ class PinnedFiles:
         return self._kept.versions.setdefault(file, version)
 
     def missing(self, file: DataFile, chunks: RowGroupChunks, seen: FileVersion | None = None) -> list[ByteRange]:
-        """Return the chunks that are not in the cache, without making a request.
+        """Return the column chunks that are not in the disk cache, without making a request.
 
         Args:
             file: File of the dataset.

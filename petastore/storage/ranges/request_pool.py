@@ -63,7 +63,7 @@ class RequestCounter:
         return self._counts
 
     def add(self, more: RequestCounts) -> None:
-        """Add to the counts."""
+        """Add these numbers of requests, bytes and retries."""
         with self._lock:
             self._counts = RequestCounts(*map(operator.add, self._counts, more))
 
@@ -156,7 +156,7 @@ class RequestPool:
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """Reset lock and queue after a fork."""
+        """Reset lock and queue in a forked child process."""
         self._lock = threading.Lock()
         self._queue: collections.deque[tuple[RequestBatch, int]] = collections.deque()
         self._batches: set[RequestBatch] = set()
@@ -201,7 +201,7 @@ class RequestPool:
             raise ReaderClosedError("the reader was closed. Open a new reader")
 
     def _leave(self, batch: RequestBatch) -> None:
-        """Free the slots of running requests whose caller no longer waits."""
+        """Stop counting a caller's running requests, because the caller no longer waits; others may start instead."""
         batch.over.set()
         with self._lock:
             self._batches.discard(batch)
@@ -222,7 +222,7 @@ class RequestPool:
         return all(self._threads.run(self._work) for _ in range(threads))
 
     def _work_here(self, batch: RequestBatch) -> None:
-        """Make the only request of a batch in the calling thread; its slot is freed when the caller stops waiting."""
+        """Make the only request of a batch in the calling thread."""
         try:
             answer = self._answer(batch, 0)
         except BaseException as problem:  # noqa: BLE001 - as for requests in threads
@@ -258,7 +258,10 @@ class RequestPool:
                 problem = raised
 
     def _next(self) -> tuple[RequestBatch, int] | None:
-        """Take a request from the queue, or free the thread's slot. The caller must hold the lock."""
+        """Return the next request of the queue; if none may start, stop counting this thread as running.
+
+        The caller must hold the lock.
+        """
         while self._queue and self._running <= self._limit.now:
             batch, number = self._queue.popleft()
             if not batch.over.is_set():

@@ -50,7 +50,7 @@ _ROWS_AT_ONCE = 64 * 1024
 
 
 def swelling_leaves(footer: Footer, ordinal: int, columns: Iterable[str], most: int) -> dict[str, dict[int, str]]:
-    """Return the columns whose decoded values may exceed a number of bytes, according to the footer.
+    """Return the columns whose decoded text may be larger than `most` bytes, because a dictionary value repeats.
 
     Args:
         footer: Footer of the file.
@@ -85,7 +85,7 @@ def _most_of_chunk(chunk: ChunkContents) -> int:
 
 
 def check_copies(reader: Any, footer: Footer, ordinal: int, name: str, leaves: Collection[int], most: int) -> None:
-    """Raise an error if the decoded values of a column exceed a limit; the computed size is cached.
+    """Raise an error if a column's values exceed a limit when dictionary values are copied; cache the size.
 
     Args:
         reader: A `pyarrow.parquet.ParquetReader` that reads `leaves` as dictionaries, and verifies pages.

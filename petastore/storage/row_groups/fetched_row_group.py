@@ -196,7 +196,7 @@ class FetchedAhead:
             del future, fetch  # drop references, or a waiting thread would keep the bytes in memory
 
     def of(self, place: Place, asked: Iterable[ByteRange], *, for_cache: bool = False) -> FetchedRanges | None:
-        """Return a prefetched row group; None if the caller must fetch the ranges itself.
+        """Return the prefetched data of a row group; None if the caller must fetch it.
 
         Args:
             place: Key of the row group.
@@ -214,7 +214,7 @@ class FetchedAhead:
         return fetched if ranges.issuperset(asked) else None
 
     def drop(self, place: Place) -> None:
-        """Drop a row group."""
+        """Drop the prefetched data of a row group."""
         future, _ = self._fetched.pop(place, (None, False))
         if future is not None:
             future.cancel()
@@ -250,7 +250,7 @@ class FetchedRowGroup:
         return row_group_chunks(self.footer, self.ordinal, self.asked)
 
     def open(self, *, whole: bool, request_bytes: int | None = None) -> OpenedFile:
-        """Return a file object of the fetched ranges.
+        """Return a file object that reads from the fetched column chunks.
 
         Args:
             whole: Whether most of each column chunk will be read.

@@ -179,7 +179,7 @@ class OpenFiles:
         return LocalFile.open_with(location, footer)
 
     def keep(self, location: Location, opened: LocalFile) -> None:
-        """Return a file to the pool."""
+        """Return an open file to the pool, for the next reader."""
         dropped: list[LocalFile] = []
         with self._lock:
             if self._closed:

@@ -227,7 +227,7 @@ class ChunkCheck:
         return not self._checked or self._checked[0]
 
     def check(self, header: Header, left: int, levels: Callable[[int], bytes | None]) -> bool:
-        """Check a page header; return whether the next one is to be checked.
+        """Check one page header; return whether the next header must be checked, too.
 
         Args:
             header: Header of the page.

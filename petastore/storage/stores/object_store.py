@@ -49,7 +49,7 @@ class ObjectWriter(io.RawIOBase):
         self._writer = writer
 
     def writable(self) -> bool:
-        """Return True."""
+        """Return True: the file object can only be written."""
         return True
 
     def write(self, data: Any) -> int:
