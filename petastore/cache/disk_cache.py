@@ -33,7 +33,7 @@ _MOST_USES = 1 << 22
 
 
 class Announcement:
-    """Future uses of a reader, visible to other processes until it is closed or its process ends.
+    """Published order in which a reader will use entries; valid until it is closed or the reader's process ends.
 
     Thread-safe. In a forked child, the object does nothing, because it belongs to the parent.
 
@@ -51,7 +51,7 @@ class Announcement:
         """Number of published positions: those of the order, or fewer if the announcement would be too large."""
 
     def move_to(self, position: int, begun: int | None = None) -> None:
-        """Publish the reader's progress.
+        """Publish how far the reader is in the announced order.
 
         Args:
             position: Number of positions of the order that are finished, or that the reader's only thread requests now.
@@ -86,7 +86,7 @@ class Announcement:
 def announced(
     folder: Folder, ledger: Ledger, keys: Sequence[str] | NDArray[np.uint64], order: NDArray[np.int64]
 ) -> Announcement:
-    """Write the future uses of a reader to a file, for all processes that share the cache.
+    """Write to a file in which order a reader will use entries, for all processes that share the cache.
 
     Args:
         folder: Folder of the cache.
@@ -184,7 +184,7 @@ class DiskCache:
         return self._disk.most
 
     def counting_apart(self) -> DiskCache:
-        """Return the same cache with separate metrics.
+        """Return a cache object for the same directory, with its own metrics.
 
         Example:
             >>> import tempfile

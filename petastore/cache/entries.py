@@ -87,7 +87,7 @@ class Counts:
                 self._counted[name] += number
 
     def told(self) -> CacheMetrics:
-        """Return the current counts."""
+        """Return a snapshot of the counters."""
         with self._lock:
             return CacheMetrics(**self._counted)
 
@@ -125,11 +125,11 @@ class Disk:
 
     @property
     def most(self) -> int:
-        """Maximum size of one file in bytes."""
+        """Maximum size of one cache file, in bytes."""
         return sys.maxsize if self.ledger is None else self.ledger.most
 
     def asked_of_ledger(self, ask: Callable[[Ledger], _Answer]) -> _Answer:
-        """Call a function with the ledger; open the ledger if opening it failed before.
+        """Call a function with the ledger (the cache's table of entries); open the ledger if needed.
 
         Raises:
             StorageError: The ledger cannot be opened or locked.
@@ -168,7 +168,7 @@ Write: TypeAlias = Callable[[int, int], None]
 
 
 class Writing:
-    """Lock on the name of an entry while the entry is written.
+    """Exclusive lock on the name of a cache entry while the entry is written.
 
     Other writers of the same name wait for the lock. At the end of the `with` block, the temporary file is removed,
     unless `place` has renamed it.
@@ -199,7 +199,7 @@ class Writing:
 
     @classmethod
     def begun(cls, folder: Folder, ledger: Ledger, digest: bytes, *, patience: float) -> Self | None:
-        """Lock the name of an entry and return the `Writing`; return None if the lock stays held until the timeout.
+        """Acquire the lock on the name of an entry; return None if another writer holds the lock until the timeout.
 
         Args:
             folder: Folder of the cache.
@@ -229,7 +229,7 @@ class Writing:
             file.close()
 
     def write(self, size: int, write: Write, *, has_to: bool = False) -> bool:
-        """Evict as needed, and write.
+        """Write an entry to a temporary file, after evicting other entries if the cache is full.
 
         Args:
             size: Final size of the file in bytes.
@@ -249,7 +249,7 @@ class Writing:
         return True
 
     def place(self, target: Path, state: int = KEPT) -> LockedFile:
-        """Rename the written file to its final path, and set the state of its row in the ledger.
+        """Rename the written file to its final path, and record its new state in the ledger.
 
         Returns:
             The file, which the caller holds from now on.
@@ -287,7 +287,7 @@ FETCH_PATIENCE_S = 30.0
 
 @dataclasses.dataclass(slots=True)
 class _Asked:
-    """Entries that are requested together, by number, and those that were already found."""
+    """Entries of one call, requested by number, and those that are in memory already."""
 
     digests: list[bytes]
     sizes: Sequence[int | None]
@@ -300,7 +300,7 @@ class _Asked:
 
     @property
     def are_mapped(self) -> bool:
-        """Whether each entry may hold a file open."""
+        """Whether few enough entries are requested to memory-map each file, instead of copying its bytes."""
         return len(self.digests) <= MOST_OPEN
 
 
@@ -321,7 +321,7 @@ class Entries:
         fetch: FetchSeveral,
         sizes: Sequence[int | None],
     ) -> list[Entry]:
-        """Return entries as `DiskCache.entries` does."""
+        """Return the entries of several keys, and fetch missing ones; see `DiskCache.entries`."""
         asked = _Asked([digest_of(key) for key in keys], sizes)
         for number in range(len(keys)):
             found, is_damaged = self._found(asked, number)
@@ -383,7 +383,7 @@ class Entries:
                     self._take_in(asked, number, writing)
 
     def _take_in(self, asked: _Asked, number: int, writing: Writing | None) -> None:
-        """Write a fetched entry to the cache, if the ledger admits it."""
+        """Write a fetched entry to the cache, if it is needed sooner than the entries to evict; count the miss."""
         digest, view, is_kept, evicted = asked.digests[number], asked.entries[number].view, False, 0
         if writing is not None:
             with writing:
@@ -427,7 +427,7 @@ class Entries:
             self._remove(digest)
 
     def _remove(self, digest: bytes) -> None:
-        """Remove an entry whose name the caller has locked."""
+        """Delete the file of an entry and free its row in the ledger. The caller holds the lock on the entry's name."""
         try:
             self._disk.folder.remove_entry(digest.hex())
             if self._disk.ledger is not None:

@@ -113,7 +113,7 @@ def digest_of(key: str | Key) -> bytes:
 
 
 def blocks(size: int) -> int:
-    """Return a size in bytes, rounded up to whole disk blocks.
+    """Round a size in bytes up to whole disk blocks.
 
     Example:
         >>> blocks(1), blocks(8192)
@@ -123,7 +123,7 @@ def blocks(size: int) -> int:
 
 
 def size_on_disk(length: int) -> int:
-    """Return the bytes on disk, in whole blocks, of an entry with a payload of this size.
+    """Return the disk usage of an entry in bytes, given the size of its payload.
 
     Example:
         >>> size_on_disk(4000), size_on_disk(4096)
@@ -133,7 +133,7 @@ def size_on_disk(length: int) -> int:
 
 
 class Entry:
-    """Bytes of an entry: verified bytes of its file (memory-mapped or copied), or bytes that were just fetched.
+    """Bytes of a cache entry: read from its verified file (memory-mapped or copied), or fetched by this process.
 
     Attributes:
         view: The payload, read-only.

@@ -64,7 +64,7 @@ class LockedFile:
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """Close without unlocking: the lock is the parent's."""
+        """In a forked child, close the file without releasing the lock, which the parent still holds."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
@@ -161,7 +161,7 @@ _NAME = re.compile(r"[0-9a-f]{32}")
 
 
 class Folder:
-    """The files of one cache.
+    """Files and directories of one cache.
 
     Args:
         root: Path of the cache's folder.

@@ -76,7 +76,9 @@ class CacheContents:
 
 
 class Ledger:
-    """Counts the bytes of one cache, admits entries and evicts them. Thread-safe; a forked child reopens the table.
+    """Accounts for the disk usage of one cache, admits entries and evicts them. Thread-safe.
+
+    A forked child reopens the table.
 
     Args:
         folder: Files of the cache; created if missing.
@@ -119,7 +121,7 @@ class Ledger:
     # Add and remove rows
 
     def reserve(self, file: LockedFile, size: int, *, has_to: bool = False) -> tuple[int | None, int]:
-        """Reserve the bytes of a file under `writing`, and extend the file to that size.
+        """Reserve disk usage for a file that will be written; evict other entries if needed.
 
         Args:
             file: File locked by the caller; older rows of its name belong to removed files.
@@ -162,7 +164,7 @@ class Ledger:
             raise
 
     def _victims(self, table: Table, digest: bytes, size: int, *, has_to: bool) -> list[int] | None:
-        """Return the rows to evict for a new one; None if the new one is not admitted."""
+        """Return the table rows of the entries to evict for a new entry; None if the new entry is not admitted."""
         need = table.counted + size - table.room
         rows = int(table.rows == table.slots and not (table.state == FREE).any())
         if need <= 0 and not rows:
@@ -202,13 +204,13 @@ class Ledger:
         return marks
 
     def _remove(self, table: Table, leaving: dict[int, int]) -> None:
-        """Remove the files of marked rows, without the lock."""
+        """Delete the files of evicted entries. The caller does not hold the lock of the ledger."""
         for slot in leaving:
             self._folder.remove_entry(table.name(slot))
 
     @staticmethod
     def _left(table: Table, leaving: dict[int, int]) -> int:
-        """Free the rows of removed files, unless another process has freed them; return their bytes."""
+        """Free the table rows of deleted files, unless another process has freed them; return the freed bytes."""
         size = 0
         for slot, mark in leaving.items():
             if slot < table.slots and table.state[slot] == mark:
@@ -261,7 +263,7 @@ class Ledger:
     # Leftovers of killed processes
 
     def settle(self) -> None:
-        """Remove files and rows of killed processes.
+        """Delete temporary files and table rows that killed processes have left.
 
         Raises:
             OSError: A file cannot be removed.
@@ -338,7 +340,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def _section(self) -> Iterator[Table]:
-        """Context manager that holds the lock of the table."""
+        """Context manager that holds the lock of the ledger, and yields its table."""
         with self._threads:
             lock = locked(self._folder.lock, patience=LOCK_PATIENCE_S)
             if lock is None:

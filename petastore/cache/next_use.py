@@ -75,7 +75,7 @@ def first_words(digests: Sequence[bytes]) -> NDArray[np.uint64]:
 
 @dataclasses.dataclass(frozen=True)
 class Future:
-    """The order in which a reader will use entries.
+    """Announced order in which a reader will use cache entries.
 
     Example:
         >>> future = Future.of(np.array([70, 80, 90], np.uint64), np.array([2, 0, 2, 1]))
@@ -124,15 +124,15 @@ class Future:
 
 
 class Moving(Protocol):
-    """Announced future of a reader, and the reader's progress."""
+    """A reader's announced order of cache entries, and how far the reader is in this order."""
 
     @property
     def future(self) -> Future:
-        """Announced future uses."""
+        """Order in which the reader will use entries."""
 
     @property
     def position(self) -> int:
-        """Number of finished uses."""
+        """Number of positions of the order that are finished."""
 
     @property
     def begun(self) -> int:
@@ -210,7 +210,7 @@ class LastRejection:
         self._latest = 0
 
     def note(self, readers: Sequence[Moving], latest: int) -> None:
-        """Record a rejection: the latest next use of all kept entries is `latest`."""
+        """Record that an entry was rejected; `latest` is the latest next use of all stored entries."""
         self._readers, self._latest = tuple(readers), latest
         self._positions = sum(reader.position for reader in readers)
 

@@ -94,7 +94,7 @@ def slots_for(limit: int) -> int:
 
 
 def table_bytes(slots: int) -> int:
-    """Return the size of the table's file: 48 bytes per slot.
+    """Return the size of the table's file in bytes, for this maximum number of entries.
 
     Example:
         >>> table_bytes(65536)
@@ -206,16 +206,16 @@ class Table:
 
     @property
     def room(self) -> int:
-        """Maximum total bytes that rows may count."""
+        """Maximum total bytes of all entries: the cache limit, minus the size of the table itself."""
         return self.limit - table_bytes(self.slots)
 
     @property
     def counted(self) -> int:
-        """Total bytes counted by rows."""
+        """Total bytes of all cache files, as recorded in the rows."""
         return int(self.size[: self.rows].sum())
 
     def find(self, digest: bytes) -> list[int]:
-        """Return the rows of a digest, without free ones."""
+        """Return the numbers of the rows with this digest that are in use."""
         first, second = words_of(digest)
         rows = self.rows
         found = np.flatnonzero(self.digest[:rows, 0] == np.uint64(first)).tolist()
@@ -281,7 +281,7 @@ class Table:
 
 
 def words_of(digest: bytes) -> tuple[int, int]:
-    """Return a digest as two 64-bit words."""
+    """Split a 128-bit digest into two 64-bit integers."""
     return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
 
 

@@ -69,7 +69,7 @@ def _with_floats(spark_type: Any, dtype: FloatDtype | None) -> Any:
 
 
 def observing_shapes(df: DataFrame) -> tuple[DataFrame, Callable[[], dict[str, tuple[int | None, ...]]]]:
-    """Return a DataFrame that records the lengths of its arrays while it is written, in the same pass.
+    """Return a DataFrame that records the lengths of its arrays while Spark writes it, without a second job.
 
     Args:
         df: Any DataFrame.

@@ -166,7 +166,7 @@ def _running_server(url: str, conf: Mapping[str, str]) -> str:
 
 
 def _own_server(master: str, conf: Mapping[str, str]) -> str:
-    """Start a server in this process; returns its URL."""
+    """Start a Spark Connect server in this process, and return its URL."""
     use_java()
     # These are pyspark's variables: the client reads the token from here, and `stop()` of the session then stops the
     # server.

@@ -133,7 +133,7 @@ _sessions: dict[str, _Turns] = {}
 def settings_held(
     spark: Any, settings: Mapping[str, str], *, reason: str, patience_s: float = _PATIENCE_S
 ) -> Iterator[None]:
-    """Apply these settings to a session during a block, and restore the old ones at its end.
+    """Apply settings to a Spark session in a `with` block, and restore the previous values at its end.
 
     At the end, keys that were not set before are unset. Waits while blocks of other threads use other settings, and
     logs a warning if this takes longer than `patience_s`.
@@ -161,7 +161,7 @@ def settings_held(
 
 @dataclasses.dataclass(eq=False)
 class _Layer:
-    """Active settings of one block, on top of those of the outer block."""
+    """Settings of one `with` block, and the values that they replaced."""
 
     settings: dict[str, str]
     before: dict[str, str | None]
@@ -170,7 +170,7 @@ class _Layer:
 
 
 class _Turns:
-    """Stack of settings of one session.
+    """Nested settings of one Spark session, and the lock between threads that change them.
 
     Several threads may share the lowest layer; higher layers belong to one thread.
     """

@@ -94,7 +94,7 @@ def indexers_of(names: Iterable[str]) -> list[SingleFieldIndexer]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WriteAsk:
-    """Options of a write."""
+    """Parsed options of `df.write.format("petastore")`."""
 
     url: str
     schema: Unischema | None

@@ -218,7 +218,7 @@ def _svg(inside: str, kind: str) -> str:
 
 
 def feeds_image(feeds: Feeds) -> str:
-    """Draw which row group feeds which batch and rank: batches across, row groups down, ranks as colors.
+    """Draw which row groups each batch reads from: batches across, row groups down, ranks as colors.
 
     Returns:
         A PNG as a data URI, transparent where a batch has no rows of a row group. If there are only a few ranks, each

@@ -60,7 +60,7 @@ class Matches(NamedTuple):
 
 
 def places_from(inventory: Inventory, first: int, count: int) -> list[Place]:
-    """Return the places of consecutive rows, in the order of an unshuffled reader.
+    """Return row group and row number of consecutive rows, in the order of an unshuffled reader.
 
     Example:
         >>> places_from(Inventory.of_rows([3, 0, 2]), 2, 9)

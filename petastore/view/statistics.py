@@ -93,7 +93,9 @@ def row_group_map(dataset: Dataset) -> tuple[str, str]:
 
 
 def row_group_lines(dataset: Dataset, groups: NDArray[np.int64], field: UnischemaField | None) -> list[RowGroupLine]:
-    """Return facts about some row groups, from the footers of their files; very large footers are not read.
+    """Return one line of the row group table for each row group: sizes, compression and statistics of a column.
+
+    Very large footers are not read.
 
     Args:
         dataset: The dataset.

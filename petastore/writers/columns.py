@@ -67,7 +67,7 @@ KINDS = "an Arrow table, a pandas or Polars frame, a datasets.Dataset, or a dict
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Columns in chunks of rows."""
+    """Column-wise data to write, such as a DataFrame or a table, read in chunks of rows."""
 
     names: tuple[str, ...]
     """Names of the columns."""
@@ -142,7 +142,7 @@ def infer_schema(data: Tabular, *, name: str = "inferred") -> Unischema:
 
 
 def encode_columns(columns: Columns, schema: Unischema, pool: Pool | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield encoded columns, chunk by chunk.
+    """Encode columns to stored cells, and yield record batches of some rows each.
 
     Args:
         columns: Columns to encode; unknown columns raise, nullable ones may be missing.
@@ -165,7 +165,7 @@ def _tasks(columns: Columns, schema: Unischema) -> Iterator[Callable[[], pa.Reco
 
 
 def encode_chunk(chunk: Mapping[str, Column], schema: Unischema, rows: int, first_row: int) -> pa.RecordBatch:
-    """Encode the columns of some rows.
+    """Encode some rows, given by column, to a record batch of stored cells.
 
     Args:
         chunk: Columns by name; those of nullable fields may be missing.

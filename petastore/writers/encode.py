@@ -62,7 +62,7 @@ def encode_chunks(rows: Iterable[Any], schema: Unischema, pool: Pool | None = No
 
 
 def encoded_ahead(tasks: Iterable[Callable[[], pa.RecordBatch]], pool: Pool | None) -> Iterator[pa.RecordBatch]:
-    """Yield the results of encoding tasks, in their order.
+    """Run encoding tasks in a pool, several at a time, and yield their results in order.
 
     Args:
         tasks: Iterator of functions that encode one chunk each, advanced in the caller's thread.
@@ -80,7 +80,7 @@ def _tasks(rows: Iterable[Any], schema: Unischema) -> Iterator[Callable[[], pa.R
 
 
 def encode_rows(rows: Sequence[Mapping[str, Any]], schema: Unischema, *, first_row: int = 0) -> pa.RecordBatch:
-    """Encode rows to stored columns.
+    """Encode rows, given as dicts, to a record batch of stored cells.
 
     Args:
         rows: Rows as dicts from field name to value. A nullable field may be missing or None.
@@ -139,7 +139,7 @@ def _column(rows: Sequence[Mapping[str, Any]], field: UnischemaField, stored: pa
 def encode_column(
     values: Sequence[Any] | NDArray[Any], field: UnischemaField, stored: pa.DataType, *, first_row: int = 0
 ) -> pa.Array:
-    """Encode the values of one field.
+    """Encode the values of one field to an Arrow array of stored cells.
 
     Args:
         values: An array of shape (rows, ...), or a list; None is null.

@@ -63,7 +63,7 @@ class Layout:
 
     @classmethod
     def of(cls, *, rows_per_row_group: Any, row_group_size_mb: Any, rows_per_file: Any) -> Layout:
-        """Return the layout for these parameters of `write_dataset`.
+        """Check the size parameters of `write_dataset`, and return them as a `Layout`.
 
         Raises:
             InvalidArgumentError: A value is not a number above 0, or both rows and bytes of a row group are given.
@@ -325,7 +325,7 @@ def fit_pages(options: WriterOptions, first: pa.Table) -> WriterOptions:
 
 
 def on_page_borders(group: pa.Table, rows: int) -> pa.Table:
-    """Return the rows in chunks such that Arrow writes the same pages as for one chunk per column.
+    """Divide a row group into chunks such that Arrow writes the same pages as for one chunk per column.
 
     Args:
         group: Stored cells.

@@ -54,7 +54,7 @@ _LEFTOVER = re.compile(
 
 
 class Target:
-    """Files at the URL when the write began, and the effect of the mode.
+    """Destination of a write: the files that exist at its start, and whether they are kept or replaced (`mode`).
 
     Args:
         location: The dataset's directory; it need not exist.
@@ -154,7 +154,7 @@ class Target:
         return Manifest(inventory_of(footers), self._document, self._writer, schemas, footers=encoded_footers(footers))
 
     def _schemas(self, old: Manifest, inventory: Inventory, footers: Sequence[Footer]) -> FileSchemas | None:
-        """Return the Arrow schemas of old and new files, where these differ."""
+        """Return the Arrow schema of each old and new file; None if all are equal, or if one is unknown."""
         of_files = {footer.file.path: footer.arrow_schema for footer in footers}
         files = old.inventory.files
         if old.schemas is not None:

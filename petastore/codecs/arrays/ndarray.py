@@ -242,7 +242,7 @@ def _native(stored: NDArray[Any], field: UnischemaField) -> NDArray[Any]:
 
 
 def decode_alike(found: ByteCells, blocks: Blocks, out: NDArray[Any]) -> bool:
-    """Decode a column whose cells have equal headers as one block; if headers differ, change nothing and return False.
+    """Decode all cells as one array if their headers are equal; otherwise return False and leave `out` unchanged.
 
     Args:
         found: The `.npy` bytes of each row.
@@ -267,7 +267,7 @@ def decode_alike(found: ByteCells, blocks: Blocks, out: NDArray[Any]) -> bool:
 
 
 class Blocks:
-    """Zero-copy views of `.npy` columns whose cells have equal headers. Thread-safe.
+    """Zero-copy view of a column of `.npy` cells as one array, if all cells have the same header. Thread-safe.
 
     Successive columns usually have the same header, so a header is parsed and compared with the field only once.
     """
@@ -278,7 +278,7 @@ class Blocks:
         self._last: tuple[bytes, NpyHeader] | None = None  # header of the last column, as bytes and parsed
 
     def view(self, cells: pa.Array) -> NDArray[Any] | None:
-        """Return the block of a column; None if headers differ or a cell is invalid."""
+        """Return a column as one array (rows, *shape); None if the cells' headers differ or a cell is invalid."""
         if cells.null_count:
             return None
         try:

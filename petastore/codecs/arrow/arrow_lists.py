@@ -41,7 +41,7 @@ class _Level:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rectangles:
-    """Positions of the values of a list column in its flat leaves."""
+    """List column as flat values, and the range and shape of each row's values."""
 
     leaves: pa.Array
     starts: NDArray[np.int64]

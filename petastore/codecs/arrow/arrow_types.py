@@ -49,7 +49,9 @@ def plain_type(arrow_type: pa.DataType, *, name: str) -> pa.DataType:
 
 
 def map_leaves(arrow_type: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """Replace the leaves of a type of lists, maps and structs; also remove extension and dictionary types.
+    """Return a nested type with each leaf type (not list, map or struct) replaced by `leaf`.
+
+    Extension types and dictionary types are replaced by their storage type and value type.
 
     Raises:
         SchemaError: A struct has no members, which Parquet cannot store.

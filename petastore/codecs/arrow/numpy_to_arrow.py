@@ -227,7 +227,7 @@ def encode_lists(values: Sequence[Any] | NDArray[Any], field: UnischemaField, st
 def _flat(
     values: Sequence[Any] | NDArray[Any], field: UnischemaField
 ) -> tuple[Any, NDArray[np.int64], NDArray[np.bool_] | None]:
-    """Return all leaves in order, the shape of each value (rows, dimensions), and a mask of missing rows (or None)."""
+    """Return all values as flat leaves in order, the shape of each row's value, and a mask of missing rows or None."""
     depth = len(field.shape)
     if (
         isinstance(values, np.ndarray)
@@ -273,7 +273,7 @@ def _leaves(value: Any, field: UnischemaField) -> tuple[Any, tuple[int, ...]]:
 
 
 def _joined(parts: list[Any]) -> Any:
-    """Concatenate the leaves of all rows; returns an array if all rows have arrays of the same dtype."""
+    """Concatenate the flat values of all rows: to one array if all rows have arrays of one dtype, else to a list."""
     dtypes = {part.dtype if isinstance(part, np.ndarray) else None for part in parts}
     if len(dtypes) == 1 and None not in dtypes:
         return np.concatenate(parts)
@@ -359,7 +359,7 @@ def _leaf(field: UnischemaField) -> pa.DataType:
 
 
 def _with_none(values: NDArray[Any]) -> Any:
-    """Return the arrays with None in place of missing values."""
+    """Convert a masked array to a list with None in place of missing rows; other arrays are returned unchanged."""
     if not isinstance(values, np.ma.MaskedArray):
         return values
     mask = mask_of(values)

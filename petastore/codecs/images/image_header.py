@@ -181,7 +181,7 @@ def _jpeg_header(cell: NDArray[np.uint8]) -> Header:
 
 
 def _segment(data: memoryview, markers: frozenset[int], at: int = 2) -> int:
-    """Return the position of the first segment with one of the given markers, from the segment at `at` on."""
+    """Return the position of the next JPEG segment with one of the given markers, starting at position `at`."""
     try:
         while data[at] == 0xFF:
             marker = data[at + 1]

@@ -68,7 +68,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Room:
-    """Part of the memory budget for values of unknown size, such as text and images."""
+    """Memory limits for values of unknown size, such as text and images, while batches are assembled."""
 
     limit: int
     """Value of `memory_budget` in bytes."""
@@ -87,7 +87,7 @@ class Room:
 
     @classmethod
     def of(cls, limit: int, values_bytes: int, *, ahead: int, workers: int, least: Callable[[int], int]) -> Self:
-        """Divide the memory budget of variable-size values, such as images, between prefetched and requested batches.
+        """Divide the memory for variable-size values between batches assembled in advance and batches on request.
 
         Args:
             limit: Value of `memory_budget` in bytes.

@@ -269,7 +269,7 @@ def _end(kept: Kept) -> None:
 
 
 def _remove(parent: Location, name: str, url: str) -> None:
-    """Remove a directory, then its lease; if this is interrupted, a later cleanup still finds the lease."""
+    """Delete a directory, then its lease file: after an interruption, a later cleanup still finds the lease."""
     handler = _handler
     if handler is not None:
         with asking(parent, "have the registered handler remove", name):

@@ -55,7 +55,7 @@ def is_directory_name(name: str) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Lease:
-    """Lease: the process that created a directory, and the time at which it last renewed the lease."""
+    """Content of a lease file: the process that created a directory, and when the process last renewed the lease."""
 
     place: str
     """Scope of the process number: host, boot and container. Empty if unknown."""
@@ -71,7 +71,7 @@ class Lease:
 
     @classmethod
     def of_this_process(cls) -> Lease:
-        """Return a lease of this process, renewed now."""
+        """Return a lease that names this process, with the current time."""
         return cls(_place(), os.getpid(), _started(os.getpid()) or 0, time.time())
 
     def is_abandoned(self, *, now: float) -> bool:
@@ -117,7 +117,7 @@ class Lease:
 
 
 class Leases:
-    """The leases that this process holds; a thread renews them. Thread-safe.
+    """Lease files that this process has written for its directories; a thread renews them. Thread-safe.
 
     A forked child has no leases: the directories belong to its parent.
     """
@@ -128,13 +128,13 @@ class Leases:
         forks.made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """Start with no leases."""
+        """Forget all leases, in a new object or a forked child."""
         self._lock = forks.Lock()
         self._held: dict[tuple[str, str], Location] = {}
         self._ended: threading.Event | None = None
 
     def take(self, parent: Location, name: str) -> None:
-        """Write the lease of a directory before the directory is created, and renew the lease regularly.
+        """Write the lease file of a directory that will be created, and renew the lease until `give_back`.
 
         Args:
             parent: Parent of the directory; created if missing.
@@ -152,7 +152,7 @@ class Leases:
                 threading.Thread(target=self._renew, args=(self._ended,), name="petastore-leases", daemon=True).start()
 
     def give_back(self, parent: Location, name: str) -> None:
-        """Delete the lease of a directory that was deleted.
+        """Delete the lease file of a directory that was deleted.
 
         Raises:
             StorageError: A storage operation failed.

@@ -24,7 +24,7 @@ __all__ = ["Door", "Move", "moves", "taken"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Move:
-    """Transfer of some of a rank's last rows to another rank."""
+    """Planned transfer of `rows` rows from the end of rank `giver`'s rows to rank `taker`."""
 
     giver: int
     taker: int
@@ -69,7 +69,7 @@ _END = b""
 
 
 class Door:
-    """Server through which a rank sends rows to other ranks; closed after a `with` block.
+    """TCP server from which other ranks fetch rows; closed at the end of a `with` block.
 
     Args:
         host: Name or address of this host for other hosts.
@@ -81,7 +81,7 @@ class Door:
         self._listener: Listener | None = None
 
     def open(self, *, visitors: int) -> int:
-        """Accept connections.
+        """Start to listen for connections of other ranks.
 
         Args:
             visitors: Maximum number of connections at the same time.
@@ -112,7 +112,7 @@ class Door:
             self._listener.close()
 
     def hand_out(self, spool: Spool, moves: Sequence[Move]) -> None:
-        """Send rows to the ranks that request them.
+        """Send rows to the other ranks, as planned in `moves`.
 
         Args:
             spool: Rows to send from.
@@ -152,7 +152,7 @@ class Door:
 
 
 def taken(move: Move, address: tuple[str, int], secret: bytes, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a move, as sent by the other rank.
+    """Connect to another rank and yield the rows of a planned move, as record batches.
 
     Args:
         move: Move to this rank.

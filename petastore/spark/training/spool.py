@@ -74,7 +74,9 @@ class StoredPart:
 
 
 class Spool:
-    """Writer of a rank's rows to a local directory, which also sends and receives rows. Not thread-safe.
+    """A rank's rows as Parquet files in a local directory (the spool), with methods to add and take rows.
+
+    Not thread-safe.
 
     Args:
         folder: An empty directory on the host's disk.
@@ -99,7 +101,7 @@ class Spool:
         self._started = 0
 
     def append(self, cells: Iterable[pa.RecordBatch]) -> None:
-        """Append received, encoded rows.
+        """Append encoded rows, such as those received from another rank.
 
         Raises:
             StorageError: A disk operation failed; nothing is stored.
@@ -198,7 +200,7 @@ class Spool:
         return f"{self._own}/{path.rename(path.with_stem(f'{numbered}-{digest[:_DIGITS]}')).name}"
 
     def _split(self, name: str, kept: int) -> Iterator[pa.RecordBatch]:
-        """Remove and yield the rows of a file from row number `kept` on; the file is rewritten with the rest."""
+        """Yield the rows of a file from row `kept` on, and remove these rows: the first rows go to a new file."""
         path = self._path(name)
         self.num_rows -= kept  # `append` will count these rows again
         self.append(_first_rows(self._batches(name), kept))

@@ -51,7 +51,7 @@ _Gather: TypeAlias = Callable[[dict[str, Any]], list[dict[str, Any]]]
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Function that Spark runs over each partition. Immutable; sent to tasks as a pickle."""
+    """Function that Spark runs over each partition, in one barrier stage. Immutable; sent to tasks as a pickle."""
 
     secret: bytes = dataclasses.field(repr=False)
     """Secret of the job, known to its ranks only."""
@@ -104,7 +104,7 @@ class Job:
 
 
 class _Rank:
-    """One task of the stage."""
+    """Barrier task of one rank: stores its partition, exchanges rows, and trains in a separate process."""
 
     def __init__(self, job: Job, rank: int, hosts: list[str], gather: _Gather) -> None:
         self.job, self.rank, self.hosts, self.gather = job, rank, hosts, gather
@@ -114,7 +114,7 @@ class _Rank:
         return f"rank {self.rank} of {len(self.hosts)}"
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Outcome:
-        """Run the task; return its outcome.
+        """Run the task; return the result or the exception of the training function.
 
         Raises:
             WorkerError: The function failed, or its process died.

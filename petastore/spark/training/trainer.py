@@ -36,7 +36,7 @@ _LENGTH = 8
 
 
 def send(stream: BinaryIO, message: bytes) -> None:
-    """Write a block.
+    """Write a message with its length to a pipe.
 
     Raises:
         OSError: The reading process has ended.
@@ -47,7 +47,7 @@ def send(stream: BinaryIO, message: bytes) -> None:
 
 
 def receive(stream: BinaryIO) -> bytes | None:
-    """Return the next block; None if the other side has closed.
+    """Read the next message from a pipe; None if the other process has closed the pipe.
 
     Example:
         >>> import io

@@ -263,7 +263,7 @@ class BlockCommit:
         self._left_out: list[str] = []
 
     def begin(self) -> None:
-        """Record the files that exist before the block.
+        """Record which files exist when the block begins.
 
         Raises:
             StorageError: A storage operation failed.

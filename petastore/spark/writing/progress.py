@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def progress_told(spark: SparkSession, progress: bool | Progress | None) -> Iterator[None]:
-    """Report the progress of the session's tasks during a `with` block.
+    """Context manager: report the progress of the session's Spark tasks.
 
     On classic sessions, stages that began before the block are not counted.
 

@@ -56,7 +56,7 @@ class MadeRows:
     """The schema of the rows."""
 
     def __call__(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
-        """Encode the rows of these numbers, in a Spark task."""
+        """Create and encode the rows of the items with these numbers, in a Spark task."""
         return encode_chunks(itertools.chain.from_iterable(map(self._rows, numbers)), self.schema)
 
     def _rows(self, number: int) -> Iterable[Any]:
@@ -79,7 +79,7 @@ _WRITTEN = "number int, names array<string>"
 
 
 def parts_of_rdd(rows: RDD[Any], job: WriteJob, first: int) -> list[Part]:
-    """Write an RDD of dicts in one Spark job.
+    """Encode and write an RDD of dicts in one Spark job; return the written files of each task, in order.
 
     Args:
         rows: Rows, as for `petastore.writers.encode.encode_chunks`.
@@ -91,7 +91,7 @@ def parts_of_rdd(rows: RDD[Any], job: WriteJob, first: int) -> list[Part]:
 
 
 def parts_of_columns(df: DataFrame, job: WriteJob, first: int) -> list[Part]:
-    """Write a DataFrame of raw columns in one Spark job, as in `parts_of_rdd`."""
+    """Encode and write a DataFrame of raw columns in one Spark job; see `parts_of_rdd`."""
     task = _Task(job, functools.partial(encode_numbered, schema=job.schema, names=tuple(df.columns)), first)
     return _in_order(numbered_columns(df).mapInArrow(task, _WRITTEN).collect())
 
@@ -99,7 +99,7 @@ def parts_of_columns(df: DataFrame, job: WriteJob, first: int) -> list[Part]:
 def parts_of_items(
     spark: SparkSession, items: int, partitions: int | None, job: WriteJob, first: int, encode: Encode
 ) -> list[Part]:
-    """Write rows that Spark's workers create from item numbers, on classic and Connect sessions.
+    """Write rows that Spark tasks create from item numbers (0, 1, …), on classic and Connect sessions.
 
     Args:
         spark: A classic or Connect session.
@@ -210,7 +210,7 @@ class ParquetFiles:
             return files
 
     def __call__(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
-        """Encode the files of these numbers, in a Spark task."""
+        """Read and encode the rows of the files with these numbers, in a Spark task."""
         return encode_batches(itertools.chain.from_iterable(map(self._batches, numbers)), self.schema)
 
     def _batches(self, number: int) -> Iterator[pa.RecordBatch]:

@@ -58,7 +58,7 @@ Part: TypeAlias = tuple[str, ...]
 
 @dataclasses.dataclass(frozen=True)
 class WriteJob:
-    """Write job in progress. Immutable; sent to tasks as a pickle."""
+    """Parallel write of a dataset: begun and committed in the driver, written by tasks. Immutable; can be pickled."""
 
     url: str
     schema: Unischema
@@ -122,7 +122,7 @@ class WriteJob:
         return job
 
     def part(self, number: int, batches: Iterable[pa.RecordBatch]) -> Part:
-        """Encode the rows of a task, and write them to files that readers ignore.
+        """Encode the rows of a task, and write them to files that are hidden until the commit.
 
         Args:
             number: Number of the task.
@@ -136,7 +136,7 @@ class WriteJob:
         return self.part_of_cells(number, encode_batches(batches, self.schema))
 
     def part_of_cells(self, number: int, cells: Iterable[pa.RecordBatch]) -> Part:
-        """Write the rows of a task to files that readers ignore.
+        """Write the encoded rows of a task to files that are hidden until the commit.
 
         Args:
             number: Number of the task.
@@ -163,7 +163,7 @@ class WriteJob:
             raise
 
     def commit(self, parts: Sequence[Part]) -> Inventory:
-        """Commit the files of these parts; delete all other files of the job.
+        """Make the files of these tasks visible to readers, and delete all other files of the job.
 
         Raises:
             DatasetExistsError: The mode is `"error"`, and another writer has committed a dataset in the meantime.
@@ -228,7 +228,7 @@ class WriteJob:
             )
 
     def _clear(self, location: Location, kept: Collection[str]) -> None:
-        """Delete the files of the job, except those to keep."""
+        """Delete all files that tasks of this job have written, except those in `kept`."""
         try:
             found = [path for path in files_below(location) if self.job in path and path not in kept]
         except DatasetNotFoundError:
