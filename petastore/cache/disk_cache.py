@@ -48,7 +48,7 @@ class Announcement:
         self._file = file
         self._lock = Lock()
         self.uses = uses
-        """Number of published positions: those of the order, or fewer if the announcement would be too large."""
+        """Number of published positions of the order: all, or fewer if the announcement would be too large."""
 
     def move_to(self, position: int, begun: int | None = None) -> None:
         """Publish how far the reader is in the announced order.

@@ -113,7 +113,7 @@ class Disk:
         self.location, self.limit = location, limit
         self.folder = Folder(location / FOLDER)
         self.ledger: Ledger | None = None
-        """Ledger of the cache; None if it cannot be opened."""
+        """Ledger (table of all entries) of the cache; None if the table cannot be opened."""
         self.rests_until = 0.0
         """Time until which nothing is written to the cache."""
         self._has_warned = False
@@ -164,7 +164,7 @@ def _remedy(problem: OSError) -> str:
 
 
 Write: TypeAlias = Callable[[int, int], None]
-"""Function that writes a file, given its file descriptor and its slot in the ledger."""
+"""Function that writes a file, given its file descriptor and the number of its row (slot) in the ledger's table."""
 
 
 class Writing:

@@ -1,4 +1,4 @@
-"""Encode Arrow columns of raw values as columns of cells.
+"""Encode Arrow columns of raw values as columns of stored cells.
 
 A raw scalar is the equivalent Arrow value, a Spark ML vector is its struct, and an image is the bytes of its file. A
 tensor may be nested arrays, one flat array in C order, or the little-endian bytes of its elements in C order. Flat

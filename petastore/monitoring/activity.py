@@ -45,7 +45,7 @@ Segment: TypeAlias = tuple[float, float, Stage, Owner, int]
 """Time that one thread spent in one stage: begin and end by `time.perf_counter`, stage, owner, thread."""
 
 Segments: TypeAlias = "collections.deque[Segment]"
-"""Log of ended segments, until a reader takes them. Threads append to it and pop from it without a lock."""
+"""Log of time intervals (segments) of threads. Threads append to the log and pop from it without a lock."""
 
 _SHORTEST_S = 5e-6
 """Minimum seconds of a logged segment; shorter segments are omitted."""

@@ -72,7 +72,7 @@ class Counters:
     """Number of spans (groups of consecutive batches that are assembled together) that training has received."""
 
     ready_spans_mean: float = 0.0
-    """Mean number of spans that were ready when training requested one: the occupancy of the output queue."""
+    """Mean number of spans that were ready when training requested a span: the occupancy of the output queue."""
 
     spans_ahead: int = 0
     """Maximum number of spans in preparation or ready."""

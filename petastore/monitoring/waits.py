@@ -1,4 +1,4 @@
-"""Wait meter: how long a consumer waited for each span, and for which stage of its preparation.
+"""Wait meter: how long a consumer waited for each span (consecutive batches), and for which stage of its preparation.
 
 Several threads work at the same time, so the total time of a stage does not show how long the consumer waited for it.
 Each moment of a wait is therefore divided equally among the stages in which threads worked for the awaited span at that
@@ -91,7 +91,7 @@ _COST_SHARE = 0.005
 """Maximum share of the time that attributing waits takes."""
 
 _COST_S, _COST_OF_SEGMENT_S = 50e-6, 1.2e-6
-"""Estimated seconds to attribute a wait to stages: per wait, and in addition per segment."""
+"""Estimated seconds to divide a wait among stages: per wait, and in addition per logged time interval."""
 
 _FIRST_CREDIT_S, _MOST_CREDIT_S = 2e-3, 50e-3
 """Seconds that attributing waits may take beyond `_COST_SHARE`: at the start of a pass, and at most later."""
@@ -127,11 +127,11 @@ class WaitMeter:
         self.row_groups_loaded = self.rows_loaded = self.spans_ahead = 0
         """Number of loaded row groups, number of their rows, and maximum number of spans in preparation."""
         self.listeners: list[Listener] = [] if listeners is None else listeners
-        """Functions called after each wait; the same list in all passes of a reader."""
+        """Functions called after each wait; all iterations over a reader share this list."""
         self.rows = 0
         """Number of rows that the consumer has received."""
         self.is_over = False
-        """Whether the end of the pass was reached."""
+        """Whether the end of the last epoch was reached."""
         self._row_groups, self._counts_start = row_groups, counts_start
         self._begun = self._last = self._startup_s = 0.0
         self._waits: dict[Stage, float] = {}  # seconds of waits for spans that were attributed to each stage

@@ -52,11 +52,11 @@ _SPANS_PLANNED = 64
 """Maximum spans that are planned for prefetching, besides those being assembled."""
 
 _ROWS_PLANNED = 1 << 20
-"""Rows of planned spans at which planning pauses: the plan takes a few bytes for each row until it is read."""
+"""Planned rows at which planning pauses, because the plan of a row takes a few bytes until the row is read."""
 
 
 Load = Callable[..., Mapping[int, Future[Any]]]
-"""Function that submits the loads of a span's row groups; see `Loads.submit`."""
+"""Function that submits tasks to load the row groups of a span; see `Loads.submit`."""
 
 
 class Pipeline(Iterator[AssembledSpan]):

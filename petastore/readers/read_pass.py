@@ -42,7 +42,7 @@ class Pass:
 
     def __init__(self, execution: Execution, begin: Cursor, before: WaitMeter | None = None) -> None:
         self.beginning = forks.Lock()
-        """Lock held while a loop starts the next pass, because several threads may begin a loop at the same time."""
+        """Lock held while a loop starts the next pass: several threads may begin a loop at the same time."""
         self.is_over = False
         """Whether a thread has reached the end of the last epoch."""
         is_first, listeners = before is None or before.is_unused, None if before is None else before.listeners

@@ -100,7 +100,7 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         self.provenance = execution.provenance
         """Whether `provenance=True` added its columns to `schema`."""
         self.stacked_columns = execution.stacked_columns
-        """Names of columns that `Batch.source` also has stacked in one array, if no value is missing."""
+        """Names of columns that share one array in `Batch.source`, if no value is missing: one tuple for each array."""
         self.stopped = False
         """Whether `stop` was called."""
         self.plan = plan

@@ -98,7 +98,7 @@ class WriteAsk:
 
     url: str
     schema: Unischema | None
-    """Schema of the rows. None uses the schema of the dataset to append to, or else infers it from the DataFrame."""
+    """Schema of the rows. None uses the schema of the existing dataset when appending; otherwise infers the schema."""
     layout: Layout
     compression: str
     storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)

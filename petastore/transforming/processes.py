@@ -61,7 +61,7 @@ _SLOTS = (0, 1)
 """Concurrent calls of each worker, including the running one."""
 
 _PIECE_SECONDS = 0.02
-"""Target duration of a piece in seconds: long compared with the transfer, short compared with a span."""
+"""Target seconds per piece: long compared with the transfer to a worker, short compared with a whole span."""
 
 _FIRST_PIECE_ROWS = 64
 """Number of rows in the first pieces, while the time per row is unknown."""
@@ -234,7 +234,7 @@ class _Piece:
     """The columns of the whole span after the transform."""
     pace: _Pace
     marking: threading.Lock
-    """Lock of the span's masks of missing values, which several pieces write."""
+    """Lock held while a piece writes to the masks of missing values, which the pieces share."""
     done: Future[None] = dataclasses.field(default_factory=Future)
     """Future that completes when the transformed rows are copied into `made`."""
 

@@ -48,7 +48,7 @@ class TensorColumn:
     parts: tuple[Any, ...]
     """A `tf.TensorSpec` for each array that is passed to TensorFlow."""
     convert: Callable[[NDArray[Any]], Sequence[NDArray[Any]]]
-    """Function from a column `(rows, ...)` to these arrays."""
+    """Function that converts a column `(rows, ...)` to the arrays described by `parts`."""
     join: Callable[[Sequence[Any]], Any] | None = None
     """Graph function from the tensors to the column; None if the column is the only tensor."""
     finish_row: Callable[[Any], Any] | None = None

@@ -68,7 +68,7 @@ class BatchedDataLoader(DataLoader[dict[str, Any]]):
     ) -> None:
         super().__init__(reader, batch_size, None, shuffling_queue_capacity, **options)
         self.transform_fn = _worth_calling(transform_fn)
-        """The function; None if it would not change the tensors."""
+        """Function that converts each column; None if the function would not change the tensors."""
 
     def _batches_of_a_pass(self) -> Iterator[dict[str, Any]]:
         batches = super()._batches_of_a_pass()

@@ -32,15 +32,15 @@ class SamplingPass:
     first: int = 0
     """Number of these batches that were yielded before the loaded state was saved."""
     is_loaded: bool = False
-    """Whether the pass resumes from a loaded state, and its iteration has not begun."""
+    """Whether a state was loaded, and the loop that resumes from the state has not begun."""
     is_own: bool = False
     """Whether a worker process loaded the state for itself."""
     is_resumed: bool = False
-    """Whether the loop of this pass resumed from a loaded state."""
+    """Whether this loop resumed from a loaded state."""
     is_begun: bool = False
     """Whether the first batch was requested."""
     is_over: bool = False
-    """Whether this process has yielded its last batch of the pass."""
+    """Whether this process has yielded the last batch of its iteration."""
 
 
 def pass_in_epoch(epochs: EpochNumbers, this_pass: SamplingPass | None, number: int) -> tuple[int, SamplingPass | None]:

@@ -1,4 +1,4 @@
-"""Assemble the columns of a span's batches from row groups in memory, within the memory budget.
+"""Assemble batches from row groups in memory, within the memory budget.
 
 A span is a sequence of consecutive batches that are assembled together. The number of rows of a span is chosen before
 any data is read, from an estimate of their size. After loading, the decoded size is computed from the cells. A span
@@ -74,7 +74,7 @@ class Room:
     """Value of `memory_budget` in bytes."""
 
     ahead_bytes: int
-    """Budget of a span that is assembled in advance, in bytes."""
+    """Budget in bytes of a span (consecutive batches) that is assembled in advance."""
 
     asked_bytes: int
     """Budget of batches that are assembled together on request, in bytes."""

@@ -89,7 +89,7 @@ class _Way(NamedTuple):
     """Column of the dataset that stores the cells."""
 
     stored: Any
-    """Arrow type of the cells; None if they are stacked, or partition values."""
+    """Arrow type of the cells; None if the column is a decoded array in memory, or has partition values."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)

@@ -164,7 +164,7 @@ class Execution:
     """Output fields, after the transform."""
 
     layout: Layout
-    """How row groups are kept in memory."""
+    """Memory layout of loaded row groups."""
 
     footprint: Footprint
     """Memory size of rows, in row groups and in batches."""
@@ -176,7 +176,7 @@ class Execution:
     """Whether columns that share one array in memory (a stack) also share one array in the output."""
 
     hand_out: Callable[[AssembledSpan], Handout]
-    """Function that returns the items of a span which iteration yields: rows, batches or windows."""
+    """Function that returns the items of a span that the user receives: rows, batches or windows."""
 
     rows_per_item: int
     """Maximum number of rows in one item."""

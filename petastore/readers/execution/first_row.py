@@ -1,4 +1,4 @@
-"""First row of the selected data, from which the output schema of a transform without `edit_fields` is inferred."""
+"""Infer the output schema of a transform without `edit_fields` from the first selected row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Iterators of a span's rows, batches or windows, safe for several consuming threads.
+"""Iterators of the rows, batches or windows of a span (consecutive batches assembled together), for several threads.
 
 Threads take items with `next` of an iterator that is implemented in C. Such an iterator does not run Python code or
 release the GIL, so several threads may call it at the same time, and each item goes to one thread.

@@ -40,7 +40,7 @@ _STREAMED_SPANS_SHARE = 5
 """Divisor of the budget: a fifth is for batches in preparation if huge row groups are loaded in parts."""
 
 _PLANNED_BYTES = 16 * 1024 * 1024
-"""Bytes reserved for the plan of the spans whose row groups are prefetched."""
+"""Bytes reserved for the plan of the batches whose row groups are prefetched."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -42,14 +42,14 @@ class Place:
     """Number of rows."""
 
     stacks: tuple[NDArray[Any], ...]
-    """Arrays shared by several row groups, one for each stack of the layout: `(columns, rows, *shape)`."""
+    """One array for each stack of the layout, `(columns, rows, *shape)`; row groups in an arena share these arrays."""
 
     places: NDArray[np.int32] | None
     """Index, counted from `first`, of each row in stacks that are stored in read order; -1 for rows that are not read.
     Row groups that share the stacks also share this array. None if all stacks are in file order."""
 
     lease: object = None
-    """Lease of the arena's rows, which are freed with the last reference to it."""
+    """Object whose garbage collection frees the rows of the arena; None for separate arrays."""
 
     def stack(self, number: int) -> NDArray[Any]:
         """Return a view of one stack (the columns of one dtype and shape), shape `(columns, rows, *shape)`.

@@ -52,10 +52,10 @@ _PLACE_BYTES = 20
 """Bytes of a row in memory besides its values: offsets, and its position in the plan."""
 
 _SPAN_ROW_BYTES = 40
-"""Bytes of a span's row besides its values: its number and position."""
+"""Bytes per row of assembled batches besides the values: the row's number and position."""
 
 _COVERED_ROW_BYTES = 56
-"""Bytes of a window's row besides its values: its number and position in the span."""
+"""Bytes per row of a window besides the values: the row's number and position."""
 
 _CHUNK_BYTES = 1000
 """Bytes of a column chunk in a parsed footer (measured: 990, and 110 in the file)."""

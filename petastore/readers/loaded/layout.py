@@ -1,4 +1,4 @@
-"""Memory layout of a row group: which columns are stacked in one array, and which stay encoded cells.
+"""Memory layout of a row group: which columns share one array, and which stay encoded cells.
 
 A *stack* is one array for all columns of a dtype and shape, column after column, so that one call processes all of
 them.

@@ -1,4 +1,4 @@
-"""Load the row groups of a pass: several workers share a large row group, one worker loads several small ones."""
+"""Load row groups: several workers share a large row group, and one worker loads several small ones."""
 
 from __future__ import annotations
 

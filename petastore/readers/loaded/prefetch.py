@@ -1,4 +1,4 @@
-"""Prefetch row groups from slow storage, and announce the reading order to the disk caches."""
+"""Prefetch row groups from slow storage, and tell disk caches the order in which row groups will be read."""
 
 from __future__ import annotations
 

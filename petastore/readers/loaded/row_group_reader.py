@@ -61,7 +61,7 @@ class LoadedRowGroup:
     """Number of rows."""
 
     place: Place
-    """Memory of the stacks; in it, the values of columns that are in `cells` are arbitrary."""
+    """Memory of the fixed-size columns. Values of columns that are also in `cells` are arbitrary in this memory."""
 
     missing: Mapping[str, NDArray[np.bool_]]
     """Masks of missing rows of stacked columns, shape (rows,)."""
@@ -116,7 +116,7 @@ class _Reading:
     read_order: NDArray[np.int64] | None
     read: Read
     place: Place | None
-    """Place in the arena; None if the stacks are separate arrays."""
+    """Range of rows in the arena's shared arrays; None if the row group has separate arrays."""
     stacks: dict[int, NDArray[Any]] = dataclasses.field(default_factory=dict)
     missing: dict[str, NDArray[np.bool_]] = dataclasses.field(default_factory=dict)
     cells: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -134,7 +134,7 @@ class RowGroupReader:
     """Columns that the files store, with the codec of this dataset."""
 
     buffers: Buffers
-    """Allocator of memory for stacks."""
+    """Allocator of memory for arrays of columns (stacks)."""
 
     most_bytes: int = dataclasses.field(default=MOST_BYTES, kw_only=True)
     """Maximum decoded bytes of a dictionary-encoded column in one row group; more raise an error."""

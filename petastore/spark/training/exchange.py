@@ -1,4 +1,4 @@
-"""Row exchange between ranks, over connections that are authenticated by a secret of the job.
+"""Row exchange between ranks, over connections that are authenticated by a shared secret.
 
 `moves` computes which rows are sent from rank to rank, so that each rank has an equal part. A rank that sends rows
 listens, and a rank that receives rows connects. No rank does both, so there is no deadlock.

@@ -259,7 +259,7 @@ class LocalRows:
     """Number of rows of all ranks."""
 
     lanes: int
-    """Number of lanes in the row order; see `petastore.plan.order.parts`."""
+    """Number of lanes (equal parts of all rows) from which each batch takes rows; see `petastore.plan.order.parts`."""
 
     restarts: int = 0
     """Number of times that training was restarted."""

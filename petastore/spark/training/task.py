@@ -1,4 +1,4 @@
-"""Barrier task: spool the partition, exchange rows for equal parts, and start the trainer.
+"""Barrier task: write the partition to the local disk, exchange rows for equal parts, and start the trainer.
 
 ```text
 1. each rank writes its partition to its local disk
@@ -54,7 +54,7 @@ class Job:
     """Function that Spark runs over each partition, in one barrier stage. Immutable; sent to tasks as a pickle."""
 
     secret: bytes = dataclasses.field(repr=False)
-    """Secret of the job, known to its ranks only."""
+    """Shared secret of the ranks, by which they authenticate connections."""
 
     schema: Unischema
     """The schema of the rows."""

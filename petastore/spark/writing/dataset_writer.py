@@ -1,4 +1,4 @@
-"""Writer of a `materialize_dataset` block, and the commit of the files that its tasks or Spark itself wrote."""
+"""Writer of a `materialize_dataset` block, and the commit of the written files."""
 
 from __future__ import annotations
 

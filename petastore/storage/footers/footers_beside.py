@@ -39,7 +39,7 @@ MOST_STORED_BYTES = MOST_BYTES + MOST_BYTES // 8
 """Largest total size of compressed blocks: slightly above `MOST_BYTES`, because incompressible data grows."""
 
 BLOCK_BYTES = 4 * 1024 * 1024
-"""Uncompressed bytes of a block: footers that begin in it are fetched together."""
+"""Uncompressed bytes of a block of packed footers: footers that begin in the same block are fetched together."""
 
 
 class PackedFooters(NamedTuple):

@@ -1,4 +1,4 @@
-"""Tails of files: the size, footer bytes and version of each file, which are also cached on disk.
+"""File tails: the footer at the end of each file, with the file's size and version; also cached on disk.
 
 For a remote file, one request returns all three. The number of bytes to request is estimated from earlier files,
 because footers of one writer have similar sizes. Only local files are opened.

@@ -1,4 +1,4 @@
-"""Pinned files: every range is read from the file version whose footer is known, and kept in the disk cache."""
+"""Pinned files: every range is read from the file version whose footer is known, and cached on disk."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus, unquote
 __all__ = ["HIDDEN", "secrets_in_options", "secrets_in_url", "shown_text", "shown_url", "without_query"]
 
 HIDDEN = "***"
-"""Text in place of a redacted part."""
+"""Text that replaces a secret."""
 
 _SCHEME = r"(?:(?<![A-Za-z0-9+.-])|(?<=::))[A-Za-z][A-Za-z0-9+.-]*:/{2,}"
 _URL = re.compile(rf"({_SCHEME})(.*)", re.DOTALL)

@@ -211,10 +211,10 @@ class LocalFile:
     """Version of the file that has the footer."""
 
     footer: Footer | None = None
-    """Footer of the file, once it is known."""
+    """Footer of the file; None until the footer was read."""
 
     opened: dict[bool, OpenedFile] = dataclasses.field(default_factory=dict)
-    """Readers of the file, by whether they verify page checksums."""
+    """Dict of open readers of the file; the key is whether the reader verifies page checksums."""
 
     @classmethod
     def open(cls, location: Location, file: DataFile) -> tuple[LocalFile, Tail]:
