@@ -216,7 +216,7 @@ class EpochTracker:
         self._plan, self.begun = reader.plan, begin
 
     def _next_begin(self, *, settles: bool) -> tuple[RankPlan, Cursor]:
-        """Return the plan of the next loop, and the cursor at which it begins.
+        """Return the plan of the next loop, and the cursor at which the loop begins.
 
         Args:
             settles: Whether the loop begins now. Later numbers of `set_epoch` then count from its epoch.
@@ -255,8 +255,8 @@ def _taken_over() -> InvalidArgumentError:
 class DeliveredBatches:
     """Record of the batches that a framework received from a reader: their number, and the cursor after each.
 
-    Only the last 65,536 cursors are stored. Thread-safe. It is assumed that training receives all batches of a pass
-    before the first batch of the next pass.
+    Only the last 65,536 cursors are stored. Thread-safe. Training must receive all batches of an iteration
+    before the first batch of the next iteration.
 
     Example:
         >>> delivered = DeliveredBatches()
@@ -336,7 +336,7 @@ def resumed_in(loaded: Cursor, epoch: int) -> Cursor | None:
 
 
 class EpochNumbers:
-    """Map numbers of `set_epoch` to epochs of the data, also after a state was loaded.
+    """Converts the arguments of `set_epoch` to epochs of the data, also after a state was loaded.
 
     Lightning Fabric, for example, counts loops from 0 in every process. After a state was loaded, its 0 means the epoch
     of the state, and its 1 the epoch after that. A loaded state always takes precedence: a number that does not fit

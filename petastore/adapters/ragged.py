@@ -147,7 +147,7 @@ def _check_padding(field: UnischemaField, form: Padded, fields: Mapping[str, Uni
 
 
 def holds(dtype: np.dtype[Any], value: Any) -> bool:
-    """Return whether a numeric or time dtype can represent a value; floating point may round it.
+    """Return whether a numeric or time dtype can represent a value; floating-point dtypes may round the value.
 
     Example:
         >>> holds(np.dtype("int8"), 127), holds(np.dtype("int8"), 128), holds(np.dtype("int8"), 1.5)

@@ -137,7 +137,7 @@ class Entry:
 
     Attributes:
         view: The payload, read-only.
-        slot: Slot in the ledger, from the header.
+        slot: Number of the entry's row in the ledger's table, from the header.
     """
 
     __slots__ = ("_mapped", "slot", "view")

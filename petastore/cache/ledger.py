@@ -129,8 +129,8 @@ class Ledger:
             has_to: Whether the file must be stored, even if entries that are needed sooner are evicted.
 
         Returns:
-            The slot of the file, and the number of evicted bytes. The slot is None if the file is not admitted, because
-            the stored entries are needed sooner or cannot be evicted.
+            The row number (slot) of the file, and the number of evicted bytes. The slot is None if the file is not
+            admitted, because the stored entries are needed sooner or cannot be evicted.
 
         Raises:
             OSError: The ledger cannot be used, or an evicted file cannot be removed.
@@ -197,7 +197,7 @@ class Ledger:
 
     @staticmethod
     def _marked(table: Table, slots: Iterable[int]) -> dict[int, int]:
-        """Mark rows as being removed; return the marks by slot, which are unique."""
+        """Set rows to the state "being removed", with a unique random mark per row; return the marks by row number."""
         marks = {slot: -1 - secrets.randbits(62) for slot in slots}
         for slot, mark in marks.items():
             table.set_state(slot, mark)

@@ -104,7 +104,9 @@ def table_bytes(slots: int) -> int:
 
 
 class Table:
-    """Open table of the ledger. Any thread may read it; only a thread that holds the ledger's lock may write.
+    """Open table of the ledger, with one row (slot) for each cache file, shared by all processes.
+
+    Any thread may read it; only a thread that holds the ledger's lock may write.
 
     Attributes:
         slots: Maximum number of rows.
@@ -226,7 +228,7 @@ class Table:
         return self.digest[slot].tobytes().hex()
 
     def take(self, digest: bytes, size: int, state: int, used: int) -> int | None:
-        """Fill a free row and return its number; None if no row is free."""
+        """Fill a free row and return its number; None if all rows are in use."""
         rows = self.rows
         free = self.state[:rows] == FREE
         slot = int(free.argmax()) if free.any() else rows

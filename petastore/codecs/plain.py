@@ -97,7 +97,7 @@ def _has_lengths(stored: pa.DataType) -> bool:
 
 
 def _of_missing(distinct: NDArray[np.int64], indices: Any) -> NDArray[np.int64]:
-    """Return the size of each value of a dictionary column, given the sizes of distinct values; 0 if missing."""
+    """Return the size of each value of a dictionary-encoded column, from the sizes of distinct values; 0 if missing."""
     if len(distinct) == 0:
         return np.zeros(len(indices), np.int64)
     return distinct[_numbers_or_0(indices)]

@@ -57,9 +57,9 @@ class at_work:  # noqa: N801 - used in `with` statements
     """Context manager: log the time that the calling thread works on batches or row groups; may be nested.
 
     Args:
-        log: Log of the pass; None logs nothing.
+        log: Log of one iteration over the reader; None logs nothing.
         stage: Stage of the time outside of `during` blocks.
-        owner: Span or row groups.
+        owner: Number of the span that is assembled, or the row groups that are loaded.
 
     Example:
         >>> log = collections.deque()
@@ -106,7 +106,7 @@ class at_work:  # noqa: N801 - used in `with` statements
 
 
 class during:  # noqa: N801 - used in `with` statements
-    """Context in which the calling thread is in another stage of its task; does nothing outside of a task."""
+    """Context manager: count time of the calling thread in another stage of its task; no effect outside of tasks."""
 
     __slots__ = ("_before", "_stage", "_work")
 
@@ -166,7 +166,7 @@ def running_since(stage: Stage) -> Callable[[object], None]:
 
 
 def adopted(call: Callable[[], None]) -> Callable[[], None]:
-    """Wrap a call that another thread makes for the calling thread, so that its time belongs to the caller's task."""
+    """Wrap a function that another thread will call, so that its time counts for the calling thread's task."""
     work = getattr(_current, "work", None)
 
     def adopting() -> None:

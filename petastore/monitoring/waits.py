@@ -50,10 +50,10 @@ def attributed(
     """Return the seconds of a wait by stage, divided among threads; time without any working thread is omitted.
 
     Args:
-        segments: Work of all threads.
+        segments: Logged time intervals of all threads.
         began: Begin of the wait.
         ended: End of the wait.
-        number: Number of the awaited span.
+        number: Number of the awaited span (consecutive batches).
         groups: Row groups that it needs.
 
     Example:
@@ -225,7 +225,7 @@ class WaitMeter:
         return None if row_groups is None else row_groups.files[int(row_groups.file[group])].path
 
     def counters(self) -> Counters:
-        """Return the counters so far; counters that this object does not know have their defaults."""
+        """Return a snapshot of the counters; fields that this object does not count have their defaults."""
         is_first_only = self._spans <= 1 and not self._counts_start
         own = dict(self._own)
         scale = self._waited_s / self._attributed_s if self._attributed_s else 1.0

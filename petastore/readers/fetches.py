@@ -72,7 +72,7 @@ def _stored_columns(dataset: Dataset, columns: Iterable[str]) -> list[str]:
 
 
 def _in_footer(footer: Footer, ordinals: NDArray[np.int32], columns: list[str]) -> NDArray[np.int64]:
-    """Return the stored bytes of some columns in each of the given row groups of a file, shape (row groups,)."""
+    """Return the stored bytes of some columns, together, in each given row group of a file, shape (row groups,)."""
     leaves = dict.fromkeys(leaf for name in columns for leaf in footer.leaves.get(name, ()))
     chunks = chunk_contents(footer.encoded, leaves, source=footer.file.path)
     sizes = [sum(group[leaf].stored_bytes for leaf in leaves if leaf in group) for group in chunks]

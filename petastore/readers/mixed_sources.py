@@ -181,7 +181,7 @@ def plan_mixture(
 
 
 def _with_chosen(plan: Plan, chosen: frozenset[str]) -> Plan:
-    """Return the plan, which also records these parameters as chosen by petastore instead of by the user."""
+    """Record in a plan that petastore, not the user, has chosen these parameters; return the new plan."""
     return dataclasses.replace(plan, request=dataclasses.replace(plan.request, chosen=plan.request.chosen | chosen))
 
 

@@ -195,7 +195,7 @@ class Pipeline(Iterator[AssembledSpan]):
             self._plan()
 
     def _plan(self) -> None:
-        """Plan a span, unless a planned one can start now; then start one if fewer than `ahead` are in progress."""
+        """Plan one span (consecutive batches) unless a planned one can start; then start one if the limit allows."""
         if not (self._coming and self._has_place):
             self._plan_one()
         job: _SpanJob | None = None
@@ -327,7 +327,7 @@ class _SpanJob:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the span, or the part that was started last, is assembled. Does not start work."""
+        """Whether the batches of the job, or of its last started part, are assembled. Does not start work."""
         made = self._made
         return made.done() and not _has_nothing(made)
 

@@ -66,7 +66,7 @@ class CacheInfo:
 
 
 class RecentRowGroups:
-    """LRU cache that reads row groups and keeps the most recently used ones.
+    """LRU cache of row groups in memory, as Arrow tables; reads a row group on a miss.
 
     Thread-safe. No lock is held while reading, and concurrent requests for a row group share one read. The last row
     group is always cached, even if it is larger than `max_bytes`. Row groups that threads use need additional memory.

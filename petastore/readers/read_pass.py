@@ -139,7 +139,7 @@ class Pass:
         self._received, self._last_rows, self._handout = self.cursor, self.last_rows, None
 
     def _begun(self, batch_size: int) -> tuple[Pipeline, Loads]:
-        """Start reading at the cursor: return a new pipeline, and the loader of its row groups."""
+        """Start reading at the cursor; return a new pipeline, and the loader of the pipeline's row groups."""
         pace = pace_of(self._execution, batch_size)
         execution = self._execution.in_parts
         plan, extended = execution.plan, execution.extended
@@ -213,9 +213,9 @@ class _End:
     Several threads may share one pass. A thread that begins its loop after the others have taken all rows must get an
     empty loop, not a second pass over the rows. These threads start the next pass instead:
 
-    * a thread that has seen the end;
+    * a thread that has received the end;
     * a thread that was started after the end, or by other means than Python's `threading`;
-    * the main thread, when all threads that have seen the end have stopped.
+    * the main thread, when all threads that have received the end have stopped.
     """
 
     def __init__(self) -> None:

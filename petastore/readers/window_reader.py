@@ -88,7 +88,7 @@ def window_schema(rows: Unischema, places: Mapping[str, Sequence[int]]) -> Unisc
 
 @dataclasses.dataclass(frozen=True)
 class RowsBehind:
-    """Reader of extended row groups, to which the rows that their windows need are appended. Thread-safe."""
+    """Reader of row groups for windows: appends the following rows that the windows need. Thread-safe."""
 
     windows: Windows
     """Windows, which determine how many following rows a row group needs."""
@@ -172,7 +172,7 @@ class WindowAssembler:
         return SpanWork(work.tasks, functools.partial(self._finish_windows, span, place_of, work.finish))
 
     def decoded_rows(self, span: Span) -> tuple[Assembler, Span]:
-        """Return the assembler of rows, and a span of the rows that the windows of a span contain."""
+        """Return the assembler of rows, and the distinct rows that the windows contain, as a span."""
         return self.rows, self._covered(span, apart=True)[0]
 
     def _covered(self, span: Span, *, apart: bool) -> tuple[Span, NDArray[np.int64]]:

@@ -278,7 +278,7 @@ class _Piece:
                 out.missing[self.first : self.stop] = mask_of_shape(missing, out.missing.ndim)
 
     def settle(self, problem: BaseException | None) -> None:
-        """Complete the future, with the exception if given, unless it is already complete."""
+        """Complete the future, with an exception if one is given; do nothing if the future is complete."""
         with contextlib.suppress(InvalidStateError):
             if problem is None:
                 self.done.set_result(None)

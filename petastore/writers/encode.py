@@ -38,7 +38,7 @@ _UNKNOWN_BYTES = 64
 
 
 def check_rows(rows: Any) -> None:
-    """Raise for arguments that are not an iterable of rows.
+    """Raise an error if the argument is not an iterable of rows.
 
     Raises:
         InvalidArgumentError: `rows` is not iterable, or is a single row.

@@ -167,7 +167,7 @@ class DataFiles:
 
 
 def hidden_name(location: Location, name: str) -> str:
-    """Return the temporary name of a file while it is written; its final name if the storage renames by copying."""
+    """Return the temporary name of a file that is being written; its final name where renaming needs a copy."""
     return f"_{name}" if location.has_cheap_rename else name
 
 

@@ -232,7 +232,7 @@ def _leaves_of(stored: pa.Schema) -> dict[str, list[str]]:
 
 
 def choose_compression(options: WriterOptions, first: pa.Table) -> WriterOptions:
-    """Return writer options with a compression for each column whose option is `"auto"`.
+    """Return the writer options, with `"auto"` replaced by a compression for each column.
 
     Bytes and floating-point numbers stay uncompressed if a sample of them does not shrink. Other columns get snappy.
 
@@ -300,7 +300,7 @@ def _value_bytes(cells: pa.Array) -> pa.Buffer:
 
 
 def fit_pages(options: WriterOptions, first: pa.Table) -> WriterOptions:
-    """Return writer options with which pages of large cells have about 1 MiB, or one cell.
+    """Return writer options for pages of about 1 MiB in columns of large cells, or one cell per page.
 
     If a column is nested, the options stay unchanged, because Arrow counts the elements of lists as rows.
 

@@ -192,7 +192,7 @@ class _Borders:
         return newest[1]
 
     def of_lists(self, lengths: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
-        """Return the same as `of`, given the lengths of the lists of each dimension."""
+        """Return the borders from the lengths of the lists in each dimension; see `of`."""
         outer = lengths[: len(self._sizes)]
         numbers = np.array([len(of_lists) for of_lists in outer], np.int64)
         free = [of_lists for size, of_lists in zip(self._sizes, outer, strict=True) if size is None]

@@ -159,7 +159,7 @@ class Crossing:
     """Passes batches from Python to TensorFlow, many consecutive batches (a run) per call. Reusable.
 
     Args:
-        columns: Columns of the elements.
+        columns: Columns to pass to TensorFlow.
         stacks: Groups of column names; the reader has the columns of each group in one array, if no value is missing.
     """
 
@@ -174,7 +174,7 @@ class Crossing:
         """Return a `tf.data.Dataset` of one iteration over a reader; `cut` makes the dataset of each run of batches.
 
         Args:
-            runs: Function that begins a pass and returns its runs.
+            runs: Function that begins an iteration over the reader and returns its runs of batches.
             cut: Graph function that makes a dataset from the batch sizes of a run and a dict of its columns.
         """
 
@@ -268,9 +268,9 @@ def whole_passes(
     yields nothing.
 
     Args:
-        made_of: Function from the start function of a pass to a dataset.
-        begin: Function that begins a pass and returns its runs.
-        elements: Number of elements of a whole pass; None means endless.
+        made_of: Function that makes a dataset, given a function that begins an iteration.
+        begin: Function that begins an iteration over the reader and returns its runs of batches.
+        elements: Number of elements of a whole iteration; None means endless.
         count: Function that returns the number of elements of a run.
     """
     if elements is None:
@@ -279,7 +279,7 @@ def whole_passes(
 
 
 class _Passes:
-    """Iterations over a reader. If one ended early, the next one that TensorFlow starts yields nothing."""
+    """Iterations over a reader; after an iteration that ended early, the next one yields nothing."""
 
     def __init__(self, begin: Callable[[], Iterator[Run]], elements: int, count: Callable[[Run], int]) -> None:
         self._begin, self._elements, self._count = begin, elements, count

@@ -90,7 +90,7 @@ def _is_being_dealt_out(source: object) -> bool:
 
 
 def _layers(outer: object, names: tuple[str, ...]) -> Iterator[object]:
-    """Yield the object that `outer` wraps in one of these attributes, the object that this one wraps, and so on."""
+    """Yield the wrapped object in one of these attributes of `outer`, then the object that it wraps, and so on."""
     while True:
         inner = next((found for name in names if (found := getattr(outer, name, None)) is not None), None)
         if inner is None:
@@ -100,11 +100,11 @@ def _layers(outer: object, names: tuple[str, ...]) -> Iterator[object]:
 
 
 def noted_by_accelerate(items: Iterator[Item], is_last: Callable[[], bool]) -> Iterator[Item]:
-    """Yield the items, and report to Accelerate that a loader is iterated, and which item is the last.
+    """Yield the batches of a loop, and tell Accelerate when the loop runs and which batch is the last.
 
     Args:
-        items: Batches of a pass.
-        is_last: Function that returns whether the batch that was yielded last is the last one of the pass.
+        items: Batches of one loop.
+        is_last: Function that returns whether the last yielded batch was the last batch of the loop.
     """
     from accelerate.data_loader import DataLoaderStateMixin
     from accelerate.state import GradientState

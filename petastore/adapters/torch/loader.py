@@ -106,7 +106,7 @@ def epochs_of(num_epochs: int | None) -> int:
 
 
 def refuse_no_reader(reader: Any) -> None:
-    """Raise an error for arguments that are not a reader, such as a URL or a dataset."""
+    """Raise an error if the argument is not a reader, for example a URL or a dataset."""
     if not hasattr(reader, "plan") or isinstance(reader, Dataset):
         where = repr(reader) if isinstance(reader, str) else "url"
         raise InvalidArgumentError(

@@ -50,7 +50,7 @@ def warn_of_ranks_since(known: int, shard: Shard) -> None:
 
 
 def shard_of_this_process(num_replicas: int | None, rank: int | None) -> Shard:
-    """Return the given rank, or that of torch.distributed, or rank 0 of 1."""
+    """Return the given rank and number of ranks, or those of torch.distributed, or rank 0 of 1."""
     if (num_replicas is None) != (rank is None):
         raise InvalidArgumentError(
             f"num_replicas and rank must be given together, got num_replicas={num_replicas!r} and rank={rank!r}. "

@@ -97,7 +97,7 @@ class BatchTensors:
 
 
 class _Tensors:
-    """Arrays of a `Columns` object, grouped by how they become tensors; it does not reference the object itself."""
+    """Arrays of one `Columns` object, grouped by their conversion to tensors. Does not reference the `Columns`."""
 
     def __init__(self, columns: Columns, plans: Mapping[str, ColumnPlan]) -> None:
         by_name: dict[str, Decoded] = {}
@@ -140,7 +140,7 @@ class _Tensors:
 
 
 def tensors_of(plan: ColumnPlan, column: NDArray[Any]) -> dict[str, Any]:
-    """Return the tensors of a column in its planned form; they have their own memory, but lists share the reader's.
+    """Return the tensors of a column in its planned form, in new memory; lists share the reader's memory.
 
     Args:
         plan: Conversion of the column.

@@ -247,7 +247,7 @@ def _items(cells: pa.Array, field: UnischemaField, depth: int) -> tuple[_Level, 
 
 
 def _any_inside(starts: NDArray[np.int64], flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """For each list, return whether a flag of any of its items is set."""
+    """Return whether any item of each list has its flag set, shape (lists,)."""
     counts = np.zeros(len(flags) + 1, np.int64)
     np.cumsum(flags, out=counts[1:])
     return counts[starts[1:]] > counts[starts[:-1]]
@@ -266,7 +266,7 @@ def _differ(starts: NDArray[np.int64], inner: NDArray[np.int64]) -> NDArray[np.b
 
 
 def _misfits(found: _Rectangles, field: UnischemaField) -> NDArray[np.bool_]:
-    """For each ragged value, return whether a list inside it has another length than declared."""
+    """Return whether each value is ragged and contains a list of another length than declared, shape (rows,)."""
     misfits = np.zeros(len(found.is_ragged), np.bool_)
     if not found.is_ragged.any():
         return misfits

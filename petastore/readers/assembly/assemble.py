@@ -110,7 +110,7 @@ class Room:
         return min(ahead + 1, 3)
 
     def taken(self, total: int, largest: int) -> int:
-        """Return the bytes of memory that values take while they are decoded.
+        """Return the peak memory in bytes for decoding values: their own size, and working memory of the decoder.
 
         Args:
             total: Bytes of all values.
@@ -192,7 +192,7 @@ draws random numbers also takes `keys=`, the random key of each row, shape (rows
 
 
 def _where_they_are(groups: NDArray[Any], rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the arguments: row groups and rows have the same numbers in memory as in the dataset."""
+    """Default `origin`: row groups and rows have the same numbers in memory as in the dataset."""
     return groups, rows
 
 
@@ -299,7 +299,7 @@ class Assembler:
 
     @once
     def _of_loaded(self) -> Assembler:
-        """Assembler whose `origin` converts part numbers to row groups; this object if no row group is divided."""
+        """Assembler that reports errors with row group numbers instead of part numbers; itself without parts."""
         return self if self.parts is None else dataclasses.replace(self, origin=self.parts.in_row_groups, parts=None)
 
     def decoded_sizes(self, span: Span, loaded: LoadedRowGroups) -> dict[str, NDArray[np.int64]]:

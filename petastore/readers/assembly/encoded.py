@@ -55,7 +55,7 @@ class ColumnSource:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class EncodedColumn:
-    """Column of one dataset, or of several that are read as one."""
+    """Column of one dataset, or of several mixed datasets."""
 
     sources: tuple[ColumnSource, ...]
     """Column source of each dataset; datasets with equal fields share one object."""
@@ -206,7 +206,7 @@ def _alike(name: str, of_groups: Mapping[int, LoadedRowGroup]) -> dict[int, NDAr
 
 
 def _put_alike(viewed: Mapping[int, NDArray[Any]], picked: GroupedRows, buffers: Buffers, out: NDArray[Any]) -> None:
-    """Copy values of one shape into one array of reusable memory, and set each element of `out` to a view of it."""
+    """Copy values of one shape into one reusable array; each element of `out` becomes a view of this array."""
     first = next(iter(viewed.values()))
     values = buffers.empty((len(out), *first.shape[1:]), first.dtype.newbyteorder("="))
     are_large = values[:1].nbytes >= _LARGE_ROW_BYTES

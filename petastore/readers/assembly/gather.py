@@ -188,7 +188,7 @@ def _cells(column: Any, rows: _Rows) -> Any:
 
 
 def _as_slice(rows: NDArray[np.int64]) -> _Rows:
-    """Return consecutive rows as a slice, others unchanged."""
+    """Convert consecutive row indices to a slice; other indices are returned unchanged."""
     first, last = int(rows[0]), int(rows[-1])
     if last - first != len(rows) - 1 or not bool((np.diff(rows) == 1).all()):
         return rows

@@ -126,7 +126,7 @@ class RowCheck:
 
 
 def failing_rows(attempt: Callable[[int, int], None], rows: int) -> list[int]:
-    """Return the rows for which a function raises, found by dividing each range of rows for which it raises.
+    """Return the rows for which a function raises, found by bisection of the ranges for which the function raises.
 
     Args:
         attempt: Function of a half-open range of rows (first row, end row); called first for the range of all rows.

@@ -231,7 +231,7 @@ def _check(
     batched: bool,
     source: tuple[str, int] | None,
 ) -> Iterator[tuple[RowCheck, Pool]]:
-    """Yield the row check, and the pool that runs it; close both at the end of the `with` block."""
+    """Context manager: yield the row check, and the pool that runs it; close both at the end."""
     more = {} if source is None else {source[0]: source[1]}
     view = Unischema(f"{dataset.schema.name}_view", [*fields, *(UnischemaField(name, "int32") for name in more)])
     workers = _within_budget(run.workers, dataset)

@@ -241,7 +241,7 @@ class Execution:
         )
 
     def refuse_what_cannot_be(self) -> None:
-        """Check that plan, schema and memory limits fit together.
+        """Raise an error if plan, schema and memory limits contradict each other.
 
         Raises:
             InvalidArgumentError: Values of a field are too large, or the schema already has the column `valid` of

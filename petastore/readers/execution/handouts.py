@@ -86,7 +86,7 @@ class Handout:
 
 
 def rows_of(assembled: AssembledSpan, row_type: Any) -> Handout:
-    """Return the rows of a span as named tuples, without running Python for each row.
+    """Return an iterator of the rows of an assembled span as named tuples, implemented in C.
 
     Args:
         assembled: Assembled span.
@@ -124,7 +124,7 @@ def windows_of(span: Span, parts: list[list[Any]], make: Callable[[tuple[Any, ..
 class Shared(Iterator[_Item]):
     """Iterator over all rows, batches or windows of a reader, for one or several consuming threads.
 
-    Threads take items of the current handout without a lock. One thread gets the next handout while the others wait. If
+    Threads take items of the current span without a lock. One thread gets the next span while the others wait. If
     iteration has begun, `next` raises `ReaderClosedError` in a forked child, because the parent reads the items. After
     an error, `next` raises `ReaderClosedError` instead of `StopIteration`, which would look like the end of the epoch.
 
@@ -198,7 +198,7 @@ class Shared(Iterator[_Item]):
         self.at_hand = iter(())
 
     def make_anew(self) -> None:
-        """Stop yielding in a forked child if iteration has begun; the generator is not closed."""
+        """In a forked child, stop yielding if iteration has begun; the generator is not closed."""
         self._turn = threading.Lock()
         if self._handouts is not None:
             self.end(

@@ -99,7 +99,7 @@ def fitted(
     limit: int | None,
     prefetched_bytes: int = 0,
 ) -> Budget:
-    """Return the fastest settings within a memory limit; if it is too small, those that need the least memory.
+    """Return the fastest settings within a memory limit; if even the smallest exceed the limit, the smallest.
 
     Args:
         takes: Memory footprint of rows.
@@ -135,7 +135,7 @@ def fitted(
 def _value_bytes(takes: Footprint, batch_size: int, rows: int, *, ahead: int, workers: int) -> int:
     """Return the bytes to reserve for variable-size values, such as text and images, in all assembled batches.
 
-    The result is at least their estimated size in all spans, and at least one batch for each share of `Room`.
+    The result is at least the values' estimated size in all spans, and at least one batch for each share of `Room`.
     """
     decoded = min(max(workers, 1), batch_size) if takes.decodes_values else 0
     least = Room.shares(ahead) * (batch_size + decoded) * takes.value_row_bytes
@@ -145,7 +145,7 @@ def _value_bytes(takes: Footprint, batch_size: int, rows: int, *, ahead: int, wo
 def check_enough(
     budget: Budget, limit: int | None, least: int, *, batch_size: int, workers: int, shuffles_rows: bool = False
 ) -> None:
-    """Raise if even one batch at a time exceeds the limit.
+    """Raise an error if the memory limit is too small even for one batch at a time.
 
     Args:
         budget: Settings from `fitted`.
@@ -278,7 +278,7 @@ def budget_of(execution: Execution, batch_size: int) -> Budget:
 
 
 def _fitted(execution: Execution, batch_size: int) -> Budget:
-    """Return the settings for batches of this size; they may exceed `memory_budget`."""
+    """Return the memory settings for batches of this size; their memory may exceed `memory_budget`."""
     execution = execution.in_parts
     footprint, plan, workers = execution.footprint, execution.plan, execution.workers
     ranks = plan.request.shard.count

@@ -30,7 +30,7 @@ _Piece: TypeAlias = tuple[NDArray[np.int64], "dict[str, Decoded] | Future[dict[s
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OwnTransforms:
-    """`SpanTransform` that applies to each row the transform of its source."""
+    """Transform of a mixture of datasets: each row is transformed by the transform of its dataset."""
 
     datasets: MixedDatasets
     """Datasets of the mixture, which map a row group to its source."""

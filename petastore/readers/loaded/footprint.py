@@ -63,7 +63,7 @@ _CHUNK_BYTES = 1000
 
 @dataclasses.dataclass(frozen=True)
 class Footprint:
-    """Memory of a reader's rows. Immutable; each figure is computed once.
+    """Bytes that a reader's rows take in memory. Immutable; each figure is computed once.
 
     Example:
         >>> from petastore.schema.field import UnischemaField

@@ -58,7 +58,7 @@ class Stack:
 
     @once
     def rows_at_once(self) -> int | None:
-        """Rows to read at once; None for all rows of a row group."""
+        """Number of rows to read at a time; None to read all rows of a row group."""
         return None if self.row_bytes <= _CACHE_LINE else max(_PART_BYTES // self.row_bytes, 1)
 
 

@@ -179,7 +179,7 @@ class Loads:
         return loaded
 
     def _load(self, group: int, read_order: NDArray[np.int64] | None) -> Future[LoadedRowGroup]:
-        """Load a row group here, and submit tasks to other workers if it is large; return its future."""
+        """Load a row group in the calling worker, with the help of other workers if it is large; return its future."""
         place, source = self._inventory.place_of(group), self._source_of(group)
         rows = int(self._inventory.rows[group])
         read: Read = functools.partial(self._reading[source], *place)

@@ -240,7 +240,7 @@ class PartLoads:
 
 
 class _Streams:
-    """Streams that decode the columns of a row group, one part at a time.
+    """Decoders of one row group's columns, which decode one part of the row group at a time.
 
     Args:
         first: Number of the first part of the row group.

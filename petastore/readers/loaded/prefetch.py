@@ -161,8 +161,8 @@ class Prefetcher:
     If a row group is planned again before its first load has ended, both loads share one request.
 
     Args:
-        datasets: All datasets of the pass; only remote ones are prefetched.
-        files: Open files of the pass, which store prefetched data until it is loaded.
+        datasets: All datasets that are read; only remote ones are prefetched.
+        files: Open files, which store prefetched data until it is loaded.
         most_bytes: Maximum stored bytes of row groups that are requested or fetched, but not yet loaded.
         parts: Division of row groups into parts, if they are loaded in parts. Divided row groups are not prefetched.
     """

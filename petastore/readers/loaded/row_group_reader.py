@@ -55,7 +55,7 @@ because the Arrow call releases the GIL and must then wait for it."""
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LoadedRowGroup:
-    """Columns of one row group, or of several row groups that were loaded together. Immutable."""
+    """Columns in memory of one row group, or of several row groups that were loaded together. Immutable."""
 
     rows: int
     """Number of rows."""
@@ -180,7 +180,7 @@ class RowGroupReader:
             rows: Number of rows in the row group.
             read_order: Distinct rows in read order; None means file order.
             read: Function from parts to their tables.
-            arena: Arena in which to store the stacks, if it has enough free rows.
+            arena: Arena (shared arrays) for the fixed-size columns, if enough rows are free; None uses separate arrays.
             most: Maximum number of tasks; small row groups are one task.
 
         Returns:
@@ -354,7 +354,7 @@ def at_least(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
 
 
 def _permute(whole: NDArray[Any], order: NDArray[np.int64] | None, out: NDArray[Any]) -> None:
-    """Copy the columns of a stack into `out`, with rows in the given order; None keeps the file order."""
+    """Copy the columns of an array into `out`, with rows in the given order; None keeps the file order."""
     if order is None:
         np.copyto(out, whole)
     else:

@@ -102,7 +102,7 @@ def register_delete_dir_handler(handler: Callable[[str], Any] | None) -> None:
 def keep(
     df: DataFrame, storing: Storing, use: Callable[[str, Dataset], _User], *, storage_options: Mapping[str, Any] | None
 ) -> _User:
-    """Return the directory with these rows and storage options: an existing or a new one.
+    """Write a DataFrame to a directory, unless an equal DataFrame is cached; return `use` of the directory.
 
     Args:
         df: The rows.

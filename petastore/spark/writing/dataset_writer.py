@@ -271,7 +271,9 @@ class BlockCommit:
         self._before = set(files_beside(self._location, ()))
 
     def refuse_files(self) -> None:
-        """Raise an error if the block added files although it used the writer's methods, which commit their own files.
+        """Raise an error if Spark wrote files in a block that also used the writer's methods.
+
+        The methods commit their own files.
 
         Raises:
             InvalidArgumentError: The block added files.

@@ -156,7 +156,7 @@ class FooterCache:
         return self._kept.get(_key(location, file))
 
     def found(self, location: Location, file: DataFile, whole: bytes, version: FileVersion | None = None) -> Footer:
-        """Return the footer of a file that was read whole, which must match the inventory.
+        """Return the checked footer of a file whose bytes are all in memory.
 
         Args:
             location: Location of the dataset.
@@ -351,7 +351,7 @@ class FooterCache:
         yield from zip(own, each_of_files(location, of_file, range(len(files))), strict=True)
 
     def holding_against(self, inventory: Inventory, unified: Any = None) -> FooterCache:
-        """Return a footer cache for an inventory and a schema: this cache or a new one.
+        """Return a footer cache that checks footers against this inventory and schema: this cache or a new one.
 
         Args:
             inventory: Inventory of the dataset.
@@ -412,7 +412,7 @@ def check_row_groups(footer: Footer, inventory: Inventory, url: str) -> None:
 
 
 def _encoded_in(whole: bytes, file: DataFile) -> bytes:
-    """Return the footer bytes in a whole small file."""
+    """Return the footer bytes of a file, given all bytes of the file."""
     if len(whole) != file.size:
         check_unchanged(DataFile(file.path, len(whole)), file)
     return footer_in(whole, len(whole), file.path, MAX_FOOTER_BYTES) or b""

@@ -166,7 +166,7 @@ class FootersBeside:
             return b""  # footers are then read from the data files
 
     def all_at(self, location: Location) -> dict[str, bytes]:
-        """Return all available footers by path, to write them again."""
+        """Return all readable packed footers as a dict by file path, to pack them again in a new manifest."""
         footers: dict[str, bytes | None] = {}
         data, held = b"", None
         for file in self.files:

@@ -181,7 +181,7 @@ class Around(NamedTuple):
 
 
 def looked_around(location: Location, manifest: Manifest) -> Around:
-    """List the dataset once, and compare the listing with the manifest.
+    """List the dataset's directory once, and compare the listing with the manifest.
 
     Raises:
         StorageError: A storage operation failed, or a path in the manifest is not a file.
@@ -321,7 +321,7 @@ def _files(columns: Mapping[str, pa.Array], source: str) -> tuple[DataFile, ...]
 
 
 def _beside(table: pa.Table, files: tuple[DataFile, ...], source: str) -> FootersBeside | None:
-    """Return the positions of packed footers, if the manifest has them."""
+    """Return the packed footers that the manifest describes; None if it describes none."""
     if "footer_bytes" not in table.column_names:
         return None
     lengths, stored = (numbers_of(only_chunk(table.column(name))) for name in ("footer_bytes", "footer_stored"))

@@ -221,7 +221,7 @@ class PinnedFiles:
         return self._has_fresh_etag or not self._stale_etags
 
     def compare_etag(self, file: DataFile, version: FileVersion) -> None:
-        """Use the manifest's etags again if the version of a file matches its etag."""
+        """Trust the etags in the manifest again if the version of a file has the etag in the manifest."""
         if file.etag and version.etag and version.is_same(FileVersion(file.size, file.etag)):
             self._has_fresh_etag = True
 
@@ -296,7 +296,7 @@ class PinnedFiles:
     def as_told(
         self, file: DataFile, of: Callable[[FileVersion], FetchedRanges], seen: FileVersion | None = None
     ) -> FetchedRanges | None:
-        """Fetch bytes of the known version of a file; return None if the version is unknown.
+        """Fetch bytes of the file version that is known or in the manifest; return None if neither exists.
 
         The manifest's etag is used as long as requests with it succeed. A copied or uploaded file has another etag; the
         footer then decides whether it is the expected file.
@@ -364,7 +364,7 @@ class PinnedFiles:
         ranges: Sequence[ByteRange],
         ahead: Ahead | None,
     ) -> FetchedRanges:
-        """Return ranges from the cache; one call fetches all missing ranges."""
+        """Return ranges from the disk cache; fetch and cache all missing ranges with one call."""
         was_fetched = False
 
         def fetch(missing: Sequence[int]) -> list[pa.Buffer]:

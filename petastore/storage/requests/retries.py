@@ -262,7 +262,7 @@ def read_right(
     refused: type[Exception] | tuple[type[Exception], ...],
     forget: Callable[[], None] | None = None,
 ) -> _T:
-    """Read data and return it; read it a second time if it is invalid.
+    """Read data and return it; if the data is invalid, read it a second time.
 
     Args:
         read: Function that reads the data, and raises `refused` if it is invalid.

@@ -246,7 +246,7 @@ class Part:
 
 
 def in_one(parts: Sequence[Part]) -> Part:
-    """Return one part with all columns of the given parts, to read them as a whole."""
+    """Merge parts (groups of columns read together) into one part with all columns."""
     names = tuple(name for part in parts for name in part.columns)
     return Part(names, most_bytes=min(part.most_bytes for part in parts))
 
@@ -471,7 +471,7 @@ def _in_one_chunk(table: pa.Table) -> pa.Table:
 
 
 def is_as_asked(schema: pa.Schema, columns: tuple[str, ...]) -> bool:
-    """Return whether a table of this schema needs no conversion in `as_asked`; schema metadata is ignored.
+    """Return whether a table with this schema needs no conversion by `as_asked`; schema metadata is ignored.
 
     The column names must be equal; no column may have field metadata, a dictionary type, or a type without `take`.
     """

@@ -133,7 +133,7 @@ def small_files_together(
 
 
 def _are_for_one_go(parts: Sequence[Part]) -> bool:
-    """Return whether the parts request whole columns, each only once."""
+    """Return whether the parts request whole columns, and no column twice."""
     names = [name for part in parts for name in part.columns]
     return bool(parts) and len(set(names)) == len(names) and all(part.first is None and part.columns for part in parts)
 
