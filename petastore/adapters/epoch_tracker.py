@@ -38,7 +38,7 @@ _REMEMBERED = 65_536
 class EpochTracker:
     """Start loops over one reader, and track the training position; only the newest loop may continue.
 
-    A loop is a pass over all epochs of the reader. The first loop continues at the reader's position, and so does the
+    A loop iterates over all epochs of the reader. The first loop continues at the reader's position, and so does the
     loop after `load_state_dict` or `reshard`, even if another epoch was set (see `EpochNumbers`). Every other loop
     begins at the first row of the epoch that `set_epoch` set, or else of the next epoch. A reader has one position. If
     a newer loop has begun, the older loop raises an error when it requests the next batch. The error cannot be raised

@@ -90,7 +90,7 @@ def announced(
 
     Args:
         folder: Folder of the cache.
-        ledger: Ledger of the same cache.
+        ledger: Table of the cache's entries and their bytes.
         keys: As in `DiskCache.announce`.
         order: As in `DiskCache.announce`. The end of the order is omitted if the file would be larger than 1/64 of the
             cache, or have more than four million uses.

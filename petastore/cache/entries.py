@@ -175,7 +175,7 @@ class Writing:
 
     Args:
         folder: Folder of the cache.
-        ledger: Ledger of the same cache.
+        ledger: Table of the cache's entries and their bytes.
         digest: Digest that names the entry.
         file: Locked file of that name in the directory `writing`; this object takes ownership of it.
 
@@ -203,7 +203,7 @@ class Writing:
 
         Args:
             folder: Folder of the cache.
-            ledger: Ledger of the same cache.
+            ledger: Table of the cache's entries and their bytes.
             digest: Digest that names the entry.
             patience: Seconds to wait for another writer; 0 does not wait.
 

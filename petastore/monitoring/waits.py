@@ -100,11 +100,11 @@ _FIRST_CREDIT_S, _MOST_CREDIT_S = 2e-3, 50e-3
 class WaitMeter:
     """Counters of one iteration over a reader. The consumer's thread writes; any thread may call `counters`.
 
-    Time is counted from the first span on, so that shares do not depend on how long workers took to start.
+    Time is counted from the first batches on, so that shares do not depend on how long workers took to start.
 
     Args:
         row_groups: Row groups of the dataset.
-        counts_start: Whether the wait for the first span is counted; False only for the first pass of a reader.
+        counts_start: Whether the wait for the first batches is counted; False only for a reader's first iteration.
         listeners: Functions called in the consumer's thread after each wait, with the meter, all new segments, and
             begin and end of the wait.
         clock: Function that returns seconds.
@@ -170,7 +170,7 @@ class WaitMeter:
             ended: Time at which the span was ready.
             number: Number of the span.
             groups: Row groups that it needs.
-            rows: Number of rows of the span; 0 at the end of the pass.
+            rows: Number of rows of the span; 0 at the end of the iteration.
             ready: Number of spans that were ready when the span was requested.
         """
         segments = [self.log.popleft() for _ in range(len(self.log))]

@@ -57,7 +57,7 @@ def refuse_other_words(function: str, given: Iterable[str], *, own: Collection[s
         function: Name of the function.
         given: Names of the parameters that the caller passed.
         own: Names of the function's own parameters.
-        known: Names of its own parameters, and of those that it passes to other functions.
+        known: Names of all parameters that the function accepts, including those that it passes to other functions.
 
     Raises:
         UnknownParameterError: A parameter is unknown.

@@ -65,7 +65,7 @@ class Pipeline(Iterator[AssembledSpan]):
     Only one thread at a time may call `next()`. Any thread may call `close` and `join`.
 
     Args:
-        spans: Iterator of the plan's spans; the workers of the pool call its `next`.
+        spans: Iterator of spans (consecutive batches) in the plan's order; workers of the pool call `next` on it.
         load: Function that submits loads of row groups to the pool.
         begin: Function that divides the assembly of a span into tasks, given its loaded row groups.
         pool: Pool that runs loads and assembly; the pipeline closes it.

@@ -109,7 +109,7 @@ class Pass:
 
         Args:
             batch_size: Number of rows of a batch.
-            hand_out: Function that returns the items of a span.
+            hand_out: Function that returns the rows, batches or windows of a span.
         """
         if self._is_stopped:
             raise ReaderClosedError(STOPPED)

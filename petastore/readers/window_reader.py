@@ -181,7 +181,7 @@ class WindowAssembler:
         The index array has shape (windows, window length), with -1 for rows without fields.
 
         Args:
-            span: Span of windows.
+            span: Consecutive batches of windows.
             apart: Whether a row that is in windows of several batches is repeated for each batch.
         """
         wanted = sorted({place for of_field in self.places.values() for place in of_field})

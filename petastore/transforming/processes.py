@@ -112,7 +112,7 @@ class TransformProcesses:
             buffers: Allocator of memory for the results.
 
         Returns:
-            Function that transforms the columns of a span. It takes the columns and the rows at which batches begin,
+            Function that transforms the columns of consecutive batches. It takes the columns and the batches' first rows,
             and returns a future of the transformed columns, in memory of `buffers`.
 
         Raises:

@@ -160,7 +160,7 @@ class Crossing:
 
     Args:
         columns: Columns to pass to TensorFlow.
-        stacks: Groups of column names; the reader has the columns of each group in one array, if no value is missing.
+        stacks: Groups of column names: the reader stores the columns of a group in one array, if no value is missing.
     """
 
     def __init__(self, columns: Sequence[TensorColumn], stacks: Iterable[Collection[str]]) -> None:

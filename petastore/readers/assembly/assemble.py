@@ -92,7 +92,7 @@ class Room:
         Args:
             limit: Value of `memory_budget` in bytes.
             values_bytes: Bytes of the budget that are available for these values.
-            ahead: Number of spans that are assembled at a time.
+            ahead: Number of spans (groups of consecutive batches) that are assembled at a time.
             workers: Number of cells decoded at a time.
             least: Function from the bytes of a batch's values to a sufficient `memory_budget`.
         """
@@ -278,7 +278,7 @@ class Assembler:
         if the user's function raises.
 
         Args:
-            span: Span to assemble.
+            span: Consecutive batches to assemble.
             loaded: Loaded row groups that the span needs.
         """
         columns: dict[str, Decoded] = {}
@@ -306,7 +306,7 @@ class Assembler:
         """Return the decoded bytes of each value of each variable-size column, shape (rows,); 0 if unknown.
 
         Args:
-            span: Span with the rows.
+            span: Consecutive batches that contain the rows.
             loaded: Loaded row groups of these rows.
         """
         names = set().union(*(row_group.sizes for row_group in loaded.values()))
@@ -454,8 +454,8 @@ def random_keys(span: Span, origin: Origin) -> NDArray[np.uint64]:
     The key does not depend on the batch, the rank, or the worker that calls the transform.
 
     Args:
-        span: Span with the rows.
-        origin: Mapping from the span's rows to row groups and rows of the dataset.
+        span: Consecutive batches that contain the rows.
+        origin: Function that converts row groups and rows of the span to those of the dataset.
 
     Returns:
         Array of shape (rows, 2): a hash of seed, epoch and row group, and the row number in the row group.

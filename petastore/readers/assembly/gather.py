@@ -48,7 +48,7 @@ def stack_gather(
     Args:
         picked: Rows to copy, at least one.
         loaded: Loaded row groups of these rows.
-        layout: Layout with the stacks.
+        layout: Layout that lists the stacks.
         buffers: Allocator of scratch memory.
     """
 
@@ -203,7 +203,7 @@ def rows_in_memory(
     A batch then copies its rows from a few runs of row groups, instead of from thousands of small row groups.
 
     Args:
-        span: The rows, by row group.
+        span: Rows of consecutive batches, each by row group and row number.
         loaded: Loaded row groups by number.
         origin: Function that converts row groups and rows of the span to those of the dataset.
 

@@ -47,7 +47,7 @@ class Handout:
     """Items of a span (consecutive batches assembled together), each taken by one of the consuming threads.
 
     Args:
-        span: Span of the items.
+        span: Consecutive batches that contain the items.
         items: Iterator of the items that is implemented in C.
         untaken: Iterator that advances by one for each item, and whose `operator.length_hint` is the number of items
             left.
@@ -89,7 +89,7 @@ def rows_of(assembled: AssembledSpan, row_type: Any) -> Handout:
     """Return an iterator of the rows of an assembled span as named tuples, implemented in C.
 
     Args:
-        assembled: Assembled span.
+        assembled: Assembled columns of the span.
         row_type: Named tuple type whose fields are the columns.
     """
     span = assembled.span

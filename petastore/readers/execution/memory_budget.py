@@ -106,7 +106,7 @@ def fitted(
         resident_bytes: Function that returns the maximum bytes of row groups in memory, given the number of rows of the
             spans in progress.
         batch_size: Number of rows of a batch.
-        rows_per_span: Number of rows of a span without a limit.
+        rows_per_span: Number of rows to assemble together (a span) if memory is not limited.
         workers: Number of tasks that run at the same time; 0 if the tasks run in the consumer's thread.
         limit: Limit in bytes; None means no limit.
         prefetched_bytes: Maximum bytes that are prefetched.

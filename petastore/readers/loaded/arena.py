@@ -95,10 +95,10 @@ class _Lease:
 class Arena:
     """Large arrays shared by the row groups in memory: one array for each stack, each row group in a range of rows.
 
-    Thread-safe. Garbage collection may free places at any time in any thread.
+    Thread-safe. Garbage collection may free row ranges at any time in any thread.
 
     Args:
-        layout: Layout with the stacks.
+        layout: Layout that lists the stacks (arrays of columns).
         rows: Maximum number of rows.
         buffers: Allocator that counts touched memory.
 

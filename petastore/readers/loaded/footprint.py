@@ -142,7 +142,7 @@ class Footprint:
         """Return the number of rows to assemble together (a span), given the number of spans assembled at a time.
 
         Args:
-            ahead: Number of concurrent spans.
+            ahead: Number of spans that are assembled at a time.
             is_bounded: Whether memory is limited. A larger size of decoded images is then assumed, because spans that
                 exceed the budget must be split.
         """

@@ -144,8 +144,8 @@ def stacked_view(stack: Stack, table: pa.Table, columns: Mapping[str, BoundCodec
     """Return columns of numbers as one array, without a Python object for each column.
 
     Args:
-        stack: Stack of the columns.
-        table: Columns of the stack that the files store, one chunk each.
+        stack: Names, dtype and shape of the columns.
+        table: Those of the columns that the files store, one chunk each.
         columns: Codec of each column that the files store.
 
     Returns:

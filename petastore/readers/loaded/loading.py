@@ -82,16 +82,16 @@ class Loads:
 
     Args:
         datasets: The datasets of the row groups, in order.
-        plan: Plan of the pass; its inventory numbers the row groups.
+        plan: Plan of the iteration; the plan's inventory numbers the row groups.
         loaders: Readers of row groups, one for each dataset.
-        files: Open files of the pass.
-        arena: Arena of the row groups; None if each has separate arrays.
+        files: Open files of the datasets.
+        arena: Arrays shared by the row groups; None if each row group has separate arrays.
         pool: Pool that loads the row groups.
         sizes: Bytes of each row group, so that one task loads several small ones; None means one task each.
         prefetched_bytes: Stored bytes of row groups that may be prefetched from slow storage.
         extended: For windows, function that takes a row group, its rows and its reader, and returns these with the
             following rows appended; rows are then in file order. None without windows.
-        meter: Counters of the pass; None counts nothing.
+        meter: Counters of the iteration; None counts nothing.
     """
 
     def __init__(

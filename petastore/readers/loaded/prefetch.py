@@ -52,7 +52,7 @@ class ReadDataset(NamedTuple):
 class CacheOrder:
     """Tells disk caches in which order row groups will be used, and how far the reader is.
 
-    Only one thread at a time may call `plan`, in the order of spans. Any thread may call the other methods.
+    Only one thread at a time may call `plan`, in the order of the plan. Any thread may call the other methods.
 
     Args:
         plan: Plan from which the next uses are computed.
