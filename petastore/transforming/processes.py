@@ -112,8 +112,8 @@ class TransformProcesses:
             buffers: Allocator of memory for the results.
 
         Returns:
-            Function that transforms the columns of consecutive batches. It takes the columns and the batches' first rows,
-            and returns a future of the transformed columns, in memory of `buffers`.
+            Function that transforms the columns of consecutive batches. It takes the columns and the first rows
+            of the batches, and returns a future of the transformed columns, in memory of `buffers`.
 
         Raises:
             InvalidArgumentError: The function cannot be sent to another process.
