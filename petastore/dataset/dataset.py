@@ -47,14 +47,10 @@ from petastore.storage.files.location import Location
 from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.ranges.pinned_files import KeptFiles, cache_for
-from petastore.storage.row_groups.asked_columns import Part, in_one, joined
+from petastore.storage.row_groups.asked_columns import Part, in_one
 from petastore.storage.row_groups.open_files import OpenFiles
-from petastore.storage.row_groups.row_group import (
-    fetch_ahead,
-    read_row_group,
-    read_row_group_in_parts,
-    read_row_groups_together,
-)
+from petastore.storage.row_groups.read_together import joined, read_row_groups_together
+from petastore.storage.row_groups.row_group import fetch_ahead, read_row_group, read_row_group_in_parts
 
 __all__ = ["Dataset", "ReadInParts"]
 

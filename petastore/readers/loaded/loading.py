@@ -180,8 +180,10 @@ class Loads:
 
     def _load(self, group: int, read_order: NDArray[np.int64] | None) -> Future[LoadedRowGroup]:
         """Load a row group in the calling worker, with the help of other workers if it is large; return its future."""
-        place, source = self._inventory.place_of(group), self._source_of(group)
-        rows = int(self._inventory.rows[group])
+        # `Inventory.place_of`, called for each row group, would add one file to those that each batch runs
+        inventory = self._inventory
+        place = inventory.files[inventory.file[group]], int(inventory.ordinal[group])
+        source, rows = self._source_of(group), int(inventory.rows[group])
         read: Read = functools.partial(self._reading[source], *place)
         if self._extended is not None:
             rows, read = self._extended(group, rows, read)

@@ -27,19 +27,18 @@ from petastore.storage.row_groups.opened_file import pyarrow_wheel
 __all__ = [
     "MOST_BYTES",
     "Part",
-    "as_asked",
+    "arranged",
     "check_copies",
     "check_rows",
     "check_whole_microseconds",
     "copied_bytes",
     "divided",
     "in_one",
-    "is_as_asked",
     "is_pickable",
-    "joined",
     "leaves_of",
     "pickable",
     "swelling_leaves",
+    "with_distinct_names",
 ]
 
 MOST_BYTES = 1024**3
@@ -256,15 +255,6 @@ def divided(table: pa.Table, parts: Sequence[Part]) -> Iterator[pa.Table]:
     return iter([table]) if len(parts) == 1 else (table.select(list(part.columns)) for part in parts)
 
 
-def joined(tables: Iterable[pa.Table], parts: Sequence[Part]) -> Iterator[pa.Table]:
-    """For each part, yield a table with the part's columns and the rows of all tables, concatenated.
-
-    Raises:
-        pa.ArrowInvalid: The tables have different types.
-    """
-    return divided(pa.concat_tables(tables).replace_schema_metadata().combine_chunks(), parts)
-
-
 def check_rows(read: int, footer: Footer, ordinal: int, columns: Sequence[str], rows: int) -> None:
     """Raise an error if the number of rows of a table differs from the footer.
 
@@ -311,14 +301,14 @@ def leaves_of(footer: Footer, ordinal: int, columns: Sequence[str], groups: int)
     )
 
 
-def _with_distinct_names(table: pa.Table, footer: Footer, columns: tuple[str, ...]) -> pa.Table:
+def with_distinct_names(table: pa.Table, footer: Footer, columns: tuple[str, ...]) -> pa.Table:
     """Rename the columns of a table from a file in which several columns have the same name."""
     stored = (name for name in columns if not footer.columns.lacks(name))
     # Arrow returns columns in the order in which their first leaves were requested.
     return table.rename_columns(list(dict.fromkeys(footer.columns.members.get(name, (name,))[0] for name in stored)))
 
 
-def _arranged(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, ...]) -> pa.Table:
+def arranged(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, ...]) -> pa.Table:
     """Return a table with exactly these columns, cast to the types of the dataset."""
     casts, members = footer.columns.casts, footer.columns.members
     arrays, fields = [], []
@@ -424,62 +414,3 @@ def _pickable_type(stored: pa.DataType) -> pa.DataType:
 
 def _pickable_field(field: pa.Field) -> pa.Field:
     return field.with_type(_pickable_type(field.type))
-
-
-_CHECKED_COLUMNS = 8
-"""Maximum number of columns for which checking the chunks of each is faster than `combine_chunks`."""
-
-_MOST_OFFSET = 2**31 - 1
-"""Maximum bytes of text or bytes in one chunk; a larger column has several chunks."""
-
-
-def as_asked(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, ...]) -> pa.Table:
-    """Return a table with exactly these columns in this order, without metadata, one chunk each.
-
-    Text or bytes of more than 2 GiB have several chunks.
-
-    Args:
-        table: Table that was read.
-        footer: Footer of the file; caches the layout of its tables.
-        ordinal: Number of the row group.
-        columns: Requested columns.
-
-    Raises:
-        DecodeError: A column has a dictionary index out of range.
-    """
-    if not columns:
-        return _without_columns(footer.metadata.row_group(ordinal).num_rows)
-    if footer.columns.is_renamed:
-        table = _with_distinct_names(table, footer, columns)
-    # The table layout of a file is computed once: with a thousand columns it would cost more than decoding them.
-    known, schema = footer.columns.as_asked.get(columns), table.schema
-    if known is None or not schema.equals(known, check_metadata=True):
-        if is_as_asked(schema, columns) and footer.columns.casts.keys().isdisjoint(columns):
-            footer.columns.as_asked[columns] = schema
-        else:
-            table = _arranged(table, footer, ordinal, columns)
-    table = table if schema.metadata is None else table.replace_schema_metadata()
-    return _in_one_chunk(table)
-
-
-def _in_one_chunk(table: pa.Table) -> pa.Table:
-    """Return a table whose columns have one chunk each, except text or bytes of more than 2 GiB."""
-    if table.num_columns > _CHECKED_COLUMNS:
-        return table.combine_chunks()
-    is_one = all(column.num_chunks == 1 for column in table.itercolumns())
-    return table if is_one or table.nbytes > _MOST_OFFSET else table.combine_chunks()
-
-
-def is_as_asked(schema: pa.Schema, columns: tuple[str, ...]) -> bool:
-    """Return whether a table with this schema needs no conversion by `as_asked`; schema metadata is ignored.
-
-    The column names must be equal; no column may have field metadata, a dictionary type, or a type without `take`.
-    """
-    return schema.names == list(columns) and all(
-        field.metadata is None and not pa.types.is_dictionary(field.type) and is_pickable(field.type)
-        for field in schema
-    )
-
-
-def _without_columns(rows: int) -> pa.Table:
-    return pa.table({"": pa.nulls(rows)}).select([])

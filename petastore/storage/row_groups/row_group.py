@@ -1,8 +1,4 @@
-"""Read row groups of files as Arrow tables of the selected columns: one in parts, or several small ones together.
-
-A call into Arrow takes about 30 µs for any number of rows, and petastore's code around the call takes equally long. For
-a row group of 50 rows, this is many times longer than decoding, so several small row groups are read by one call.
-"""
+"""Read one row group of one file as Arrow tables of the selected columns."""
 
 from __future__ import annotations
 
@@ -22,24 +18,28 @@ from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.ranges.fetch import ByteRange, FetchedRanges
 from petastore.storage.ranges.pinned_files import KeptFiles
 from petastore.storage.requests.failures import raise_alone
-from petastore.storage.requests.retries import MOST_REREADS, in_time
+from petastore.storage.requests.retries import in_time
 from petastore.storage.row_groups.asked_columns import (
     Part,
-    as_asked,
+    arranged,
     check_copies,
     check_rows,
     check_whole_microseconds,
     divided,
     in_one,
-    joined,
+    is_pickable,
     leaves_of,
     swelling_leaves,
+    with_distinct_names,
 )
 from petastore.storage.row_groups.fetched_row_group import fetch_chunks, place_of
 from petastore.storage.row_groups.open_files import OpenFiles, Reading, explained
-from petastore.storage.row_groups.small_files import SMALL_FILE_BYTES, small_file, small_files_together
+from petastore.storage.row_groups.small_files import SMALL_FILE_BYTES, small_file
 
-__all__ = ["fetch_ahead", "read_row_group", "read_row_group_in_parts", "read_row_groups_together", "read_run"]
+__all__ = ["as_asked", "fetch_ahead", "is_as_asked", "read_row_group", "read_row_group_in_parts"]
+
+_TRIES = 5
+"""Maximum reads of a row group while its file is being written with the same footer."""
 
 
 def read_row_group(
@@ -251,7 +251,7 @@ def _check_copies(reading: Reading, footer: Footer, ordinal: int, part: Part) ->
 def _right_tables(reading: Reading, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
     """Return the tables of a part; if the file was written during the read, verify and read it again."""
     given = 0
-    for _ in range(MOST_REREADS):
+    for _ in range(_TRIES):
         for table in itertools.islice(_tables(reading, footer, ordinal, part, leaves), given, None):
             if reading.is_in_doubt:
                 break
@@ -263,8 +263,8 @@ def _right_tables(reading: Reading, footer: Footer, ordinal: int, part: Part, le
         reading.verify()
         reading.check_pages(leaves)
     raise DatasetChangedError(
-        f"{footer.file.path} was rewritten during each of {MOST_REREADS} attempts to read row group {ordinal}. Open "
-        "the dataset again after the write"
+        f"{footer.file.path} was rewritten during each of {_TRIES} attempts to read row group {ordinal}. Open the "
+        "dataset again after the write"
     )
 
 
@@ -309,98 +309,60 @@ def _first_rows(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: l
     return as_asked(pa.Table.from_batches([batch]), footer, ordinal, part.columns)
 
 
-def read_row_groups_together(
-    location: Location,
-    asked: Sequence[tuple[DataFile, int]],
-    parts: Sequence[Part],
-    *,
-    footers: FooterCache,
-    files: OpenFiles | None = None,
-    kept: KeptFiles | None = None,
-) -> Iterator[pa.Table]:
-    """Read several row groups as one; for each part, return a table with the concatenated rows.
+_CHECKED_COLUMNS = 8
+"""Maximum number of columns for which checking the chunks of each is faster than `combine_chunks`."""
+
+_MOST_OFFSET = 2**31 - 1
+"""Maximum bytes of text or bytes in one chunk; a larger column has several chunks."""
+
+
+def as_asked(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, ...]) -> pa.Table:
+    """Return a table with exactly these columns in this order, without metadata, one chunk each.
+
+    Text or bytes of more than 2 GiB have several chunks.
 
     Args:
-        location: Location of the dataset.
-        asked: File of each row group, and its number in the file.
-        parts: Parts to read as whole tables; at least one.
-        footers: Cache of footers.
-        files: As in `read_row_group_in_parts`.
-        kept: As in `read_row_group_in_parts`.
+        table: Table that was read.
+        footer: Footer of the file; caches the layout of its tables.
+        ordinal: Number of the row group.
+        columns: Requested columns.
 
     Raises:
-        pa.ArrowInvalid: The row groups have different types.
-        PetastoreError: A row group cannot be read; as in `read_row_group_in_parts`.
+        DecodeError: A column has a dictionary index out of range.
     """
-    pinned = None if files is None else files.pinned(location, kept)
-    are_together = location.is_local if pinned is None else pinned.cache is None
-    small = small_files_together(location, asked, parts, footers, pinned) if are_together else None
-    if small is not None:
-        return small
-    one = in_one(parts)
-
-    def tables() -> Iterator[pa.Table]:
-        for file, places in itertools.groupby(asked, key=lambda place: place[0]):
-            ordinals = [ordinal for _, ordinal in places]
-            table = _run(location, file, ordinals, one, footers, files) if location.is_local and files else None
-            if table is not None:
-                yield table
-                continue
-            for ordinal in ordinals:
-                yield from read_row_group_in_parts(
-                    location, file, ordinal, [one], footers=footers, files=files, kept=kept
-                )
-
-    return joined(tables(), parts)
+    if not columns:
+        return _without_columns(footer.metadata.row_group(ordinal).num_rows)
+    if footer.columns.is_renamed:
+        table = with_distinct_names(table, footer, columns)
+    # The table layout of a file is computed once: with a thousand columns it would cost more than decoding them.
+    known, schema = footer.columns.as_asked.get(columns), table.schema
+    if known is None or not schema.equals(known, check_metadata=True):
+        if is_as_asked(schema, columns) and footer.columns.casts.keys().isdisjoint(columns):
+            footer.columns.as_asked[columns] = schema
+        else:
+            table = arranged(table, footer, ordinal, columns)
+    table = table if schema.metadata is None else table.replace_schema_metadata()
+    return _in_one_chunk(table)
 
 
-def _run(
-    location: Location, file: DataFile, ordinals: Sequence[int], part: Part, footers: FooterCache, files: OpenFiles
-) -> pa.Table | None:
-    footer = files.footer_of(location, file) or footers.get(location, file, local_tail=files.tail)
-    with Request(location.url, f"read {file.path}", location.timeout_s), reading_local():
-        return read_run(location, footer, ordinals, part, files)
+def _in_one_chunk(table: pa.Table) -> pa.Table:
+    """Return a table whose columns have one chunk each, except text or bytes of more than 2 GiB."""
+    if table.num_columns > _CHECKED_COLUMNS:
+        return table.combine_chunks()
+    is_one = all(column.num_chunks == 1 for column in table.itercolumns())
+    return table if is_one or table.nbytes > _MOST_OFFSET else table.combine_chunks()
 
 
-def read_run(
-    location: Location, footer: Footer, ordinals: Sequence[int], part: Part, files: OpenFiles
-) -> pa.Table | None:
-    """Return columns of several row groups of a file as one table, in the order given.
+def is_as_asked(schema: pa.Schema, columns: tuple[str, ...]) -> bool:
+    """Return whether a table of this schema needs no conversion in `as_asked`; schema metadata is ignored.
 
-    Return None if the row groups must be read separately, because they have INT96 timestamps or large dictionaries, or
-    because the file is being written. Errors name the first row group; to find the damaged one, read the row groups one
-    by one.
-
-    Args:
-        location: Location of the dataset; local.
-        footer: Footer of the file.
-        ordinals: Numbers of the row groups in the file, at least one.
-        part: Columns, at least one, which are read whole.
-        files: Pool of open files.
-
-    Raises:
-        InvalidArgumentError: The file has no such column or row group.
-        SchemaError: The column cannot be read.
-        DatasetChangedError: The file has another footer.
-        DecodeError: A page is damaged, or rows are missing.
-        pa.ArrowException: Pages cannot be decoded.
-        OSError: The file cannot be read.
+    The column names must be equal; no column may have field metadata, a dictionary type, or a type without `take`.
     """
-    metadata, first = footer.metadata, ordinals[0]
-    for ordinal in (min(ordinals), max(ordinals)):
-        leaves = leaves_of(footer, ordinal, part.columns, metadata.num_row_groups)
-    swells = footer.most_copied_bytes > part.most_bytes and any(
-        swelling_leaves(footer, ordinal, part.columns, part.most_bytes) for ordinal in ordinals
+    return schema.names == list(columns) and all(
+        field.metadata is None and not pa.types.is_dictionary(field.type) and is_pickable(field.type)
+        for field in schema
     )
-    if not leaves or footer.columns.int96_leaves or swells:
-        return None
-    with Reading(files, location, footer, ordinals, (part.columns,)) as reading:
-        reading.check_pages(leaves)
-        table = reading.reader.read_row_groups(list(ordinals), column_indices=leaves, use_threads=False)
-        if reading.is_in_doubt:
-            return None
-        rows = sum(metadata.row_group(ordinal).num_rows for ordinal in ordinals)
-        check_rows(table.num_rows, footer, first, part.columns, rows)
-        table = as_asked(table, footer, first, part.columns)
-        reading.note_verified()
-    return table
+
+
+def _without_columns(rows: int) -> pa.Table:
+    return pa.table({"": pa.nulls(rows)}).select([])

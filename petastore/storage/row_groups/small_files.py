@@ -7,7 +7,7 @@ is read repeatedly.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,22 +20,12 @@ from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.requests.failures import raise_alone
-from petastore.storage.requests.retries import at_once
-from petastore.storage.row_groups.asked_columns import (
-    Part,
-    as_asked,
-    check_rows,
-    in_one,
-    is_as_asked,
-    joined,
-    leaves_of,
-    swelling_leaves,
-)
+from petastore.storage.row_groups.asked_columns import Part, check_rows, in_one, leaves_of, swelling_leaves
 from petastore.storage.row_groups.open_files import explained
 from petastore.storage.row_groups.opened_file import check_decoder
 from petastore.storage.row_groups.page_headers import has_checksums, refuse_damaged_pages
 
-__all__ = ["SMALL_FILE_BYTES", "small_file", "small_files_together"]
+__all__ = ["SMALL_FILE_BYTES", "SmallFiles", "are_for_one_go", "small_file"]
 
 
 SMALL_FILE_BYTES = 256 * 1024
@@ -75,8 +65,8 @@ def small_file(
         DecodeError: A page is damaged.
         StorageError: The file is missing or cannot be read.
     """
-    small = _SmallFiles(location, footers, pinned)
-    if not _are_for_one_go(parts) or not small.has(file):
+    small = SmallFiles(location, footers, pinned)
+    if not are_for_one_go(parts) or not small.has(file):
         return None
     known = footers.kept(location, file)
     if location.is_local and known is not None and known.metadata.num_row_groups > 1:
@@ -87,59 +77,14 @@ def small_file(
     return None if table is None else (table, fetched[1])
 
 
-def small_files_together(
-    location: Location,
-    asked: Sequence[tuple[DataFile, int]],
-    parts: Sequence[Part],
-    footers: FooterCache,
-    pinned: PinnedFiles | None = None,
-) -> Iterator[pa.Table] | None:
-    """Read the row groups of several small files; for each part, return a table with the concatenated rows.
-
-    Return None if a file is not small, or if the types differ.
-
-    Args:
-        location: Location of the dataset.
-        asked: File of each row group, and its number in the file.
-        parts: Parts to read.
-        footers: Cache of footers.
-        pinned: Range fetcher for concurrent requests; None for local files.
-
-    Raises:
-        PetastoreError: A row group cannot be read; as in `small_file_in_parts`.
-    """
-    small = _SmallFiles(location, footers, pinned)
-    if not _are_for_one_go(parts) or not all(small.has(file) for file, _ in asked):
-        return None
-    part = in_one(parts)
-    tables: list[pa.Table] = []
-    schema, is_plain = pa.schema([]), True
-    files = list(dict.fromkeys(file for file, _ in asked))
-    found = map(small.fetch, files) if pinned is None else at_once(small.fetch, files)
-    fetched = dict(zip(files, found, strict=True))
-    for file, ordinal in asked:
-        table, footer = small.table(file, ordinal, part, fetched[file]), fetched[file][1]
-        if table is None:
-            return None
-        if not tables:
-            is_plain = is_as_asked(table.schema, part.columns)
-        if not is_plain or footer.columns.casts or footer.columns.is_renamed:
-            table = as_asked(table, footer, ordinal, part.columns)
-        schema = schema if tables else table.schema
-        if is_plain and not table.schema.equals(schema):
-            return None
-        tables.append(table)
-    return joined(tables, parts)
-
-
-def _are_for_one_go(parts: Sequence[Part]) -> bool:
-    """Return whether the parts request whole columns, and no column twice."""
+def are_for_one_go(parts: Sequence[Part]) -> bool:
+    """Return whether the parts request whole columns, each only once."""
     names = [name for part in parts for name in part.columns]
     return bool(parts) and len(set(names)) == len(names) and all(part.first is None and part.columns for part in parts)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _SmallFiles:
+class SmallFiles:
     """Small files of a dataset, read whole."""
 
     location: Location
@@ -179,15 +124,17 @@ class _SmallFiles:
 
         A bit may have flipped during the transfer.
         """
-        for is_last in (self.pinned is None, True):
-            try:
-                return _decoded(ordinal, part, *fetched)
-            except (pa.ArrowException, OSError, DecodeError) as problem:
-                if self.pinned is None or is_last or isinstance(problem, StorageError):
-                    raise_alone(explained(problem, self.location, file, ordinal, part.columns, fetched[1]))
-            self.pinned.fetcher.note_damaged()
-            fetched = self.fetch(file)
-        raise AssertionError("internal error: the last attempt neither returned nor raised")
+        try:
+            return _decoded(ordinal, part, *fetched)
+        except (pa.ArrowException, OSError, DecodeError) as problem:
+            if self.pinned is None or isinstance(problem, StorageError):
+                raise_alone(explained(problem, self.location, file, ordinal, part.columns, fetched[1]))
+        self.pinned.fetcher.note_damaged()
+        fetched = self.fetch(file)
+        try:
+            return _decoded(ordinal, part, *fetched)
+        except (pa.ArrowException, OSError, DecodeError) as problem:
+            raise_alone(explained(problem, self.location, file, ordinal, part.columns, fetched[1]))
 
 
 def _decoded(ordinal: int, part: Part, whole: bytes, footer: Footer) -> pa.Table | None:

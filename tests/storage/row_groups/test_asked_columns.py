@@ -15,7 +15,8 @@ from petastore.errors import DecodeError, InvalidArgumentError, SchemaError
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footers import read_footer
-from petastore.storage.row_groups.asked_columns import as_asked, check_rows, is_as_asked, leaves_of, pickable
+from petastore.storage.row_groups.asked_columns import check_rows, leaves_of, pickable
+from petastore.storage.row_groups.row_group import as_asked, is_as_asked
 
 TABLE = pa.table(
     {

@@ -17,7 +17,8 @@ from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.open_files import OpenFiles
-from petastore.storage.row_groups.row_group import read_row_group_in_parts, read_run
+from petastore.storage.row_groups.read_together import read_run
+from petastore.storage.row_groups.row_group import read_row_group_in_parts
 
 COLUMNS = {
     "id": pa.int64(),

@@ -15,8 +15,9 @@ from petastore.inventory import DataFile
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
-from petastore.storage.row_groups.asked_columns import Part, in_one, joined
-from petastore.storage.row_groups.small_files import SMALL_FILE_BYTES, small_file, small_files_together
+from petastore.storage.row_groups.asked_columns import Part, in_one
+from petastore.storage.row_groups.read_together import joined, small_files_together
+from petastore.storage.row_groups.small_files import SMALL_FILE_BYTES, small_file
 
 ROWS = 12
 
