@@ -37,15 +37,12 @@ class Monitored:
     shard: Shard
     begin: Cursor
     workers: Workers
+    meter: WaitMeter
+    """Counters of the current iteration, for loaders that add the time of their own stages."""
 
     _execution: Execution
     _pass: Pass
     _progress: _ReaderProgress | None = None
-
-    @property
-    def meter(self) -> WaitMeter:
-        """Counters of the current iteration, for loaders that add the time of their own stages."""
-        return self._pass.meter
 
     def show_progress(self) -> None:
         """Show rows, rate, share of stalls and remaining time of all iterations on standard error, on rank 0 only.

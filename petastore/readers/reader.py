@@ -111,6 +111,7 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         self.begin = Cursor()
         """Position at which the current iteration began: the first row, or a loaded state."""
         self._pass = Pass(execution, self.begin)
+        self.meter = self._pass.meter
         self._own = self._pass.items()  # the iterator behind `next(reader)`
         self._asked_for: Callable[[], Shared[Batch] | None] = lambda: None
 
@@ -294,6 +295,7 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         self.plan, self.shard, self.begin = plan, plan.request.shard, begin
         self._execution = dataclasses.replace(self._execution, plan=plan)
         self._pass = Pass(self._execution, begin, self.meter)
+        self.meter = self._pass.meter
         self._own = self._pass.items()
         if self.stopped:  # the reader was stopped in the meantime, but `stop` only closed the previous pass
             self._pass.close()
