@@ -1,4 +1,4 @@
-"""Storage types in Spark's JSON form, from which pyspark builds a Spark schema. No I/O."""
+"""Dtype of a field: one canonical form, and its name in the schema document."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from petastore.errors import SchemaError
 
-__all__ = ["TIME_KINDS", "canonical_dtype", "dtype_from_name", "dtype_name", "spark_schema_json"]
-
+__all__ = ["TIME_KINDS", "canonical_dtype", "dtype_from_name", "dtype_name"]
 
 _PYTHON_TYPES: dict[type, Any] = {str: np.str_, bytes: np.bytes_, int: np.int64, float: np.float64, bool: np.bool_}
 _NAMED_DTYPES: dict[str, Any] = {"str": np.str_, "bytes": np.bytes_, "object": np.object_, "decimal": Decimal}
@@ -94,50 +92,3 @@ def dtype_from_name(name: str) -> Any:
             f"dtype must be a name such as 'int32', 'str', 'bytes', 'decimal' or 'datetime64[us]', got {name!r}"
         )
     return canonical_dtype(name)
-
-
-_SCALARS: dict[pa.DataType, str] = {
-    pa.bool_(): "boolean",
-    pa.int8(): "byte",
-    pa.int16(): "short",
-    pa.int32(): "integer",
-    pa.int64(): "long",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.string(): "string",
-    pa.binary(): "binary",
-    pa.date32(): "date",
-}
-
-
-def spark_schema_json(schema: pa.Schema) -> dict[str, Any]:
-    """Return the argument of `pyspark.sql.types.StructType.fromJson` for a schema of these columns.
-
-    Raises:
-        SchemaError: Spark has no such type.
-    """
-    fields = [
-        {"name": field.name, "type": _type_json(field.type, field.name), "nullable": field.nullable, "metadata": {}}
-        for field in schema
-    ]
-    return {"type": "struct", "fields": fields}
-
-
-def _type_json(stored: pa.DataType, name: str) -> str | dict[str, Any]:
-    if stored in _SCALARS:
-        return _SCALARS[stored]
-    if pa.types.is_decimal(stored):
-        return f"decimal({stored.precision},{stored.scale})"
-    if pa.types.is_timestamp(stored):
-        return "timestamp" if stored.tz is not None else "timestamp_ntz"
-    if pa.types.is_list(stored):
-        element = stored.value_field
-        return {"type": "array", "elementType": _type_json(element.type, name), "containsNull": element.nullable}
-    if pa.types.is_map(stored):
-        parts = {"keyType": _type_json(stored.key_type, name), "valueType": _type_json(stored.item_type, name)}
-        return {"type": "map", **parts, "valueContainsNull": True}
-    if pa.types.is_struct(stored):
-        return spark_schema_json(pa.schema(list(stored)))
-    raise SchemaError(
-        f"field {name!r} must have a type that Spark can store, got {stored}. Declare another dtype or a codec"
-    )

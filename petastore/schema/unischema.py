@@ -154,7 +154,7 @@ class Unischema:
             SchemaError: A field needs a codec, or Spark has no type for it.
         """
         from petastore.schema.arrow import storage_schema
-        from petastore.schema.dtypes import spark_schema_json
+        from petastore.schema.spark_json import spark_schema_json
 
         try:
             from pyspark.sql.types import StructType

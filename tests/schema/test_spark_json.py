@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from petastore.errors import SchemaError
-from petastore.schema.dtypes import spark_schema_json
+from petastore.schema.spark_json import spark_schema_json
 
 
 def test_spark_json_types_equal_pysparks() -> None:
