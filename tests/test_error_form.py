@@ -203,7 +203,7 @@ VALUES: list[tuple[Any, str, tuple[Any, ...], dict[str, Any]]] = [
     (CompressedImageCodec, "image_codec", ("bmp",), {}),
     (CompressedImageCodec, "quality", ("jpeg", 0), {}),
     (ArrowCodec, "arrow_type", (5,), {}),
-    *((ImageDecode, name, (), {name: 5}) for name in ("size", "region", "gray", "mode", "exif_orientation")),
+    *((ImageDecode, name, (), {name: 5}) for name in ("size", "region", "mode", "exif_orientation")),
     (petastore.UnischemaField, "name", (5, "int8"), {}),
     (petastore.UnischemaField, "numpy_dtype", ("a", "nope"), {}),
     (petastore.UnischemaField, "shape", ("a", "int8", 5), {}),

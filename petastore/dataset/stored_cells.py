@@ -8,9 +8,9 @@ that is read is compared with the directory name, where `day=01` equals the inte
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,15 +21,12 @@ from petastore.arrow import flags_of, only_chunk
 from petastore.codecs.registry import codec_of
 from petastore.decoding.decode import DEFAULT_MAX_CELL_BYTES, Decoded, decode_cells, empty_column, refuse_large_fields
 from petastore.errors import DecodeError, SchemaError
-from petastore.inventory import DataFile, ReadUnit
+from petastore.inventory import DataFile, Inventory, ReadUnit
 from petastore.schema.arrow import is_bytes, is_text
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.storage.files.listing import partition_value
 from petastore.storage.row_groups.asked_columns import Part
-
-if TYPE_CHECKING:
-    from petastore.dataset.dataset import Dataset
 
 __all__ = [
     "StoredKey",
@@ -40,7 +37,20 @@ __all__ = [
 ]
 
 
-def first_rows(dataset: Dataset, fields: Sequence[UnischemaField], count: int) -> Iterator[dict[str, Any]]:
+class _Dataset(Protocol):
+    """Interface of `petastore.Dataset` that this module needs; `petastore.dataset.dataset` imports this module."""
+
+    @property
+    def inventory(self) -> Inventory: ...
+
+    def partition_values(self, columns: Sequence[str]) -> dict[str, pa.Array]: ...
+
+    def read(self, unit: ReadUnit) -> pa.Table: ...
+
+    def reading(self) -> Callable[[DataFile, int, Sequence[Part]], Iterator[pa.Table]]: ...
+
+
+def first_rows(dataset: _Dataset, fields: Sequence[UnischemaField], count: int) -> Iterator[dict[str, Any]]:
     """Yield the first rows, in the order of an unshuffled reader.
 
     The calling thread reads only the pages with these rows and columns, and decodes only these cells. A reader would
@@ -74,7 +84,7 @@ def first_rows(dataset: Dataset, fields: Sequence[UnischemaField], count: int) -
             yield {name: column.value(row) for name, column in columns.items()}
 
 
-def first_columns(dataset: Dataset, fields: Sequence[UnischemaField], count: int | None) -> dict[str, NDArray[Any]]:
+def first_columns(dataset: _Dataset, fields: Sequence[UnischemaField], count: int | None) -> dict[str, NDArray[Any]]:
     """Return the first rows as columns, in the order of an unshuffled reader.
 
     Args:
@@ -102,7 +112,7 @@ def first_columns(dataset: Dataset, fields: Sequence[UnischemaField], count: int
 
 
 def _first_groups(
-    dataset: Dataset, fields: Sequence[UnischemaField], count: int
+    dataset: _Dataset, fields: Sequence[UnischemaField], count: int
 ) -> Iterator[tuple[int, dict[str, Decoded]]]:
     """Yield the number and columns of each row group with some of the first rows."""
     refuse_large_fields(Unischema("head", fields), DEFAULT_MAX_CELL_BYTES)
@@ -114,7 +124,7 @@ def _first_groups(
             yield asked, _columns(dataset, fields, group, asked)
 
 
-def _columns(dataset: Dataset, fields: Sequence[UnischemaField], group: int, rows: int) -> dict[str, Decoded]:
+def _columns(dataset: _Dataset, fields: Sequence[UnischemaField], group: int, rows: int) -> dict[str, Decoded]:
     """Return the first rows of a row group as columns."""
     file, ordinal = dataset.inventory.place_of(group)
     names = [field.name for field in fields]
@@ -129,7 +139,7 @@ def _columns(dataset: Dataset, fields: Sequence[UnischemaField], group: int, row
 
 
 def stored_cells(
-    dataset: Dataset,
+    dataset: _Dataset,
     columns: Sequence[str],
     group: int,
     *,

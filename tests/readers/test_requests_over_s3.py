@@ -24,7 +24,7 @@ from petastore.readers.reader import Reader
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.footers.footers_beside import FOOTERS
 from petastore.storage.metadata.manifest import MANIFEST, read_manifest, write_manifest
-from petastore.storage.row_groups.fetched_row_group import FetchedAhead
+from petastore.storage.row_groups.fetched_ahead import FetchedAhead
 from petastore.writers.generate import generate_metadata
 from tests.pace import LONG
 from tests.servers.child import child_server

@@ -18,7 +18,7 @@ from petastore.errors import PetastoreError
 from petastore.forks import Lock
 from petastore.plan.batches.spans import Span
 from petastore.plan.rank_plan import RankPlan
-from petastore.storage.row_groups.fetched_row_group import place_of
+from petastore.storage.row_groups.fetched_ahead import place_of
 from petastore.storage.row_groups.open_files import OpenFiles
 
 if TYPE_CHECKING:

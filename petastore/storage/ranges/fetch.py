@@ -23,7 +23,7 @@ import pyarrow as pa
 from petastore.errors import DatasetChangedError, DecodeError, StorageError
 from petastore.monitoring.activity import Request, during, overdue
 from petastore.storage.files.location import Location
-from petastore.storage.ranges.request_pool import RequestBatch, RequestCounter, RequestCounts, RequestPool
+from petastore.storage.ranges.request_counts import RequestCounter, RequestCounts
 from petastore.storage.requests.failures import given_up, is_of_storage, raise_alone
 from petastore.storage.requests.retries import GaveUpError
 from petastore.storage.stores.store import Answer, FileVersion, NoBucketError, NotTheVersionError, Store, range_file
@@ -257,6 +257,8 @@ class RangeFetcher:
         self.location, self.client = location, client or location.store
         self._concurrency = concurrency
         self._counter = counter or RequestCounter()
+        from petastore.storage.ranges.request_pool import RequestPool  # local files need none
+
         self._pool = RequestPool(concurrency)
 
     @property
@@ -369,6 +371,8 @@ class RangeFetcher:
         """Return the results of all requests for a file, in order; the first failure stops the others."""
         limit_s, now = self.location.timeout_s, time.monotonic()
         calls = [functools.partial(request, self.client) for request in requests]
+        from petastore.storage.ranges.request_pool import RequestBatch
+
         batch = RequestBatch(calls, now + (_FOREVER_S if limit_s is None else limit_s))
         # A thread of petastore's pools may run requests itself, because its consumer watches the timeout. Any other
         # caller must be able to stop waiting, so its requests run in threads of the request pool.

@@ -19,7 +19,7 @@ from petastore.inventory import DataFile, Inventory
 from petastore.lazy import once
 from petastore.storage.files.location import Location
 from petastore.storage.ranges.fetch import END_BYTES, ByteRange, FetchedRanges, RangeFetcher, RowGroupChunks
-from petastore.storage.ranges.request_pool import RequestCounter
+from petastore.storage.ranges.request_counts import RequestCounter
 from petastore.storage.requests.retries import SingleFlight
 from petastore.storage.requests.shown import shown_url, without_query
 from petastore.storage.stores.store import FileVersion

@@ -8,64 +8,19 @@ towards the limit of concurrent requests.
 from __future__ import annotations
 
 import collections
-import operator
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
 
 from petastore.errors import ReaderClosedError
-from petastore.forks import Lock, made_anew_in_children
+from petastore.forks import made_anew_in_children
+from petastore.storage.ranges.request_counts import RequestCounts
 from petastore.storage.requests.failure_kinds import kind_of
 from petastore.storage.requests.retries import tried
 from petastore.storage.stores.store import Answer
 from petastore.threads import Threads, working
 
-__all__ = ["AdaptiveConcurrency", "RequestBatch", "RequestCounter", "RequestCounts", "RequestPool"]
-
-
-class RequestCounts(NamedTuple):
-    """Numbers of requests, bytes and retries."""
-
-    requests: int = 0
-    """Number of requests, including failed ones and retries."""
-
-    bytes: int = 0
-    """Bytes of all responses."""
-
-    again: int = 0
-    """Number of retries, which are also counted in `requests`."""
-
-    damaged: int = 0
-    """Number of row groups and footers that arrived damaged and were read a second time."""
-
-
-class RequestCounter:
-    """Counts the requests of several fetchers. Thread-safe; a copy begins at 0.
-
-    Example:
-        >>> counter = RequestCounter()
-        >>> counter.add(RequestCounts(requests=2, bytes=10))
-        >>> counter.counts
-        RequestCounts(requests=2, bytes=10, again=0, damaged=0)
-    """
-
-    def __init__(self) -> None:
-        self._counts = RequestCounts()
-        self._lock = Lock()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return RequestCounter, ()
-
-    @property
-    def counts(self) -> RequestCounts:
-        """Return the current counts."""
-        return self._counts
-
-    def add(self, more: RequestCounts) -> None:
-        """Add these numbers of requests, bytes and retries."""
-        with self._lock:
-            self._counts = RequestCounts(*map(operator.add, self._counts, more))
+__all__ = ["AdaptiveConcurrency", "RequestBatch", "RequestPool"]
 
 
 _THROTTLED_TOGETHER_S = 0.25

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import pyarrow as pa
 
@@ -24,13 +24,16 @@ from petastore.storage.files.location import Location
 from petastore.storage.footers.footer import Footer, check_unchanged
 from petastore.storage.footers.footers import read_footer
 from petastore.storage.footers.tails import LocalVersion, Tail, version_fields
+from petastore.storage.row_groups.page_headers import refuse_damaged_pages
 from petastore.storage.ranges.fetch import RangeFetcher
 from petastore.storage.ranges.pinned_files import KeptFiles, PinnedFiles
 from petastore.storage.requests.failure_kinds import kind_of
 from petastore.storage.requests.failures import failure, raise_alone
-from petastore.storage.row_groups.fetched_row_group import FetchedAhead, FetchedRowGroup
+from petastore.storage.row_groups.fetched_ahead import FetchedAhead
 from petastore.storage.row_groups.opened_file import Asked, LocalFile, OpenedFile
-from petastore.storage.row_groups.page_headers import refuse_damaged_pages
+
+if TYPE_CHECKING:
+    from petastore.storage.row_groups.fetched_row_group import FetchedRowGroup
 
 __all__ = ["SETTLED_NS", "OpenFiles", "Reading", "VerifiedRowGroups", "explained"]
 
@@ -157,6 +160,8 @@ class OpenFiles:
         pinned = self.pinned(location, kept)
         if pinned is None:
             return Reading(self, location, footer, (ordinal,), asked)
+        from petastore.storage.row_groups.fetched_row_group import FetchedRowGroup  # local files do not need it
+
         fetched = FetchedRowGroup(pinned, self.ahead, location, footer, ordinal, asked)
         return Reading(self, location, footer, (ordinal,), asked, fetched, whole=whole, request_bytes=request_bytes)
 

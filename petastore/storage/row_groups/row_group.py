@@ -32,7 +32,7 @@ from petastore.storage.row_groups.asked_columns import (
     swelling_leaves,
     with_distinct_names,
 )
-from petastore.storage.row_groups.fetched_row_group import fetch_chunks, place_of
+from petastore.storage.row_groups.fetched_ahead import place_of
 from petastore.storage.row_groups.open_files import OpenFiles, Reading, explained
 from petastore.storage.row_groups.small_files import SMALL_FILE_BYTES, small_file
 
@@ -135,6 +135,8 @@ def fetch_ahead(
 
     def fetch() -> tuple[frozenset[ByteRange], FetchedRanges]:
         footer = files.footer_of(location, file) or footers.get(location, file, pinned)
+        from petastore.storage.row_groups.fetched_row_group import fetch_chunks  # local files do not need it
+
         return fetch_chunks(pinned, footer, ordinal, columns, by_cache=by_cache)
 
     files.ahead.begin(place_of(location, file, ordinal), fetch, for_cache=pinned.cache is not None and not by_cache)

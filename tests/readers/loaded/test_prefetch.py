@@ -26,7 +26,7 @@ from petastore.errors import DatasetChangedError, StorageError
 from petastore.inventory import Inventory
 from petastore.readers.execution.memory_budget import Budget
 from petastore.readers.loaded.prefetch import Prefetcher, ReadDataset
-from petastore.storage.row_groups.fetched_row_group import FetchedAhead
+from petastore.storage.row_groups.fetched_ahead import FetchedAhead
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served
 

@@ -18,7 +18,7 @@ from petastore.errors import (
     StorageTimeoutError,
 )
 from petastore.storage.ranges.fetch import ByteRange, FetchedRanges, RangeFetcher
-from petastore.storage.ranges.request_pool import RequestCounts
+from petastore.storage.ranges.request_counts import RequestCounts
 from petastore.storage.stores.store import Answer, FileVersion, Store
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
-from petastore.storage.ranges.request_pool import RequestCounter, RequestCounts
+from petastore.storage.ranges.request_counts import RequestCounter, RequestCounts
 
 
 def test_request_counter_adds_each_count_from_many_threads() -> None:

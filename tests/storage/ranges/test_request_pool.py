@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petastore.errors import ReaderClosedError
-from petastore.storage.ranges.request_pool import AdaptiveConcurrency, RequestBatch, RequestCounts, RequestPool
+from petastore.storage.ranges.request_counts import RequestCounts
+from petastore.storage.ranges.request_pool import AdaptiveConcurrency, RequestBatch, RequestPool
 from petastore.storage.requests.retries import GaveUpError
 from petastore.storage.stores.store import Answer
 from tests.forked import forked

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from petastore.storage.ranges.fetch import ByteRange, FetchedRanges
-from petastore.storage.row_groups.fetched_row_group import Fetch, FetchedAhead
+from petastore.storage.row_groups.fetched_ahead import Fetch, FetchedAhead
 from petastore.storage.stores.store import FileVersion
 from tests.forked import forked
 

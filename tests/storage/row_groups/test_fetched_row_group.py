@@ -21,7 +21,7 @@ from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
 from petastore.storage.ranges.pinned_files import KeptFiles
 from petastore.storage.row_groups.asked_columns import Part
-from petastore.storage.row_groups.fetched_row_group import place_of
+from petastore.storage.row_groups.fetched_ahead import place_of
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.storage.row_groups.row_group import fetch_ahead, read_row_group_in_parts
 from tests.servers.fault_proxy import FaultProxy, Faults
