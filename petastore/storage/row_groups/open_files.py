@@ -24,13 +24,13 @@ from petastore.storage.files.location import Location
 from petastore.storage.footers.footer import Footer, check_unchanged
 from petastore.storage.footers.footers import read_footer
 from petastore.storage.footers.tails import LocalVersion, Tail, version_fields
-from petastore.storage.row_groups.page_headers import refuse_damaged_pages
 from petastore.storage.ranges.fetch import RangeFetcher
 from petastore.storage.ranges.pinned_files import KeptFiles, PinnedFiles
 from petastore.storage.requests.failure_kinds import kind_of
 from petastore.storage.requests.failures import failure, raise_alone
 from petastore.storage.row_groups.fetched_ahead import FetchedAhead
 from petastore.storage.row_groups.opened_file import Asked, LocalFile, OpenedFile
+from petastore.storage.row_groups.page_headers import refuse_damaged_pages
 
 if TYPE_CHECKING:
     from petastore.storage.row_groups.fetched_row_group import FetchedRowGroup
