@@ -85,8 +85,12 @@ def check(readers: list[petastore.Reader], size: int, after: Cursor | None, most
             seen.update({(step, rank, number): rows.epoch for number in numbers})
     numbers = sorted({number for _, _, number in seen})
     last = max((step for step, _, _ in seen), default=0)
+    epochs = set(seen.values())
+    if getattr(plan, "stop", None) == "cycle":  # looked up in parts, because this epoch never ends
+        first = 0 if after is None else after.epoch
+        epochs = {first + step // plan.steps_per_epoch(size) for step, _, _ in seen}
     found = set()
-    for epoch in sorted(set(seen.values())):
+    for epoch in sorted(epochs):
         steps = plan.steps_of_rows(numbers, batch_size=size, epoch=epoch, after=after)
         triples = zip(steps.steps.tolist(), steps.ranks.tolist(), steps.rows.tolist(), strict=True)
         found |= {(step, rank, numbers[row]) for step, rank, row in triples if step <= last}
