@@ -96,8 +96,10 @@ def with_provenance(
     def added(columns: dict[str, Decoded], span: Span) -> dict[str, Decoded]:
         return {**columns, **places_of_rows(inventory, span.groups, span.rows)}
 
-    def transformed(columns: dict[str, Decoded], span: Span) -> dict[str, Decoded] | Future[dict[str, Decoded]]:
-        made = columns if transform is None else transform(columns, span)
+    def transformed(
+        columns: dict[str, Decoded], span: Span, **keys: NDArray[np.uint64]
+    ) -> dict[str, Decoded] | Future[dict[str, Decoded]]:
+        made = columns if transform is None else transform(columns, span, **keys)
         return after([made], lambda: added(made.result(), span)) if isinstance(made, Future) else added(made, span)
 
     return extended, transformed

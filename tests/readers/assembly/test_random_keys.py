@@ -112,6 +112,22 @@ def test_transform_rng_of_a_row_is_the_same_with_a_filter(url: str) -> None:
     assert values == {number: of_epochs for number, of_epochs in expected(url).items() if number > 60}
 
 
+@pytest.mark.parametrize("pool", ["thread", pytest.param("process", marks=pytest.mark.slow)])
+def test_transform_rng_of_a_row_is_the_same_with_provenance(url: str, tmp_path: Path, pool: Any) -> None:
+    asked: dict[str, Any] = {"reader_pool_type": pool, "workers_count": 2, "provenance": True}
+    for spec in (ROW, COLUMNS, FRAME):
+        assert drawn_by(make_reader, url, 10, transform_spec=spec, **asked) == expected(url)
+    petastore.write_dataset(str(tmp_path / "few"), {"id": np.arange(1000, 1007)})
+    urls = [url, str(tmp_path / "few")]
+    mixtures = []
+    for provenance in (False, True):
+        options = {**asked, "transform_spec": [ROW, COLUMNS], "provenance": provenance, "seed": 2}
+        with make_mixed_reader(urls, [1, 1], **options) as mixed:
+            mixtures.append(drawn(mixed.iter_batches(10)))
+    assert mixtures[0] == mixtures[1]
+    assert mixtures[0].keys() & range(1000, 1007)
+
+
 def test_transform_rng_of_a_row_is_the_same_in_each_window(url: str) -> None:
     ngram = NGram({0: ["id", "drawn"], 1: ["id", "drawn"]}, 1, "id")
     spec = TransformSpec(sent.draws_of_columns, [("drawn", np.int64, (), False)], takes="columns", rng="rng")
