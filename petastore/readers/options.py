@@ -442,6 +442,7 @@ class RunOptions:
     def __post_init__(self) -> None:
         known_word(self.provenance, Literal[True, False], name="provenance")
         known_word(self.progress, Literal[True, False], name="progress")
+        _ = self.workers  # checks the other options
 
     @property
     def workers(self) -> Workers:
@@ -491,7 +492,6 @@ class ReadOptions:
         """
         tell_retired(Retired(**_of_group(Retired, given)))
         order, run = OrderOptions(**_of_group(OrderOptions, given)), RunOptions(**_of_group(RunOptions, given))
-        run.workers  # noqa: B018 - raises an error for invalid options
         dataset = DatasetOptions(url, **_of_group(DatasetOptions, given))
         epochs = EpochOptions(**_of_group(EpochOptions, given))
         shard = asked_shard(epochs.cur_shard, epochs.shard_count)

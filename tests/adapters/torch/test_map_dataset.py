@@ -337,3 +337,8 @@ def test_map_dataset_error_for_nulls_names_the_nulls_parameter(url: str) -> None
         match=r"ragged must name columns with a variable shape \('free'\), got 'id', whose values all have the shape",
     ):
         MapDataset(url, ragged={"id": "padded"})
+
+
+def test_map_dataset_with_an_invalid_limit_raises_before_storage_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="max_cell_bytes must be"):
+        MapDataset(str(tmp_path / "missing"), max_cell_bytes="much")
