@@ -167,6 +167,12 @@ class Diagnosis:
         """Share of the time that training waited for each stage; the shares add up to `wait_share`."""
         return _shares(self.counters)
 
+    @property
+    def evidence(self) -> str:
+        """Text with the share of each stage, largest first, such as `storage 28 %, decoding 3 %`; may be empty."""
+        parts = sorted(self.shares.items(), key=lambda item: -item[1])
+        return ", ".join(f"{_NAMES.get(name, name)} {_percent(share)}" for name, share in parts if share >= 0.005)
+
     def __str__(self) -> str:
         counters = self.counters
         if counters.elapsed_seconds <= 0:
@@ -174,15 +180,13 @@ class Diagnosis:
         waited = f"training waited {_percent(self.wait_share)} of the time for data"
         if self.bottleneck is None:
             return f"The input is not the bottleneck: {waited}."
-        parts = sorted(self.shares.items(), key=lambda item: -item[1])
-        evidence = ", ".join(f"{_NAMES.get(name, name)} {_percent(share)}" for name, share in parts if share >= 0.005)
         slow = ""
         if _has_slow_file(counters) and self.bottleneck in ("storage", "decoding"):
             slow = (
                 f"; slowest file {counters.slowest_file}, {counters.slowest_file_seconds * 1e3:,.1f} ms per row group "
                 f"(median {counters.median_file_seconds * 1e3:,.1f} ms)"
             )
-        return f"The input is the bottleneck: {waited} ({evidence}{slow}). Change: {', or '.join(self.remedies)}."
+        return f"The input is the bottleneck: {waited} ({self.evidence}{slow}). Change: {', or '.join(self.remedies)}."
 
 
 def diagnose(counters: Counters) -> Diagnosis:

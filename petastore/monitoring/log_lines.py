@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -50,7 +49,7 @@ class logged(Iterator[Any]):  # noqa: N801 - called like a function
         self._loader, self._every, self._log = loader, every, _log.info if log is None else log
         self._batches = iter(loader)
         self._steps = 0
-        self._before, self._rows, self._at = loader.diagnosis(), 0, time.perf_counter()
+        self._before = loader.diagnosis()
 
     def __next__(self) -> Any:
         if self._steps and self._steps % self._every == 0:
@@ -70,8 +69,6 @@ def _text(found: Diagnosis) -> str:
     counters = found.counters
     if counters.elapsed_seconds <= 0:
         return "no wait for data since the last line"
-    parts = sorted(found.shares.items(), key=lambda item: -item[1])
-    stages = ", ".join(f"{name} {share * 100:.0f} %" for name, share in parts if share >= 0.005)
-    rate = counters.rows / counters.elapsed_seconds
+    rate, stages = counters.rows / counters.elapsed_seconds, found.evidence
     waited = f"training waited {found.wait_share * 100:.0f} % of the time"
     return f"{rate:,.0f} rows/s, {waited}" + (f" ({stages})" if stages else "")
