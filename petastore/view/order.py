@@ -15,7 +15,7 @@ from petastore.expressions import Expression
 from petastore.expressions.text import parse_filter_text
 from petastore.plan.plan import Plan
 from petastore.plan.report.explanation import CostModel, Explanation
-from petastore.plan.request import OrderKwargs, Shard
+from petastore.plan.request import DEFAULT_SHUFFLE_BUFFER_BYTES, OrderKwargs, Shard
 from petastore.readers.fetches import column_bytes, fetches_of
 from petastore.selecting.filter import filter_row_groups
 from petastore.view.cells import feeds_image
@@ -25,7 +25,8 @@ __all__ = ["BOXES", "DEFAULTS", "Simulation", "simulate"]
 
 DEFAULTS = {
     "columns": "", "filter": "", "batch_size": "256", "shard_count": "1", "cur_shard": "0", "seed": "0",
-    "shuffle_rows": "on", "shuffle_row_groups": "on", "shuffle_buffer_bytes": "256MB", "interleave": "",
+    "shuffle_rows": "on", "shuffle_row_groups": "on", "interleave": "",
+    "shuffle_buffer_bytes": f"{DEFAULT_SHUFFLE_BUFFER_BYTES // 2**20}MiB",
     "shuffle_block_rows": "", "last_batch": "even", "requests": "", "cache_bytes": "", "price_per_request": "0.0000004",
     "price_per_gb": "0",
 }  # fmt: skip
@@ -63,22 +64,22 @@ def simulate(dataset: Dataset, form: Mapping[str, str]) -> Simulation:
     Raises:
         PetastoreError: A setting is invalid, or a footer cannot be read.
     """
-    batch_size, shard_count = _number(form, "batch_size"), _number(form, "shard_count")
-    if (batch_size or 0) * (shard_count or 0) > _MOST_GLOBAL_BATCH:
+    batch_size, shard_count = _number(form, "batch_size") or 1, _number(form, "shard_count") or 1
+    if batch_size * shard_count > _MOST_GLOBAL_BATCH:
         raise InvalidArgumentError(
             f"batch_size times shard_count must be at most {_MOST_GLOBAL_BATCH:,} here, got "
-            f"{(batch_size or 0) * (shard_count or 0):,}"
+            f"{batch_size * shard_count:,}"
         )
     filters = parse_filter_text(form["filter"]) if form["filter"].strip() else None
     settings = OrderKwargs(
         seed=_number(form, "seed"),
         shuffle_rows=bool(form["shuffle_rows"]),
         shuffle_row_groups=bool(form["shuffle_row_groups"]),
-        shuffle_buffer_bytes=form["shuffle_buffer_bytes"].strip() or "256MB",
+        shuffle_buffer_bytes=form["shuffle_buffer_bytes"].strip() or DEFAULTS["shuffle_buffer_bytes"],
         interleave=_number(form, "interleave"),
         shuffle_block_rows=_number(form, "shuffle_block_rows"),
     )
-    shard = Shard(_number(form, "cur_shard") or 0, shard_count or 1)
+    shard = Shard(_number(form, "cur_shard") or 0, shard_count)
     last_batch: Any = form["last_batch"]
     every = np.ones(dataset.inventory.num_row_groups, np.bool_)
     plan = dataset.plan(
@@ -88,15 +89,15 @@ def simulate(dataset: Dataset, form: Mapping[str, str]) -> Simulation:
         selection=None if filters is None else filter_row_groups(dataset, filters, every, Workers()),
         **settings,
     )
-    explanation = _explained(dataset, plan, batch_size or 1, form)
+    explanation = _explained(dataset, plan, batch_size, form)
     has_image = explanation.ranks * min(explanation.steps, 200) <= _MOST_FEEDS
-    feeds = plan.feeds(batch_size or 1) if has_image else None
+    feeds = plan.feeds(batch_size) if has_image else None
     shown = (
         "too many ranks to draw"
         if feeds is None
         else f"{len(feeds.sampled_batches):,} of {feeds.num_batches:,} batches"
     )
-    code = _code(dataset, plan, settings, filters, form, batch_size or 1)
+    code = _code(dataset, plan, settings, filters, form, batch_size)
     return Simulation(str(explanation), "" if feeds is None else feeds_image(feeds), shown, code)
 
 
