@@ -492,7 +492,7 @@ def numbered_batches(plan: Plan, batch_size: int, *, workers: int, begin: Cursor
 def _of_worker(plan: Plan, batch_size: int, worker: Shard, begin: Cursor, given: int) -> Iterator[list[int]]:
     """Yield the row numbers of each batch of one worker, after skipping `given` of its batches."""
     mine = WorkerPlan(plan.inventory, plan.request, worker=worker, begin=begin)
-    starts = np.cumsum(plan.inventory.rows) - plan.inventory.rows
+    starts = plan.inventory.first_rows
     place = mine.place_after(given, batch_size)
     for span in mine.spans(batch_size, rows_per_span=_ROWS_PER_SPAN, after=place):
         numbers = (starts[span.groups] + span.rows).tolist()

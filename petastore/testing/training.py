@@ -100,8 +100,7 @@ def numbers_of(plan: RankPlan, span: Span) -> NDArray[np.int64]:
 
     Rows are numbered in file order from 0, in a mixture source after source.
     """
-    rows: NDArray[np.int64] = plan.inventory.rows
-    numbers: NDArray[np.int64] = (np.cumsum(rows) - rows)[span.groups] + span.rows
+    numbers: NDArray[np.int64] = plan.inventory.first_rows[span.groups] + span.rows
     return numbers
 
 
@@ -220,7 +219,7 @@ def check_every_row_once(plans: Sequence[Plan], batch_size: int) -> None:
 def _meant(plan: Plan) -> NDArray[np.bool_]:
     """Return a mask of the selected rows of the dataset, shape (rows,)."""
     meant = np.repeat(plan.rows > 0, plan.inventory.rows)
-    starts = np.cumsum(plan.inventory.rows) - plan.inventory.rows
+    starts = plan.inventory.first_rows
     for group, bitmap in ({} if plan.selection is None else plan.selection.bitmaps).items():
         meant[starts[group] : starts[group] + len(bitmap)] = bitmap
     return meant

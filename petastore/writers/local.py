@@ -16,7 +16,7 @@ import functools
 import importlib.metadata
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from typing import Any, get_args
+from typing import Any
 
 import pyarrow as pa
 
@@ -24,7 +24,7 @@ from petastore.errors import InvalidArgumentError
 from petastore.indexers import RowGroupIndexerBase
 from petastore.inventory import Inventory
 from petastore.monitoring.progress import progress_shown
-from petastore.plan.request import whole_number
+from petastore.plan.request import known_word, whole_number
 from petastore.schema import Unischema
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.footers.footers import read_footers
@@ -222,8 +222,7 @@ def write_cells(
 def _check_url_and_mode(url: Any, mode: Any) -> None:
     if not isinstance(url, (str, os.PathLike)):
         raise InvalidArgumentError(f"url must be one URL or path, got {type(url).__name__}")
-    if mode not in get_args(Mode):
-        raise InvalidArgumentError(f"mode must be one of {', '.join(map(repr, get_args(Mode)))}, got {mode!r}")
+    known_word(mode, Mode, name="mode")
 
 
 def _schema_and_columns(schema: Any, rows: Any) -> tuple[Unischema, Columns | None]:

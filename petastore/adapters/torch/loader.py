@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self, TypedDict, Unpack
 
-import numpy as np
 import torch
 import torch.utils.data
 from typing_extensions import TypeVar
@@ -263,8 +262,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         **torch_options: Unpack[TorchOptions],
     ) -> None:
         refuse_no_reader(reader)
-        if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
-            raise InvalidArgumentError(f"batch_size must be an int of at least 1, got {batch_size!r}")
+        whole_number(batch_size, name="batch_size", least=1)
         if collate_fn is not None and not callable(collate_fn):
             raise InvalidArgumentError(f"collate_fn must be callable or None, got {collate_fn!r:.100}")
         refuse_options(torch_options, reader, lambda dataset: isinstance(dataset, _Rows) and dataset.is_of(reader))

@@ -7,11 +7,11 @@ import functools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from petastore.errors import InvalidArgumentError, SchemaError
 from petastore.inventory import Inventory
-from petastore.plan.request import whole_number
+from petastore.plan.request import known_word, whole_number
 from petastore.schema import Unischema
 from petastore.schema.document import dump_document
 from petastore.spark.dataframe import check_columns
@@ -68,8 +68,7 @@ class BlockJob:
             InvalidArgumentError: The mode is unknown, or differs from an earlier write of the block.
             DatasetExistsError, SchemaError, StorageError: As `WriteJob.begin`.
         """
-        if mode not in get_args(Mode):
-            raise InvalidArgumentError(f"mode must be one of {', '.join(map(repr, get_args(Mode)))}, got {mode!r}")
+        known_word(mode, Mode, name="mode")
         if self._job is None:
             self._job = WriteJob.begin(
                 self.url,
