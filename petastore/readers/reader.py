@@ -8,15 +8,15 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from petastore.errors import InvalidArgumentError, NotPicklableError, ReaderClosedError
+from petastore.errors import ReaderClosedError
 from petastore.plan import Cursor, Shard
 from petastore.plan.rank_plan import RankPlan
 from petastore.plan.state import dump_state, resharded, resume
 from petastore.readers.batch import Batch
 from petastore.readers.execution.building import Build, Readable, build_execution
-from petastore.readers.execution.handouts import Shared
+from petastore.readers.execution.handouts import Shared, never_pickled, none_by_number
 from petastore.readers.execution.memory_budget import Budget, budget_of, pace_of
 from petastore.readers.monitored import Monitored
 from petastore.readers.read_pass import STOPPED, Pass, Position
@@ -151,31 +151,10 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
     def __bool__(self) -> bool:
         return True  # a reader without rows is also true
 
-    def __getitem__(self, row: object) -> NoReturn:
-        """Raise an error; without it, torch's own DataLoader would use the reader as a map-style dataset.
+    # `reader[0]` raises an error: otherwise torch's own DataLoader would use the reader as a map-style dataset.
+    __getitem__ = none_by_number
 
-        Raises:
-            InvalidArgumentError: Always; the message names the alternatives.
-        """
-        raise InvalidArgumentError(
-            "a reader cannot be indexed, because a reader returns rows in its own order. For torch write "
-            "petastore.adapters.torch.DataLoader(reader, batch_size=…); for torch's own DataLoader and its worker "
-            "processes, use ReaderDataset(url, batch_size=…) of that module; for rows by number, use its "
-            "MapDataset(url)"
-        )
-
-    def __reduce__(self) -> NoReturn:
-        """Raise an error, because a reader cannot be pickled.
-
-        Raises:
-            NotPicklableError: Always; the message names the alternatives.
-        """
-        raise NotPicklableError(
-            f"{self!r} cannot be pickled, because it has threads and open files. For hvd.elastic.TorchState, wrap it "
-            "in petastore.adapters.horovod.ElasticDataLoader; for worker processes of torch's DataLoader, use "
-            "petastore.adapters.torch.ReaderDataset; for another process, send the arguments and call make_reader "
-            "there. Its position is reader.state_dict(), a small dict"
-        )
+    __reduce__ = never_pickled
 
     def iter_batches(self, batch_size: int) -> Iterator[Batch]:
         """Iterate over batches of `batch_size` rows, from the current position, through all remaining epochs.

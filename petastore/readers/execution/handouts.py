@@ -12,12 +12,12 @@ import itertools
 import operator
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.errors import ReaderClosedError
+from petastore.errors import InvalidArgumentError, NotPicklableError, ReaderClosedError
 from petastore.forks import made_anew_in_children
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Span
@@ -33,6 +33,8 @@ __all__ = [
     "batches_of",
     "ended_by",
     "most_rows",
+    "never_pickled",
+    "none_by_number",
     "output_of",
     "rows_of",
     "windows_of",
@@ -258,6 +260,33 @@ def ended_by(problem: BaseException) -> str:
         f"this iterator ended with {type(problem).__name__}: {str(problem)[:300]}. To continue after the last row or "
         "batch that was received, call load_state_dict(state_dict()) and begin a new loop; reset() of a reader, or a "
         "new loop over a loader, begins the next epoch"
+    )
+
+
+def none_by_number(reader: object, row: object) -> NoReturn:  # noqa: ARG001 - used as a method of readers
+    """Raise an error for access by index, because a reader yields rows in plan order.
+
+    Raises:
+        InvalidArgumentError: Always; the message names the alternative.
+    """
+    raise InvalidArgumentError(
+        "a reader cannot be indexed, because a reader returns rows in its own order. For torch write "
+        "petastore.adapters.torch.DataLoader(reader, batch_size=…); for torch's own DataLoader and its worker "
+        "processes, use ReaderDataset(url, batch_size=…) of that module; for rows by number, use its MapDataset(url)"
+    )
+
+
+def never_pickled(reader: object) -> NoReturn:
+    """Raise an error when a reader is pickled; used as `__reduce__` of readers.
+
+    Raises:
+        NotPicklableError: Always; the message names the alternatives.
+    """
+    raise NotPicklableError(
+        f"{reader!r} cannot be pickled, because it has threads and open files. For hvd.elastic.TorchState, wrap it "
+        "in petastore.adapters.horovod.ElasticDataLoader; for worker processes of torch's DataLoader, use "
+        "petastore.adapters.torch.ReaderDataset; for another process, send the arguments and call make_reader "
+        "there. Its position is reader.state_dict(), a small dict"
     )
 
 
