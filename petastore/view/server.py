@@ -87,15 +87,19 @@ class Viewer:
             access_log=False, log_config=None, log_level="warning", server_header=False, proxy_headers=False,
             lifespan="off", ws="none", http="h11", loop="asyncio", timeout_graceful_shutdown=1,
         )  # fmt: skip
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [self._socket]}, name="petastore-view", daemon=True
-        )
+        self._server, self._ended = uvicorn.Server(config), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="petastore-view", daemon=True)
         self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._ended.set()
 
     def wait(self) -> None:
         """Wait until the page is closed, such as by another thread."""
-        self._thread.join()
+        self._ended.wait()  # before Python 3.13, a thread whose `join` is interrupted by Ctrl-C counts as ended
 
     def close(self) -> None:
         """Stop the server. May be called repeatedly."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import signal
 import socket
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 
 from petastore import open_dataset, write_dataset
 from petastore.errors import InvalidArgumentError, MissingExtraError
@@ -74,3 +77,22 @@ def test_viewer_leaves_log_handlers_of_the_program_open(url: str) -> None:
             assert closed == []
     finally:
         handler.close()
+
+
+def test_close_after_ctrl_c_waits_for_the_end_of_the_server(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, ended = uvicorn.Server.run, threading.Event()
+
+    def run_and_linger(server: uvicorn.Server, **sockets: Any) -> None:
+        run(server, **sockets)
+        time.sleep(0.2)  # a `close` that does not wait has returned by then
+        ended.set()
+
+    monkeypatch.setattr(uvicorn.Server, "run", run_and_linger)
+    main = threading.main_thread().ident
+    assert main is not None
+    with serve(url) as viewer:
+        threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            viewer.wait()
+        assert not ended.is_set()
+    assert ended.is_set()
