@@ -238,7 +238,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         InvalidArgumentError: An option is not supported; the message names the alternative.
 
     Example:
-        >>> import petastore, tempfile
+        >>> import numpy as np, petastore, tempfile
         >>> schema = petastore.Unischema("points", [petastore.UnischemaField("xy", "float32", (2,))])
         >>> url = tempfile.mkdtemp() + "/points"
         >>> _ = petastore.write_dataset(url, schema, [{"xy": np.full(2, i, "float32")} for i in range(5)])
