@@ -308,7 +308,7 @@ def _ways(data: pa.Buffer, metadata: Any, leaves: list[int]) -> dict[str, Callab
     from petastore.storage.footers.tails import MAX_FOOTER_BYTES, Tail, footer_in
     from petastore.storage.ranges.fetch import FetchedRanges, in_memory_file
     from petastore.storage.row_groups.fetched_row_group import chunk_ranges
-    from petastore.storage.stores.store import FileVersion
+    from petastore.storage.stores.interface import FileVersion
 
     footer = footer_in(data.to_pybytes(), data.size, "x", MAX_FOOTER_BYTES) or b""
     chunks = chunk_ranges(FooterParser().parse("x", Tail(data.size, footer)), 0, leaves).values()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from petastore.selecting.filter import select_rows
     from petastore.spark import dict_to_spark_row, encode_dataframe, materialize_dataset
     from petastore.verification.verify import verify
-    from petastore.writers.columns import infer_schema
+    from petastore.writers.input_columns import infer_schema
     from petastore.writers.local import write_dataset
 
 __version__ = "0.1.0.dev0"
@@ -71,7 +71,7 @@ _HOMES = {
     "col": "petastore.expressions",
     "dict_to_spark_row": "petastore.spark",
     "encode_dataframe": "petastore.spark",
-    "infer_schema": "petastore.writers.columns",
+    "infer_schema": "petastore.writers.input_columns",
     "make_batch_reader": "petastore.front",
     "make_mixed_reader": "petastore.front",
     "make_reader": "petastore.front",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from petastore.dataset import Dataset
 from petastore.indexers import FieldNotNullIndexer, RowGroupIndex, RowGroupIndexerBase, SingleFieldIndexer
 from petastore.storage.metadata.row_group_index import find_indexes
-from petastore.writers.row_group_index import build_rowgroup_index
+from petastore.writers.index_builder import build_rowgroup_index
 
 __all__ = [
     "FieldNotNullIndexer",

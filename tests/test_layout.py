@@ -38,6 +38,26 @@ def test_modules_have_no_import_cycles(repository: Path) -> None:
     graphlib.TopologicalSorter(imports).prepare()  # raises CycleError, which names the files of a cycle
 
 
+NAMED_FOR_A_FRAMEWORK = {"keras", "petastorm", "DataLoader", "PetastoreDataModule"}
+"""Modules and classes of the same purpose, one for each framework, under the name that its users expect."""
+
+
+def test_modules_and_public_classes_have_different_names(repository: Path) -> None:
+    paths = list((repository / "petastore").rglob("*.py"))
+    modules = [path.stem for path in paths if not path.stem.startswith("__")]
+    classes = [
+        node.name
+        for path in paths
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    assert len(modules) > 100
+    assert len(classes) > 100
+    for names in (modules, classes):
+        twice = {name for name, count in collections.Counter(names).items() if count > 1}
+        assert twice - NAMED_FOR_A_FRAMEWORK == set()
+
+
 def layers_of(repository: Path, container: str) -> list[list[str]]:
     """The layers of a contract, from the top, each with its names."""
     project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))

@@ -102,7 +102,7 @@ def _does_not_fit(name: str, value: str, found: np.dtype[Any], dtype: np.dtype[A
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout:
+class DevicePlacement:
     """Placement of batch columns on devices. Immutable; thread-safe."""
 
     sharding: Any
@@ -119,7 +119,7 @@ class Layout:
         return jax.make_array_from_process_local_data(self.sharding, column, shape)
 
 
-def layout_of(sharding: Any, reader: Any, batch_size: int) -> Layout:
+def layout_of(sharding: Any, reader: Any, batch_size: int) -> DevicePlacement:
     """Return how the rows of a reader's batches are divided among devices; raise an error if the reader does not fit.
 
     Args:
@@ -133,7 +133,7 @@ def layout_of(sharding: Any, reader: Any, batch_size: int) -> Layout:
             supported.
     """
     if sharding is None or isinstance(sharding, (jax.Device, SingleDeviceSharding)):
-        return Layout(sharding, 1)
+        return DevicePlacement(sharding, 1)
     if not isinstance(sharding, NamedSharding):
         raise InvalidArgumentError(
             "sharding must be None, a device, or a jax.sharding.NamedSharding whose first dimension is the rows, got "
@@ -149,7 +149,7 @@ def layout_of(sharding: Any, reader: Any, batch_size: int) -> Layout:
             f"Write make_reader(..., cur_shard={wanted.index}, shard_count={wanted.count})" + _by_name(wanted)
         )
     refuse_unequal_batches(reader, batch_size, parts=parts)
-    return Layout(sharding, 1 if sharding.is_fully_addressable else wanted.count)
+    return DevicePlacement(sharding, 1 if sharding.is_fully_addressable else wanted.count)
 
 
 def _by_name(wanted: Shard) -> str:

@@ -242,7 +242,9 @@ def future_bytes(future: Future) -> memoryview:
 
 
 def uses_within(size: int) -> int:
-    """Return the number of uses that fit into an announcement file of this size, if each is of another entry.
+    """Return how many uses of cache entries a file of `size` bytes can announce, if each use is of a different entry.
+
+    A reader announces in such a file the order in which it will use cache entries.
 
     Example:
         >>> uses_within(1 << 20)

@@ -19,7 +19,7 @@ from petastore.cli.maintain import copy, export, generate_metadata, migrate, rep
 from petastore.cli.measure import throughput, tune
 from petastore.cli.render import render_facts
 from petastore.cli.terminal import Debug, StorageOptions, errors_in_one_line, json_options, print_json
-from petastore.cli.trace import trace
+from petastore.cli.trace_command import trace
 
 __all__ = ["app"]
 

@@ -36,7 +36,7 @@ from petastore.storage.metadata.manifest import (
 )
 from petastore.storage.ranges.pinned_files import KeptFiles
 from petastore.storage.requests.retries import DEFAULT_STORAGE_TIMEOUT_S, checked_timeout
-from petastore.storage.stores.store import FileVersion
+from petastore.storage.stores.interface import FileVersion
 
 if TYPE_CHECKING:
     from petastore.cache import DiskCache

@@ -28,7 +28,7 @@ from petastore.schema.file_schemas import check_stored_schema
 from petastore.storage.files.location import open_location
 from petastore.storage.files.whole_files import read_whole
 from petastore.writers.local import write_cells
-from petastore.writers.parquet import Layout
+from petastore.writers.parquet import FileLayout
 from petastore.writers.target import Mode
 
 __all__ = ["convert_orca", "open_orca", "orca_schema"]
@@ -132,7 +132,9 @@ def convert_orca(
     """
     dataset = open_dataset(url, storage_options=storage_options)
     schema = _schema(dataset, {field.name: field for field in fields})
-    layout = Layout.of(rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=None)
+    layout = FileLayout.of(
+        rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=None
+    )
     location = open_location(target, storage_options=target_options)
     return write_cells(
         location, schema, _cells(dataset, schema), layout, mode=mode, writer="petastore convert_orca", progress=progress

@@ -8,10 +8,10 @@ from typing import NamedTuple, Protocol
 from petastore.monitoring.activity import STAGES
 from petastore.monitoring.diagnosis import Diagnosis
 
-__all__ = ["Metric", "Source", "metrics_of"]
+__all__ = ["DiagnosisSource", "Metric", "metrics_of"]
 
 
-class Source(Protocol):
+class DiagnosisSource(Protocol):
     """Interface of a `Reader`, or of a loader over a reader."""
 
     def diagnosis(self) -> Diagnosis:
@@ -29,7 +29,7 @@ class Metric(NamedTuple):
     """Whether the value only grows during an iteration of the reader, and starts at 0 with the next one."""
 
 
-def metrics_of(source: Source) -> list[Metric]:
+def metrics_of(source: DiagnosisSource) -> list[Metric]:
     """Return the metrics of a reader or loader now.
 
     Example:

@@ -12,12 +12,12 @@ try:
 except ImportError:
     raise MissingExtraError("observe", package="opentelemetry", extra="metrics") from None
 
-from petastore.monitoring.exported import Source, metrics_of
+from petastore.monitoring.exported import DiagnosisSource, metrics_of
 
 __all__ = ["observe"]
 
 
-def observe(source: Source, meter: Meter | None = None) -> None:
+def observe(source: DiagnosisSource, meter: Meter | None = None) -> None:
     """Publish the metrics of a reader or loader as observable instruments of OpenTelemetry.
 
     Values are computed when a metric reader collects. Names and values are the same as in the Prometheus exporter, but
@@ -47,5 +47,5 @@ def observe(source: Source, meter: Meter | None = None) -> None:
         meter.create_observable_gauge(name.replace("_", "."), [values], description=text)
 
 
-def _observations(source: Source, name: str, _: CallbackOptions) -> Iterable[Observation]:
+def _observations(source: DiagnosisSource, name: str, _: CallbackOptions) -> Iterable[Observation]:
     return [Observation(metric.value, metric.labels) for metric in metrics_of(source) if metric.name == name]

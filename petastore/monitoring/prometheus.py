@@ -14,7 +14,7 @@ try:
 except ImportError:
     raise MissingExtraError("PrometheusCollector", package="prometheus_client", extra="metrics") from None
 
-from petastore.monitoring.exported import Source, metrics_of
+from petastore.monitoring.exported import DiagnosisSource, metrics_of
 
 __all__ = ["PrometheusCollector"]
 
@@ -43,7 +43,7 @@ class PrometheusCollector(Collector):
         petastore_wait_ratio{rank="0"} 0.5
     """
 
-    def __init__(self, source: Source, registry: CollectorRegistry = REGISTRY) -> None:
+    def __init__(self, source: DiagnosisSource, registry: CollectorRegistry = REGISTRY) -> None:
         self._source, self._registry = source, registry
         registry.register(self)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from petastore.monitoring.exported import Source, metrics_of
+from petastore.monitoring.exported import DiagnosisSource, metrics_of
 
 __all__ = ["write_scalars"]
 
 
-def write_scalars(writer: Any, source: Source, step: int) -> None:
+def write_scalars(writer: Any, source: DiagnosisSource, step: int) -> None:
     """Write the metrics of a reader or loader as scalars of a step.
 
     Args:

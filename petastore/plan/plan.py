@@ -18,7 +18,7 @@ from petastore.inventory import Inventory
 from petastore.lazy import once
 from petastore.plan.batches.epoch_batches import EpochBatches, SharedSteps, lanes_of
 from petastore.plan.batches.residency import needed_from_to
-from petastore.plan.batches.spans import Pace, SharedBatches, Source, Span
+from petastore.plan.batches.spans import SharedBatches, Source, Span, SpanSizes
 from petastore.plan.cursor import Cursor
 from petastore.plan.order.order import EpochOrder
 from petastore.plan.rank_plan import RankPlan
@@ -261,13 +261,13 @@ class Plan(RankPlan):
         groups, first, _ = needed_from_to(source.order(epoch).pieces().of_lanes(source.own_lanes))
         return groups[np.argsort(first, kind="stable")]
 
-    def _spans(self, size: int, pace: Pace, after: Cursor) -> Iterator[Span]:
+    def _spans(self, size: int, pace: SpanSizes, after: Cursor) -> Iterator[Span]:
         rest = self.request.under_way
         if rest is None or after.epoch != rest.epoch:
             return super()._spans(size, pace, after)
         return self._spans_of_two_orders(size, pace, after)
 
-    def _spans_of_two_orders(self, size: int, pace: Pace, after: Cursor) -> Iterator[Span]:
+    def _spans_of_two_orders(self, size: int, pace: SpanSizes, after: Cursor) -> Iterator[Span]:
         """Yield the spans (batches assembled together) of the current epoch, then of later ones, in another order."""
         here = Cursor(after.epoch, 0, after.first_epoch)
         # `is_last=True`: no row group stays in memory after this epoch, because the next epoch has another order.

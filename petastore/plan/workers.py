@@ -50,7 +50,7 @@ from petastore.errors import InvalidArgumentError
 from petastore.inventory import Inventory
 from petastore.lazy import once
 from petastore.plan.batches.epoch_batches import EpochBatches, Share, lanes_of
-from petastore.plan.batches.spans import Pace, SharedBatches, Source, Span, each_once
+from petastore.plan.batches.spans import SharedBatches, Source, Span, SpanSizes, each_once
 from petastore.plan.cursor import Cursor
 from petastore.plan.order.visits import lane_of_visit, spreads_evenly
 from petastore.plan.plan import Plan
@@ -311,7 +311,7 @@ class WorkerPlan(Plan):
     def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
         """Yield the worker's batches after a position, through all epochs, in spans of several consecutive batches."""
         cursor = after or self.begin
-        pace = Pace(rows_per_span, batch_size)
+        pace = SpanSizes(rows_per_span, batch_size)
         walk = self._walk(pace, cursor.epoch)
         for epoch, batches in self._epochs(batch_size):
             if epoch < cursor.epoch:
@@ -351,7 +351,7 @@ class WorkerPlan(Plan):
             here = here.next_epoch()
 
     def _of_epoch(self, epoch: int, batch_size: int) -> WorkerBatches:
-        """Return the batches of the worker in an epoch, from its start."""
+        """Return the worker's batches of an epoch, from `begin` if it is in the epoch, otherwise from the first row."""
         begin, given = self.begin, 0
         if epoch > begin.epoch:  # the number of earlier batches decides which batch the worker takes first
             rest = self._batches(batch_size, begin.position).steps

@@ -72,7 +72,10 @@ def open_sources(given: Sequence[SourceGiven], dataset: DatasetOptions, rows: Ro
 
 
 def _with_equal_types(datasets: Sequence[Dataset]) -> list[Dataset]:
-    """Return the datasets, which read fields of different types as a common type, if one holds all values exactly."""
+    """Cast fields of different types to a common type, if a type holds all values exactly; return the datasets.
+
+    Fields with a codec, partition columns, and fields that a dataset lacks are not cast.
+    """
     first, *others = datasets
     fields: dict[str, Any] = {}
     for name in first.schema.fields:

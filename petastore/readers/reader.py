@@ -290,7 +290,8 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         if self.stopped:
             raise ReaderClosedError(STOPPED)
         _end((self._own, self._asked_for()), MOVED)
-        self._pass.close()  # `close` first, so that a late request does not restart the pass
+        # Close first: then `next()` in another thread raises an error, and does not start a new pipeline.
+        self._pass.close()
         self._pass.end()
         self.plan, self.shard, self.begin = plan, plan.request.shard, begin
         self._execution = dataclasses.replace(self._execution, plan=plan)

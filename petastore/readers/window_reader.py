@@ -45,7 +45,7 @@ from petastore.readers.loaded.row_group_reader import Read, at_least
 from petastore.readers.options import ReadOptions
 from petastore.readers.random_access import RecentRowGroups
 from petastore.readers.reader import Reader
-from petastore.readers.window_starts import select_window_starts, windows_of_series
+from petastore.readers.window_scan import select_window_starts, windows_of_series
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.schema.values import each_value
@@ -172,7 +172,10 @@ class WindowAssembler:
         return SpanWork(work.tasks, functools.partial(self._finish_windows, span, place_of, work.finish))
 
     def decoded_rows(self, span: Span) -> tuple[Assembler, Span]:
-        """Return the assembler of rows, and the distinct rows that the windows contain, as a span."""
+        """Return the assembler of single rows, and a span (consecutive batches) of the rows of the windows.
+
+        A row that several windows of a batch contain occurs once in that batch.
+        """
         return self.rows, self._covered(span, apart=True)[0]
 
     def _covered(self, span: Span, *, apart: bool) -> tuple[Span, NDArray[np.int64]]:

@@ -41,7 +41,7 @@ from petastore.selecting.predicate import RowPredicate, parse_predicate
 from petastore.selecting.remembered import RememberedSelections, selection_directory
 from petastore.selecting.selected_groups import selected_groups
 from petastore.selecting.truth import true_rows
-from petastore.storage.footers.statistics import read_statistics
+from petastore.storage.footers.footer_statistics import read_statistics
 from petastore.work.futures import in_order
 from petastore.work.pools import Workers
 

@@ -23,7 +23,7 @@ from petastore.spark.dataframe import check_columns, inferred_schema
 from petastore.spark.decoded import DecodedRowGroups, plain_batches, plain_schema
 from petastore.spark.source_options import WriteAsk, indexers_of, read_options
 from petastore.spark.writing.write_job import Part, WriteJob
-from petastore.writers.row_group_index import build_rowgroup_index, checked_indexers
+from petastore.writers.index_builder import build_rowgroup_index, checked_indexers
 
 __all__ = ["PetastoreSource"]
 

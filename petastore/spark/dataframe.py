@@ -18,8 +18,8 @@ from petastore.codecs.vector import VectorCodec
 from petastore.errors import EncodeError, InvalidArgumentError, MissingExtraError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import field_from_arrow, storage_schema
-from petastore.writers.columns import encode_chunk
 from petastore.writers.encode import check_rows, encode_chunks
+from petastore.writers.input_columns import encode_chunk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

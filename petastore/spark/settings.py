@@ -29,7 +29,7 @@ from pyarrow import fs
 from petastore.errors import InvalidArgumentError
 from petastore.schema import Unischema
 from petastore.storage.files.location import Location
-from petastore.writers.parquet import Layout
+from petastore.writers.parquet import FileLayout
 
 __all__ = ["TIMESTAMP_TYPE", "batch_settings", "driver_url", "parquet_settings", "settings_held", "spark_url"]
 
@@ -96,7 +96,9 @@ def parquet_settings(
         >>> parquet_settings(schema, row_group_size_mb=1)["parquet.block.size"]
         '1048576'
     """
-    asked = Layout.of(rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=None)
+    asked = FileLayout.of(
+        rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=None
+    )
     if rows_per_row_group is not None:
         return {
             "parquet.block.row.count.limit": str(rows_per_row_group),

@@ -13,8 +13,8 @@ from petastore.errors import InvalidArgumentError
 from petastore.indexers import SingleFieldIndexer
 from petastore.schema import Unischema
 from petastore.schema.document import dump_document, parse_document
-from petastore.writers.parquet import Compression, Layout, writer_options
-from petastore.writers.row_group_index import checked_indexers
+from petastore.writers.index_builder import checked_indexers
+from petastore.writers.parquet import Compression, FileLayout, writer_options
 
 __all__ = ["WriteAsk", "indexers_of", "read_options", "write_options"]
 
@@ -60,7 +60,7 @@ def write_options(
         "row_group_size_mb": row_group_size_mb,
         "rows_per_file": rows_per_file,
     }
-    Layout.of(**sizes)
+    FileLayout.of(**sizes)
     writer_options(schema, compression)
     options = {
         "schema": dump_document(schema.name, schema),
@@ -99,7 +99,7 @@ class WriteAsk:
     url: str
     schema: Unischema | None
     """Schema of the rows. None uses the schema of the existing dataset when appending; otherwise infers the schema."""
-    layout: Layout
+    layout: FileLayout
     compression: str
     storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
     index_fields: tuple[str, ...] = ()
@@ -116,7 +116,7 @@ class WriteAsk:
         sizes = {"rows_per_row_group", "row_group_size_mb", "rows_per_file"}
         given = _known(options, {"schema", "compression", "index_fields", *sizes})
         document = given.get("schema")
-        layout = Layout.of(
+        layout = FileLayout.of(
             rows_per_row_group=_parsed(given, "rows_per_row_group", int),
             row_group_size_mb=_parsed(given, "row_group_size_mb", float),
             rows_per_file=_parsed(given, "rows_per_file", int),
@@ -195,6 +195,6 @@ def _storage_options(given: Mapping[str, str]) -> Mapping[str, Any] | None:
         found = json.loads(given["storage_options"])
     except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, dict):  # not shown: it may contain keys
+    if not isinstance(found, dict):  # the message omits the value: it may contain credentials
         raise InvalidArgumentError("storage_options must be a JSON object for the data source petastore")
     return found

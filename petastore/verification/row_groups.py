@@ -22,7 +22,7 @@ from petastore.readers.loaded.row_group_reader import at_least
 from petastore.schema.field import UnischemaField
 from petastore.selecting.bounds import Bounds, domain_values
 from petastore.storage.footers.footer import Footer
-from petastore.storage.footers.statistics import footer_statistics
+from petastore.storage.footers.footer_statistics import footer_statistics
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.verification.report import Problem
 

@@ -32,9 +32,9 @@ from petastore.plan.report.explanation import counted, size_for_people
 from petastore.readers.reader import Reader
 from petastore.schema.field import UnischemaField
 from petastore.view.cells import full_image, value_of
-from petastore.view.order import BOXES, DEFAULTS, simulate
-from petastore.view.rows import Place, bytes_per_row, cells_of, matching_places, places_from, stored_rows
-from petastore.view.statistics import column_summaries, row_group_lines, row_group_map
+from petastore.view.column_figures import column_summaries, row_group_lines, row_group_map
+from petastore.view.order_page import BOXES, DEFAULTS, simulate
+from petastore.view.sample_rows import RowPosition, bytes_per_row, cells_of, matching_places, places_from, stored_rows
 
 __all__ = ["make_app"]
 
@@ -166,10 +166,10 @@ class _Pages:
         fields, column_pages = self._paged_fields(query, _COLUMNS)
         first = _whole(query, "row", dataset.inventory.num_rows)
         problem, looked_at, following = "", 0, None
-        places: list[Place] = []
+        places: list[RowPosition] = []
         if query.get("filter", "").strip():
             try:
-                begin = Place(_whole(query, "group", dataset.inventory.num_row_groups), _whole(query, "in_group"))
+                begin = RowPosition(_whole(query, "group", dataset.inventory.num_row_groups), _whole(query, "in_group"))
                 places, following, looked_at = matching_places(
                     dataset, parse_filter_text(query["filter"]), begin, _ROWS
                 )

@@ -22,7 +22,7 @@ from petastore.schema.select import select_fields
 from petastore.storage.files.listing import files_below
 from petastore.storage.files.location import Location, open_location
 from petastore.writers.local import write_cells
-from petastore.writers.parquet import Layout
+from petastore.writers.parquet import FileLayout
 
 __all__ = ["Copy", "DeclaredCells", "copy_cells"]
 
@@ -80,7 +80,7 @@ class Copy:
         overwrite_output: bool,
         storage_options: Mapping[str, Any] | None,
     ) -> Copy:
-        """Return the copy; see `petastore.spark.copy_dataset`.
+        """Check the arguments of `petastore.spark.copy_dataset`; return the copy to be made. Nothing is copied yet.
 
         Raises:
             InvalidArgumentError: A column is unknown, or the target is the source or is inside it.
@@ -189,7 +189,7 @@ def copy_cells(
             copied.target,
             copied.schema,
             DeclaredCells(copied.schema)(copied.batches()),
-            Layout.of(row_group_size_mb=row_group_size_mb, rows_per_row_group=None, rows_per_file=rows_per_file),
+            FileLayout.of(row_group_size_mb=row_group_size_mb, rows_per_row_group=None, rows_per_file=rows_per_file),
             mode="overwrite" if overwrite_output else "error",
             writer="petastore copy",
             progress=show,

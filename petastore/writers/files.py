@@ -24,7 +24,7 @@ from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import create_directory, delete_quietly, read_whole, rename, write_file
 from petastore.storage.metadata.manifest import read_manifest
 from petastore.storage.requests.failures import answered_once, asking
-from petastore.writers.parquet import Layout, WriterOptions, choose_compression, fit_pages, on_page_borders
+from petastore.writers.parquet import FileLayout, WriterOptions, choose_compression, fit_pages, on_page_borders
 
 __all__ = ["DataFiles", "begin_write", "end_write", "hidden_name", "is_being_written", "lists_write", "show_files"]
 
@@ -50,7 +50,7 @@ class DataFiles:
         self,
         location: Location,
         schema: Unischema,
-        layout: Layout,
+        layout: FileLayout,
         options: WriterOptions,
         *,
         first_number: int = 0,

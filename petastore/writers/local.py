@@ -30,12 +30,12 @@ from petastore.storage.files.location import Location, open_location
 from petastore.storage.footers.footers import read_footers
 from petastore.work import InlinePool, Pool, ThreadPool
 from petastore.work.pools import available_cpus
-from petastore.writers.columns import KINDS, Columns, Tabular, columns_of, encode_columns
 from petastore.writers.commit import publish
 from petastore.writers.encode import check_rows, encode_chunks
 from petastore.writers.files import DataFiles
-from petastore.writers.parquet import Compression, Layout, row_groups, writer_options
-from petastore.writers.row_group_index import build_rowgroup_index, checked_indexers
+from petastore.writers.index_builder import build_rowgroup_index, checked_indexers
+from petastore.writers.input_columns import KINDS, InputColumns, Tabular, columns_of, encode_columns
+from petastore.writers.parquet import Compression, FileLayout, row_groups, writer_options
 from petastore.writers.target import Mode, Target, schema_there
 
 __all__ = ["write_cells", "write_dataset"]
@@ -131,7 +131,7 @@ def write_dataset(
         schema = schema_there(location)
     schema, columns = _schema_and_columns(schema, rows)
     indexers = checked_indexers(indexers, schema, os.fspath(url))
-    layout = Layout.of(
+    layout = FileLayout.of(
         rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=rows_per_file
     )
     given: Any = rows
@@ -175,7 +175,7 @@ def write_cells(
     location: Location,
     schema: Unischema,
     batches: Iterable[pa.RecordBatch],
-    layout: Layout,
+    layout: FileLayout,
     *,
     mode: Mode,
     writer: str,
@@ -225,7 +225,7 @@ def _check_url_and_mode(url: Any, mode: Any) -> None:
     known_word(mode, Mode, name="mode")
 
 
-def _schema_and_columns(schema: Any, rows: Any) -> tuple[Unischema, Columns | None]:
+def _schema_and_columns(schema: Any, rows: Any) -> tuple[Unischema, InputColumns | None]:
     """Return the schema and the columns to write; None instead of columns for rows."""
     columns = columns_of(rows)
     if schema is None and columns is not None:

@@ -26,7 +26,7 @@ from petastore.storage.footers.leaves import leaf_paths
 __all__ = [
     "COMPRESSIONS",
     "Compression",
-    "Layout",
+    "FileLayout",
     "WriterOptions",
     "choose_compression",
     "fit_pages",
@@ -41,11 +41,11 @@ _FILE_BYTES = 256 * 1024 * 1024
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout:
+class FileLayout:
     """Requested sizes of files and row groups.
 
     Example:
-        >>> Layout.of(rows_per_row_group=1500, row_group_size_mb=None, rows_per_file=None).rows_per_row_group
+        >>> FileLayout.of(rows_per_row_group=1500, row_group_size_mb=None, rows_per_file=None).rows_per_row_group
         1500
     """
 
@@ -62,8 +62,8 @@ class Layout:
     """Stored bytes after which a file is complete and the next one begins; used if `rows_per_file` is None."""
 
     @classmethod
-    def of(cls, *, rows_per_row_group: Any, row_group_size_mb: Any, rows_per_file: Any) -> Layout:
-        """Check the size parameters of `write_dataset`, and return them as a `Layout`.
+    def of(cls, *, rows_per_row_group: Any, row_group_size_mb: Any, rows_per_file: Any) -> FileLayout:
+        """Check the size parameters of `write_dataset`, and return them as a `FileLayout`.
 
         Raises:
             InvalidArgumentError: A value is not a number above 0, or both rows and bytes of a row group are given.
@@ -82,14 +82,14 @@ class Layout:
         return cls(rows_per_row_group, max(1, int(size * 1024 * 1024)), rows_per_file)
 
 
-def row_groups(batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator[pa.Table]:
+def row_groups(batches: Iterable[pa.RecordBatch], layout: FileLayout) -> Iterator[pa.Table]:
     """Cut a stream of batches into row groups, across the borders of batches.
 
     A row group also ends where `rows_per_file` ends a file, so whole row groups fill whole files.
 
     Example:
         >>> batches = [pa.record_batch({"id": list(range(n))}) for n in (4, 3, 2)]
-        >>> layout = Layout.of(rows_per_row_group=5, row_group_size_mb=None, rows_per_file=7)
+        >>> layout = FileLayout.of(rows_per_row_group=5, row_group_size_mb=None, rows_per_file=7)
         >>> [group.num_rows for group in row_groups(batches, layout)]
         [5, 2, 2]
     """
@@ -110,7 +110,7 @@ def row_groups(batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator[pa
         yield pa.Table.from_batches(held)
 
 
-def _room(batch: pa.RecordBatch, layout: Layout, rows: int, size: int, in_file: int) -> int:
+def _room(batch: pa.RecordBatch, layout: FileLayout, rows: int, size: int, in_file: int) -> int:
     """Return the number of rows until the row group is full, at least 1."""
     if layout.rows_per_row_group is not None:
         room = layout.rows_per_row_group - rows

@@ -17,7 +17,7 @@ from petastore.readers.execution.building import build_execution
 from petastore.readers.execution.execution import Execution
 from petastore.readers.reader import Reader
 from petastore.readers.window_reader import execution_of_windows
-from petastore.readers.window_starts import select_window_starts
+from petastore.readers.window_scan import select_window_starts
 from petastore.work.pools import Workers
 from tests.readers.small import ROWS, plan_of, written
 from tests.readers.transforms_to_send import unchanged

@@ -33,7 +33,7 @@ def test_codecs_have_their_optional_interfaces(codec: Any, faces: set[Any]) -> N
     assert {face for face in ALL_FACES if isinstance(codec, face)} == faces
 
 
-def test_object_without_a_codec_method_lacks_the_optional_interface() -> None:
+def test_class_with_only_decoded_sizes_is_not_a_codec() -> None:
     class Measures:
         def decoded_sizes(self, cells: Any, field: Any) -> None:
             """Tell nothing."""

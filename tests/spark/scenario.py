@@ -327,7 +327,7 @@ class Scenario:
         with materialize_dataset(self.spark, self.url("told"), schema, rows_per_row_group=5, **asked) as writer:
             writer.write(encode_dataframe(ids_once_told(self.spark, mark), schema))
         logged: list[logging.LogRecord] = []
-        log = logging.getLogger("petastore.spark.writing.progress")
+        log = logging.getLogger("petastore.spark.writing.task_progress")
         log.propagate, log.handlers = False, [Kept(logged)]
         (index,) = get_row_group_indexes(petastore.open_dataset(self.url("told"))).values()
         with materialize_dataset(self.spark, self.url("not told"), schema, progress=fail) as writer:

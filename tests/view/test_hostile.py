@@ -16,8 +16,8 @@ from petastore import Unischema, UnischemaField, open_dataset, write_dataset
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.view import serve
 from petastore.view.cells import MOST_CELL_BYTES, Cell
-from petastore.view.rows import cells_of, places_from
-from petastore.view.statistics import column_summaries
+from petastore.view.column_figures import column_summaries
+from petastore.view.sample_rows import cells_of, places_from
 from tests.memory import grown_in_child
 from tests.view.browsing import Client, chromium, dom_of
 

@@ -13,7 +13,7 @@ from petastore.storage.files.listing import unfinished_writes
 from petastore.storage.files.location import Location, open_location
 from petastore.writers.commit import commit_dataset
 from petastore.writers.files import DataFiles
-from petastore.writers.parquet import Layout, writer_options
+from petastore.writers.parquet import FileLayout, writer_options
 from tests.writers.conftest import everything_in
 
 SCHEMA = Unischema("numbers", [UnischemaField("id", "int64")])
@@ -24,7 +24,7 @@ def group(*ids: int) -> pa.Table:
 
 
 def files_at(location: Location, *, rows_per_file: int | None = None, first_number: int = 0) -> DataFiles:
-    layout = Layout.of(rows_per_row_group=None, row_group_size_mb=None, rows_per_file=rows_per_file)
+    layout = FileLayout.of(rows_per_row_group=None, row_group_size_mb=None, rows_per_file=rows_per_file)
     return DataFiles(location, SCHEMA, layout, writer_options(SCHEMA, "snappy"), first_number=first_number)
 
 

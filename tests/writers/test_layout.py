@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petastore.errors import InvalidArgumentError
-from petastore.writers.parquet import Layout, row_groups
+from petastore.writers.parquet import FileLayout, row_groups
 
 
 def batches_of(sizes: list[int], cell: int = 8) -> list[pa.RecordBatch]:
@@ -25,8 +25,8 @@ def batches_of(sizes: list[int], cell: int = 8) -> list[pa.RecordBatch]:
     ]
 
 
-def layout(**asked: Any) -> Layout:
-    return Layout.of(**{"rows_per_row_group": None, "row_group_size_mb": None, "rows_per_file": None, **asked})
+def layout(**asked: Any) -> FileLayout:
+    return FileLayout.of(**{"rows_per_row_group": None, "row_group_size_mb": None, "rows_per_file": None, **asked})
 
 
 @given(st.lists(st.integers(0, 30), max_size=10), st.integers(1, 25), st.none() | st.integers(1, 40))

@@ -45,7 +45,7 @@ from petastore.storage.row_groups.page_headers import PageWindow, headers_of, va
 from petastore.writers import local
 from petastore.writers.commit import commit_dataset, publish
 from petastore.writers.local import write_dataset
-from petastore.writers.parquet import Layout
+from petastore.writers.parquet import FileLayout
 from tests.pace import patience
 from tests.storage.footers.of_bytes import footer_of_bytes
 from tests.writers import killed
@@ -126,7 +126,9 @@ def test_row_groups_and_files_have_the_requested_sizes(
 
 
 def test_writer_starts_a_new_file_when_the_file_size_is_reached(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Layout, "of", lambda **asked: Layout(asked["rows_per_row_group"], 1, None, file_bytes=2000))
+    monkeypatch.setattr(
+        FileLayout, "of", lambda **asked: FileLayout(asked["rows_per_row_group"], 1, None, file_bytes=2000)
+    )
     inventory = write_dataset(url, SCHEMA, rows(0, 1000), rows_per_row_group=100)
     assert len(inventory.files) > 2
     assert ids(url) == list(range(1000))

@@ -15,11 +15,11 @@ from petastore.plan.request import LastBatchWord
 from petastore.readers import TransformSpec
 from petastore.readers.reader import Reader
 
-__all__ = ["EstimatorDataModule", "Options"]
+__all__ = ["DataModuleOptions", "EstimatorDataModule"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class DataModuleOptions:
     """Options of a data module for which estimators have no parameters. Picklable."""
 
     shuffle: bool | None = None
@@ -66,13 +66,13 @@ class EstimatorDataModule:
             {'cache_type': 'local-disk'}
         """
         module: Callable[..., Self] = cls
-        return functools.partial(module, options=Options(shuffle, reader, validation or {}, loader or {}))
+        return functools.partial(module, options=DataModuleOptions(shuffle, reader, validation or {}, loader or {}))
 
     def _take(
         self,
         told: Mapping[str, Any],
         transform: TransformSpec | None,
-        options: Options | None,
+        options: DataModuleOptions | None,
         *,
         in_memory: bool,
         in_batches: bool = False,
@@ -88,7 +88,7 @@ class EstimatorDataModule:
         """
         self._told, self._transform = told, transform
         self._in_memory, self._in_batches = in_memory, in_batches
-        self._options = options or Options()
+        self._options = options or DataModuleOptions()
         chosen = self._options.shuffle
         self._shuffle = bool(told.get("shuffle", True)) if chosen is None else chosen
         self._batch_sizes = {part: int(told.get(f"{part}_batch_size", 32)) for part in ("train", "val")}

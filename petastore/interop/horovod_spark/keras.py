@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from petastore.errors import InvalidArgumentError
 from petastore.interop import petastorm
-from petastore.interop.horovod_spark.data_module import EstimatorDataModule, Options
+from petastore.interop.horovod_spark.data_module import DataModuleOptions, EstimatorDataModule
 from petastore.readers import TransformSpec
 
 __all__ = ["PetastoreDataModule"]
@@ -41,7 +41,7 @@ class PetastoreDataModule(EstimatorDataModule):
         transform_fn: Callable[[Any], Any] | None = None,
         inmemory_cache_all: bool = False,
         make_dataset: Callable[..., Any] | None = None,
-        options: Options | None = None,
+        options: DataModuleOptions | None = None,
         **told: Any,
     ) -> None:
         transform = None if transform_fn is None else TransformSpec(transform_fn)

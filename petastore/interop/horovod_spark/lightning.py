@@ -7,7 +7,7 @@ from typing import Any
 
 import pytorch_lightning
 
-from petastore.interop.horovod_spark.data_module import EstimatorDataModule, Options
+from petastore.interop.horovod_spark.data_module import DataModuleOptions, EstimatorDataModule
 from petastore.readers import TransformSpec
 
 __all__ = ["PetastoreDataModule"]
@@ -42,7 +42,7 @@ class PetastoreDataModule(EstimatorDataModule, pytorch_lightning.LightningDataMo
         inmemory_cache_all: bool = False,
         reader_worker_count: int | None = None,
         seed: int | None = None,
-        options: Options | None = None,
+        options: DataModuleOptions | None = None,
         **told: Any,
     ) -> None:
         super().__init__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
-from petastore.interop.horovod_spark.data_module import EstimatorDataModule, Options
+from petastore.interop.horovod_spark.data_module import DataModuleOptions, EstimatorDataModule
 from petastore.readers import TransformSpec
 
 __all__ = ["PetastoreDataModule"]
@@ -54,7 +54,7 @@ class PetastoreDataModule(EstimatorDataModule):
         transform_fn: Callable[[Any], Any] | None = None,
         inmemory_cache_all: bool = False,
         num_train_epochs: int = 1,
-        options: Options | None = None,
+        options: DataModuleOptions | None = None,
         **told: Any,
     ) -> None:
         transform = None if transform_fn is None else TransformSpec(transform_fn)

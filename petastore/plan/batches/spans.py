@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Batches",
     "EpochOfBatches",
-    "Pace",
     "SharedBatches",
     "Source",
     "Span",
+    "SpanSizes",
     "Walk",
     "each_once",
     "times_of_rows",
@@ -169,7 +169,7 @@ class Span:
         return Cursor(self.epoch, position, self.first_epoch)
 
 
-class Pace:
+class SpanSizes:
     """Sizes of spans (batches assembled together): one batch first, then twice as many each time, up to a maximum.
 
     Args:
@@ -177,7 +177,7 @@ class Pace:
         batch_size: Number of rows of a batch.
 
     Example:
-        >>> pace = Pace(rows_per_span=6000, batch_size=1000)
+        >>> pace = SpanSizes(rows_per_span=6000, batch_size=1000)
         >>> [pace.next(left) for left in (100, 99, 97, 93, 87, 3)]
         [[1], [2], [4], [6], [6, 6], [3]]
     """
@@ -431,7 +431,7 @@ class Walk:
         return self.sources[source].order(epoch)
 
     def epochs(
-        self, batches_of: Callable[[Cursor], EpochOfBatches], pace: Pace, *, after: Cursor, epochs: int | None
+        self, batches_of: Callable[[Cursor], EpochOfBatches], pace: SpanSizes, *, after: Cursor, epochs: int | None
     ) -> Iterator[Span]:
         """Yield the spans (batches assembled together) of all epochs after a position.
 
@@ -450,7 +450,7 @@ class Walk:
                 return  # if a whole epoch has no batches, later epochs have none either
             begin = then
 
-    def spans(self, batches: EpochOfBatches, pace: Pace, at: Cursor, *, is_last: bool) -> Iterator[Span]:
+    def spans(self, batches: EpochOfBatches, pace: SpanSizes, at: Cursor, *, is_last: bool) -> Iterator[Span]:
         """Yield the spans (batches assembled together) of an epoch, or of the rest of it.
 
         Args:
@@ -538,7 +538,7 @@ class Walk:
         needed = each_once(picked)
         fetch = [group for group in needed.tolist() if group not in self._at_hand]
         self._at_hand.update((group, self._uses[group]) for group in fetch)
-        # given: (2, sources) rows taken from each source before the span, and after it
+        # given: (2, sources) number of rows taken from each source up to the start of the span, and up to its end
         given = np.array(batches.given(batches.consumed[[steps.start, steps.stop]]))
         if ends_epoch:  # `last_batch="drop"` skips some of the sources' rows in an epoch
             given[1] = self._given

@@ -277,12 +277,15 @@ _COMPARED_SOURCES = 16
 def mixed_batches(
     line: MixedLine, lanes: LanesOfSources, turns: Sequence[SourceTurns], batches: EpochBatches, shard: Shard
 ) -> SharedBatches:
-    """Return the batches of an epoch, with rows of all sources. A batch is a range of positions, divided by lane.
+    """Return one rank's batches of a mixture's epoch. A batch may have rows of all sources.
+
+    A batch is a range of positions (indices of rows in the epoch). Its rows are sorted by lane (one of the row
+    sequences that the epoch interleaves) and cut into one slice for each rank.
 
     Args:
-        line: Source at each position.
-        lanes: Lane of a source at each position.
-        turns: Lane of each row of each source.
+        line: Source of the row at each position.
+        lanes: Lane of its source from which the row at each position comes.
+        turns: For each source, the lane from which each of its rows comes.
         batches: Division of the epoch into batches.
         shard: The rank.
     """
@@ -343,7 +346,11 @@ class SourceBatches:
         )
 
     def _shares(self, source: int, count: int) -> list[tuple[Any, Any, int]]:
-        """Return (positions, `valid`, number of consumed rows) for each of the next `count` batches of a source."""
+        """Take the next `count` batches of a source; return (positions, `valid`, consumed rows) for each of them.
+
+        Positions are those of this rank's rows in the source's epoch; `valid` is as in `Share`. Consumed rows are
+        counted over all ranks, from the start of the epoch to the end of the batch.
+        """
         part, steps = self._batches[source], range(self._next[source], self._next[source] + count)
         self._next[source] = steps.stop
         share = part.share(self._shard, steps.start, steps.stop)

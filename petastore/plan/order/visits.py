@@ -194,7 +194,7 @@ class LaneRuns:
         return cls(lanes, own, turns[0], turns[-1], counts), offsets
 
     def positions(self) -> NDArray[np.int64]:
-        """Return the positions of the rows in batch order, shape (rows,)."""
+        """Return the position in the epoch of each row, for rows in batch order; shape (rows,)."""
         visits = visit_of_lane(self.lanes)[self.own.start : self.own.stop]
         sizes = self.stops - self.firsts
         turns = np.repeat(self.firsts - (np.cumsum(sizes) - sizes), sizes)

@@ -258,7 +258,7 @@ class StepLookup:
         return self._plan._epoch_steps(batch_size, begin)  # noqa: SLF001 - a part of the plan's class
 
     def _place_of(self, step: int, batch_size: int, after: Cursor) -> tuple[Cursor, int]:
-        """Return the position from which steps of the epoch are counted, and the number of the step from there."""
+        """Return the start of the epoch of a step (or `after`, if in its epoch), and the step's number from there."""
         begin, left = after, step
         while left >= (steps := self._steps(batch_size, begin).steps):
             if begin.position == 0 and steps == 0:

@@ -120,7 +120,7 @@ class Windows:
         return int((places if order is None else order[places]).max(initial=-1)) + 1
 
     def _following(self, group: int) -> tuple[Following, ...]:
-        """Compute the result of `following`."""
+        """Compute, without the cache, the rows of later row groups that the windows of a row group need."""
         if self.starts.counts[group] == 0:
             return ()
         bitmap = self.starts.bitmaps.get(group)

@@ -66,7 +66,15 @@ def stack_gather(
 def _sources(
     picked: GroupedRows, loaded: Mapping[int, LoadedRowGroup], in_read_order: bool, buffers: Buffers
 ) -> list[_Source]:
-    """Return the source arrays and row indices to copy, for stacks in one row order (read order or file order)."""
+    """Return for each source array the row indices to copy from it, and their row indices in the output.
+
+    Args:
+        picked: Rows of the output.
+        loaded: Loaded row groups, by number.
+        in_read_order: Whether the stacks (arrays of all columns of one dtype and shape) store rows in the order in
+            which the epoch reads them; False means file order.
+        buffers: Reusable buffers of row indices.
+    """
     groups = each_once(picked)
     row_groups = [loaded[group] for group in groups.tolist()]
     places = [row_group.place for row_group in row_groups]

@@ -14,7 +14,7 @@ from petastore.readers.assembly.assemble import Assembler, SpanTransform, of_spa
 from petastore.readers.execution.execution import Execution, Functions
 from petastore.readers.execution.handouts import most_rows, output_of
 from petastore.readers.execution.mixed_datasets import MixedDatasets, with_source
-from petastore.readers.loaded.arena import Memory
+from petastore.readers.loaded.arena import ReusableMemory
 from petastore.readers.loaded.footprint import Footprint
 from petastore.readers.loaded.layout import Layout
 from petastore.readers.loaded.loading import Readable
@@ -62,7 +62,7 @@ def build_execution(
             the name of a field.
     """
     mixed = source if isinstance(source, MixedDatasets) else MixedDatasets(source.datasets, plan)
-    memory, view, columns = Memory(), mixed.schema, mixed.columns
+    memory, view, columns = ReusableMemory(), mixed.schema, mixed.columns
     each = [transform] * len(mixed.datasets) if transforms is None else list(transforms)
     transformed: SpanTransform | None
     if any(spec is not each[0] for spec in each):

@@ -21,7 +21,7 @@ from petastore.plan.rank_plan import RankPlan
 from petastore.plan.request import LastBatch
 from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler, Assembles
 from petastore.readers.execution.handouts import Handout
-from petastore.readers.loaded.arena import Memory
+from petastore.readers.loaded.arena import ReusableMemory
 from petastore.readers.loaded.footprint import Footprint
 from petastore.readers.loaded.layout import Layout
 from petastore.readers.loaded.loading import Extended, Readable
@@ -148,7 +148,7 @@ class Execution:
     loaders: tuple[RowGroupReader, ...]
     """Readers of row groups, one for each dataset."""
 
-    memory: Memory
+    memory: ReusableMemory
     """Memory of row groups and batches."""
 
     files_of_pass: Callable[[], OpenFiles]

@@ -28,7 +28,7 @@ from petastore.forks import made_anew_in_children
 from petastore.plan.order.mix import counting
 from petastore.readers.loaded.layout import Layout
 
-__all__ = ["Arena", "Memory", "Place"]
+__all__ = ["Arena", "Place", "ReusableMemory"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -162,11 +162,11 @@ class Arena:
             self._buffers.count(-self._touched * self._row_bytes)
 
 
-class Memory:
+class ReusableMemory:
     """Reusable memory of a reader: each new iteration over the reader uses the arrays of the previous one.
 
     Example:
-        >>> memory = Memory()
+        >>> memory = ReusableMemory()
         >>> memory.arena(Layout((), ()), 0) is None, memory.buffers.kept_bytes
         (True, 0)
     """

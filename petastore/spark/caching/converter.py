@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from petastore.adapters.nulls import Nulls
-    from petastore.adapters.tensorflow.dataset import TfForm
+    from petastore.adapters.tensorflow.tf_dataset import TfForm
     from petastore.adapters.torch import DataLoader
     from petastore.adapters.torch.tensors import TorchForm
     from petastore.readers.options import ConverterKwargs, PassedKwargs
@@ -256,7 +256,7 @@ class SparkDatasetConverter:
 
         def adapt(reader: Reader) -> Any:
             from petastore.adapters.tensorflow import make_tf_dataset
-            from petastore.adapters.tensorflow.petastorm import as_named_tuples, as_v1_dataset
+            from petastore.adapters.tensorflow.petastorm_functions import as_named_tuples, as_v1_dataset
 
             named = as_named_tuples(make_tf_dataset(reader, rows, nulls=nulls, ragged=ragged), "batch")
             return as_v1_dataset(named if prefetch is None else named.prefetch(prefetch))

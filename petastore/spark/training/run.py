@@ -18,7 +18,7 @@ from petastore.spark.prepared import tensor_columns
 from petastore.spark.training.spool import LocalRows
 from petastore.spark.training.task import Job
 from petastore.spark.training.trainer import Outcome
-from petastore.writers.parquet import Layout
+from petastore.writers.parquet import FileLayout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -83,7 +83,9 @@ def run_on_dataframe(
     """
     if num_proc is not None:
         df = df.repartition(whole_number(num_proc, name="num_proc", least=1))
-    layout = Layout.of(rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=None)
+    layout = FileLayout.of(
+        rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=None
+    )
     folder = None if local_folder is None else os.fspath(local_folder)
     job, numbered = _job(df, train_fn, schema, layout, folder)
     told = _trained(numbered, job, whole_number(restarts, name="restarts", least=0))
@@ -126,7 +128,7 @@ def _job(
     df: DataFrame,
     train_fn: Callable[[LocalRows], Any],
     schema: Unischema | None,
-    layout: Layout,
+    layout: FileLayout,
     folder: str | None,
 ) -> tuple[Job, DataFrame]:
     try:

@@ -30,7 +30,7 @@ from petastore.storage.footers.footers import encoded_footers, read_footers
 from petastore.storage.metadata.manifest import Manifest
 from petastore.writers.commit import publish
 from petastore.writers.files import DataFiles
-from petastore.writers.parquet import Layout, row_groups, writer_options
+from petastore.writers.parquet import FileLayout, row_groups, writer_options
 
 if TYPE_CHECKING:
     from petastore.readers.options import PassedKwargs
@@ -88,7 +88,7 @@ class Spool:
         StorageError: A disk operation failed.
     """
 
-    def __init__(self, folder: str, schema: Unischema, layout: Layout, rank: int) -> None:
+    def __init__(self, folder: str, schema: Unischema, layout: FileLayout, rank: int) -> None:
         self.folder = folder
         self.num_rows = 0
         """Number of rows in the directory."""

@@ -33,7 +33,7 @@ from petastore.spark.session import free_port
 from petastore.spark.training.exchange import Door, Move, moves, taken
 from petastore.spark.training.spool import LocalRows, Spool, StoredPart
 from petastore.spark.training.trainer import Outcome, Trainer
-from petastore.writers.parquet import Layout
+from petastore.writers.parquet import FileLayout
 
 __all__ = ["RESULT", "Job"]
 
@@ -62,7 +62,7 @@ class Job:
     columns: tuple[str, ...]
     """Original names of the columns, by position; Spark passes the columns under safe names."""
 
-    layout: Layout
+    layout: FileLayout
     """Layout of the files on local disks."""
 
     function: bytes = dataclasses.field(repr=False)

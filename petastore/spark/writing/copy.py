@@ -13,7 +13,7 @@ from petastore.spark.dataframe import numbered_columns
 from petastore.spark.prepared import quoted
 from petastore.spark.settings import spark_url
 from petastore.spark.writing.materialize import materialize_dataset
-from petastore.spark.writing.progress import Progress
+from petastore.spark.writing.task_progress import Progress
 from petastore.writers.copying import Copy, DeclaredCells
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from petastore.storage.metadata.manifest import Manifest, read_manifest
 from petastore.storage.requests.retries import at_once
 from petastore.storage.requests.shown import shown_url
 from petastore.writers.commit import manifest_of, publish
-from petastore.writers.parquet import Layout
+from petastore.writers.parquet import FileLayout
 from petastore.writers.target import Mode, schema_difference
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class BlockJob:
     url: str
     schema: Unischema
     """The schema of the rows."""
-    layout: Layout
+    layout: FileLayout
     compression: str
     writer: str
     """Name of the writing program, for display."""

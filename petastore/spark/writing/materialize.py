@@ -26,12 +26,12 @@ from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.spark.settings import TIMESTAMP_TYPE, batch_settings, parquet_settings, settings_held, spark_url
 from petastore.spark.writing.dataset_writer import BlockCommit, BlockJob, DatasetWriter
-from petastore.spark.writing.progress import Progress, progress_told
+from petastore.spark.writing.task_progress import Progress, progress_told
 from petastore.spark.writing.writable import check_writable, warn_of_another_python
 from petastore.storage.files.location import open_location
 from petastore.writers.generate import generate_metadata
-from petastore.writers.parquet import Layout
-from petastore.writers.row_group_index import build_rowgroup_index, checked_indexers
+from petastore.writers.index_builder import build_rowgroup_index, checked_indexers
+from petastore.writers.parquet import FileLayout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,7 +116,9 @@ def materialize_dataset(
     warn_of_another_python(spark)
     by = f"Spark {spark.version} via materialize_dataset"
     url = spark_url(os.fspath(dataset_url), location)
-    layout = Layout.of(rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=None)
+    layout = FileLayout.of(
+        rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=None
+    )
     job = BlockJob(url, schema, layout, "auto", by, storage_options, opened)
     writer = DatasetWriter(spark, url, settings, job)
     commit = BlockCommit(location, schema, by, rows_per_row_group)

@@ -43,7 +43,7 @@ from petastore.writers.files import (
     lists_write,
     show_files,
 )
-from petastore.writers.parquet import Compression, Layout, row_groups, writer_options
+from petastore.writers.parquet import Compression, FileLayout, row_groups, writer_options
 from petastore.writers.target import Mode, Target
 
 __all__ = ["Part", "WriteJob"]
@@ -63,7 +63,7 @@ class WriteJob:
     url: str
     schema: Unischema
     """The schema of the rows."""
-    layout: Layout
+    layout: FileLayout
     compression: str
     mode: Mode
     """Treatment of an existing dataset, as in `write_dataset`."""
@@ -86,7 +86,7 @@ class WriteJob:
         cls,
         url: str,
         schema: Unischema,
-        layout: Layout,
+        layout: FileLayout,
         *,
         compression: str,
         mode: Mode,

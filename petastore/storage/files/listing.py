@@ -35,7 +35,7 @@ from petastore.schema.select import similar_name_advice
 from petastore.schema.values import date_or_bool
 from petastore.storage.files.lake_tables import reject_lake_tables_above, reject_lake_tables_among
 from petastore.storage.files.location import Location
-from petastore.storage.files.walk import Enter, Entry, Tree, entry_at, local_path, trees_at, walk
+from petastore.storage.files.walk import DirectoryEntry, Enter, Tree, entry_at, local_path, trees_at, walk
 from petastore.storage.requests.failures import answered
 
 __all__ = [
@@ -350,7 +350,7 @@ class _Found:
     below: str
     """Path relative to the listed directory; empty if the caller passed the path, or a pattern matched it."""
 
-    entry: Entry
+    entry: DirectoryEntry
     """Size, etag and kind of the entry, from the listing."""
 
     is_named: bool = False

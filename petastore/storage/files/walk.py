@@ -23,9 +23,9 @@ from typing import Any
 from pyarrow import fs
 
 from petastore.errors import InvalidArgumentError, StorageError
-from petastore.storage.stores.store import listed_etag, store_of
+from petastore.storage.stores.interface import listed_etag, store_of
 
-__all__ = ["Enter", "Entry", "Tree", "entry_at", "local_path", "pattern_at", "trees_at", "walk"]
+__all__ = ["DirectoryEntry", "Enter", "Tree", "entry_at", "local_path", "pattern_at", "trees_at", "walk"]
 
 
 _MOST_VISITS = 100
@@ -44,7 +44,7 @@ Enter = Callable[[str], bool]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Entry:
+class DirectoryEntry:
     """Entry below a directory."""
 
     path: str
@@ -105,7 +105,7 @@ def local_path(filesystem: Any, path: str) -> str | None:
     return (path or "/") if isinstance(filesystem, fs.LocalFileSystem) else None
 
 
-def entry_at(filesystem: Any, path: str) -> Entry | None:
+def entry_at(filesystem: Any, path: str) -> DirectoryEntry | None:
     """Return the entry at a path, with the relative path `""`; None if the path does not exist."""
     local = local_path(filesystem, path)
     if local is not None:
@@ -124,7 +124,7 @@ def walk(
     enter: Enter,
     trees: Callable[[], Sequence[Tree]] | None = None,
     by_level: bool = False,
-) -> Iterator[Entry]:
+) -> Iterator[DirectoryEntry]:
     """Yield everything below a directory, unordered; nothing if the directory does not exist.
 
     Args:
@@ -163,13 +163,15 @@ def _relative(path: str, start: str) -> str:
     return path[len(start) :].lstrip("/") if start and path.startswith(start) else path
 
 
-def _entry(path: str, info: Any) -> Entry:
+def _entry(path: str, info: Any) -> DirectoryEntry:
     is_directory = info.type == fs.FileType.Directory
     odd = info.type not in (fs.FileType.Directory, fs.FileType.File)
-    return Entry(path, info.size, is_directory, "neither a file nor a directory" if odd else "", listed_etag(info))
+    return DirectoryEntry(
+        path, info.size, is_directory, "neither a file nor a directory" if odd else "", listed_etag(info)
+    )
 
 
-def _walk_local(start: str, enter: Enter, homes: Callable[[], Sequence[Tree]]) -> Iterator[Entry]:
+def _walk_local(start: str, enter: Enter, homes: Callable[[], Sequence[Tree]]) -> Iterator[DirectoryEntry]:
     visits: collections.Counter[str] = collections.Counter()
     waiting: list[tuple[str, str, tuple[Tree, ...]]] = [(start, "", ())]
     while waiting:
@@ -206,18 +208,18 @@ def _scanned(directory: str) -> list[tuple[str, str, bool]]:
         return []
 
 
-def _local_entry(relative: str, path: str, *, is_link: bool) -> Entry:
+def _local_entry(relative: str, path: str, *, is_link: bool) -> DirectoryEntry:
     try:
         status = os.stat(path)  # noqa: PTH116 - faster than `Path`, and called for many files
     except OSError as problem:
         if problem.errno in _NOWHERE and stat.S_ISLNK(os.lstat(path).st_mode):
-            return Entry(relative, None, oddity="a link that leads nowhere")
+            return DirectoryEntry(relative, None, oddity="a link that leads nowhere")
         raise
     if stat.S_ISREG(status.st_mode):
-        return Entry(relative, status.st_size, links_to=os.path.realpath(path) if is_link else "")
+        return DirectoryEntry(relative, status.st_size, links_to=os.path.realpath(path) if is_link else "")
     if stat.S_ISDIR(status.st_mode):
-        return Entry(relative, None, is_directory=True)
-    return Entry(relative, None, oddity=_KINDS.get(stat.S_IFMT(status.st_mode), "no file"))
+        return DirectoryEntry(relative, None, is_directory=True)
+    return DirectoryEntry(relative, None, oddity=_KINDS.get(stat.S_IFMT(status.st_mode), "no file"))
 
 
 _WILDCARD = re.compile(r"[*?\[]")
@@ -279,8 +281,8 @@ def _regex(wild: str) -> re.Pattern[str]:
     return re.compile(glob_translate(wild))
 
 
-def _outermost(entries: Iterable[Entry]) -> list[Entry]:
-    kept: list[Entry] = []
+def _outermost(entries: Iterable[DirectoryEntry]) -> list[DirectoryEntry]:
+    kept: list[DirectoryEntry] = []
     directory: str | None = None
     for entry in sorted(entries, key=lambda entry: entry.path.split("/")):
         if directory is None or not entry.path.startswith(directory):
@@ -289,7 +291,7 @@ def _outermost(entries: Iterable[Entry]) -> list[Entry]:
     return sorted(kept, key=lambda entry: entry.path)
 
 
-def _each_once(filesystem: Any, fixed: str, entries: Sequence[Entry]) -> list[Entry]:
+def _each_once(filesystem: Any, fixed: str, entries: Sequence[DirectoryEntry]) -> list[DirectoryEntry]:
     """Remove links that point to a parent directory, to another match, or inside another match."""
     directories = [posixpath.join(fixed, entry.path) for entry in entries if entry.is_directory]
     if local_path(filesystem, fixed) is None:

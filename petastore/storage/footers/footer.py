@@ -39,9 +39,9 @@ from petastore.storage.footers.leaves import (
 )
 from petastore.storage.footers.tails import MAGIC, LocalVersion, Tail, digest_of
 from petastore.storage.ranges.fetch import END_BYTES
-from petastore.storage.stores.store import FileVersion
+from petastore.storage.stores.interface import FileVersion
 
-__all__ = ["INT96_UNIT", "Columns", "Footer", "FooterParser", "check_unchanged", "document_in", "is_unchanged"]
+__all__ = ["INT96_UNIT", "FileColumns", "Footer", "FooterParser", "check_unchanged", "document_in", "is_unchanged"]
 
 INT96_UNIT = "us"
 """Unit of INT96 timestamps. Spark writes microseconds; nanoseconds wrap around outside of the years 1677 to 2262."""
@@ -50,7 +50,7 @@ _NO_UTF8 = "a writer whose name is not UTF-8"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Columns:
+class FileColumns:
     """Columns of a file, shared by all files with equal columns."""
 
     arrow_schema: Any
@@ -80,7 +80,7 @@ class Columns:
     is_renamed: bool = False
     """Whether columns were renamed, because several columns of the file have the same name."""
 
-    def unified(self, schema: Any) -> Columns:
+    def unified(self, schema: Any) -> FileColumns:
         """Return these columns with the casts to the `pyarrow.Schema` of a dataset whose files differ.
 
         Columns and struct members that are not in the file have no leaves.
@@ -148,7 +148,7 @@ class Footer:
     encoded: bytes = dataclasses.field(repr=False)
     """Footer bytes as stored in the file."""
 
-    columns: Columns = dataclasses.field(repr=False)
+    columns: FileColumns = dataclasses.field(repr=False)
     """Columns of the file."""
 
     version: FileVersion | None = dataclasses.field(default=None, repr=False)
@@ -166,7 +166,7 @@ class Footer:
     whole_microseconds: set[tuple[int, int]] = dataclasses.field(default_factory=set, repr=False)
     """Pairs (row group, leaf column) whose INT96 timestamps were checked: none has nanoseconds."""
 
-    def unified(self, columns: Columns) -> Footer:
+    def unified(self, columns: FileColumns) -> Footer:
         """Return the footer with casts of its columns, for a dataset whose files differ."""
         footer = copy.copy(self)  # keeps the cached parsed parts
         object.__setattr__(footer, "columns", columns)
@@ -321,7 +321,7 @@ def _check_counts(counts: NDArray[np.int64], num_rows: int, path: str) -> None:
 
 
 class FooterParser:
-    """Parser of a dataset's footers. Files with equal columns share one `Columns` object. Thread-safe.
+    """Parser of a dataset's footers. Files with equal columns share one `FileColumns` object. Thread-safe.
 
     Args:
         unified: `pyarrow.Schema` to which all files are cast; None keeps the types of each file.
@@ -329,7 +329,7 @@ class FooterParser:
 
     def __init__(self, unified: Any = None) -> None:
         self._unified = unified
-        self._known: tuple[bytes, bytes | None, Columns] = b"", None, Columns(None, {}, {}, {}, None)
+        self._known: tuple[bytes, bytes | None, FileColumns] = b"", None, FileColumns(None, {}, {}, {}, None)
 
     def parse(self, path: str, tail: Tail, etag: str = "") -> Footer:
         """Parse the footer bytes of one file.
@@ -368,7 +368,7 @@ def _arrow_schema_in(metadata: Any) -> bytes | None:
     return (metadata.metadata or {}).get(b"ARROW:schema")
 
 
-def _columns(reader: Any, footer: bytes, path: str, size: int) -> Columns:
+def _columns(reader: Any, footer: bytes, path: str, size: int) -> FileColumns:
     metadata = reader.metadata
     try:
         # INT96 timestamps are read in microseconds, as Spark writes them. Only the schema of the reader has this unit.
@@ -386,7 +386,7 @@ def _columns(reader: Any, footer: bytes, path: str, size: int) -> Columns:
     members = members_of(schema, leaves) if any(map(pa.types.is_struct, schema.types)) else {}
     leaves |= {name: inside for name, (_, inside) in members.items()}
     paths = {name: member for name, (member, _) in members.items()}
-    return Columns(schema, leaves, unreadable, paths, metadata.schema, is_renamed=schema.names != stored_names)
+    return FileColumns(schema, leaves, unreadable, paths, metadata.schema, is_renamed=schema.names != stored_names)
 
 
 def _unreadable_footer(path: str, problem: Exception, at: int) -> MetadataError:

@@ -15,7 +15,7 @@ from petastore.errors import DatasetChangedError, MetadataError
 from petastore.forks import made_anew_in_children
 from petastore.inventory import DataFile, Inventory
 from petastore.storage.files.location import Location
-from petastore.storage.footers.footer import Columns, Footer, FooterParser, check_unchanged, is_unchanged
+from petastore.storage.footers.footer import FileColumns, Footer, FooterParser, check_unchanged, is_unchanged
 from petastore.storage.footers.footers_beside import BLOCK_BYTES, Block, FootersBeside
 from petastore.storage.footers.tails import (
     MAX_FOOTER_BYTES,
@@ -30,7 +30,7 @@ from petastore.storage.footers.tails import (
 )
 from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.requests.retries import SingleFlight, read_right
-from petastore.storage.stores.store import FileVersion
+from petastore.storage.stores.interface import FileVersion
 
 __all__ = ["FooterCache"]
 
@@ -142,7 +142,7 @@ class FooterCache:
 
     def _cast(self, footers: Iterable[Footer]) -> Iterator[Footer]:
         """Yield the footers, with the casts of their columns to the common schema of all files, if there is one."""
-        known: dict[int, Columns] = {}  # files with the same columns share one value
+        known: dict[int, FileColumns] = {}  # files with the same columns share one value
         for footer in footers:
             if self._unified is None:
                 yield footer

@@ -26,7 +26,7 @@ from petastore.storage.ranges.fetch import END_BYTES, ByteRange, RangeFetcher
 from petastore.storage.ranges.pinned_files import footer_key
 from petastore.storage.requests.failures import failure, is_of_storage, raise_alone
 from petastore.storage.requests.retries import at_once
-from petastore.storage.stores.store import FileVersion
+from petastore.storage.stores.interface import FileVersion
 
 if TYPE_CHECKING:
     from petastore.cache import DiskCache

@@ -42,7 +42,7 @@ from petastore.storage.files.whole_files import delete_quietly, opened_table, re
 from petastore.storage.footers.footer import document_in
 from petastore.storage.footers.footers import footer_if_there, parquet_among, read_footer
 from petastore.storage.footers.footers_beside import FOOTERS, FootersBeside, PackedFooters, packed_footers
-from petastore.storage.stores.store import FileVersion
+from petastore.storage.stores.interface import FileVersion
 
 __all__ = [
     "COMMON_METADATA",
@@ -181,7 +181,9 @@ class Around(NamedTuple):
 
 
 def looked_around(location: Location, manifest: Manifest) -> Around:
-    """List the dataset's directory once, and compare the listing with the manifest.
+    """List the directory once. Return the Parquet files that the manifest lacks, and the versions of unchanged files.
+
+    A file is unchanged if its size and etag equal those in the manifest.
 
     Raises:
         StorageError: A storage operation failed, or a path in the manifest is not a file.

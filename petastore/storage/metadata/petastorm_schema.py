@@ -176,7 +176,7 @@ def _field_parts(value: Any) -> dict[str, Any]:
     elif kind != "UnischemaField":
         raise _NoSchemaError(f"each field must be a UnischemaField, got {described(value)}")
     if not isinstance(names, tuple) or not isinstance(arguments, tuple) or len(names) != len(arguments):
-        raise _NoSchemaError("a UnischemaField must have as many values as names of attributes, got other numbers")
+        raise _NoSchemaError("a pickled UnischemaField must have one value for each attribute name, got more or fewer")
     if not all(isinstance(name, str) and name in _FIELD_PARTS for name in names):
         raise _NoSchemaError(f"a UnischemaField must have only the attributes {', '.join(_FIELD_PARTS)}, got others")
     parts = {"codec": None, "nullable": False} | dict(zip(names, arguments, strict=True))

@@ -1,9 +1,10 @@
 """Read and write row-group indexes (`_petastore/indexes/<name>.arrow`); if missing, read those of Petastorm.
 
 A file has one record for each value: the value as JSON (`petastore.expressions.literal.literal_json`) and the numbers
-of the row groups that contain it. A record with null stands for all values that are not missing. The metadata of the
-file has the name of the index, its fields, the version of each indexed data file, and a digest of the file
-(`petastore.storage.files.whole_files`). If the data files have changed, reading the index raises an error.
+of the row groups that contain it. An index of `FieldNotNullIndexer` has one record, with a null value: the row groups
+with any value that is not missing. The metadata of the file has the name of the index, its fields, the version of each
+indexed data file, and a digest of the file (`petastore.storage.files.whole_files`). If the data files have changed,
+reading the index raises an error.
 
 Petastorm's indexes do not contain the versions of the data files. Petastorm stored only the number of row groups of
 each file: an index raises an error if these numbers differ or are missing. If a file was rewritten with the same number

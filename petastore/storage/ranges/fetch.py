@@ -26,7 +26,7 @@ from petastore.storage.files.location import Location
 from petastore.storage.ranges.request_counts import RequestCounter, RequestCounts
 from petastore.storage.requests.failures import given_up, is_of_storage, raise_alone
 from petastore.storage.requests.retries import GaveUpError
-from petastore.storage.stores.store import Answer, FileVersion, NoBucketError, NotTheVersionError, Store, range_file
+from petastore.storage.stores.interface import Answer, FileVersion, NoBucketError, NotTheVersionError, Store, range_file
 from petastore.threads import is_daemon_of_ours
 
 __all__ = [

@@ -22,7 +22,7 @@ from petastore.storage.ranges.fetch import END_BYTES, ByteRange, FetchedRanges, 
 from petastore.storage.ranges.request_counts import RequestCounter
 from petastore.storage.requests.retries import SingleFlight
 from petastore.storage.requests.shown import shown_url, without_query
-from petastore.storage.stores.store import FileVersion
+from petastore.storage.stores.interface import FileVersion
 
 if TYPE_CHECKING:
     from petastore.cache import Announcement, DiskCache, Key
@@ -70,7 +70,7 @@ class KeptFiles:
 
     @once
     def footers(self) -> DiskCache | None:
-        """Cache of footers in the same directory, with separate metrics."""
+        """Disk cache of footers, in the directory of `cache` but with separate metrics; None without a cache."""
         return None if self.cache is None else self.cache.counting_apart()
 
     def close(self) -> None:
@@ -384,7 +384,7 @@ class PinnedFiles:
         return FetchedRanges(version.size, version, pieces)
 
     def discard(self, file: DataFile, asked: Iterable[ByteRange], chunks: RowGroupChunks | None = None) -> None:
-        """Remove ranges that could not be decoded from the cache, because they may be damaged."""
+        """Remove from the disk cache the byte ranges that could not be decoded, because they may be damaged."""
         cache, version = self._kept.cache, self._kept.versions.get(file)
         if cache is not None and version is not None:
             cache.discard(self._keys(file, version, list(asked), chunks) or [])

@@ -17,7 +17,7 @@ from petastore.forks import made_anew_in_children
 from petastore.storage.ranges.request_counts import RequestCounts
 from petastore.storage.requests.failure_kinds import kind_of
 from petastore.storage.requests.retries import tried
-from petastore.storage.stores.store import Answer
+from petastore.storage.stores.interface import Answer
 from petastore.threads import Threads, working
 
 __all__ = ["AdaptiveConcurrency", "RequestBatch", "RequestPool"]

@@ -43,7 +43,7 @@ _ERRORS: dict[Kind, type[StorageError]] = {
 }
 
 
-class Place(Protocol):
+class RequestLocation(Protocol):
     """Interface of the location of a storage request, such as `petastore.storage.files.location.Location`."""
 
     @property
@@ -63,7 +63,9 @@ class Place(Protocol):
         """Timeout of a request in seconds; None means no timeout."""
 
 
-def answered(location: Place, call: Callable[[], _T], doing: str = "be reached", path: str | None = None) -> _T:
+def answered(
+    location: RequestLocation, call: Callable[[], _T], doing: str = "be reached", path: str | None = None
+) -> _T:
     """Return the result of a read-only storage request, with retries.
 
     Transient errors are retried until the deadline, if `location.is_asked_again`.
@@ -106,7 +108,7 @@ def answered(location: Place, call: Callable[[], _T], doing: str = "be reached",
         over.set()  # the caller has stopped waiting
 
 
-def answered_once(location: Place, call: Callable[[], _T], doing: str, path: str | None = None) -> _T:
+def answered_once(location: RequestLocation, call: Callable[[], _T], doing: str, path: str | None = None) -> _T:
     """Return the result of one request, without retries, for requests that must not be executed twice.
 
     Args:
@@ -131,7 +133,7 @@ def answered_once(location: Place, call: Callable[[], _T], doing: str, path: str
 
 
 @contextlib.contextmanager
-def asking(location: Place, doing: str = "be reached", path: str | None = None) -> Iterator[None]:
+def asking(location: RequestLocation, doing: str = "be reached", path: str | None = None) -> Iterator[None]:
     """Context manager for one storage request: it converts storage exceptions to petastore's errors, as `answered`.
 
     It neither retries the request nor ends it at the timeout: the calling thread blocks until storage responds.
@@ -189,7 +191,7 @@ def is_of_storage(problem: BaseException) -> bool:
     return isinstance(problem, Exception) or "CancelledError" in class_names(problem)
 
 
-def failure(problem: BaseException, location: Place, doing: str, path: str | None = None) -> StorageError:
+def failure(problem: BaseException, location: RequestLocation, doing: str, path: str | None = None) -> StorageError:
     """Return the petastore error for a filesystem exception, without chaining."""
     kind, number = kind_of(problem)
     said = f"{location.system} raised {foreign_text(problem, location.secrets)}"
@@ -205,7 +207,7 @@ def failure(problem: BaseException, location: Place, doing: str, path: str | Non
     return error(f"{location.url}: {what}: {said}{'. ' if todo else ''}{todo}", errno=number)
 
 
-def given_up(problem: GaveUpError, location: Place, doing: str, path: str | None = None) -> StorageError:
+def given_up(problem: GaveUpError, location: RequestLocation, doing: str, path: str | None = None) -> StorageError:
     """Return the petastore error for the last exception, with the number of attempts."""
     error = failure(problem.problem, location, doing, path)
     if problem.attempts == 1:

@@ -29,7 +29,7 @@ _LOCAL = {"file", "local", "memory"}
 _CONTAINERS = {"abfs", "abfss", "wasb", "wasbs", "az", "adl"}
 _PORT = re.compile(r"(?:\[[^\]]*\]|[^:]*)(?::[0-9]*)?")
 _ARN = re.compile(r"arn:[a-z-]+:")
-# Matched at the end of names: matching every start would be quadratic for long dotted words.
+# Matches only the end of a name, such as `token` in `spark.my.token`: a prefix as `[\w.]*` would take quadratic time.
 _NAME = (
     r"(?:signature|token|secret|passw(?:or)?d|pwd|credential|api[_-]?key|access[_-]?key(?:[_-]?id)?"
     r"|account[_-]?key|private[_-]?key|(?<!\w)(?:sig|sas|authorization))"

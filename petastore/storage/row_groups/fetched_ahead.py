@@ -42,7 +42,7 @@ class FetchedAhead:
     fetches the row group itself, so that it gets the error.
 
     Example:
-        >>> from petastore.storage.stores.store import FileVersion
+        >>> from petastore.storage.stores.interface import FileVersion
         >>> import pyarrow as pa
         >>> ahead, one = FetchedAhead(), ByteRange(4, 5)
         >>> ranges = FetchedRanges(9, FileVersion(9), [(4, pa.py_buffer(b"bytes"))])

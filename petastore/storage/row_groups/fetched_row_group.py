@@ -1,4 +1,4 @@
-"""Row group of a remote file: fetch its column chunks completely, before decoding, or in parts."""
+"""Row group of a remote file: fetch whole column chunks before decoding, or byte ranges during decoding."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.row_groups.fetched_ahead import FetchedAhead, place_of
 from petastore.storage.row_groups.opened_file import Asked, OpenedFile
 from petastore.storage.row_groups.page_headers import checked_pages
-from petastore.storage.stores.store import FileVersion, range_file
+from petastore.storage.stores.interface import FileVersion, range_file
 
 __all__ = ["FetchedRowGroup", "chunk_ranges", "fetch_chunks", "row_group_chunks"]
 

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from petastore.storage.stores.store_settings import Options, StoreSettings, constant_credentials, store_maker
+from petastore.storage.stores.store_settings import StoreOptions, StoreSettings, constant_credentials, store_maker
 
 __all__ = [
     "azure_settings",
@@ -37,7 +37,7 @@ def s3_settings(options: Mapping[str, Any]) -> StoreSettings:
         >>> s3_settings({"anon": True, "endpoint_url": "http://127.0.0.1:9000"}).server
         ('s3', 'http://127.0.0.1:9000')
     """
-    given = Options("s3", options, "s3fs.S3FileSystem")
+    given = StoreOptions("s3", options, "s3fs.S3FileSystem")
     key = given.take("key", "username", "aws_access_key_id")
     secret = given.take("secret", "password", "aws_secret_access_key")
     token, profile = given.take("token", "aws_session_token"), given.take("profile")
@@ -80,7 +80,7 @@ def s3_settings(options: Mapping[str, Any]) -> StoreSettings:
     )
 
 
-def _address(given: Options) -> tuple[dict[str, Any], dict[str, Any], str]:
+def _address(given: StoreOptions) -> tuple[dict[str, Any], dict[str, Any], str]:
     """Return the endpoint for the store, the options of its HTTP client, and the addressing style."""
     endpoint, region = given.take("endpoint_url", "endpoint") or _endpoint_around(), given.take("region_name", "region")
     verify, secure, proxies = given.take("verify"), given.take("use_ssl"), given.take("proxies") or {}
@@ -188,7 +188,7 @@ def gcs_settings(options: Mapping[str, Any]) -> StoreSettings:
         >>> gcs_settings({"token": "anon", "endpoint_url": "http://127.0.0.1:4443/"}).server
         ('gs', 'http://127.0.0.1:4443')
     """
-    given = Options("gs", options, "gcsfs.GCSFileSystem")
+    given = StoreOptions("gs", options, "gcsfs.GCSFileSystem")
     token, project, payer = given.take("token"), given.take("project"), given.take("requester_pays")
     emulator = os.environ.get("STORAGE_EMULATOR_HOST", "")
     around = emulator if "://" in emulator or not emulator else f"http://{emulator}"
@@ -283,7 +283,7 @@ def azure_settings(options: Mapping[str, Any]) -> StoreSettings:
         >>> azure_settings({"account_name": "me", "anon": True}).server
         ('abfs', 'https://me.blob.core.windows.net')
     """
-    given = Options("abfs", options, "adlfs.AzureBlobFileSystem")
+    given = StoreOptions("abfs", options, "adlfs.AzureBlobFileSystem")
     account, endpoint, keys = _account_of(given)
     credential, mode = given.take("credential"), given.take("location_mode")
     # A connection string without a key is only an address, so requests are anonymous.
@@ -332,7 +332,7 @@ def azure_settings(options: Mapping[str, Any]) -> StoreSettings:
     return StoreSettings(make_store, make_child_filesystem, ("abfs", endpoint), client, is_anonymous=is_anonymous)
 
 
-def _account_of(given: Options) -> tuple[str, str, dict[str, Any]]:
+def _account_of(given: StoreOptions) -> tuple[str, str, dict[str, Any]]:
     """Return account, address and credentials from options, environment or a connection string."""
     names = ("account_name", "connection_string", "account_key", "sas_token", *_OF_SERVICES)
     keys = {name: given.take(name) or os.environ.get(f"AZURE_STORAGE_{name.upper()}") for name in names}
@@ -345,9 +345,7 @@ def _account_of(given: Options) -> tuple[str, str, dict[str, Any]]:
     parts = {name.strip().lower(): value for name, _, value in pairs}
     account, endpoint = parts.get("accountname"), parts.get("blobendpoint")
     if not parts.keys() <= _IN_CONNECTION_STRINGS or not (account or endpoint):
-        raise given.error(
-            "given with a connection_string of AccountName, AccountKey and BlobEndpoint, got one with other parts"
-        )
+        raise given.error("given with a connection_string that has AccountName or BlobEndpoint, and no unknown parts")
     protocol, suffix = parts.get("defaultendpointsprotocol", "https"), parts.get("endpointsuffix", "core.windows.net")
     endpoint = (endpoint or f"{protocol}://{account}.blob.{suffix}").rstrip("/")
     # obstore requires a name, even for unsigned requests.

@@ -19,7 +19,7 @@ from pyarrow import fs
 
 from petastore.storage.requests.failure_kinds import attribute, kind_of
 from petastore.storage.requests.retries import MOST_REREADS
-from petastore.storage.stores.store import Answer, FileVersion, ListedInfo, Store, are_buckets, servers_in
+from petastore.storage.stores.interface import Answer, FileVersion, ListedInfo, Store, are_buckets, servers_in
 
 __all__ = ["FsspecStore", "etag_in", "forget_listings"]
 

@@ -15,8 +15,7 @@ from petastore.forks import Lock
 from petastore.storage.requests.retries import DEFAULT_STORAGE_TIMEOUT_S
 from petastore.storage.requests.shown import shown_url
 from petastore.storage.stores.cloud_settings import azure_settings, gcs_settings, s3_settings
-from petastore.storage.stores.obstore_errors import as_builtin, with_builtins
-from petastore.storage.stores.store import (
+from petastore.storage.stores.interface import (
     Answer,
     FileVersion,
     ListedInfo,
@@ -27,6 +26,7 @@ from petastore.storage.stores.store import (
     range_file,
     store_of,
 )
+from petastore.storage.stores.obstore_errors import as_builtin, with_builtins
 from petastore.storage.stores.store_settings import (
     StoreSettings,
     http_settings,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from petastore.storage.requests.shown import shown_text
-from petastore.storage.stores.store import NoBucketError, NotTheVersionError, WrongRegionError
+from petastore.storage.stores.interface import NoBucketError, NotTheVersionError, WrongRegionError
 
 __all__ = ["as_builtin", "with_builtins"]
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 from petastore.errors import InvalidArgumentError
 
 __all__ = [
-    "Options",
+    "StoreOptions",
     "StoreSettings",
     "constant_credentials",
     "http_settings",
@@ -69,7 +69,7 @@ class StoreSettings:
     """Whether credentials come from the environment, so that rejected ones may be replaced by others."""
 
 
-class Options:
+class StoreOptions:
     """Options of one storage, including those in `client_kwargs` and `config_kwargs`; take them one by one.
 
     Args:
@@ -78,9 +78,9 @@ class Options:
         backend: fsspec filesystem whose option names are used.
 
     Example:
-        >>> options = Options("s3", {"key": "AKIA", "client_kwargs": {"region_name": "here"}, "anon": None}, "s3fs")
+        >>> options = StoreOptions("s3", {"key": "AKIA", "client_kwargs": {"region_name": "x"}, "anon": None}, "s3fs")
         >>> options.take("key", "username"), options.take("region_name"), options.take("anon")
-        ('AKIA', 'here', None)
+        ('AKIA', 'x', None)
         >>> options.reject_others()
     """
 
@@ -182,7 +182,7 @@ def http_settings(options: Mapping[str, Any]) -> StoreSettings:
         >>> http_settings({"headers": {"Authorization": "Bearer abc"}}).server
         ('http',)
     """
-    given = Options("http", options, "fsspec.filesystem")
+    given = StoreOptions("http", options, "fsspec.filesystem")
     headers, auth = dict(given.take("headers") or {}), given.take("auth")
     given.reject_others()
     # `client_kwargs={"headers": …}` and `headers=` are two options of fsspec.

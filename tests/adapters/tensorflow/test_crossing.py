@@ -24,7 +24,7 @@ def elements(runs: list[Run], stacks: list[tuple[str, ...]]) -> list[dict[str, A
     """What a dataset of the runs gives."""
     from petastore.adapters.tensorflow.columns import columns_of_field
     from petastore.adapters.tensorflow.crossing import Crossing
-    from petastore.adapters.tensorflow.dataset import cut_run
+    from petastore.adapters.tensorflow.tf_dataset import cut_run
 
     columns = [
         column

@@ -7,14 +7,14 @@ import pytest
 
 from petastore import Unischema, UnischemaField
 from petastore.readers.loaded import arena as module
-from petastore.readers.loaded.arena import Memory
+from petastore.readers.loaded.arena import ReusableMemory
 from petastore.readers.loaded.layout import Layout
 
 LAYOUT = Layout.of(Unischema("s", [UnischemaField("x", np.float32)]), rows=100)
 
 
 def test_memory_arena_is_reused_until_a_larger_one_is_needed() -> None:
-    memory = Memory()
+    memory = ReusableMemory()
     assert memory.arena(LAYOUT, 0) is None
     first = memory.arena(LAYOUT, 100)
     assert first is not None
@@ -32,11 +32,11 @@ def test_memory_arena_is_none_when_it_cannot_be_allocated(monkeypatch: pytest.Mo
         raise OSError(12, "Cannot allocate memory")
 
     monkeypatch.setattr(module, "Arena", refuse)
-    assert Memory().arena(LAYOUT, 100) is None
+    assert ReusableMemory().arena(LAYOUT, 100) is None
 
 
 def test_buffer_released_after_close_is_not_kept() -> None:
-    memory = Memory()
+    memory = ReusableMemory()
     held = memory.buffers.empty((2**20,), np.dtype(np.float32))
     arena = memory.arena(LAYOUT, 100)
     for _ in range(2):

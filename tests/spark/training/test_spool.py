@@ -23,7 +23,7 @@ from petastore.spark.dataframe import encode_batches
 from petastore.spark.training import LocalRows
 from petastore.spark.training.exchange import Door, Move, moves, taken
 from petastore.spark.training.spool import Spool
-from petastore.writers.parquet import Layout
+from petastore.writers.parquet import FileLayout
 
 SCHEMA = Unischema("points", [UnischemaField("id", "int64"), UnischemaField("xy", "float32", (2,))])
 STORED = storage_schema(SCHEMA)
@@ -35,8 +35,8 @@ def cells(begin: int, stop: int) -> Iterator[pa.RecordBatch]:
     return encode_batches([pa.record_batch({"id": ids, "xy": xy})], SCHEMA)
 
 
-def layout_of(**asked: int | None) -> Layout:
-    return Layout.of(**dict.fromkeys(("rows_per_row_group", "row_group_size_mb", "rows_per_file")) | asked)
+def layout_of(**asked: int | None) -> FileLayout:
+    return FileLayout.of(**dict.fromkeys(("rows_per_row_group", "row_group_size_mb", "rows_per_file")) | asked)
 
 
 def spool_of(folder: Path, rank: int, rows: range, *, rows_per_file: int | None = 7) -> Spool:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from petastore import Unischema, UnischemaField
 from petastore.spark.training.task import Job
-from petastore.writers.parquet import Layout
+from petastore.writers.parquet import FileLayout
 
-LAYOUT = Layout.of(rows_per_row_group=None, row_group_size_mb=None, rows_per_file=None)
+LAYOUT = FileLayout.of(rows_per_row_group=None, row_group_size_mb=None, rows_per_file=None)
 JOB = Job(
     secret=b"hidden-word",
     schema=Unischema("ids", [UnischemaField("id", "int64")]),

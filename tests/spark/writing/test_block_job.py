@@ -14,13 +14,13 @@ from petastore.errors import InvalidArgumentError
 from petastore.spark.writing.dataset_writer import BlockJob
 from petastore.spark.writing.write_job import Part, WriteJob
 from petastore.writers.encode import encode_chunks
-from petastore.writers.parquet import Layout
+from petastore.writers.parquet import FileLayout
 
 SCHEMA = Unischema("ids", [UnischemaField("id", "int64")])
 
 
 def block_at(folder: Path) -> BlockJob:
-    layout = Layout.of(rows_per_row_group=2, row_group_size_mb=None, rows_per_file=None)
+    layout = FileLayout.of(rows_per_row_group=2, row_group_size_mb=None, rows_per_file=None)
     return BlockJob(str(folder), SCHEMA, layout, "snappy", "a test")
 
 

@@ -13,12 +13,12 @@ from petastore.errors import InvalidArgumentError
 from petastore.schema import Unischema, UnischemaField
 from petastore.spark.writing.dataset_writer import BlockJob, DatasetWriter
 from petastore.spark.writing.writable import check_cells, holds_cells
-from petastore.writers.parquet import Layout
+from petastore.writers.parquet import FileLayout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LAYOUT = Layout.of(rows_per_row_group=1, row_group_size_mb=None, rows_per_file=None)
+LAYOUT = FileLayout.of(rows_per_row_group=1, row_group_size_mb=None, rows_per_file=None)
 
 TYPES = {
     "int": types.IntegerType(),

@@ -56,7 +56,7 @@ def test_schema_check_for_spark_raises_for_names_that_differ_only_in_case() -> N
     check(*fields, session=Session(spark_sql_caseSensitive="true"))
 
 
-def test_timestamps_with_a_zone_need_the_session_setting() -> None:
+def test_timestamps_with_a_zone_require_output_type_timestamp_micros() -> None:
     with pytest.raises(
         InvalidArgumentError, match=f"{TIMESTAMP_TYPE} must be TIMESTAMP_MICROS for field .*Set it in the session"
     ):

@@ -27,13 +27,13 @@ from petastore.errors import (
 from petastore.spark.writing.write_job import Part, WriteJob
 from petastore.storage.files.listing import files_below
 from petastore.storage.files.location import open_location
-from petastore.writers.parquet import Layout
+from petastore.writers.parquet import FileLayout
 from petastore.writers.target import Mode
 
 SCHEMA = Unischema(
     "frames", [UnischemaField("id", "int64"), UnischemaField("pose", "float32", (2, 2), NdarrayCodec(), nullable=True)]
 )
-LAYOUT = Layout.of(rows_per_row_group=4, row_group_size_mb=None, rows_per_file=None)
+LAYOUT = FileLayout.of(rows_per_row_group=4, row_group_size_mb=None, rows_per_file=None)
 
 
 def job_at(url: str, mode: Mode = "append", schema: Unischema = SCHEMA, filesystem: Any = None) -> WriteJob:
@@ -339,7 +339,7 @@ def test_write_job_can_be_pickled(url: str) -> None:
 
 
 def test_write_job_applies_row_group_sizes_within_each_task(url: str) -> None:
-    layout = Layout.of(rows_per_row_group=3, row_group_size_mb=None, rows_per_file=6)
+    layout = FileLayout.of(rows_per_row_group=3, row_group_size_mb=None, rows_per_file=6)
     job = WriteJob.begin(url, SCHEMA, layout, compression="zstd", mode="append", writer="a test")
     inventory = job.commit([job.part(0, batches_of(*range(8))), job.part(1, batches_of(*range(20, 24)))])
     assert inventory.rows.tolist() == [3, 3, 3, 1, 2] or inventory.rows.tolist() == [3, 3, 2, 3, 1]

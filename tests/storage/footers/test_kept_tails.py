@@ -22,7 +22,7 @@ from petastore.errors import MetadataError
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.tails import KeptTails, Tail
 from petastore.storage.ranges.pinned_files import footer_key
-from petastore.storage.stores.store import FileVersion
+from petastore.storage.stores.interface import FileVersion
 from tests.pace import patience
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served

@@ -19,7 +19,7 @@ from petastore.errors import (
 )
 from petastore.storage.ranges.fetch import ByteRange, FetchedRanges, RangeFetcher
 from petastore.storage.ranges.request_counts import RequestCounts
-from petastore.storage.stores.store import Answer, FileVersion, Store
+from petastore.storage.stores.interface import Answer, FileVersion, Store
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served
 from tests.storage.ranges.conftest import Fetcher, location_of

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from petastore.storage.ranges.fetch import ByteRange, FetchedRanges, coalesce, in_memory_file
 from petastore.storage.row_groups.fetched_row_group import chunk_ranges
-from petastore.storage.stores.store import FileVersion
+from petastore.storage.stores.interface import FileVersion
 from tests.storage.footers.of_bytes import footer_of_bytes
 from tests.tier import examples
 

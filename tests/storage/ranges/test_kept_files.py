@@ -14,7 +14,7 @@ from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.ranges.fetch import ByteRange
 from petastore.storage.ranges.pinned_files import KeptFiles, keys_of
-from petastore.storage.stores.store import FileVersion
+from petastore.storage.stores.interface import FileVersion
 from tests.storage.ranges.conftest import location_of
 
 FILE = DataFile("day=1/a.parquet", 4000, "ab12")

@@ -21,7 +21,7 @@ from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footers import read_footer
 from petastore.storage.ranges.fetch import ByteRange, FetchedRanges
 from petastore.storage.ranges.pinned_files import KeptFiles, PinnedFiles
-from petastore.storage.stores.store import FileVersion
+from petastore.storage.stores.interface import FileVersion
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served
 from tests.storage.ranges.conftest import Fetcher, location_of

@@ -15,7 +15,7 @@ from petastore.errors import ReaderClosedError
 from petastore.storage.ranges.request_counts import RequestCounts
 from petastore.storage.ranges.request_pool import AdaptiveConcurrency, RequestBatch, RequestPool
 from petastore.storage.requests.retries import GaveUpError
-from petastore.storage.stores.store import Answer
+from petastore.storage.stores.interface import Answer
 from tests.forked import forked
 from tests.pace import LONG
 

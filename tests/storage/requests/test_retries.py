@@ -11,7 +11,7 @@ import botocore.exceptions
 import pytest
 
 from petastore.storage.requests.retries import MOST_ATTEMPTS, GaveUpError, is_transient, longest_pause, tried
-from petastore.storage.stores.store import NotTheVersionError
+from petastore.storage.stores.interface import NotTheVersionError
 
 TRANSIENT = [
     ConnectionResetError(104, "reset"),

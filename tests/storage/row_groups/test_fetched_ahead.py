@@ -11,7 +11,7 @@ import pytest
 
 from petastore.storage.ranges.fetch import ByteRange, FetchedRanges
 from petastore.storage.row_groups.fetched_ahead import Fetch, FetchedAhead
-from petastore.storage.stores.store import FileVersion
+from petastore.storage.stores.interface import FileVersion
 from tests.forked import forked
 
 PLACE = (0, "a.parquet", 0)

@@ -10,7 +10,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from pyarrow import fs
 
-from petastore.storage.stores.store import ArrowStore, NotTheVersionError
+from petastore.storage.stores.interface import ArrowStore, NotTheVersionError
 
 DATA = bytes(range(100))
 

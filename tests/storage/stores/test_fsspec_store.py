@@ -12,7 +12,7 @@ import pytest
 from pyarrow import fs
 
 from petastore.storage.stores.fsspec_store import FsspecStore, etag_in, forget_listings
-from petastore.storage.stores.store import listed_etag
+from petastore.storage.stores.interface import listed_etag
 
 HANGS = """
 import threading, time

@@ -11,8 +11,8 @@ import pytest
 from obstore.store import LocalStore, MemoryStore
 from pyarrow import fs
 
+from petastore.storage.stores.interface import FileVersion, NotTheVersionError
 from petastore.storage.stores.object_store import ObjectStore
-from petastore.storage.stores.store import FileVersion, NotTheVersionError
 from petastore.storage.stores.store_settings import request_limits
 
 DATA = bytes(range(100))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from petastore.storage.stores.interface import NoBucketError, NotTheVersionError, WrongRegionError
 from petastore.storage.stores.obstore_errors import as_builtin
-from petastore.storage.stores.store import NoBucketError, NotTheVersionError, WrongRegionError
 
 
 def raised(name: str, text: str) -> Exception:

@@ -15,11 +15,11 @@ from petastore import Dataset, Unischema, UnischemaField, open_dataset, write_da
 from petastore.codecs import NdarrayCodec, ScalarCodec
 from petastore.expressions import col
 from petastore.inventory import Inventory
-from petastore.view import rows as view_rows
-from petastore.view import statistics as view_statistics
+from petastore.view import column_figures as view_statistics
+from petastore.view import sample_rows as view_rows
 from petastore.view.cells import bars, cell_of, line
-from petastore.view.rows import Place, cells_of, matching_places, places_from
-from petastore.view.statistics import column_summaries, row_group_lines, row_group_map
+from petastore.view.column_figures import column_summaries, row_group_lines, row_group_map
+from petastore.view.sample_rows import RowPosition, cells_of, matching_places, places_from
 from tests.servers.range_server import RangeServer
 
 
@@ -72,8 +72,8 @@ def test_rows_of_remote_files_equal_local_ones(numbers: Path, monkeypatch: pytes
 
 def test_search_for_filtered_rows_continues_at_the_last_position(numbers: Path) -> None:
     dataset, filters = open_dataset(str(numbers)), col("id") >= 10
-    found: list[Place] = []
-    begin: Place | None = Place(0, 0)
+    found: list[RowPosition] = []
+    begin: RowPosition | None = RowPosition(0, 0)
     while begin is not None:
         matches = matching_places(dataset, filters, begin, 7)
         found += matches.places
@@ -83,8 +83,8 @@ def test_search_for_filtered_rows_continues_at_the_last_position(numbers: Path) 
 
 def test_search_for_filtered_rows_stops_at_its_time_limit(numbers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view_rows, "_FILTER_SECONDS", 0)
-    matches = matching_places(open_dataset(str(numbers)), col("id") < 0, Place(1, 0), 7)
-    assert matches == ([], Place(2, 0), 1)
+    matches = matching_places(open_dataset(str(numbers)), col("id") < 0, RowPosition(1, 0), 7)
+    assert matches == ([], RowPosition(2, 0), 1)
 
 
 def test_viewer_shows_the_reason_in_cells_of_a_damaged_file(numbers: Path) -> None:
@@ -163,5 +163,5 @@ def test_viewer_does_not_decode_image_bytes_with_a_huge_declared_size(tmp_path: 
     ]
     png = b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
     pq.write_table(pa.table({"photo": [png]}), tmp_path / "x.parquet")
-    (row,) = cells_of(open_dataset(str(tmp_path)), [UnischemaField("photo", "bytes")], [Place(0, 0)])
+    (row,) = cells_of(open_dataset(str(tmp_path)), [UnischemaField("photo", "bytes")], [RowPosition(0, 0)])
     assert "bytes to be shown, got 243,000,000" in row["photo"].text

@@ -581,7 +581,7 @@ def test_state_after_raises_for_a_batch_not_yielded_yet(make_tf_dataset: Any, ur
 
 @pytest.mark.slow
 def test_run_of_batches_is_cut_into_batches_including_an_empty_one(tf: Any) -> None:
-    from petastore.adapters.tensorflow.dataset import cut_run
+    from petastore.adapters.tensorflow.tf_dataset import cut_run
 
     for sizes in ([0], [2], [2, 3]):
         rows = {"id": np.arange(sum(sizes)), "text": np.array(["a"] * sum(sizes), object)}

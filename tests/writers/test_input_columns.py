@@ -23,9 +23,9 @@ import petastore
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.errors import EncodeError, InvalidArgumentError, SchemaError
 from petastore.schema import Unischema, UnischemaField
-from petastore.writers import columns as module
-from petastore.writers.columns import columns_of, encode_columns, infer_schema
+from petastore.writers import input_columns as module
 from petastore.writers.encode import encode_chunks
+from petastore.writers.input_columns import columns_of, encode_columns, infer_schema
 from tests.arrow_values import of_arrow, of_petastore
 
 COLUMNS: dict[str, Any] = {

@@ -21,7 +21,7 @@ from petastore.storage.row_groups.asked_columns import Part
 from petastore.view.cells import MOST_CELL_BYTES, Cell, cell_of
 from petastore.work.pools import Workers
 
-__all__ = ["Matches", "Place", "bytes_per_row", "cells_of", "matching_places", "places_from", "stored_rows"]
+__all__ = ["Matches", "RowPosition", "bytes_per_row", "cells_of", "matching_places", "places_from", "stored_rows"]
 
 _PAGE_BYTES = 48 * 1024 * 1024
 """Maximum decompressed bytes of cells in memory at a time."""
@@ -39,7 +39,7 @@ _MOST_GROUPS = 64
 """Maximum number of row groups that are scanned together."""
 
 
-class Place(NamedTuple):
+class RowPosition(NamedTuple):
     """A row of the dataset."""
 
     group: int
@@ -52,35 +52,35 @@ class Place(NamedTuple):
 class Matches(NamedTuple):
     """Rows that match a filter, at or after a given row of the dataset."""
 
-    places: list[Place]
-    following: Place | None
+    places: list[RowPosition]
+    following: RowPosition | None
     """Where to continue; None at the end of the dataset."""
     looked_at: int
     """Number of row groups that were scanned or pruned."""
 
 
-def places_from(inventory: Inventory, first: int, count: int) -> list[Place]:
+def places_from(inventory: Inventory, first: int, count: int) -> list[RowPosition]:
     """Return row group and row number of consecutive rows, in the order of an unshuffled reader.
 
     Example:
         >>> places_from(Inventory.of_rows([3, 0, 2]), 2, 9)
-        [Place(group=0, row=2), Place(group=2, row=0), Place(group=2, row=1)]
+        [RowPosition(group=0, row=2), RowPosition(group=2, row=0), RowPosition(group=2, row=1)]
     """
     ends = np.cumsum(inventory.rows)
     positions = np.arange(first, min(first + count, inventory.num_rows))
     groups = np.searchsorted(ends, positions, side="right")
     rows = positions - (ends - inventory.rows)[groups]
-    return list(map(Place, groups.tolist(), rows.tolist()))
+    return list(map(RowPosition, groups.tolist(), rows.tolist()))
 
 
-def matching_places(dataset: Dataset, filters: Expression, begin: Place, count: int) -> Matches:
+def matching_places(dataset: Dataset, filters: Expression, begin: RowPosition, count: int) -> Matches:
     """Return rows that match a filter, after a search of at most two seconds.
 
     Raises:
         PetastoreError: The filter is invalid, or its columns cannot be read.
     """
     groups, workers = dataset.inventory.num_row_groups, Workers()
-    found: list[Place] = []
+    found: list[RowPosition] = []
     first, size, ends_at = begin.group, 1, time.monotonic() + _FILTER_SECONDS
     while first < groups and (first == begin.group or time.monotonic() < ends_at):
         stop = min(first + size, groups)
@@ -90,14 +90,18 @@ def matching_places(dataset: Dataset, filters: Expression, begin: Place, count: 
         for group in (first + np.flatnonzero(selection.counts[first:stop])).tolist():
             bitmap = selection.bitmaps.get(group)
             rows = np.arange(selection.counts[group]) if bitmap is None else np.flatnonzero(bitmap)
-            found += [Place(group, row) for row in rows[rows >= begin.row if group == begin.group else ...].tolist()]
+            found += [
+                RowPosition(group, row) for row in rows[rows >= begin.row if group == begin.group else ...].tolist()
+            ]
             if len(found) > count:
                 return Matches(found[:count], found[count], stop - begin.group)
         first, size = stop, min(2 * size, _MOST_GROUPS)
-    return Matches(found, Place(first, 0) if first < groups else None, first - begin.group)
+    return Matches(found, RowPosition(first, 0) if first < groups else None, first - begin.group)
 
 
-def cells_of(dataset: Dataset, fields: Sequence[UnischemaField], places: Sequence[Place]) -> list[dict[str, Cell]]:
+def cells_of(
+    dataset: Dataset, fields: Sequence[UnischemaField], places: Sequence[RowPosition]
+) -> list[dict[str, Cell]]:
     """Return the cells of some rows, by field name. Columns that cannot be read have cells with the reason."""
     shown: list[dict[str, Cell]] = [{} for _ in places]
     for group in dict.fromkeys(place.group for place in places):

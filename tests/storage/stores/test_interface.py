@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.storage.stores.store import FileVersion
+from petastore.storage.stores.interface import FileVersion
 
 TEXTS = st.sampled_from(["", "a", "b", 'W/"a"'])
 VERSIONS = st.builds(FileVersion, st.integers(0, 2), TEXTS, st.sampled_from(["", "x", "y"]))

@@ -22,8 +22,8 @@ from petastore.schema.arrow import field_from_arrow
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.footer import Footer
 from petastore.storage.footers.footer_cache import FooterCache
+from petastore.storage.footers.footer_statistics import footer_statistics, read_statistics
 from petastore.storage.footers.footers import read_footer
-from petastore.storage.footers.statistics import footer_statistics, read_statistics
 from tests.storage.footers.by_hand import HIGH, LOW, binary, field, footer_by_hand, zigzag
 
 

@@ -18,9 +18,9 @@ from petastore.errors import PetastoreError
 from petastore.expressions import ColumnStatistics
 from petastore.schema.field import UnischemaField
 from petastore.storage.footers.footer import Footer
-from petastore.storage.footers.statistics import read_statistics
+from petastore.storage.footers.footer_statistics import read_statistics
 from petastore.view.cells import MOST_CELL_BYTES, bars, time_text
-from petastore.view.rows import bytes_per_row, stored_rows
+from petastore.view.sample_rows import bytes_per_row, stored_rows
 
 __all__ = ["ColumnSummary", "RowGroupLine", "column_summaries", "row_group_lines", "row_group_map"]
 

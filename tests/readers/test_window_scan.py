@@ -13,7 +13,7 @@ from petastore import NGram, Unischema, UnischemaField, open_dataset
 from petastore.dataset import Dataset
 from petastore.errors import InvalidArgumentError
 from petastore.plan import ReadUnit, Selection
-from petastore.readers.window_starts import select_window_starts
+from petastore.readers.window_scan import select_window_starts
 from petastore.work.pools import Workers
 from tests.windows_by_hand import windows_by_hand
 

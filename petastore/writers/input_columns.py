@@ -29,7 +29,7 @@ from petastore.storage.row_groups.asked_columns import is_pickable, pickable
 from petastore.work import Pool
 from petastore.writers.encode import CHUNK_BYTES, CHUNK_ROWS, encode_column, encoded_ahead
 
-__all__ = ["KINDS", "Columns", "Tabular", "columns_of", "encode_chunk", "encode_columns", "infer_schema"]
+__all__ = ["KINDS", "InputColumns", "Tabular", "columns_of", "encode_chunk", "encode_columns", "infer_schema"]
 
 Column: TypeAlias = Any
 """A `pyarrow.Array` or `ChunkedArray`, an array of shape (rows, ...), or a list of values."""
@@ -66,7 +66,7 @@ KINDS = "an Arrow table, a pandas or Polars frame, a datasets.Dataset, or a dict
 
 
 @dataclasses.dataclass(frozen=True)
-class Columns:
+class InputColumns:
     """Column-wise data to write, such as a DataFrame or a table, read in chunks of rows."""
 
     names: tuple[str, ...]
@@ -79,7 +79,7 @@ class Columns:
     """Function that yields chunks of at most this many rows, in order; a stream can be read only once."""
 
 
-def columns_of(data: Any) -> Columns | None:
+def columns_of(data: Any) -> InputColumns | None:
     """Return the columns of some data; None for data without columns, such as a list of rows.
 
     Args:
@@ -116,7 +116,7 @@ def infer_schema(data: Tabular, *, name: str = "inferred") -> Unischema:
     it. NaN is not a missing value.
 
     Args:
-        data: Columns, as in `write_dataset`. For a stream, which can be read only once, pass
+        data: InputColumns, as in `write_dataset`. For a stream, which can be read only once, pass
             `reader.schema.empty_table()`.
         name: Name of the schema.
 
@@ -141,7 +141,7 @@ def infer_schema(data: Tabular, *, name: str = "inferred") -> Unischema:
     return Unischema(name, columns.fields())
 
 
-def encode_columns(columns: Columns, schema: Unischema, pool: Pool | None = None) -> Iterator[pa.RecordBatch]:
+def encode_columns(columns: InputColumns, schema: Unischema, pool: Pool | None = None) -> Iterator[pa.RecordBatch]:
     """Encode columns to stored cells, and yield record batches of some rows each.
 
     Args:
@@ -156,7 +156,7 @@ def encode_columns(columns: Columns, schema: Unischema, pool: Pool | None = None
     yield from encoded_ahead(_tasks(columns, schema), pool)
 
 
-def _tasks(columns: Columns, schema: Unischema) -> Iterator[Callable[[], pa.RecordBatch]]:
+def _tasks(columns: InputColumns, schema: Unischema) -> Iterator[Callable[[], pa.RecordBatch]]:
     done = 0
     for chunk in columns.chunks(_rows_at_once(schema)):
         rows = len(next(iter(chunk.values()))) if chunk else 0
@@ -213,7 +213,7 @@ def _check_fields(names: Sequence[str], schema: Unischema) -> None:
             )
 
 
-def _of_arrow(data: pa.Table | pa.RecordBatch | pa.RecordBatchReader) -> Columns:
+def _of_arrow(data: pa.Table | pa.RecordBatch | pa.RecordBatchReader) -> InputColumns:
     is_stream = isinstance(data, pa.RecordBatchReader)
     _check_names(data.schema.names)
 
@@ -228,14 +228,14 @@ def _of_arrow(data: pa.Table | pa.RecordBatch | pa.RecordBatchReader) -> Columns
                 part = batch.slice(first, rows)
                 yield dict(zip(part.schema.names, part.columns, strict=True))
 
-    return Columns(tuple(data.schema.names), fields, chunks)
+    return InputColumns(tuple(data.schema.names), fields, chunks)
 
 
 def _is_hugging_face(data: Any) -> bool:
     return all(hasattr(data, name) for name in ("with_format", "features", "data", "iter"))
 
 
-def _of_hugging_face(data: Any) -> Columns:
+def _of_hugging_face(data: Any) -> InputColumns:
     """Return a `datasets.Dataset` as a table, with its indices applied."""
     table, indices = data.data.table, data._indices  # noqa: SLF001 - other libraries also read it
     _check_names(table.column_names)
@@ -254,7 +254,7 @@ def _of_hugging_face(data: Any) -> Columns:
         for part in data.with_format("arrow").iter(batch_size=max(1, min(rows, fitting))):
             yield dict(zip(part.column_names, part.columns, strict=True))
 
-    return Columns(tuple(table.column_names), fields, chunks)
+    return InputColumns(tuple(table.column_names), fields, chunks)
 
 
 def _field_of_arrow(name: str, column: pa.Array | pa.ChunkedArray) -> UnischemaField:
@@ -296,7 +296,7 @@ def _is_within(kind: pa.DataType) -> bool:
     return bool(kind.scale <= _DECIMAL.scale and kind.precision - kind.scale <= _DECIMAL.precision - _DECIMAL.scale)
 
 
-def _of_dict(data: Mapping[Any, Any]) -> Columns:
+def _of_dict(data: Mapping[Any, Any]) -> InputColumns:
     _check_names(data)
     columns = {name: _column(name, values) for name, values in data.items()}
     lengths = {name: len(column) for name, column in columns.items()}
@@ -309,7 +309,7 @@ def _of_dict(data: Mapping[Any, Any]) -> Columns:
         for first in range(0, rows, step):
             yield {name: column[first : first + step] for name, column in columns.items()}
 
-    return Columns(tuple(columns), lambda: itertools.starmap(_field_of, columns.items()), chunks)
+    return InputColumns(tuple(columns), lambda: itertools.starmap(_field_of, columns.items()), chunks)
 
 
 def _column(name: str, values: Any) -> Column:
