@@ -131,10 +131,11 @@ def _refuse_overlap(source: Location, target: Location) -> None:
 
 def _refuse_files(target: Location) -> None:
     with contextlib.suppress(DatasetNotFoundError):
-        found = files_below(target)
-        raise DatasetExistsError(
-            f"the target {target.url} must be empty, got {len(found):,} files. Choose another URL, or overwrite them"
-        )
+        if found := files_below(target):
+            raise DatasetExistsError(
+                f"the target {target.url} must be empty, got {len(found):,} files. Choose another URL, or "
+                "overwrite them"
+            )
 
 
 def copy_cells(

@@ -53,3 +53,9 @@ def test_copy_raises_inside_its_source_and_over_other_files(tmp_path: Path) -> N
         copy_cells(tmp_path / "source", tmp_path / "other")
     with pytest.raises(InvalidArgumentError, match=r"not_null_fields must name fields of.*\('id'\), got 'nosuch'"):
         copy_cells(tmp_path / "source", tmp_path / "copy", not_null_fields=["nosuch"])
+
+
+def test_copy_to_an_existing_empty_directory(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "source", Unischema("id", [UnischemaField("id", "int64")]), [{"id": 1}])
+    (tmp_path / "copy").mkdir()
+    assert copy_cells(tmp_path / "source", tmp_path / "copy").num_rows == 1
