@@ -10,7 +10,7 @@ take turns within a round, so that a busy moment of the machine meets all of the
 image, the median over rounds, followed by the lowest and the highest round. "two threads" is how many times more images
 a second two threads did than one, by the best rounds. "GIL" is the longest time that another Python thread stood still
 during a call, as a share of the call: near 1 the GIL is held. The conclusion is in
-docs/decisions/0004-image-libraries.md.
+decisions/0004-image-libraries.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ImageDecode: decode a region or another size of an image, and only the JPEG blocks that it needs.
 
 A JPEG is decoded at 1/2, 1/4 or 1/8 of its size if the result is at least as large as the requested size, and then
-resized. An image of half the size has a quarter of the pixels to compute (docs/decisions/0004).
+resized. An image of half the size has a quarter of the pixels to compute (decisions/0004).
 """
 
 from __future__ import annotations
