@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from petastore.arrow import NUMBER_DTYPES
 from petastore.arrow import compute as pc
 from petastore.codecs import ArrowCodec, NdarrayCodec, ScalarCodec
 from petastore.codecs.arrow.arrow_lists import are_arrays
@@ -116,7 +117,7 @@ def infer_schema(data: Tabular, *, name: str = "inferred") -> Unischema:
     it. NaN is not a missing value.
 
     Args:
-        data: InputColumns, as in `write_dataset`. For a stream, which can be read only once, pass
+        data: Columns of data, as in `write_dataset`. For a stream, which can be read only once, pass
             `reader.schema.empty_table()`.
         name: Name of the schema.
 
@@ -189,7 +190,8 @@ def _encoded(column: Column | None, field: UnischemaField, stored: pa.DataType, 
         return encode_column(column, field, stored, first_row=first_row)
     column = _without_views(column)
     cells = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    is_stored_so = cells.type == stored and field.codec is None and field.is_scalar
+    is_scalar = field.codec is None and field.is_scalar
+    is_stored_so = cells.type == stored and is_scalar and _has_only_values_of(stored, field.dtype)
     if is_stored_so and (field.nullable or not cells.null_count):
         return cells
     try:
@@ -197,6 +199,15 @@ def _encoded(column: Column | None, field: UnischemaField, stored: pa.DataType, 
     except EncodeError as problem:
         problem.row = None if problem.row is None else problem.row + first_row
         raise problem.at(column=field.name) from problem.__cause__
+
+
+def _has_only_values_of(stored: pa.DataType, dtype: np.dtype[Any]) -> bool:
+    """Return whether each value of the stored type is a value of the dtype; not so if `uint8` is stored as int16."""
+    if dtype.kind in "iuf":
+        return NUMBER_DTYPES.get(stored) == dtype
+    if dtype.kind == "M":
+        return pa.types.is_date32(stored) or f"datetime64[{stored.unit}]" == str(dtype)
+    return True
 
 
 def _check_fields(names: Sequence[str], schema: Unischema) -> None:

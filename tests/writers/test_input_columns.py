@@ -23,6 +23,8 @@ import petastore
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.errors import EncodeError, InvalidArgumentError, SchemaError
 from petastore.schema import Unischema, UnischemaField
+from petastore.schema.arrow import storage_schema
+from petastore.spark.dataframe import encode_batch
 from petastore.writers import input_columns as module
 from petastore.writers.encode import encode_chunks
 from petastore.writers.input_columns import columns_of, encode_columns, infer_schema
@@ -434,3 +436,25 @@ def test_arrow_string_views_are_written_as_text(
     with petastore.make_reader(tmp_path / "data", shuffle_row_groups=False) as reader:
         cells = [row.x for row in reader]
     assert [cell.tolist() if isinstance(cell, np.ndarray) else cell for cell in cells] == values
+
+
+WIDER_THAN_THE_FIELD = {
+    "uint8": np.array([1, 300], np.int16),
+    "uint16": np.array([1, 70_000], np.int32),
+    "uint32": np.array([1, 2**40], np.int64),
+    "uint64": [Decimal(1), Decimal(-5)],
+    "float16": np.array([1, 1e30], np.float32),
+    "datetime64[s]": np.array([1_000_000, 1_500], "datetime64[us]"),
+}
+
+
+@pytest.mark.parametrize(("dtype", "values"), WIDER_THAN_THE_FIELD.items(), ids=WIDER_THAN_THE_FIELD)
+def test_columns_of_the_stored_type_are_checked_against_the_dtype(tmp_path: Path, dtype: str, values: Any) -> None:
+    schema = Unischema("narrow", [UnischemaField("x", np.dtype(dtype))])
+    column = pa.array(values, storage_schema(schema).field("x").type)
+    with pytest.raises(EncodeError, match=r"column 'x', row 1: "):
+        encode_batch(pa.record_batch({"x": column}), schema)
+    assert encode_batch(pa.record_batch({"x": column[:1]}), schema)["x"].equals(column[:1])
+    for data in (pa.table({"x": column}), {"x": values}, [{"x": value} for value in column.to_pylist()]):
+        with pytest.raises(EncodeError, match=r"column 'x', row 1: "):
+            petastore.write_dataset(tmp_path / "data", schema, data)
