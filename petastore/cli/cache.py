@@ -79,6 +79,7 @@ def warm_cache(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], N
     files = OpenFiles()
     cache, pinned = dataset.kept.cache, files.pinned(dataset.location, dataset.kept)
     if cache is None or pinned is None:
+        files.close()
         raise InvalidArgumentError(
             f"the dataset must be remote, with files that petastore reads by byte ranges, got {dataset.url}. Local "
             "files need no cache"

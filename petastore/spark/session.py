@@ -1,4 +1,4 @@
-"""Spark sessions: start local classic and Connect sessions, and check the kind of a session.
+"""Spark sessions: start local classic and Connect sessions, and check the kind of a session, find a free port.
 
 Only this module uses a `SparkContext`, which only classic sessions have; other modules call its functions.
 
@@ -217,6 +217,9 @@ def free_port(host: str) -> int:
 
     Args:
         host: Name or address of this machine.
+
+    Raises:
+        OSError: The name or address does not belong to this machine.
     """
     with socket.socket() as found:
         found.bind((host, 0))

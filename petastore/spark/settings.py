@@ -9,6 +9,8 @@ A session has one configuration for all threads. A `materialize_dataset` block t
 session. Blocks of other threads run at the same time if they need the same settings; otherwise they wait. A nested
 block of the same thread does not wait: it changes the settings until it ends.
 
+`spark_url` and `driver_url` convert between Spark's URL of a directory and the URL that petastore opens.
+
 While a block uses the lock of a session, the session's configuration contains the name of the lock. The configuration
 is the only thing that all Python objects of a session share, in classic and Connect sessions.
 """

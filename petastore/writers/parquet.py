@@ -1,4 +1,4 @@
-"""Parquet writer settings: compression, dictionaries, statistics and page boundaries of each column.
+"""Parquet writer settings: row group and file sizes; compression, dictionaries, statistics and pages of each column.
 
 Arrow checks after each `write_batch_size` rows whether a page is full, and starts counting again at each chunk of the
 column. If chunks end at other rows, a page may be up to twice as large as intended, and a reader needs more memory; see

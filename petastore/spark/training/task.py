@@ -114,7 +114,7 @@ class _Rank:
         return f"rank {self.rank} of {len(self.hosts)}"
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Outcome:
-        """Run the task; return the result or the exception of the training function.
+        """Run the task; return the result of the training function, or the reason why training did not start.
 
         Raises:
             WorkerError: The function failed, or its process died.
