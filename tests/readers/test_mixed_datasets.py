@@ -170,6 +170,15 @@ def test_mixed_reader_applies_one_transform_to_all_sources(urls: list[str]) -> N
             assert row.half == np.float32(row.id / 2 + row.id // 1000)
 
 
+def test_transform_of_a_mixture_keeps_columns_that_only_a_later_source_has_nullable(tmp_path: Path) -> None:
+    for name, nullable, values in (("a", False, [1, 2]), ("b", True, [3, None])):
+        schema = Unischema("rows", [UnischemaField("x", np.int64, nullable=nullable)])
+        petastore.write_dataset(tmp_path / name, schema, [{"x": value} for value in values])
+    urls = [str(tmp_path / name) for name in "ab"]
+    with mixed(urls, [1, 1], stop="all_exhausted", transform_spec=lambda row: row) as reader:
+        assert sorted({row.x for row in reader}, key=str) == [1, 2, 3, None]
+
+
 def test_mixed_reader_ranks_together_read_the_batches_of_one_reader(urls: list[str]) -> None:
     for batching in ("mixed", "per_source"):
         with mixed(urls, seed=5, batching=batching, shuffle_rows=True, interleave=6) as reader:

@@ -146,6 +146,4 @@ def _described(
 
     first = {} if source_column is None else {source_column: Decoded(np.zeros(1, np.int32), None)}
     dataset, selection = mixed.datasets[0], mixed.plan.sources[0].selection
-    # Take the fields from the dataset, not from `view`, because the datasets may store a column with other codecs.
-    own = Unischema(view.name, [field if field.name in first else dataset.schema[field.name] for field in view])
-    return described(spec, dataset, selection, own, workers=workers, batched=batched, more=first)
+    return described(spec, dataset, selection, view, workers=workers, batched=batched, more=first)
