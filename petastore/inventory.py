@@ -1,7 +1,8 @@
-"""Inventory of a dataset: its files and row groups, as an immutable object that `petastore.storage` creates.
+"""Inventory: the files and row groups of a dataset, as an immutable object.
 
-Row groups are numbered from 0 across the whole dataset: files sorted by path, row groups in file order. The sizes of
-all row groups are NumPy arrays, so that planning is fast even with a million row groups.
+`petastore.storage` creates inventories from a manifest or from the footers of Parquet files. Row groups are numbered
+from 0 across the whole dataset: files sorted by path, row groups in file order. The sizes of all row groups are NumPy
+arrays, so that planning is fast even with a million row groups. `ReadUnit` is one row group, or a part of it, to read.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from petastore.lazy import once
 __all__ = ["DataFile", "Inventory", "ReadUnit"]
 
 RowPlace: TypeAlias = tuple[str, int, int]
-"""Place of a row: path of its file relative to the dataset, row group in the file, row in the row group."""
+"""Place of a row: path of its file, row group in the file, row in the row group.
+
+The path is relative to the dataset. Row groups and rows are numbered from 0."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,14 +38,17 @@ class DataFile:
     """Size of the file in bytes."""
 
     digest: str = ""
-    """Hexadecimal digest of the file's footer. With `size`, it identifies the version of the file; copies of a file
-    have the same digest."""
+    """Hexadecimal digest of the file's footer; empty if unknown.
+
+    With `size`, it identifies the version of the file. Copies of a file have the same digest."""
 
     partitions: tuple[tuple[str, str | None], ...] = ()
-    """Hive partition keys and decoded values from the path, outermost first; None stands for Hive's null."""
+    """Hive partition keys and their decoded values, from the path, outermost first.
+
+    The value None stands for Hive's null."""
 
     etag: str = dataclasses.field(default="", compare=False)
-    """ETag or version id of the file in its object store; empty if the storage has none."""
+    """ETag or version id of the file in its object store; empty if there is none."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,16 +70,16 @@ class Inventory:
     """Files, sorted by path."""
 
     file: NDArray[np.int32]
-    """Index into `files` of each row group, ascending."""
+    """Index into `files` of each row group's file, ascending."""
 
     ordinal: NDArray[np.int32]
     """Number of each row group within its file, from 0."""
 
     rows: NDArray[np.int64]
-    """Rows of each row group; may be 0."""
+    """Number of rows of each row group; may be 0."""
 
     stored_bytes: NDArray[np.int64]
-    """Compressed bytes of each row group."""
+    """Compressed bytes of each row group in its file."""
 
     decoded_bytes: NDArray[np.int64]
     """Decompressed bytes of each row group's pages, from the footer."""
@@ -98,7 +104,7 @@ class Inventory:
 
     @classmethod
     def of_rows(cls, rows: ArrayLike, *, bytes_per_row: int = 8) -> Inventory:
-        """Return an inventory of one file with these row groups, such as for tests.
+        """Return an inventory of one file with row groups of given sizes, for tests.
 
         Args:
             rows: Rows of each row group.
@@ -116,7 +122,7 @@ class Inventory:
 
     @classmethod
     def concatenate(cls, parts: Sequence[tuple[DataFile, dict[str, Any]]]) -> Inventory:
-        """Return the inventory of several files.
+        """Return the inventory of several files, which are sorted by path.
 
         Args:
             parts: For each file: the file, and a dict with `rows`, `stored_bytes` and `decoded_bytes` of its row
@@ -144,7 +150,7 @@ class Inventory:
         return len(self.rows)
 
     def place_of(self, group: int) -> tuple[DataFile, int]:
-        """Return the file of a row group, and its number in the file.
+        """Return the file of a row group, and the row group's number in this file.
 
         Example:
             >>> file, ordinal = Inventory.of_rows([3, 5]).place_of(1)
@@ -154,7 +160,9 @@ class Inventory:
         return self.files[self.file[group]], int(self.ordinal[group])
 
     def places_of(self, groups: NDArray[Any]) -> tuple[NDArray[np.object_], NDArray[np.int32]]:
-        """Return the path of the file of each row group, and the number of the row group in the file.
+        """Return the file path and the number in the file of several row groups.
+
+        Both arrays have shape (n,).
 
         Args:
             groups: Numbers of row groups, which may repeat, shape (n,).
@@ -170,16 +178,17 @@ class Inventory:
     def find_rows(
         self, places: Iterable[RowPlace], *, name: str
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the row group and row number of rows that are given by file path: the inverse of `places_of`.
+        """Find rows that are given by file path, row group in the file, and row.
 
-        If a file is listed several times, the result has each of its rows several times.
+        The result numbers row groups across the dataset, unlike `places_of`. If the inventory lists a row group several
+        times (`repeated`), the result contains its rows as many times.
 
         Args:
             places: Places of rows, of length n.
             name: Name of the parameter, for messages.
 
         Returns:
-            Three arrays of one length, sorted by index: index into `places`, row group, and row in the row group.
+            Three arrays of equal length: index into `places`, ascending; row group; and row in the row group.
 
         Raises:
             InvalidArgumentError: A place is not `(file, row group, row)`, or the dataset does not have it.
@@ -218,11 +227,13 @@ class Inventory:
 
     @once
     def first_rows(self) -> NDArray[np.int64]:
-        """Number of the first row of each row group, counted across the dataset, shape (groups,)."""
+        """Number of each row group's first row in the dataset, from 0; shape (groups,)."""
         return np.cumsum(self.rows) - self.rows
 
     def rows_of(self, path: str) -> NDArray[np.int64] | None:
-        """Return the rows per row group of a file, shape (row groups of the file,); None if the file is not listed.
+        """Return the number of rows of each row group of a file; None if it is not listed.
+
+        The array has shape (row groups of the file,).
 
         Example:
             >>> Inventory.of_rows([3, 5]).rows_of("part-00000.parquet").tolist()
@@ -233,7 +244,7 @@ class Inventory:
         if place == len(paths) or paths[place] != path:
             return None
         first, stop = self._borders[place : place + 2].tolist()
-        # The inventory may list the row groups of a file several times (`repeated`).
+        # If the inventory lists the row groups of a file several times (`repeated`), return only the first repetition.
         return self.rows[first : first + (int(self.ordinal[stop - 1]) + 1 if stop > first else 0)]
 
     @once
@@ -242,14 +253,17 @@ class Inventory:
 
     @once
     def _borders(self) -> NDArray[np.int64]:
-        """Number of the first row group of each file, and the number of row groups, shape (files + 1,)."""
+        """Number of the first row group of each file, then the number of all row groups.
+
+        Shape (files + 1,).
+        """
         return np.searchsorted(self.file, np.arange(len(self.files) + 1))
 
     def repeated(self, times: Sequence[int]) -> Inventory:
         """Return an inventory that lists the row groups of each file several times.
 
         Args:
-            times: Number of repetitions of each file, at least 1.
+            times: How many times each file's row groups are listed, one number per file, at least 1.
 
         Example:
             >>> Inventory.of_rows([3, 5]).repeated([2]).rows.tolist()
@@ -261,12 +275,15 @@ class Inventory:
 
     @once
     def num_rows(self) -> int:
-        """Rows of all row groups."""
+        """Total number of rows of all row groups."""
         return int(self.rows.sum())
 
     @once
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that identify this version of the dataset, wherever it is stored."""
+        """Fingerprint: 32 hexadecimal digits that identify this version of the dataset.
+
+        Copies of the dataset in other locations have the same fingerprint.
+        """
         digest = hashlib.sha256()
         for file in self.files:
             digest.update(repr((file.path, file.size, file.digest)).encode())
@@ -300,7 +317,9 @@ class Inventory:
 
 
 def check_places(places: Any, *, name: str) -> tuple[RowPlace, ...]:
-    """Return the places of rows, such as the value of `exclude_rows=`, as a tuple.
+    """Check the places of rows, such as the value of `exclude_rows=`.
+
+    Return them as a tuple of `(file, row group, row)`.
 
     Raises:
         InvalidArgumentError: `places` is not a list of `(file, row group, row)`.
@@ -338,19 +357,22 @@ _ARRAYS = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReadUnit:
-    """Columns of one row group to read. Small, picklable, and valid on any host that can access the dataset."""
+    """Unit of work of a reader: the rows and columns to read from one row group.
+
+    Small, picklable, and valid on any host that can access the dataset.
+    """
 
     group: int
     """Number of the row group in the whole dataset."""
 
     file: DataFile
-    """File of the row group, with its expected version."""
+    """File that contains the row group, in the expected version."""
 
     row_group: int
     """Number of the row group in the file."""
 
     rows: tuple[int, int]
-    """Half-open range of rows to read in the row group."""
+    """Half-open range of the rows to read, as row numbers in the row group."""
 
     columns: tuple[str, ...]
     """Columns to read, in order."""

@@ -1,4 +1,7 @@
-"""Filter expressions: `col("split") == "train"` and pyarrow's nested lists, bound to a schema. No I/O."""
+"""Filter expressions, such as `col("split") == "train"`.
+
+This package builds them, also from pyarrow's nested lists, and binds them to a schema. No I/O.
+"""
 
 from petastore.expressions.bind import Test, bind
 from petastore.expressions.dnf import parse_filters

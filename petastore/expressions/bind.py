@@ -1,8 +1,8 @@
-"""Bind a filter expression to a schema: type-check literals and compile tests on stored values. No I/O.
+"""Bind a filter expression to a schema: check literals, compile tests. No I/O.
 
-Comparisons are exact: a literal that the column's type cannot represent is never rounded. For integers, `x < 2.5`
-becomes `x <= 2`, and `x == 2.5` is never true; for `uint8`, `x < 300` is always true. Literals are converted to the
-*domain* of the column, a Python type in which comparisons are exact:
+The resulting tests are on stored values. Comparisons are exact: a literal that the column's type cannot represent is
+never rounded. For integers, `x < 2.5` becomes `x <= 2`, and `x == 2.5` is never true; for `uint8`, `x < 300` is always
+true. Literals are converted to the *domain* of the column, a Python type in which comparisons are exact:
 
 | field                     | domain                                                                  |
 |---------------------------|-------------------------------------------------------------------------|
@@ -45,20 +45,26 @@ _SCALAR_CODEC = "scalar"
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Test(Expression):
-    """Test of one column, in the column's domain; null for missing values, except for the operator `null`."""
+    """Test of one column: comparison with a value of the column's domain.
 
-    __test__ = False  # tell pytest that this is not a test class
+    The domain is a Python type in which comparisons are exact. The result is null for missing values, except with the
+    operator `null`.
+    """
+
+    __test__ = False  # otherwise, pytest would collect this class as a test
 
     column: str
     """Name of the column."""
 
     operator: str
-    """`==`, `<`, `<=`, `>`, `>=`, `in`; `constant`: the same result for all values; `null`: whether a value is missing.
-    """
+    """Operator: `==`, `<`, `<=`, `>`, `>=`, `in`, `constant` or `null`.
+
+    `constant` has the same result for all values; `null` tests whether a value is missing."""
 
     operand: Any
-    """A value of the domain; for `in`, a sorted tuple of values; for `constant`, the result (a bool); for `null`, None.
-    """
+    """Operand: a value of the domain (Python values that compare exactly).
+
+    For `in`, a sorted tuple of values; for `constant`, the result (a bool); for `null`, None."""
 
     def describe(self) -> list[Any]:
         """Return `["test", column, operator, operand]`, for display."""
@@ -70,19 +76,30 @@ class Test(Expression):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Nearest values below and above a number in a domain; both equal the number if the domain contains it."""
+    """Nearest values below and above a number in a domain.
+
+    A domain is the set of values of a column, as Python values that compare exactly. Both values equal the number if
+    the domain contains it.
+    """
 
     below: Any
-    """Largest value of the domain that is at most the number; None if all values are greater."""
+    """Largest value of the domain that is at most the number.
+
+    None if all values are greater."""
 
     above: Any
-    """Smallest value of the domain that is at least the number; None if all values are less."""
+    """Smallest value of the domain that is at least the number.
+
+    None if all values are less."""
 
     exact: bool
     """Whether the domain contains the number."""
 
     def test(self, column: str, operator: str) -> Test:
-        """Return the test on values of the domain that is equivalent to the comparison with the number."""
+        """Return the test of a column that is equivalent to a comparison with the number.
+
+        The operand of the test is a value of the domain.
+        """
         if self.exact:
             return Test(column, operator, self.below)
         if operator == "==":
@@ -98,7 +115,7 @@ class Neighbours:
 
 
 def bind(expression: Expression, fields: Mapping[str, UnischemaField], *, among: str) -> Expression:
-    """Return the expression with `Test` instead of each comparison.
+    """Return the expression with a `Test` on stored values instead of each comparison.
 
     Args:
         expression: Expression to bind.
@@ -106,7 +123,7 @@ def bind(expression: Expression, fields: Mapping[str, UnischemaField], *, among:
         among: Name of the source of the fields, for messages.
 
     Raises:
-        InvalidArgumentError: The column is unknown, its values cannot be compared, or a literal has another type.
+        InvalidArgumentError: A column is unknown, its values cannot be compared, or a literal has another type.
 
     Example:
         >>> from petastore.expressions import col
@@ -126,7 +143,7 @@ def _field(leaf: Any, fields: Mapping[str, UnischemaField], among: str) -> Unisc
         )
     field = fields[name]
     if isinstance(leaf, NullTest):
-        return field  # null checks work for columns without an order or with a codec, too
+        return field  # without the checks below, because any column can be tested for missing values
     if field.codec is not None and field.codec.codec_id != _SCALAR_CODEC:
         raise InvalidArgumentError(
             f"filters must name columns without a codec, got {field!r}. Use predicate= for this column"
@@ -150,14 +167,14 @@ def _bound(leaf: Expression, field: UnischemaField) -> Expression:
     if not isinstance(leaf, Comparison):
         raise InvalidArgumentError(f"filters must be made of comparisons such as col('x') > 1, got {leaf!r}")
     place = _place(leaf.literal, field)
-    # As in IEEE 754, every comparison with NaN is false, except `!=`, which is true.
+    # For NaN, `place` is None. As in IEEE 754, every comparison with NaN is false, except `!=`, which is true.
     operator = "==" if leaf.operator == "!=" else leaf.operator
     test = Test(leaf.column, "constant", False) if place is None else place.test(leaf.column, operator)
     return Not(test) if leaf.operator == "!=" else test
 
 
 def _place(literal: Literal, field: UnischemaField) -> Neighbours | None:
-    """Return the neighbors of a literal among the values of a field; None for NaN.
+    """Return the values of a field that are nearest to a literal; None for NaN.
 
     Raises:
         InvalidArgumentError: The literal's type does not match the field.
@@ -179,7 +196,7 @@ def _place(literal: Literal, field: UnischemaField) -> Neighbours | None:
     if kind == "f":
         return _place_float(literal, field.dtype)
     if kind in "mM":
-        limit = np.iinfo(np.int64).max  # the limit is symmetric, because the smallest integer means NaT
+        limit = np.iinfo(np.int64).max  # also the limit of negative values, because the smallest integer means NaT
         return _place_whole(_count(literal, field.dtype), -limit, limit)
     limits = np.iinfo(field.dtype)
     return _place_whole(literal, int(limits.min), int(limits.max))
@@ -200,7 +217,7 @@ _WHAT_TO_GIVE = {
 
 
 def _kind(field: UnischemaField) -> tuple[str, tuple[type, ...]]:
-    """Return the kind of a field's values, and the types of literals that can be compared with them."""
+    """Return the kind of a field's values, and the types of literals for comparisons."""
     kinds: dict[Any, tuple[str, tuple[type, ...]]] = {
         np.str_: ("text", (str,)),
         np.bytes_: ("bytes", (bytes,)),
@@ -255,7 +272,10 @@ def _place_whole(number: Any, least: int, most: int) -> Neighbours:
 
 
 def _place_float(number: Any, dtype: np.dtype[Any]) -> Neighbours:
-    """Return the neighbors of a number among floats; infinities are floats, so both exist."""
+    """Return the nearest floats below and above a number.
+
+    Both exist, because infinities are floats.
+    """
     if isinstance(number, float) and math.isinf(number):
         return Neighbours(number, number, exact=True)
     wanted = _fraction(number)
@@ -286,7 +306,7 @@ def _count(literal: Any, dtype: np.dtype[Any]) -> Fraction:
 
 
 def decimal_test(test: Test, precision: int, scale: int) -> Test:
-    """Return a test on decimals with an equivalent operand of one precision and scale.
+    """Return an equivalent test whose decimals have a given precision and scale.
 
     Example:
         >>> decimal_test(Test("price", "<", Decimal("1.255")), precision=5, scale=2)

@@ -1,7 +1,7 @@
-"""Convert filters in pyarrow's form (nested lists of tuples) to expressions. No I/O.
+"""Convert filters in pyarrow's form (nested lists of tuples) to expressions.
 
-The tuples of one list, `[("split", "=", "train"), ("label", "in", [1, 2])]`, are joined by AND; several lists, `[[…],
-[…]]`, are joined by OR.
+The tuples of one list, `[("split", "=", "train"), ("label", "in", [1, 2])]`, are joined by AND; several lists,
+`[[…], […]]`, are joined by OR. No I/O.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OPERATORS: dict[str, Callable[[Column, Any], Any]] = {
 
 
 def parse_filters(filters: Any) -> Expression:
-    """Return the expression for `filters=`.
+    """Return the expression for the argument `filters=` of a reader.
 
     Args:
         filters: An `Expression`, or pyarrow's nested lists of `(column, operator, value)`. Operators are `=`, `==`,

@@ -1,13 +1,4 @@
-"""Expressions: filters over columns as immutable objects, built with Python operators. No I/O.
-
-```python
-(col("split") == "train") & (col("score") >= 0.5) & ~col("label").isin([3, 7])
-```
-
-A comparison is *true*, *false*, or, if the value is missing, *null*. `&`, `|` and `~` have SQL's meaning: with a null
-operand, the result is null unless the other operand determines it. A row is selected if the whole expression is true.
-`docs/reference/filters.md` has the truth tables.
-"""
+"""Expressions: filters over columns, built with Python operators. No I/O."""
 
 from __future__ import annotations
 
@@ -33,10 +24,10 @@ _NO_TRUTH = (
 
 
 class Expression:
-    """A filter expression over columns, for `filters=`; combine expressions with `&`, `|` and `~`.
+    """Filter expression over columns, for `filters=`.
 
-    Immutable, hashable and thread-safe. Two expressions are equal if they have the same columns, operators and
-    literals in the same order.
+    Combine expressions with `&`, `|` and `~`. Immutable, hashable and thread-safe. Two expressions are equal if they
+    have the same columns, operators and literals in the same order.
 
     Example:
         >>> wanted = (col("split") == "train") & ~col("label").isin([3, 7])
@@ -57,7 +48,7 @@ class Expression:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the expression, in order of first use."""
+        """Names of the columns of the expression, in order of first use."""
         found: dict[str, None] = {}
         pending: list[Any] = [self]
         while pending:
@@ -71,16 +62,22 @@ class Expression:
         return tuple(found)
 
     def describe(self) -> list[Any]:
-        """Return the expression as JSON values: the same on every platform, and unique to the expression."""
+        """Return the expression as JSON values.
+
+        They are the same on every platform, and differ for different expressions.
+        """
         raise NotImplementedError
 
     @property
     def fingerprint(self) -> str:
-        """32 hexadecimal digits, equal for equal expressions."""
+        """Fingerprint: 32 hexadecimal digits, equal for equal expressions."""
         return hashlib.sha256(_text(self).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def equals(self, other: object) -> bool:
-        """Return whether another expression has the same columns, operators and literals in the same order."""
+        """Return whether another object is an equal expression.
+
+        Equal expressions have the same columns, operators and literals in the same order.
+        """
         return isinstance(other, Expression) and _text(self) == _text(other)
 
     def __eq__(self, other: object) -> bool:
@@ -134,10 +131,10 @@ def _operands(kind: type[And | Or], expression: Expression) -> tuple[Expression,
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _Joined(Expression):
-    """Several expressions joined by one operator."""
+    """Several expressions joined by one operator (AND or OR)."""
 
     parts: tuple[Expression, ...]
-    """Expressions that are joined, at least one."""
+    """Expressions that the operator joins, at least one."""
 
     word: ClassVar[str]
     symbol: ClassVar[str]
@@ -151,14 +148,14 @@ class _Joined(Expression):
 
 
 class And(_Joined):
-    """AND: true if all parts are true, false if one part is false."""
+    """AND: true if all parts are true, false if a part is false, otherwise null."""
 
     __slots__ = ()
     word, symbol = "and", "&"
 
 
 class Or(_Joined):
-    """OR: true if one part is true, false if all parts are false."""
+    """OR: true if a part is true, false if all parts are false, otherwise null."""
 
     __slots__ = ()
     word, symbol = "or", "|"
@@ -166,10 +163,10 @@ class Or(_Joined):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Not(Expression):
-    """NOT: true if the part is false, false if it is true, null if it is null."""
+    """NOT: true if the part is false, false if the part is true, otherwise null."""
 
     part: Expression
-    """Negated expression."""
+    """Expression that is negated."""
 
     def describe(self) -> list[Any]:
         """Return `["not", part]`."""
@@ -209,7 +206,10 @@ class Comparison(Expression):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Membership(Expression):
-    """A column is one of several literals: the same as `==` with each, joined by `|`; null if the value is missing."""
+    """Test whether the value of a column is one of several literals.
+
+    The result is the same as `==` with each literal, joined by `|`; null if the value is missing.
+    """
 
     column: str
     """Name of the column."""
@@ -242,7 +242,7 @@ class NullTest(Expression):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Column:
-    """A column of a filter; a comparison such as `col("age") > 3` returns an `Expression`.
+    """Column in a filter; a comparison, as in `col("age") > 3`, is an `Expression`.
 
     Example:
         >>> col("score") >= 0.5
@@ -254,7 +254,7 @@ class Column:
     """
 
     name: str
-    """The column's name; not a pattern."""
+    """Name of the column; regular expressions are not allowed."""
 
     def __eq__(self, other: object) -> Expression:  # type: ignore[override]
         return Comparison(self.name, "==", as_literal(other))
@@ -275,7 +275,9 @@ class Column:
         return Comparison(self.name, ">=", as_literal(other))
 
     def isin(self, values: Iterable[Any]) -> Expression:
-        """Return an expression that is true if the value is one of `values`; include None to match missing values.
+        """Return an expression that is true if the column's value is one of `values`.
+
+        Include None to match missing values.
 
         Raises:
             InvalidArgumentError: `values` is not a collection, or contains a value that no column can be compared with.
@@ -291,15 +293,24 @@ class Column:
         return found | self.is_null() if len(found.literals) < len(given) else found
 
     def is_null(self) -> Expression:
-        """Return an expression that is true if the value is missing (null). NaN is not missing."""
+        """Return an expression that is true if the column's value is missing (null).
+
+        NaN is not missing.
+        """
         return NullTest(self.name)
 
     def is_valid(self) -> Expression:
-        """Return an expression that is true if the value is present (not null). NaN is present."""
+        """Return an expression that is true if the column's value is present (not null).
+
+        NaN is present.
+        """
         return Not(NullTest(self.name))
 
     def equals(self, other: object) -> bool:
-        """Return whether another column has the same name; `==` would return an expression."""
+        """Return whether another object is a column with the same name.
+
+        `==` would return an expression.
+        """
         return isinstance(other, Column) and self.name == other.name
 
     def __hash__(self) -> int:
@@ -322,7 +333,9 @@ class Column:
 
 
 def col(name: str) -> Column:
-    """Return a column for filter expressions: `make_reader(url, filters=col("split") == "train")`.
+    """Return a column for filter expressions.
+
+    Use it as in `make_reader(url, filters=col("split") == "train")`.
 
     Raises:
         InvalidArgumentError: The name is not a str.
@@ -333,7 +346,9 @@ def col(name: str) -> Column:
 
 
 def fold(expression: Expression, leaf: Callable[[Any], _Result]) -> _Result:
-    """Evaluate an expression: apply `leaf` to each comparison, and combine the results by `&`, `|` and `~`.
+    """Evaluate an expression by a function for its comparisons, and return the result.
+
+    `leaf` is applied to each comparison. Its results are combined by `&`, `|` and `~`, as in the expression.
 
     Example:
         >>> sorted(fold((col("a") == 1) | (col("b") == 2), lambda leaf: {leaf.column}))

@@ -1,8 +1,8 @@
-"""Literals: values with which a filter compares columns, and equal keys for equal values. No I/O.
+"""Literals: values with which filters compare columns, and keys for equal values.
 
 As in Python, `1`, `1.0`, `np.int64(1)` and `Decimal(1)` are equal. Times are equal if they are the same instant, as
 `datetime`, `np.datetime64` of any unit, or pandas' `Timestamp`. A time without a time zone is in UTC. NaN and NaT are
-not equal to any value.
+not equal to any value. No I/O.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _AS_THEY_ARE = frozenset({str, int, float, bool, bytes, Decimal, type(None)})
 
 
 def equality_key(value: Any) -> Hashable:
-    """Return a hashable key that is the same for equal values.
+    """Return a hashable key for a value; equal values have equal keys.
 
     Raises:
         TypeError: The value cannot be hashed, an array for instance.
@@ -47,7 +47,7 @@ def equality_key(value: Any) -> Hashable:
 
 
 def equality_keys(values: Iterable[Any], *, name: str) -> frozenset[Hashable]:
-    """Return the keys of several values, without NaN and NaT, which equal nothing.
+    """Return the keys of several values, without NaN and NaT, which equal no value.
 
     Args:
         values: Any collection except text.
@@ -72,7 +72,7 @@ def equality_keys(values: Iterable[Any], *, name: str) -> frozenset[Hashable]:
 
 
 def _is_itself(key: Any) -> bool:
-    return bool(key == key)  # only NaN and NaT differ from themselves
+    return bool(key == key)  # removes NaN and NaT, the only values that differ from themselves
 
 
 Literal: TypeAlias = bool | int | float | str | bytes | Decimal | np.datetime64 | np.timedelta64
@@ -82,10 +82,12 @@ _UNITS_BY_WAY_OF = {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}
 
 
 def as_literal(value: Any) -> Literal:
-    """Return the canonical value: NumPy scalars as Python's, times as `datetime64` or `timedelta64`.
+    """Return the canonical form of a value with which a filter compares a column.
 
-    A `date` becomes `datetime64[D]`. A `datetime` becomes `datetime64[us]`, converted to UTC if it has a time zone. A
-    `time` becomes the `timedelta64[us]` since midnight. A NumPy time keeps its unit.
+    NumPy scalars become Python scalars, and times become `datetime64` or `timedelta64`. A `date` becomes
+    `datetime64[D]`. A `datetime` becomes `datetime64[us]`, converted to UTC if it has a time zone. A `time` becomes the
+    `timedelta64[us]` since midnight. A NumPy time keeps its unit if this is a day, a second or a fraction of a second;
+    weeks, months and years become days, and hours and minutes become seconds.
 
     Raises:
         InvalidArgumentError: No column can be compared with the value; the message says what to write instead.
@@ -117,7 +119,7 @@ def as_literal(value: Any) -> Literal:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value as its base type, without a subclass such as an enum."""
+    """Convert a value of a subclass, such as an enum, to its base type, and return it."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -164,7 +166,9 @@ def _advice(value: Any) -> str:
 
 
 def literal_json(value: Literal) -> Any:
-    """Return a literal as JSON, unique for each literal: 1, 1.0, True and Decimal(1) all differ.
+    """Return a literal as JSON values, which differ for different literals.
+
+    The literals 1, 1.0, True and Decimal(1) are also different.
 
     Example:
         >>> literal_json("x"), literal_json(1), literal_json(1.0), literal_json(np.datetime64("2026-01-31"))

@@ -1,7 +1,8 @@
-"""Statistics of row groups, and results of a filter (true, false or null) for row groups and rows. No I/O.
+"""Column statistics of row groups, and possible results of a filter. No I/O.
 
 Partition values and the statistics in footers are both represented as `ColumnStatistics`, which `petastore.plan.prune`
-uses to skip row groups. Values are in the column's domain (`petastore.expressions.bind`).
+uses to skip row groups. Values are Python values that compare exactly (the column's domain,
+`petastore.expressions.bind`). A filter is true, false or null for a row, and may have several results in a row group.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ __all__ = ["ColumnStatistics", "Outcomes"]
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Outcomes:
-    """Possible results of a filter (true, false, null): exactly one per row, perhaps several per row group.
+    """Possible results of a filter: may it be true, false or null?
+
+    The three masks have one entry per row, exactly one of which is True; or one entry per row group, where several may
+    be True. `&`, `|` and `~` combine results as in SQL.
 
     Example:
         >>> yes, no = np.array([True]), np.array([False])
@@ -47,19 +51,16 @@ class Outcomes:
 class ColumnStatistics:
     """Bounds of one column in each row group; all arrays have shape (groups,).
 
-    Bounds enclose all values that are not missing and not NaN; no value needs to equal a bound. If a bound is unknown,
-    its array has an arbitrary value, and a mask marks it.
-
     Example:
         >>> ColumnStatistics.unknown(2).nulls.tolist()
         [-1, -1]
     """
 
     minimum: NDArray[Any]
-    """Lower bound of all values; of a number's dtype, or of dtype object."""
+    """Lower bound of all values; the dtype is numeric or object."""
 
     maximum: NDArray[Any]
-    """Upper bound of all values; of a number's dtype, or of dtype object."""
+    """Upper bound of all values; the dtype is numeric or object."""
 
     has_minimum: NDArray[np.bool_]
     """Mask of the row groups whose `minimum` is known."""
@@ -68,10 +69,10 @@ class ColumnStatistics:
     """Mask of the row groups whose `maximum` is known."""
 
     nulls: NDArray[np.int64]
-    """Number of missing values; -1 if unknown."""
+    """Number of missing values (nulls) of each row group; -1 if unknown."""
 
     may_be_nan: NDArray[np.bool_]
-    """Mask of the row groups that may contain NaN; the bounds do not cover NaN."""
+    """Mask of the row groups that may contain NaN, which the bounds do not cover."""
 
     def __post_init__(self) -> None:
         shapes = {getattr(self, field.name).shape for field in dataclasses.fields(self)}
@@ -82,14 +83,14 @@ class ColumnStatistics:
 
     @classmethod
     def unknown(cls, groups: int) -> ColumnStatistics:
-        """Return statistics without information about any row group."""
+        """Return statistics in which everything is unknown, for a number of row groups."""
         nothing = np.zeros(groups, dtype=object)
         no = np.zeros(groups, dtype=np.bool_)
         return cls(nothing, nothing, no, no, np.full(groups, -1), ~no)
 
     @classmethod
     def of_values(cls, values: NDArray[Any], missing: NDArray[np.bool_], rows: NDArray[np.int64]) -> ColumnStatistics:
-        """Return the statistics of a column that has the same value in all rows of a row group.
+        """Return the statistics of a column that has a single value in each row group.
 
         Args:
             values: Value in each row group, shape (groups,); arbitrary if missing.

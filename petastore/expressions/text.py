@@ -1,6 +1,7 @@
-"""Filters typed as text, such as `(col("age") > 3) & col("split").isin(["a", "b"])`. No I/O.
+"""Parse filters typed as text, such as `(col("a") > 3) & ~col("b").is_null()`.
 
 Python's `ast` parses the text, and only the syntax of filters is accepted. The text is never evaluated as Python code.
+No I/O.
 """
 
 from __future__ import annotations
@@ -47,11 +48,13 @@ _METHODS = {"isin": 1, "is_null": 0, "is_valid": 0}
 
 
 def parse_filter_text(text: str) -> Expression:
-    """Parse a text as a filter expression; `repr` of an expression is such a text.
+    """Parse a text as a filter expression.
+
+    The `repr` of an expression is such a text, unless it contains a duration, infinity or NaN.
 
     Args:
         text: Comparisons of `col("name")` joined by `&`, `|` and `~`, or pyarrow's nested lists. Values are numbers,
-            text, bytes, `True`, `False`, `np.datetime64("…")` and `Decimal("…")`.
+            text, bytes, `True`, `False`, `np.datetime64("…")` and `Decimal("…")`; in nested lists, also `None`.
 
     Raises:
         InvalidArgumentError: The text is not a filter; the message names the invalid part.
@@ -82,7 +85,10 @@ def parse_filter_text(text: str) -> Expression:
 
 @functools.singledispatch
 def _value(node: ast.AST) -> Any:
-    """Return the value of a node: an expression, a column, a literal, or a list or tuple of these."""
+    """Return the value of a syntax node.
+
+    It is an expression, a column, a literal, or a list or tuple of these.
+    """
     raise InvalidArgumentError(
         f'filter must be made of col("name"), comparisons, values, &, | and ~, got {ast.unparse(node)[:200]!r}. {_FORM}'
     )
@@ -151,5 +157,5 @@ def _made(make: Callable[[str], Any], arguments: list[Any], node: ast.AST) -> An
 
 
 def _invalid(node: ast.AST) -> Any:
-    # Raises the error of the undecorated `_value`, which handles all syntax nodes that filters do not allow.
+    # The undecorated `_value` raises the error for all syntax nodes that filters do not allow, so it is called here.
     return _value.dispatch(ast.AST)(node)

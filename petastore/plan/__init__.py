@@ -1,4 +1,7 @@
-"""Plans: the rows of each rank and their order, computed without I/O, frameworks or threads."""
+"""Read plans: the rows that each rank reads, and their order.
+
+Plans are computed without I/O, frameworks or threads.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cursor: how far a run has come in a plan, and from where it can resume. No I/O."""
+"""Cursor: position in a plan, from which a training run can resume. No I/O."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ __all__ = ["Cursor", "MixedCursor"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cursor:
-    """Position in a plan: how many rows were consumed; the same on every rank after the same step.
+    """Position in a plan: the epoch, and the number of its rows that were consumed.
 
-    A *pass* is one iteration over a reader, through `num_epochs` epochs.
+    After the same step, the cursor is the same on every rank. A *pass* is one iteration over a reader, through
+    `num_epochs` epochs.
 
     Example:
         >>> Cursor()
@@ -19,17 +20,21 @@ class Cursor:
     """
 
     epoch: int = 0
-    """Current or next epoch, from 0, counted across all passes (iterations over the reader)."""
+    """Current or next epoch, counted from 0 across all iterations over the reader."""
 
     position: int = 0
     """Number of rows of the epoch that all ranks together have consumed."""
 
     first_epoch: int = 0
-    """First epoch of the pass (iteration over the reader): a pass of n epochs ends before epoch `first_epoch + n`."""
+    """First epoch of the current pass (iteration over the reader).
+
+    A pass of n epochs ends before epoch `first_epoch + n`."""
 
     @staticmethod
     def of_epoch(epoch: int) -> Cursor:
-        """Return the cursor before the first row of an epoch, with which an iteration over a reader begins.
+        """Return the cursor before the first row of an epoch, at which a pass begins.
+
+        A pass is an iteration over a reader.
 
         Example:
             >>> Cursor.of_epoch(3)
@@ -38,9 +43,10 @@ class Cursor:
         return Cursor(epoch, 0, epoch)
 
     def next_pass(self) -> Cursor:
-        """Return where the next iteration over the reader begins: the next epoch, or this one if it is untouched.
+        """Return the cursor at which the next iteration over the reader (pass) begins.
 
-        Every iteration (pass) therefore has another order, even if each pass has only one epoch.
+        This is the start of the next epoch, or of the current epoch if none of its rows was consumed. Every pass
+        therefore has another order, even if each pass has only one epoch.
 
         Example:
             >>> Cursor(0, 0).next_pass(), Cursor(2, 7).next_pass()
@@ -49,7 +55,9 @@ class Cursor:
         return Cursor.of_epoch(self.epoch + (self.position > 0))
 
     def next_epoch(self) -> Cursor:
-        """Return the cursor at the end of the current epoch, in the same iteration over the reader (pass).
+        """Return the cursor at the end of the current epoch, in the same pass.
+
+        A pass is an iteration over a reader.
 
         Example:
             >>> Cursor(2, 7, 1).next_epoch()
@@ -58,7 +66,9 @@ class Cursor:
         return Cursor(self.epoch + 1, 0, self.first_epoch)
 
     def pass_ends(self, epochs: int) -> Cursor:
-        """Return the cursor at the end of the current iteration over the reader, which has this many epochs.
+        """Return the cursor at the end of the current pass, which has `epochs` epochs.
+
+        A pass is an iteration over a reader.
 
         Example:
             >>> Cursor(2, 7, 1).pass_ends(5)
@@ -67,7 +77,9 @@ class Cursor:
         return Cursor(self.first_epoch + epochs, 0, self.first_epoch)
 
     def is_at_end(self, epochs: int | None) -> bool:
-        """Return whether the iteration over the reader is finished after this many epochs; None is endless.
+        """Return whether the current pass is finished, if a pass has `epochs` epochs.
+
+        A pass is an iteration over a reader; with None, it is endless.
 
         Example:
             >>> Cursor(3, 0, 1).is_at_end(2), Cursor(2, 7, 1).is_at_end(2), Cursor(9, 0, 1).is_at_end(None)
@@ -78,7 +90,7 @@ class Cursor:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MixedCursor(Cursor):
-    """Position in a mixture with `batching="per_source"`."""
+    """Position inside an epoch of a mixture with `batching="per_source"`."""
 
     taken: tuple[int, ...] = ()
-    """Rows of each source that were consumed in this epoch; their sum is `position`."""
+    """Number of rows of each source consumed in this epoch; their sum is `position`."""

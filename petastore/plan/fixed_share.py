@@ -1,4 +1,4 @@
-"""Derive a plan from another plan: a fixed part of its rows, or its rows in shuffled order.
+"""Derive a plan from another plan: a fixed part of its rows, or shuffled rows.
 
 `fixed_share` returns the plan of the contiguous part of the rows that one rank reads in every epoch.
 `with_rows_shuffled` returns a plan of the same rows in shuffled order.
@@ -20,10 +20,13 @@ __all__ = ["fixed_share", "with_rows_shuffled"]
 
 
 def fixed_share(plan: Plan) -> Plan:
-    """Return the plan of a fixed part of the rows for one rank, with the same number of rows for every rank.
+    """Return a plan that reads the same contiguous part of the rows in every epoch.
 
-    Rank r has the r-th contiguous part of the dataset, so that few row groups are split. If the rows do not divide
-    evenly, the remaining rows (fewer than ranks) are dropped. The plan of a single rank is returned unchanged.
+    The part is that of this plan's rank.
+
+    Rank r has the r-th part of the dataset, so that few row groups are split. All ranks have the same number of rows:
+    if the rows do not divide evenly, the remaining rows (fewer than ranks) are dropped. The plan of a single rank is
+    returned unchanged.
 
     Raises:
         NoDataAvailableError: There are fewer rows than ranks.
@@ -56,7 +59,10 @@ def fixed_share(plan: Plan) -> Plan:
 
 
 def _part(plan: Plan, first: int, rows: int) -> Selection:
-    """Return a selection of `rows` consecutive selected rows from number `first` on, counted in dataset order."""
+    """Return a selection of `rows` consecutive rows of the plan, in dataset order.
+
+    `first` is the number of the first one among all selected rows of the plan, from 0.
+    """
     before = np.cumsum(plan.rows) - plan.rows
     begins, ends = (np.clip(place - before, 0, plan.rows) for place in (first, first + rows))
 
@@ -74,10 +80,10 @@ def _part(plan: Plan, first: int, rows: int) -> Selection:
 
 
 def with_rows_shuffled(plan: Plan) -> Plan:
-    """Return the plan with rows shuffled across row groups, as by `shuffle_rows=True`; unchanged if they already are.
+    """Return the plan with rows shuffled across row groups, as by `shuffle_rows=True`.
 
-    Seed, shard and all other options stay the same. Use the new plan only from the start, because a position means
-    other rows in the new order.
+    A plan that already shuffles rows is returned unchanged. Seed, shard and all options that the user set stay the
+    same. Use the new plan only from the start, because a position means other rows in the new order.
 
     Example:
         >>> from petastore.inventory import Inventory

@@ -1,7 +1,7 @@
-"""Plan: the rows of each rank and their order, computed without I/O.
+"""Plan: the rows of one dataset that each rank reads, and their order. No I/O.
 
-A plan is built from an inventory and a request. Every iteration over a plan gives the same result and does not use the
-filesystem. The batch size is not part of the plan: pass any batch size to its methods.
+A plan is built from an inventory (files and row groups) and a request (options). Every iteration over a plan gives the
+same result and does not use the filesystem. The batch size is not part of the plan: pass any batch size to its methods.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["Plan", "Span"]
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Plan(RankPlan):
-    """The read plan of one rank: the rows that it reads, their order, and the batches of an epoch.
+    """Read plan of one rank: the rows that it reads, their order, and the batches.
 
     Example:
         >>> from petastore.plan.request import Order, Shard
@@ -54,19 +54,21 @@ class Plan(RankPlan):
     """Options of the plan."""
 
     selection: Selection | None = None
-    """Rows that filters select; None means all."""
+    """Rows that filters select; None means all rows."""
 
     parts: RowGroupParts | None = dataclasses.field(default=None, kw_only=True)
-    """Division of huge row groups into parts that are loaded one by one; None if row groups are loaded whole."""
+    """Division of huge row groups into parts that are loaded one after the other.
+
+    None if row groups are loaded whole."""
 
     @property
     def sources(self) -> tuple[Plan]:
-        """The plan itself, as the only source."""
+        """This plan, as its own only source; a mixture has several sources."""
         return (self,)
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """Selected rows per row group, shape (groups,)."""
+        """Number of selected rows of each row group, shape (groups,)."""
         return self.inventory.rows if self.selection is None else self.selection.counts
 
     @once
@@ -76,7 +78,7 @@ class Plan(RankPlan):
 
     @once
     def data_fingerprint(self) -> str:
-        """32 hexadecimal digits that identify the selected rows: dataset version and filter."""
+        """Fingerprint: 32 hexadecimal digits for the selected rows (dataset and filter)."""
         if self.selection is None:
             return self.inventory.fingerprint
         both = self.inventory.fingerprint + self.selection.fingerprint
@@ -84,7 +86,10 @@ class Plan(RankPlan):
 
     @once
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that identify rows, columns, order, epochs and `last_batch`; equal on all ranks."""
+        """Fingerprint: 32 hexadecimal digits, equal on all ranks.
+
+        They identify the rows, columns, order, epochs, `last_batch` and the number of ranks.
+        """
         request = self.request
         planned = (request.columns, request.order, request.epochs, request.last_batch.value, request.shard.count)
         dealt = () if request.order.dealt_to is None else (request.order.dealt_to, request.under_way)
@@ -115,7 +120,7 @@ class Plan(RankPlan):
         return html_table(type(self).__name__, [], facts, count=len(facts))
 
     def for_shard(self, shard: Shard) -> Self:
-        """Return this plan for another rank."""
+        """Return the plan of the same data for another rank."""
         return dataclasses.replace(self, request=dataclasses.replace(self.request, shard=shard))
 
     def with_order(self, order: Order, epoch: int, under_way: Order | None = None) -> Self:
@@ -132,11 +137,16 @@ class Plan(RankPlan):
         return dataclasses.replace(self, request=dataclasses.replace(self.request, order=order, under_way=rest))
 
     def is_begun(self, cursor: Cursor) -> bool:
-        """Return whether rows of the epoch at a position were already consumed, also before rows were excluded."""
+        """Return whether rows of the cursor's epoch were already consumed.
+
+        True also if rows were consumed only before other rows were excluded in the middle of the epoch.
+        """
         return cursor.position > 0 or self._rest_in(cursor.epoch) is not None
 
     def restarted(self, epoch: int) -> Self:
-        """Return this plan with all rows of an epoch, even if the epoch began before rows were excluded.
+        """Return this plan with all rows of an epoch that is read again from its start.
+
+        After rows were excluded in the middle of an epoch, the plan has only the remaining rows of this epoch.
 
         Example:
             >>> from petastore.plan.request import Order
@@ -152,7 +162,7 @@ class Plan(RankPlan):
 
     @property
     def reads_in_file_order(self) -> bool:
-        """Whether this rank reads the rows of each row group in file order, and one row group after another."""
+        """Whether this rank reads the rows in file order, one row group after another."""
         return all(
             not source.requested.shuffle_rows and len(source.own_lanes) <= 1
             for sources in self._possible_sources
@@ -160,10 +170,10 @@ class Plan(RankPlan):
         )
 
     def in_parts(self, parts: RowGroupParts) -> Self:
-        """Return a plan of the same rows in the same order, in which row groups are loaded in parts.
+        """Return a plan of the same rows in the same order that loads row groups in parts.
 
         Args:
-            parts: Division of the row groups. `reads_in_file_order` must be True for row groups with several parts.
+            parts: Division of the row groups. If a row group has several parts, `reads_in_file_order` must be True.
         """
         request, under_way = self.request, self.request.under_way
         if under_way is not None and under_way.rest is not None:
@@ -176,24 +186,32 @@ class Plan(RankPlan):
         return dataclasses.replace(self, inventory=inventory, request=request, selection=selection, parts=parts)
 
     def order_in(self, epoch: int) -> Order:
-        """Return the order of an epoch."""
+        """Return the options of the row order in an epoch."""
         rest = self.request.under_way
         return self.request.order if rest is None or rest.epoch != epoch else rest.order
 
     def rows_in(self, epoch: int) -> int:
-        """Return the number of rows of an epoch over all ranks; after rows were excluded in it, only the rest."""
+        """Return the number of rows of an epoch over all ranks.
+
+        If rows were excluded in the middle of this epoch, count only the rows that remained then.
+        """
         rest = self._rest_in(epoch)
         return self.num_rows if rest is None else int(rest.counts.sum())
 
     def _rest_in(self, epoch: int) -> Selection | None:
-        """Return the remaining rows of an epoch that began before rows were excluded; None for any other epoch."""
+        """Return the remaining rows of an epoch in the middle of which rows were excluded.
+
+        None for any other epoch.
+        """
         rest = self.request.under_way
         return None if rest is None or rest.epoch != epoch or rest.rest is None else rest.rest.selection
 
     def explain(
         self, batch_size: int, *, column_bytes: NDArray[np.int64] | None = None, storage: CostModel | None = None
     ) -> Explanation:
-        """Return figures about the first epoch: bytes to read, memory, mixing quality. Print it, or call `as_dict()`.
+        """Return figures about the first epoch: bytes to read, memory, mixing quality.
+
+        Print the result, or call its `as_dict()`.
 
         Args:
             batch_size: Rows per full batch on one rank.
@@ -234,7 +252,9 @@ class Plan(RankPlan):
         return dataclasses.replace(explanation, cost=cost)
 
     def feeds(self, batch_size: int, *, epoch: int = 0) -> Feeds:
-        """Return the row groups from which each batch of an epoch gets rows, on every rank; for long epochs, a sample.
+        """Return the row groups from which each batch of an epoch gets rows.
+
+        The result has the batches of every rank; for a long epoch, only a sample of them.
 
         Raises:
             NoDataAvailableError: There are fewer rows than ranks, with `last_batch="even"`.
@@ -247,9 +267,10 @@ class Plan(RankPlan):
         return feeds_of_order(order, batches, row_groups=self.inventory.num_row_groups)
 
     def row_groups(self, epoch: int) -> NDArray[np.int64]:
-        """Return the numbers of the row groups that this rank reads in an epoch, in reading order, shape (n,).
+        """Return the row groups that this rank reads in an epoch, in reading order.
 
-        The result contains the row groups of all full batches; the last batch of an epoch may need a few others.
+        The numbers have shape (n,). They contain the row groups of all full batches; the last batch of an epoch may
+        need a few other row groups.
 
         Example:
             >>> from petastore.plan.request import Order
@@ -268,9 +289,12 @@ class Plan(RankPlan):
         return self._spans_of_two_orders(size, pace, after)
 
     def _spans_of_two_orders(self, size: int, pace: SpanSizes, after: Cursor) -> Iterator[Span]:
-        """Yield the spans (batches assembled together) of the current epoch, then of later ones, in another order."""
+        """Yield spans of an epoch with an order of its own, then of the later epochs.
+
+        A span consists of consecutive batches that are assembled together.
+        """
         here = Cursor(after.epoch, 0, after.first_epoch)
-        # `is_last=True`: no row group stays in memory after this epoch, because the next epoch has another order.
+        # `is_last=True` releases all row groups after this epoch, because the later epochs have another order.
         yield from self._walk(pace, after.epoch).spans(self._epoch_batches(size, after), pace, here, is_last=True)
         yield from super()._spans(size, pace, after.next_epoch())
 
@@ -293,7 +317,12 @@ class Plan(RankPlan):
         return [[later]] if rest is None else [[later], self._sources_in(rest.epoch)]
 
     def _source(self, order: Order, rest: Selection | None = None) -> Source:
-        """Return the dataset with an order; `rest` selects the rows left of an epoch in which rows were excluded."""
+        """Return the only source of this plan, with a given row order.
+
+        Args:
+            order: Options of the row order.
+            rest: Remaining rows of an epoch in the middle of which rows were excluded; None for any other epoch.
+        """
         rows, selection = (self.rows, self.selection) if rest is None else (rest.counts, rest)
         num_rows = self.num_rows if rest is None else int(rows.sum())
         own_lanes = lanes_of(self.request.shard, self._lanes_in(order, num_rows))
@@ -303,7 +332,7 @@ class Plan(RankPlan):
         return [self._whole(batch_size)]
 
     def _whole(self, batch_size: int) -> EpochBatches:
-        """Return the batches of a whole epoch; `batch_size` is the value that the user passed."""
+        """Check the `batch_size` of the user, and return the batches of a whole epoch."""
         return self._batches(whole_number(batch_size, name="batch_size", least=1))
 
     def _batches(
@@ -321,5 +350,8 @@ class Plan(RankPlan):
         )
 
     def _lanes_in(self, order: Order, num_rows: int | None = None) -> int:
-        """Return the number of interleaved row-group sequences (lanes) of an order, at most `num_rows` (None: all)."""
+        """Return the number of lanes of an order, at most the number of rows.
+
+        A lane is one of the sequences of row groups that an epoch interleaves. `num_rows` None means all selected rows.
+        """
         return min(order.lanes, max(self.num_rows if num_rows is None else num_rows, 1))

@@ -1,4 +1,4 @@
-"""Prune row groups: drop or keep whole row groups by partition values and statistics before reading. No I/O.
+"""Prune row groups by partition values and statistics, before reading. No I/O.
 
 For each row group, this module computes whether the filter *may* be true, *may* be false and *may* be null in some row.
 If in doubt, the answer is "may". A row group in which the filter cannot be true is skipped. A row group in which the
@@ -25,17 +25,22 @@ __all__ = ["Verdict", "prune"]
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Verdict:
-    """Masks of the row groups that are certainly skipped, and of those certainly selected whole; both (groups,)."""
+    """Decision about each row group: skip it, select it whole, or read it.
+
+    Both masks have shape (groups,).
+    """
 
     none: NDArray[np.bool_]
-    """Whether no row is selected; also True for empty row groups."""
+    """Whether certainly no row of a row group is selected; True for empty row groups."""
 
     all: NDArray[np.bool_]
-    """Whether every row is selected."""
+    """Whether certainly every row of a row group is selected.
+
+    False for empty row groups."""
 
     @property
     def undecided(self) -> NDArray[np.int64]:
-        """Numbers of the row groups that must be read, ascending."""
+        """Numbers of the row groups that must be read to apply the filter, ascending."""
         return np.flatnonzero(~(self.none | self.all))
 
 
@@ -44,7 +49,7 @@ def prune(expression: Expression, statistics: Mapping[str, ColumnStatistics], ro
 
     Args:
         expression: The filter, bound (`petastore.expressions.bind`).
-        statistics: Known statistics by column.
+        statistics: Statistics by column; columns without statistics are treated as unknown.
         rows: Rows of each row group, shape (groups,).
 
     Example:
@@ -83,18 +88,27 @@ _EXCLUDED: dict[str, tuple[tuple[str, Callable[[Any, Any], Any]], tuple[str, Cal
     ">": (("maximum", operator.le), ("minimum", operator.gt)),
     ">=": (("maximum", operator.lt), ("minimum", operator.ge)),
 }
-"""Two conditions for each operator: under the first the test is never true, under the second never false.
+"""For each operator: when a test is never true, and when it is never false.
 
-A condition is the name of a bound and the comparison of this bound with the operand of the test."""
+Each of the two conditions is the name of a bound and the comparison of this bound with the operand of the test."""
 
 _TrueFalse = tuple[NDArray[np.bool_], NDArray[np.bool_]]
-"""Whether a test may be true, and whether it may be false, in each row group; both of shape (groups,)."""
+"""Whether a test may be true, and whether it may be false, in each row group.
+
+Both arrays have shape (groups,)."""
 
 
 def _bound_is(
     statistics: ColumnStatistics, bound: str, compare: Callable[[Any, Any], Any], value: Any
 ) -> NDArray[np.bool_]:
-    """Return, for each row group, whether the bound is known and the comparison is true."""
+    """Return a mask of the row groups whose bound is known and satisfies a comparison.
+
+    Args:
+        statistics: Statistics of a column.
+        bound: `"minimum"` or `"maximum"`.
+        compare: Comparison of the bound with `value`.
+        value: Operand of the test.
+    """
     known, bounds = getattr(statistics, f"has_{bound}"), getattr(statistics, bound)
     if bounds.dtype != np.dtype(object):
         holds: NDArray[np.bool_] = known & compare(bounds, value)
@@ -105,21 +119,27 @@ def _bound_is(
 
 
 def _objects(values: Sequence[Any]) -> NDArray[Any]:
-    """Return an array of dtype object; `np.array` would cut trailing zero bytes of byte strings."""
+    """Return an array of dtype object with the given values.
+
+    `np.array` would instead cut trailing zero bytes of byte strings.
+    """
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
 
 
 def _equal(known: ColumnStatistics, value: Any) -> _TrueFalse:
-    """Return the outcomes of `column == value`."""
+    """Return whether `column == value` may be true, and whether it may be false."""
     lies_outside = _bound_is(known, "minimum", operator.gt, value) | _bound_is(known, "maximum", operator.lt, value)
     is_it = _bound_is(known, "minimum", operator.eq, value) & _bound_is(known, "maximum", operator.eq, value)
     return ~lies_outside, ~is_it
 
 
 def _among(known: ColumnStatistics, values: tuple[Any, ...]) -> _TrueFalse:
-    """Return the outcomes of `column in values`; `values` are sorted."""
+    """Return whether `column in values` may be true, and whether it may be false.
+
+    `values` are sorted in ascending order.
+    """
     if not values:
         return np.zeros(len(known.nulls), np.bool_), np.ones(len(known.nulls), np.bool_)
     dtype = known.minimum.dtype

@@ -1,8 +1,8 @@
-"""Read plan of one rank: the base class of `Plan` (one dataset) and `Mixture` (several datasets). No I/O.
+"""Base class of the read plans of a rank: `Plan` (one dataset) and `Mixture`.
 
 A plan consists of a list of sources and a rule that divides the rows of an epoch into batches. From these, the base
 class computes steps, spans (consecutive batches that a reader assembles together) and memory, and checks that ranks
-agree.
+agree. No I/O.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ __all__ = ["RankPlan"]
 
 
 class RankPlan(abc.ABC):
-    """The rows that one rank reads, from one or several sources, and the batches of an epoch."""
+    """Read plan of one rank: the rows that it reads from its sources, and the batches."""
 
     parts: RowGroupParts | None = None
-    """Division of huge row groups into parts that are loaded one by one; None if row groups are loaded whole."""
+    """Division of huge row groups into parts that are loaded one after the other.
 
-    if TYPE_CHECKING:  # `Plan` stores these values, `Mixture` computes them
+    None if row groups are loaded whole."""
+
+    if TYPE_CHECKING:  # for type checkers only, because `Plan` stores these values and `Mixture` computes them
 
         @property
         def inventory(self) -> Inventory:
@@ -53,11 +55,14 @@ class RankPlan(abc.ABC):
 
         @property
         def selection(self) -> Selection | None:
-            """Rows that filters select; None means all. Each source of a mixture has its own selection."""
+            """Rows that filters select; None means all rows.
+
+            In a mixture, each source has its own selection.
+            """
 
         @property
         def sources(self) -> Sequence[RankPlan]:
-            """Plans of the sources; a plan of one dataset is its own only source."""
+            """Plans of the sources; a plan of one dataset is its own and only source."""
 
         @property
         def num_rows(self) -> int:
@@ -65,64 +70,88 @@ class RankPlan(abc.ABC):
 
         @property
         def data_fingerprint(self) -> str:
-            """32 hexadecimal digits that identify the selected rows of all sources."""
+            """Fingerprint: 32 hexadecimal digits for the selected rows of all sources."""
 
         @property
         def fingerprint(self) -> str:
-            """32 hexadecimal digits that identify rows, columns, order, epochs and `last_batch`; equal on all ranks."""
+            """Fingerprint: 32 hexadecimal digits, equal on all ranks.
+
+            They identify the rows, columns, order, epochs, `last_batch` and the number of ranks.
+            """
 
     @once
     def first_groups(self) -> NDArray[np.int64]:
-        """Number of each source's first row group, and the total number of row groups; shape (sources + 1,)."""
+        """Number of each source's first row group, then the total number of row groups.
+
+        Shape (sources + 1,).
+        """
         counts = [source.inventory.num_row_groups for source in self.sources]
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     @once
     def source_of(self) -> Callable[[int], int]:
-        """Function that returns the source of a row group, given its number among the row groups of all sources."""
+        """Function that returns the number of the source to which a row group belongs.
+
+        Its argument is the number of the row group among those of all sources.
+        """
         return functools.partial(bisect.bisect_right, self.first_groups[1:].tolist())
 
     @abc.abstractmethod
     def for_shard(self, shard: Shard) -> Self:
-        """Return this plan for another rank."""
+        """Return the plan of the same data for another rank."""
 
     def is_begun(self, cursor: Cursor) -> bool:
-        """Return whether rows of the epoch in which a position is were already consumed."""
+        """Return whether rows of the cursor's epoch were already consumed."""
         return cursor.position > 0
 
     def next_pass(self, cursor: Cursor) -> Cursor:
-        """Return where the next iteration over the reader begins: the next epoch, or this one if it is untouched."""
+        """Return the cursor at which the next iteration over the reader begins.
+
+        This is the start of the next epoch, or of the current epoch if none of its rows was consumed.
+        """
         return Cursor.of_epoch(cursor.epoch + self.is_begun(cursor))
 
     def restarted(self, epoch: int) -> Self:  # noqa: ARG002 - used by `Plan`
-        """Return this plan for reading an epoch from its first row, even if the epoch was begun before."""
+        """Return this plan for reading an epoch again from its first row."""
         return self
 
     def unit(self, group: int) -> ReadUnit:
-        """Return what a worker reads of a row group, given its number among the row groups of all sources."""
+        """Return the rows and columns that a worker reads from a row group.
+
+        `group` is the number of the row group among those of all sources.
+        """
         return ReadUnit.whole(self.inventory, group, self.sources[self.source_of(group)].request.columns)
 
     @abc.abstractmethod
     def explain(
         self, batch_size: int, *, column_bytes: NDArray[np.int64] | None = None
     ) -> Explanation | MixtureExplanation:
-        """Return figures about the first epoch: bytes to read, memory, mixing. Print it, or call `as_dict()`."""
+        """Return figures about the first epoch: bytes to read, memory, mixing quality.
+
+        Print the result, or call its `as_dict()`.
+        """
 
     @abc.abstractmethod
     def feeds(self, batch_size: int, *, epoch: int = 0) -> Feeds:
-        """Return the row groups from which each batch of an epoch gets rows, on every rank."""
+        """Return the row groups from which each batch of an epoch gets rows.
+
+        The result has the batches of every rank.
+        """
 
     @abc.abstractmethod
     def _lengths(self, batch_size: int) -> Sequence[EpochBatches]:
-        """Return the batches of a whole epoch: one item, or one item per source with `batching="per_source"`."""
+        """Check `batch_size`, and return the batches of a whole epoch.
+
+        The list has one item; with `batching="per_source"` in a mixture, one item for each source.
+        """
 
     @abc.abstractmethod
     def _epoch_batches(self, batch_size: int, begin: Cursor) -> EpochOfBatches:
-        """Return the batches of an epoch after a position."""
+        """Return this rank's batches after a cursor in its epoch, to read in order."""
 
     @abc.abstractmethod
     def _epoch_steps(self, batch_size: int, begin: Cursor) -> EpochSteps:
-        """Return the steps of an epoch after a position, for lookups in any order."""
+        """Return the steps after a cursor in its epoch, for lookups in any order."""
 
     @abc.abstractmethod
     def _sources_in(self, epoch: int) -> Sequence[Source]:
@@ -130,12 +159,18 @@ class RankPlan(abc.ABC):
 
     @property
     def _possible_sources(self) -> Sequence[Sequence[Source]]:
-        """Sources of all epochs: one list, or two lists if the order changes after the current epoch."""
+        """Sources in each possible row order: one list, or two lists.
+
+        There are two if the order changes after the current epoch.
+        """
         return [self._sources_in(0)]
 
     @property
     def _walked_rows(self) -> int:
-        """Number of rows of an epoch that batches are made of; more than `num_rows` if the epoch is endless."""
+        """Number of rows of an epoch from which batches are built.
+
+        More than `num_rows` if the epoch is endless (`stop="cycle"` of a mixture).
+        """
         return self.num_rows
 
     def steps_per_epoch(self, batch_size: int) -> int:
@@ -148,11 +183,17 @@ class RankPlan(abc.ABC):
         return sum(batches.steps for batches in self._lengths(batch_size))
 
     def rows_per_epoch(self, batch_size: int) -> int:
-        """Return the number of rows per epoch on this rank, including repeats of `"pad"` and `"wrap"`."""
+        """Return the number of rows per epoch on this rank.
+
+        Repeated rows are included (`"pad"` and `"wrap"` of `last_batch`).
+        """
         return sum(batches.rows_of(self.request.shard) for batches in self._lengths(batch_size))
 
     def steps_left(self, batch_size: int, after: Cursor) -> int | None:
-        """Return the number of batches after a position, the same on every rank; None if epochs are endless."""
+        """Return the number of batches after a cursor, through all epochs.
+
+        The number is the same on every rank; None if epochs are endless.
+        """
         epochs = self.request.epochs
         if epochs is None:
             return None
@@ -162,7 +203,10 @@ class RankPlan(abc.ABC):
         return self._epoch_batches(batch_size, after).steps + whole * self.steps_per_epoch(batch_size)
 
     def steps_of_epoch_after(self, batch_size: int, after: Cursor) -> int:
-        """Return the number of batches after a position in its epoch, the same on every rank."""
+        """Return the number of batches after a cursor in its epoch.
+
+        The number is the same on every rank.
+        """
         return self._epoch_batches(batch_size, after).steps
 
     def rows_of_step(
@@ -170,8 +214,8 @@ class RankPlan(abc.ABC):
     ) -> StepRows:
         """Return the rows of a training step, without reading data and without a log.
 
-        Step 0 is the first batch of epoch 0; steps continue through all epochs, and through all passes over a reader:
-        with S steps per epoch, step s is step s % S of epoch s // S.
+        Step 0 is the first batch of epoch 0. Steps are counted through all epochs, also if several iterations over a
+        reader read them. With S steps per epoch, step s is step s % S of epoch s // S.
 
         Args:
             step: Number of the step, from 0.
@@ -198,11 +242,11 @@ class RankPlan(abc.ABC):
     def steps_of_rows(
         self, rows: RowPlaces, *, batch_size: int, epoch: int = 0, after: Cursor | None = None
     ) -> RowSteps:
-        """Return the training steps and ranks that read some rows in an epoch, without reading data.
+        """Return the training steps and ranks that read given rows in an epoch.
 
-        A window (`NGram`) is given by its first row. In a mixture, a path names the file in each source that has it,
-        and row numbers count across all sources. An epoch of `stop="cycle"`, which never ends, is looked up in parts of
-        `steps_per_epoch` steps.
+        No data is read. A window (`NGram`) is given by its first row. In a mixture, a path names the file in each
+        source that has it, and row numbers count across all sources. An epoch of `stop="cycle"` never ends; it is
+        divided into parts of `steps_per_epoch` steps, and `epoch` is the number of such a part.
 
         Args:
             rows: `(file, row group, row)` of each row, as `StepRows.places()`, `reader.position()` and `provenance`
@@ -234,13 +278,17 @@ class RankPlan(abc.ABC):
         return StepLookup(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Omit the cached orders of `_lookup`, which take megabytes, from pickles."""
+        """Return the attributes to pickle, without the cached orders of `_lookup`.
+
+        These orders take megabytes.
+        """
         return {name: value for name, value in vars(self).items() if name != "_lookup"}
 
     def plot(self, batch_size: int, *, epoch: int = 0) -> Any:
-        """Plot `feeds()` as a new `matplotlib.figure.Figure`: batches on x, row groups on y, ranks as colors.
+        """Plot the row groups from which each batch gets rows, as returned by `feeds()`.
 
-        Lines separate the sources of a mixture.
+        Return a new `matplotlib.figure.Figure`: batches on the x axis, row groups on the y axis, ranks as colors. Lines
+        separate the sources of a mixture.
 
         Raises:
             NoDataAvailableError: There are fewer rows than ranks, with `last_batch="even"`.
@@ -252,12 +300,17 @@ class RankPlan(abc.ABC):
         return draw(self.feeds(batch_size, epoch=epoch))
 
     def facts(self) -> dict[str, Any]:
-        """Return the values that must be equal on all ranks, by name; see `petastore.plan.request.facts_of`."""
+        """Return the values that must be equal on all ranks, by name, as JSON values.
+
+        See `petastore.plan.request.facts_of`.
+        """
         groups = self.inventory.num_row_groups
         return facts_of(self.request, dataset=self.data_fingerprint, rows=self.num_rows, row_groups=groups)
 
     def assert_agreed(self, all_gather: AllGather) -> None:
-        """Check that all ranks have the same plan. Call it on every rank; every rank raises the same error.
+        """Check that all ranks have the same plan. Call it on every rank.
+
+        If plans differ, every rank raises the same error.
 
         Args:
             all_gather: Function that gathers a value from all ranks, in the order of ranks, such as
@@ -269,13 +322,15 @@ class RankPlan(abc.ABC):
         assert_agreed(self.facts(), all_gather)
 
     def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
-        """Yield this rank's batches after a position, through all epochs, in spans of several consecutive batches.
+        """Yield this rank's batches after a cursor, through all epochs, in spans.
+
+        A span consists of consecutive batches that are assembled together.
 
         Args:
             batch_size: Rows per full batch on this rank.
-            rows_per_span: Maximum rows per span, unless a single batch has more. The first span has one batch and later
-                ones double, so that the first batch arrives early.
-            after: Position to resume from; None begins at the start.
+            rows_per_span: Maximum rows per span, unless a single batch has more. The first span has one batch, and each
+                later span twice as many as the previous one, so that the first batch arrives early.
+            after: Cursor to resume from; None begins at the start.
 
         Raises:
             NoDataAvailableError: There are fewer rows than ranks, with `last_batch="even"`.
@@ -284,7 +339,7 @@ class RankPlan(abc.ABC):
         return self._spans(size, SpanSizes(rows_per_span, size), after or Cursor())
 
     def _spans(self, size: int, pace: SpanSizes, after: Cursor) -> Iterator[Span]:
-        """Yield the batches of all epochs after a position, several in a span; see `spans`."""
+        """Yield the batches after a cursor, through all epochs, in spans; see `spans`."""
         walk = self._walk(pace, after.epoch)
         return walk.epochs(functools.partial(self._epoch_batches, size), pace, after=after, epochs=self.request.epochs)
 
@@ -292,15 +347,18 @@ class RankPlan(abc.ABC):
         return Walk(self._sources_in(epoch), min(pace.most_rows, self._walked_rows))
 
     def next_uses(self, begin: float, now: float) -> NextUses:
-        """Return the times at which this rank needs each row group, in rows since epoch 0; see `NextUses`."""
+        """Return the times at which this rank needs each row group next; see `NextUses`.
+
+        Times are counted in rows since epoch 0.
+        """
         return next_uses(self._sources_in(int(now) // self.num_rows), begin, now)
 
     def resident_bytes(self, group_bytes: NDArray[np.int64], *, early: int) -> int:
-        """Return the peak size in bytes of the row groups in this rank's memory: the sum over sources.
+        """Return the peak bytes of the row groups in this rank's memory, over all sources.
 
         Args:
             group_bytes: Bytes per row group, source after source, shape (groups,).
-            early: Number of rows of the epoch by which row groups are prefetched before they are needed.
+            early: How long before its first use a row group is prefetched, in rows of the epoch.
         """
         return max(
             sum(
@@ -312,14 +370,17 @@ class RankPlan(abc.ABC):
 
     @once
     def buffer_rows(self) -> int:
-        """Return the capacity of all sources' shuffle buffers in rows.
+        """Capacity of the shuffle buffers of all sources, in rows.
 
-        Return 0 for unshuffled rows of one source, because they are read from one row group after another.
+        0 for unshuffled rows of one source, because they are read from one row group after another.
         """
         return max(self._buffer_rows(sources) for sources in self._possible_sources)
 
     def _buffer_rows(self, sources: Sequence[Source]) -> int:
-        """Return the capacity of the shuffle buffers of some sources in rows; see `buffer_rows`."""
+        """Return the capacity of the shuffle buffers of some sources, in rows.
+
+        For details, see `buffer_rows`.
+        """
         rows = 0
         for source, of_source in zip(sources, _split(self.inventory.rows, sources), strict=True):
             is_shuffled = source.requested.shuffle_rows
@@ -330,5 +391,5 @@ class RankPlan(abc.ABC):
 
 
 def _split(of_groups: NDArray[np.int64], sources: Sequence[Source]) -> list[NDArray[np.int64]]:
-    """Split an array with one entry per row group of all sources into one array per source."""
+    """Split an array with one entry per row group into one array for each source."""
     return np.split(of_groups, [source.first_group for source in sources[1:]])

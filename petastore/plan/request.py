@@ -1,13 +1,13 @@
-"""Plan request: columns, order, shard, epochs and treatment of the last batch. No I/O.
+"""Plan request: columns, row order, shard, epochs and treatment of the last batch.
 
 `PlanOptions` has the options that the user passed; for None, petastore chooses a value that fits the dataset.
 `ReadRequest` has the resulting values for one dataset. All options are validated in this module, so an invalid option
-raises an error when the reader is created, not later in a worker. `assert_agreed` checks that all ranks have the same
-plan: it raises an error instead of a deadlock in an all-reduce.
+raises an error when the reader is created, not later in a worker. `assert_agreed` raises an error if ranks have
+different plans; without this check, they could deadlock in an all-reduce. No I/O.
 
-A lane is a sequence of row groups; a batch has rows of all lanes. More lanes mix rows better, but need more memory. The
-number of lanes (`shuffled_lanes`) depends only on the data and on `shuffle_buffer_bytes`, so that the order is the same
-for any number of ranks.
+A lane is a sequence of row groups; a batch has rows of all lanes. More lanes mix rows better, but need more memory. If
+rows are shuffled, the default number of lanes (`shuffled_lanes`) depends only on the data and on
+`shuffle_buffer_bytes`. The order is then the same for any number of ranks.
 """
 
 from __future__ import annotations
@@ -53,26 +53,30 @@ __all__ = [
 ]
 
 DEFAULT_SHUFFLE_BUFFER_BYTES = 256 * 1024 * 1024
-"""Default shuffle buffer over all ranks, in bytes of stored cells."""
+"""Default size of the shuffle buffer over all ranks, in bytes of stored cells."""
 
 Fields: TypeAlias = Iterable[str | UnischemaField]
 """Requested columns: names, regular expressions over whole names, or fields."""
 
 LastBatchWord: TypeAlias = Literal["even", "drop", "pad", "wrap"]
-"""Names of treatments of the last global batch; see `LastBatch`."""
+"""Names of the policies for the last global batch; see `LastBatch`."""
 
 ShardWord: TypeAlias = Literal["auto"]
-"""Shard `"auto"`: rank and world size of this process, which `petastore.distributed` detects."""
+"""Value `"auto"` of `cur_shard`: detect the rank and world size of this process.
+
+`petastore.distributed` detects them."""
 
 Reshuffle: TypeAlias = Literal["epoch", "static"]
 """When row groups are permuted; see `Order.reshuffle`."""
 
 SHARDED_DEFAULT_SEED = 0
-"""Default seed of a sharded reader: ranks must agree on an order without communication."""
+"""Default seed of a sharded reader.
+
+It is fixed, because ranks must agree on an order without communication."""
 
 
 class LastBatch(enum.Enum):
-    """Treatment of the rows that do not fill a whole global batch.
+    """Policy for the rows at the end of an epoch that do not fill a global batch.
 
     With 11 rows, 2 ranks and 2 rows per batch and rank (4 rows per global batch), 3 rows remain:
 
@@ -87,20 +91,26 @@ class LastBatch(enum.Enum):
     _value_: LastBatchWord
 
     EVEN = "even"
-    """Every row once; ranks share the remaining rows equally (±1); fewer rows than ranks join the previous batch."""
+    """Every row once; ranks share the remaining rows equally (±1).
+
+    If fewer rows than ranks remain, they are added to the batch before."""
 
     DROP = "drop"
-    """Only full batches; less than a global batch of rows is left out, other rows in each epoch if shuffled."""
+    """Only full batches; the remaining rows (less than a global batch) are left out.
+
+    If the order changes from epoch to epoch, other rows are left out in each epoch."""
 
     PAD = "pad"
-    """Full batches; repeats fill the last one and are False in the boolean column `valid`."""
+    """Full batches; the last one is filled with repeated rows.
+
+    The boolean column `valid` is False for repeated rows."""
 
     WRAP = "wrap"
-    """Full batches; the epoch's first rows fill the last one."""
+    """Full batches; the last one is filled with the first rows of the epoch."""
 
     @classmethod
     def parse(cls, last_batch: str | LastBatch) -> LastBatch:
-        """Return the member with this name, for example from a command line.
+        """Return the member with a given name, such as `"even"`, or the member itself.
 
         Raises:
             InvalidArgumentError: No member has this name.
@@ -111,7 +121,13 @@ class LastBatch(enum.Enum):
 
 
 def known_word(value: Any, words: Any, *, name: str, or_none: bool = False) -> Any:
-    """Return `value`; raise an error unless it is a value of the `Literal`, or None if this is allowed.
+    """Check that `value` is one of the values of a `Literal` type, and return it.
+
+    Args:
+        value: Value to check.
+        words: The `Literal` type.
+        name: Name of the parameter, for the message.
+        or_none: Whether None is also allowed.
 
     Raises:
         InvalidArgumentError: `value` is not an allowed value; the message names the parameter and the allowed values.
@@ -128,7 +144,9 @@ def known_word(value: Any, words: Any, *, name: str, or_none: bool = False) -> A
 
 
 def whole_number(value: Any, *, name: str, least: int) -> int:
-    """Return `value` as an int of at least `least`; booleans and floats raise an error.
+    """Check that `value` is an integer of at least `least`, and return it as an int.
+
+    Booleans and floats raise an error.
 
     Raises:
         InvalidArgumentError: `value` is not an int of at least `least`; the message names the parameter.
@@ -164,10 +182,13 @@ class Shard:
 
     @classmethod
     def parse(cls, cur_shard: int | Shard | None, shard_count: int | None) -> Shard:
-        """Return the shard for `cur_shard` and `shard_count`; None and None mean one shard with all rows.
+        """Return the shard for the arguments `cur_shard` and `shard_count` of a reader.
+
+        None for both means a single shard with all rows.
 
         Raises:
-            InvalidArgumentError: Only one of the two numbers was given, or they are out of range.
+            InvalidArgumentError: Only one of the two numbers was given, a number is out of range, or `shard_count` was
+                given with a `Shard`.
         """
         if isinstance(cur_shard, Shard):
             if shard_count is not None:
@@ -185,9 +206,10 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Order:
-    """Options of the row order in an epoch, from which `petastore.plan.order.order` computes the order.
+    """Options of the row order in an epoch.
 
-    Equal orders of equal inventories give the same sequence of rows, for any number of ranks.
+    `petastore.plan.order.order` computes the order from them. Equal options and equal inventories give the same
+    sequence of rows in each epoch, for any number of ranks.
     """
 
     seed: int
@@ -197,23 +219,32 @@ class Order:
     """Whether row groups are permuted."""
 
     shuffle_rows: bool
-    """Whether rows are shuffled within blocks of row groups (`block_rows`), in a new order in each epoch."""
+    """Whether rows are shuffled within blocks of row groups (`block_rows`).
+
+    Each epoch has a new order."""
 
     lanes: int
-    """Number of sequences of row groups that are read concurrently and interleaved in global batches. At least 1."""
+    """Number of lanes, at least 1.
+
+    A lane is one of the sequences of row groups that are read concurrently and interleaved in global batches."""
 
     block_rows: int
-    """Block size: in each interleaved sequence of row groups (lane), the row groups that begin within this number of
-    rows are shuffled together. At least 1. Ignored unless `shuffle_rows`."""
+    """Block size in rows, at least 1; ignored unless `shuffle_rows` is True.
+
+    In each lane (interleaved sequence of row groups), the row groups that begin within this number of rows are shuffled
+    together."""
 
     reshuffle: Reshuffle = "epoch"
-    """When row groups are permuted: `"epoch"` in each epoch; `"static"` once, so that each rank reads the same row
-    groups in every epoch and its local cache stays useful. Rows are permuted again in each epoch in both cases."""
+    """When row groups are permuted: `"epoch"` in each epoch, `"static"` only once.
+
+    With `"static"`, each rank reads the same row groups in every epoch, so its local cache stays useful. Shuffled rows
+    have a new order in each epoch in both cases."""
 
     dealt_to: int | None = dataclasses.field(default=None, repr=False)
-    """Number of ranks to which row groups are assigned so that few change ranks when this number changes
-    (`petastore.plan.order.line`). Requires `reshuffle="static"` and `shuffle_row_groups`. None sorts row groups by
-    hash, independently of the number of ranks."""
+    """Number of ranks to which row groups are assigned; None does not assign them.
+
+    The assignment is such that few row groups change ranks when this number changes (`petastore.plan.order.line`).
+    Requires `reshuffle="static"` and `shuffle_row_groups`."""
 
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, numbers.Integral):
@@ -232,7 +263,10 @@ class Order:
             )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return a new dict of JSON values, without `dealt_to` if it is None."""
+        """Return the options as a new dict of JSON values.
+
+        The key `dealt_to` is omitted if its value is None.
+        """
         values = dataclasses.asdict(self)
         if self.dealt_to is None:
             del values["dealt_to"]
@@ -241,21 +275,21 @@ class Order:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rest:
-    """Remaining rows of the current epoch, if rows were excluded after the epoch began."""
+    """Rest of the current epoch, if rows were excluded after the epoch began."""
 
     selection: Selection
-    """Rows that are left, without the excluded ones."""
+    """Rows of the epoch that remain, without the excluded ones."""
 
     data_fingerprint: str
-    """`Plan.data_fingerprint` with which the epoch began."""
+    """`Plan.data_fingerprint` of the plan with which the epoch began."""
 
     position: int
-    """Position in the plan with this fingerprint after which rows were excluded."""
+    """Position in the epoch of that plan at which rows were excluded."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnderWay:
-    """Order of the current epoch, if it differs from that of the following epochs."""
+    """Order of the current epoch, if the following epochs have another order."""
 
     epoch: int
     """Number of the epoch, from 0."""
@@ -264,12 +298,12 @@ class UnderWay:
     """Order of this epoch."""
 
     rest: Rest | None = None
-    """Remaining rows of this epoch, if rows were excluded after the epoch began; otherwise None."""
+    """Remaining rows of this epoch; None unless rows were excluded after it began."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """Request for the rows of a dataset."""
+    """Request for the rows of one dataset: columns, row order, shard and epochs."""
 
     columns: tuple[str, ...]
     """Columns to read, in output order."""
@@ -284,13 +318,17 @@ class ReadRequest:
     """Number of epochs; None means endless."""
 
     last_batch: LastBatch = LastBatch.EVEN
-    """Treatment of the last global batch."""
+    """Policy for the rows that do not fill the last global batch."""
 
     chosen: frozenset[str] = frozenset()
-    """Fields of `order` that the user did not set: a restored state may replace them."""
+    """Names of the fields of `order` that the user did not set.
+
+    A restored state may replace the values of these fields."""
 
     under_way: UnderWay | None = None
-    """Order of the current epoch, if the number of ranks or the excluded rows changed in it; otherwise None."""
+    """Order of the current epoch, if it differs from `order`; otherwise None.
+
+    It differs if the number of ranks or the excluded rows changed in the middle of this epoch."""
 
     def __post_init__(self) -> None:
         if self.epochs is not None:
@@ -298,12 +336,12 @@ class ReadRequest:
 
     @property
     def epochs_in_words(self) -> str:
-        """`epochs` as text for messages."""
+        """Number of epochs as text for messages, such as `2 epochs` or `endless`."""
         return "endless" if self.epochs is None else f"{self.epochs:,} epoch{'' if self.epochs == 1 else 's'}"
 
 
 class OrderKwargs(TypedDict, total=False):
-    """Keyword arguments for the row order: the fields of `OrderOptions`."""
+    """Keyword arguments for the row order, with the names of `OrderOptions`."""
 
     seed: int | None
     shuffle_rows: bool
@@ -325,8 +363,8 @@ class OrderOptions:
         shuffle_row_groups: Whether to read row groups in random order, new in each epoch.
         shuffle_buffer_bytes: Size of the shuffle buffer for `shuffle_rows`, in bytes or as text such as `"1GB"`: bytes
             of encoded cells, over all ranks together. A larger buffer mixes better.
-        interleave: Number of row groups, over all ranks, that are read concurrently and interleaved; None derives it
-            from `shuffle_buffer_bytes`.
+        interleave: Number of row groups, over all ranks, that are read concurrently and interleaved. None derives it
+            from `shuffle_buffer_bytes` with `shuffle_rows`; otherwise it means one per rank and loader worker.
         shuffle_block_rows: Number of rows that are shuffled together in each interleaved part; None derives it from
             `shuffle_buffer_bytes`.
         reshuffle_each_epoch: Whether row groups get a new order in each epoch. With False, a rank reads the same row
@@ -358,14 +396,17 @@ class OrderOptions:
 
     @property
     def reshuffle(self) -> Reshuffle | None:
-        """Value of `reshuffle_each_epoch` in the form of `Order` and of states."""
+        """Value of `reshuffle_each_epoch` in the form of `Order.reshuffle`, or None."""
         if self.reshuffle_each_epoch is None:
             return None
         return "epoch" if self.reshuffle_each_epoch else "static"
 
     @property
     def chosen(self) -> frozenset[str]:
-        """Names of the fields of `Order` that petastore chose, because the user did not set them."""
+        """Names of the fields of `Order` for which petastore chooses a value.
+
+        The user did not set these options.
+        """
         options = {
             "seed": self.seed,
             "lanes": self.interleave,
@@ -377,7 +418,7 @@ class OrderOptions:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """Plan options, independent of the dataset; `Dataset.planned` applies them.
+    """Options of a plan that do not depend on the dataset; see `Dataset.planned`.
 
     Example:
         >>> PlanOptions(last_batch=LastBatch.DROP).last_batch
@@ -397,7 +438,7 @@ class PlanOptions:
     """Number of epochs; None means endless."""
 
     last_batch: LastBatch = LastBatch.EVEN
-    """Treatment of the last global batch."""
+    """Policy for the rows that do not fill the last global batch."""
 
     def __post_init__(self) -> None:
         if self.columns is not None and not isinstance(self.columns, (str, UnischemaField)):
@@ -405,25 +446,30 @@ class PlanOptions:
                 raise InvalidArgumentError(
                     f"schema_fields must be a list of names or fields, got {self.columns!r:.200}"
                 )
-            object.__setattr__(self, "columns", tuple(self.columns))  # an iterator can be consumed only once
+            object.__setattr__(self, "columns", tuple(self.columns))  # because an iterator can be consumed only once
 
 
 _LANES = (1, 2, 4, 6, 12, 24, 48, 96)
-"""Numbers of lanes (interleaved sequences of row groups) to choose from.
+"""Numbers of lanes (interleaved sequences of row groups) from which one is chosen.
 
 If the number is divisible by the number of ranks, almost all row groups are read by one rank each."""
 
 _GROUPS_A_LANE = 2
-"""Row groups in memory for each lane (sequence of row groups): the current one, and the prefetched next one."""
+"""Number of row groups in memory per lane (interleaved sequence of row groups).
+
+These are the current row group and the next one, which is prefetched."""
 
 _PERMUTED_ROWS = 2**19
-"""Maximum rows of all blocks (rows shuffled together) at one time: the first batch waits until all are shuffled."""
+"""Maximum number of rows in all current blocks (rows that are shuffled together).
+
+The limit exists because the first batch waits until all these blocks are shuffled."""
 
 
 def in_memory(inventory: Inventory, rows: NDArray[np.int64]) -> Inventory:
-    """Return the inventory with the number of selected rows, and no bytes for row groups without selected rows.
+    """Return an inventory that counts only the selected rows of each row group.
 
-    The bytes of other row groups do not change, because shuffling keeps whole row groups in memory.
+    For row groups without selected rows, `decoded_bytes` is 0. The bytes of the other row groups do not change, because
+    shuffling keeps whole row groups in memory.
 
     Args:
         inventory: Inventory of the dataset.
@@ -435,7 +481,7 @@ def in_memory(inventory: Inventory, rows: NDArray[np.int64]) -> Inventory:
 def shuffled_lanes(
     inventory: Inventory, *, shuffle_buffer_bytes: int, lanes: int | None, block_rows: int | None
 ) -> tuple[int, int]:
-    """Return the number of lanes, and the number of rows per block, for an order that shuffles rows.
+    """Return the number of lanes and the number of rows per block, for shuffled rows.
 
     Lanes are sequences of row groups that are interleaved; a block is the part of a lane that is shuffled together.
     With the same memory, many lanes of short blocks mix better than few lanes of long blocks. Memory is therefore used
@@ -443,9 +489,9 @@ def shuffled_lanes(
 
     Args:
         inventory: Inventory of the dataset.
-        shuffle_buffer_bytes: Maximum bytes over all ranks.
-        lanes: Requested number of lanes; None to choose it.
-        block_rows: Requested rows per block; None to choose them.
+        shuffle_buffer_bytes: Maximum bytes of row groups in memory, over all ranks.
+        lanes: Requested number of lanes; None lets this function choose it.
+        block_rows: Requested number of rows per block; None lets this function choose it.
 
     Returns:
         Number of lanes, and rows per block, both at least 1.
@@ -468,13 +514,16 @@ def shuffled_lanes(
 
 
 AllGather = Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]
-"""Function that returns the values of all ranks, in the order of ranks: an `all_gather` of small picklable objects."""
+"""Function that gathers a value from all ranks, in the order of ranks.
+
+It works like an `all_gather` of small picklable objects."""
 
 
 def facts_of(request: ReadRequest, *, dataset: str, rows: int, row_groups: int) -> dict[str, Any]:
-    """Return the values that must be equal on all ranks, by name, and this rank's shard: a new dict of JSON values.
+    """Return the values that must be equal on all ranks, and this rank's shard.
 
-    Columns are not included, because ranks may read different columns.
+    The result is a new dict of JSON values, by name. Columns are not included, because ranks may read different
+    columns.
     """
     return {
         "dataset": dataset,
@@ -489,17 +538,19 @@ def facts_of(request: ReadRequest, *, dataset: str, rows: int, row_groups: int) 
 
 
 def assert_agreed(mine: Mapping[str, Any], all_gather: AllGather) -> None:
-    """Raise an error on every rank if the facts of ranks differ. Call it on every rank.
+    """Raise an error on every rank if ranks have different plans or the same shard.
+
+    Call this function on every rank.
 
     Args:
-        mine: This rank's facts by name, small and picklable, with `cur_shard` and `shard_count`. All facts except
-            `cur_shard` must be equal on all ranks.
+        mine: This rank's values from `facts_of`, small and picklable, with `cur_shard` and `shard_count`. All values
+            except `cur_shard` must be equal on all ranks.
         all_gather: Function that returns the values of all ranks, such as `petastore.distributed.all_gather`, which
             uses the initialized framework.
 
     Raises:
-        InvalidArgumentError: Two ranks have different plans, or the same shard; the message has the facts of both
-            ranks.
+        InvalidArgumentError: Two ranks have different plans, or the same shard; the message has the different values,
+            or the shards of all ranks.
 
     Example:
         >>> facts = [{"seed": rank, "shard_count": 2, "cur_shard": rank} for rank in range(2)]

@@ -1,7 +1,7 @@
-"""Parts of huge row groups: ranges of consecutive rows that are loaded one after the other. No I/O.
+"""Parts of huge row groups: row ranges that are loaded one after the other.
 
-A plan of parts treats each part as a row group. The parts of a row group follow each other in file order, so rows,
-order and positions are the same as in the plan of whole row groups.
+A plan of parts treats each part as a row group. The parts of a row group follow each other in file order. The plan
+therefore has the same rows, order and positions as the plan of whole row groups. No I/O.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ __all__ = ["RowGroupParts", "rows_of_part"]
 def rows_of_part(sizes: ArrayLike, rows: ArrayLike, most_bytes: int) -> NDArray[np.int64]:
     """Return how many rows of average size fit into `most_bytes`, at least 1.
 
+    The result is an integer, or an array with one entry for each row group.
+
     Args:
         sizes: Bytes of a row group, or of each of several row groups.
         rows: Number of rows of the row group, or of each.
@@ -36,7 +38,7 @@ def rows_of_part(sizes: ArrayLike, rows: ArrayLike, most_bytes: int) -> NDArray[
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RowGroupParts:
-    """Division of row groups into parts. Most row groups have one part. Immutable.
+    """Division of row groups into parts; most row groups have one part. Immutable.
 
     Example:
         >>> parts = RowGroupParts.of(np.array([4, 10, 0]), np.array([4, 4, 1]))
@@ -47,7 +49,7 @@ class RowGroupParts:
     """
 
     groups: NDArray[np.int32]
-    """Row group of each part, shape (parts,)."""
+    """Row group of each part, ascending, shape (parts,)."""
 
     firsts: NDArray[np.int64]
     """First row of each part in its row group, shape (parts,)."""
@@ -57,7 +59,7 @@ class RowGroupParts:
 
     @classmethod
     def of(cls, rows: NDArray[np.int64], rows_of_part: NDArray[np.int64]) -> RowGroupParts:
-        """Divide each row group into parts of a given number of rows.
+        """Return the division of each row group into parts with a given maximum of rows.
 
         Args:
             rows: Rows of each row group, shape (groups,).
@@ -72,19 +74,22 @@ class RowGroupParts:
 
     @once
     def starts(self) -> NDArray[np.int64]:
-        """Number of the first part of each row group, followed by the number of all parts, shape (groups + 1,)."""
+        """Number of the first part of each row group, then the number of all parts.
+
+        Shape (groups + 1,).
+        """
         counts = np.bincount(self.groups)
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     @once
     def is_divided(self) -> NDArray[np.bool_]:
-        """For each part, whether its row group has several parts, shape (parts,)."""
+        """Mask of the parts whose row group has several parts, shape (parts,)."""
         return np.diff(self.starts)[self.groups] > 1
 
     def in_row_groups(
         self, parts: NDArray[np.int32], rows: NDArray[np.int64]
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Convert rows of parts to rows of row groups.
+        """Convert row numbers in parts to row numbers in row groups.
 
         Args:
             parts: Part of each row, shape (n,).
@@ -96,7 +101,9 @@ class RowGroupParts:
         return self.groups[parts], self.firsts[parts] + rows
 
     def of_line(self, groups: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return the parts of row groups: of the first given one in file order, then of the next; shape (parts,).
+        """Return the parts of given row groups, shape (parts,).
+
+        All parts of the first row group come first, in file order, then those of the next one.
 
         Example:
             >>> RowGroupParts.of(np.array([4, 10]), np.array([4, 4])).of_line(np.array([1, 0], np.int32)).tolist()
@@ -107,11 +114,17 @@ class RowGroupParts:
         return (np.repeat(self.starts[groups], counts) + numbers).astype(np.int32)
 
     def of_groups(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return, for each row group, the sum of `values` over its parts; `values` has shape (parts,)."""
+        """Return the sum of `values` over the parts of each row group, shape (groups,).
+
+        Args:
+            values: A value for each part, shape (parts,).
+        """
         return np.add.reduceat(values, self.starts[:-1]) if len(values) else values
 
     def inventory(self, inventory: Inventory) -> Inventory:
-        """Return an inventory with an entry for each part; the bytes of a row group are divided in proportion to rows.
+        """Return an inventory with an entry for each part instead of each row group.
+
+        The bytes of a row group are divided among its parts in proportion to rows.
 
         Example:
             >>> parts = RowGroupParts.of(np.array([4, 10]), np.array([4, 4]))
@@ -131,7 +144,9 @@ class RowGroupParts:
         )
 
     def selection(self, selection: Selection | None) -> Selection | None:
-        """Return the selected rows of each part; None if all rows are selected.
+        """Convert a selection of rows from row groups to parts.
+
+        None, for all rows, is returned unchanged.
 
         Example:
             >>> parts = RowGroupParts.of(np.array([4, 10]), np.array([4, 4]))

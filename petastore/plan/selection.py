@@ -1,8 +1,9 @@
-"""Selection: the rows of each row group that a filter selects, as counts and bitmaps of one bit a row. No I/O.
+"""Selection: the rows of each row group that a filter selects. No I/O.
 
-All bitmaps share one buffer. Each bitmap begins at a byte, with the most significant bit first. For every 64 bytes, the
-number of set bits before them is stored, so that `select` is a binary search. Together this takes 0.14 bytes per row,
-and 24 bytes per row group.
+A selection consists of the number of selected rows of each row group, and of bitmaps for partly selected row groups. A
+bitmap has one bit for each row. All bitmaps share one buffer. Each bitmap begins at a byte, with the most significant
+bit first. For every 64 bytes, the number of set bits before them is stored, so that `select` is a binary search.
+Together this takes 0.14 bytes per row, and 24 bytes per row group with a bitmap.
 
 The plan is computed from the counts, so epochs with a filter have equal steps and can resume, as without a filter. A
 selection also contains the reasons why other rows were skipped; these reasons do not affect equality.
@@ -26,24 +27,32 @@ __all__ = ["Pruned", "PrunedBy", "RowBitmaps", "Selection"]
 
 
 _BLOCK = 64
-"""Block size in bytes: the number of set bits before each block is stored."""
+"""Block size in bytes.
+
+For each block of the bitmaps, the number of set bits before the block is stored."""
 
 _ROWS_WORTH_UNPACKING = 256
-"""Minimum number of requested rows per row group for which unpacking whole bitmaps is faster than searching."""
+"""Minimum number of requested rows per row group for unpacking whole bitmaps.
+
+For fewer rows, a binary search for each row is faster."""
 
 _COUNTED_AT_ONCE = 2**14
-"""Number of blocks or rows that are processed at a time, so that temporary arrays stay in the CPU cache."""
+"""Number of blocks or rows that are processed at a time.
+
+Temporary arrays of this size stay in the CPU cache."""
 
 # _BIT_NUMBERS[byte, k]: index of the k-th set bit of a byte, shape (256, 8)
 _BIT_NUMBERS = np.argsort(~np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1), axis=1, kind="stable")
 
 
 class RowBitmaps(Mapping[int, NDArray[np.bool_]]):
-    """Bitmaps of selected rows, one for each row group, stored as bits.
+    """Bitmaps of selected rows, one for each partly selected row group.
+
+    Bitmaps are stored as bits, and the mapping unpacks a bitmap to a bool array on access.
 
     Args:
         groups: Row groups that have a bitmap, ascending, shape (n,).
-        rows: Number of rows of each, shape (n,).
+        rows: Number of rows of each of these row groups, shape (n,).
         packed: Concatenated bitmaps; bits beyond the rows of a row group are 0.
 
     Example:
@@ -58,7 +67,7 @@ class RowBitmaps(Mapping[int, NDArray[np.bool_]]):
         self.groups = groups.astype(np.int32)
         self._rows = rows.astype(np.int32)
         sizes = -(-self._rows.astype(np.int64) // 8)
-        # starts: (n + 1,) the byte at which each bitmap begins, and the end of the last one
+        # starts: (n + 1,) byte at which each bitmap begins, then the byte after the last bitmap
         self._starts = np.concatenate([[0], np.cumsum(sizes)])
         padding = bytes(_BLOCK - len(packed) % _BLOCK)
         if isinstance(packed, bytearray):
@@ -67,20 +76,24 @@ class RowBitmaps(Mapping[int, NDArray[np.bool_]]):
             packed = bytes(packed) + padding
         self._bytes = np.frombuffer(packed, np.uint8)
         words = self._bytes.view(np.uint64).reshape(-1, _BLOCK // 8)
-        # before: (blocks + 1,) set bits before each block
+        # before: (blocks + 1,) number of set bits before each block
         self._before = np.zeros(len(words) + 1, np.int64)
         for first in range(0, len(words), _COUNTED_AT_ONCE):
             counts = np.bitwise_count(words[first : first + _COUNTED_AT_ONCE]).sum(axis=1, dtype=np.int64)
             np.cumsum(counts, out=self._before[first + 1 : first + 1 + len(counts)])
             self._before[first + 1 : first + 1 + len(counts)] += self._before[first]
-        # ranks: (n + 1,) set bits before each bitmap
+        # ranks: (n + 1,) number of set bits before each bitmap, then the number of all set bits
         self._ranks = np.concatenate(
             [[0], *map(self._rank, np.array_split(self._starts[1:], _num_chunks(len(groups))))]
         )
 
     @classmethod
     def pack(cls, bitmaps: Iterable[tuple[int, NDArray[np.bool_]]]) -> RowBitmaps:
-        """Concatenate bitmaps by ascending row group."""
+        """Pack bool arrays into bitmaps, and return them.
+
+        Args:
+            bitmaps: Pairs of row group and bool array (rows,), by ascending row group.
+        """
         groups, rows, packed = [], [], bytearray()
         for group, bitmap in bitmaps:
             groups.append(group)
@@ -95,23 +108,25 @@ class RowBitmaps(Mapping[int, NDArray[np.bool_]]):
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Start of each bitmap in `packed`, and the end of the last one, shape (n + 1,)."""
+        """Start of each bitmap in `packed`, then the number of all bytes; shape (n + 1,)."""
         return self._starts
 
     @property
     def packed(self) -> NDArray[np.uint8]:
-        """Concatenated bitmaps."""
+        """Bytes of all bitmaps, concatenated."""
         return self._bytes[: self._starts[-1]]
 
     def select(self, groups: NDArray[np.int32], places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Convert indices among the selected rows of row groups to row numbers in the row groups.
+        """Convert indices among the selected rows to row numbers in the row groups.
+
+        In row groups without a bitmap, both are equal.
 
         Args:
             groups: Row group of each row, shape (n,).
             places: Index of each row among the selected rows of its row group, from 0; shape (n,).
 
         Returns:
-            Shape (n,), a new array.
+            Row numbers, a new array of shape (n,).
         """
         if not len(self.groups) or not len(groups):
             return places.copy()
@@ -127,12 +142,12 @@ class RowBitmaps(Mapping[int, NDArray[np.bool_]]):
         return np.concatenate(list(map(self._select, np.array_split(groups, parts), np.array_split(places, parts))))
 
     def _select(self, groups: NDArray[np.int32], places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the same as `select`, by a binary search for each row."""
+        """Compute the result of `select` by a binary search for each row."""
         index = np.minimum(np.searchsorted(self.groups, groups), len(self.groups) - 1)
         has_bitmap = np.flatnonzero(self.groups[index] == groups)
         rows = places.copy()
         rank = self._ranks[index[has_bitmap]] + places[has_bitmap]
-        order = np.argsort(rank)  # sorted first, because the binary search is 10 times faster for ascending numbers
+        order = np.argsort(rank)  # the binary search below is 10 times faster for ascending numbers
         rank, has_bitmap = rank[order], has_bitmap[order]
         block = np.searchsorted(self._before, rank, side="right") - 1
         words = self._bytes.view(np.uint64).reshape(-1, _BLOCK // 8)[block]
@@ -144,7 +159,7 @@ class RowBitmaps(Mapping[int, NDArray[np.bool_]]):
         return rows
 
     def _rank(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of set bits before each byte position, shape (n,)."""
+        """Return the number of set bits before each byte position in `packed`, shape (n,)."""
         block, inside = np.divmod(positions, _BLOCK)
         own = np.bitwise_count(self._bytes.reshape(-1, _BLOCK)[block])
         return self._before[block] + np.where(np.arange(_BLOCK) < inside[:, None], own, 0).sum(axis=1, dtype=np.int64)
@@ -172,16 +187,16 @@ class RowBitmaps(Mapping[int, NDArray[np.bool_]]):
 
 
 def _num_chunks(rows: int) -> int:
-    """Return the number of parts in which to process this many rows or row groups."""
+    """Return the number of chunks in which to process this many rows or row groups."""
     return rows // _COUNTED_AT_ONCE + 1
 
 
 def _part_of(parts: NDArray[Any], rest: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Find set bit number `rest` in each row of an array of integers, from 0.
+    """Find the set bit with a given number in each row of an array of integers.
 
     Args:
         parts: Unsigned integers, shape (n, parts).
-        rest: Number of the set bit in each row, shape (n,).
+        rest: Number of the set bit among all set bits of its row, from 0, shape (n,).
 
     Returns:
         Column of the integer that contains the bit, and the number of the bit among the set bits of this integer, both
@@ -205,20 +220,20 @@ PrunedBy: TypeAlias = Literal[
     "windows",
     "selection",
 ]
-"""Names of the reasons for which rows are skipped; see `PRUNED_BY`."""
+"""Names of the filter steps that skip rows; see `PRUNED_BY`."""
 
 PRUNED_BY: tuple[PrunedBy, ...] = get_args(PrunedBy)
 """Filter steps that skip rows, in the order in which they are applied.
 
-First whole row groups are skipped by a row-group selector, by partition values and by statistics; then single rows by
+First, whole row groups are skipped by a row-group selector, by partition values and by statistics; then, single rows by
 the filter and the predicate. `"excluded rows"` are those of `exclude_rows=`, and `"bad rows"` those that `on_error=`
-skips. `"windows"` skips rows at which no window starts. `"selection"` stands for rows that a selection made by hand
-lacks."""
+skips. `"windows"` skips rows at which no window starts. `"selection"` means rows that are missing in a selection that
+the user made."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pruned:
-    """Row groups and rows that one filter step excluded.
+    """Numbers of row groups and rows that one filter step excluded.
 
     Example:
         >>> Pruned("statistics", row_groups=3, rows=3000)
@@ -229,7 +244,9 @@ class Pruned:
     """Name of the filter step, one of `PRUNED_BY`."""
 
     row_groups: int
-    """Number of row groups of which this step excluded all remaining rows; empty row groups are not counted."""
+    """Number of row groups of which this step excluded all remaining rows.
+
+    Empty row groups are not counted."""
 
     rows: int
     """Number of rows that this step excluded, including those of whole row groups."""
@@ -246,7 +263,7 @@ class Pruned:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Selection:
-    """The selected rows of each row group: the result of filters and predicates.
+    """Selected rows of each row group: the result of filters and predicates.
 
     Returned by `petastore.select_rows`. Two selections are equal if their fingerprints are equal.
 
@@ -259,19 +276,22 @@ class Selection:
     """
 
     counts: NDArray[np.int64]
-    """Selected rows per row group, shape (groups,)."""
+    """Number of selected rows of each row group, shape (groups,)."""
 
     bitmaps: Mapping[int, NDArray[np.bool_]]
-    """For each partly selected row group, a bool array (rows,), True for selected rows.
+    """For each partly selected row group, a bool array (rows,), True if selected.
 
     Bitmaps are stored as one bit per row, and an array is unpacked on access."""
 
     pruned: tuple[Pruned, ...] = ()
-    """Numbers of rows that each filter step excluded; may be incomplete. Not part of the fingerprint."""
+    """Numbers of rows that each filter step excluded; may be incomplete.
+
+    Not part of the fingerprint."""
 
     before: Selection | None = dataclasses.field(default=None, repr=False, kw_only=True)
-    """Selection before `without` excluded rows, so that its states can be resumed; None if no rows were excluded. Not
-    part of the fingerprint."""
+    """Selection before the last call of `without`; None if no rows were excluded.
+
+    With it, states that were saved before the exclusion can be resumed. Not part of the fingerprint."""
 
     def __post_init__(self) -> None:
         counts = np.array(self.counts, dtype=np.int64)
@@ -281,8 +301,8 @@ class Selection:
             bitmaps = RowBitmaps.pack((group, self.bitmaps[group]) for group in sorted(self.bitmaps))
             object.__setattr__(self, "bitmaps", bitmaps)
         groups = self.packed.groups
-        # For a row group number out of range, the count is -1, which differs from all numbers of selected rows, so that
-        # the check below raises an error.
+        # A row group number out of range gets the count -1. It differs from every number of selected rows, so that the
+        # check below raises an error.
         of_groups = np.append(counts, -1)[np.where((groups < 0) | (groups >= len(counts)), len(counts), groups)]
         for group, count, selected in zip(groups, of_groups, self.packed.counts, strict=True):
             if count != selected:
@@ -301,12 +321,13 @@ class Selection:
         whole: NDArray[np.bool_] | None = None,
         pruned: tuple[Pruned, ...] = (),
     ) -> Selection:
-        """Return a selection from masks of rows and a mask of whole row groups.
+        """Return a selection from bool arrays of rows and a mask of whole row groups.
 
         Args:
             flags: Row groups, ascending, each with a bool array (rows,) of its selected rows.
             rows: Rows per row group of the dataset, shape (groups,).
-            whole: Mask of other row groups of which all rows are selected, shape (groups,); None means none.
+            whole: Mask of the row groups, not in `flags`, of which all rows are selected, shape (groups,). None means
+                that there are none.
             pruned: Numbers of rows that each filter step excluded, as far as known.
         """
         counts = np.where(False if whole is None else whole, rows, 0)
@@ -321,13 +342,13 @@ class Selection:
         return cls(counts, bitmaps, pruned)
 
     def without(self, excluded: Mapping[int, NDArray[np.bool_]], rows: NDArray[np.int64], *, by: PrunedBy) -> Selection:
-        """Return this selection without some rows.
+        """Return this selection without given rows; the same object if none is selected.
 
         Args:
             excluded: Bool array (rows,) for each row group with excluded rows, True for rows to exclude. It may also be
                 True for rows that are not selected.
             rows: Rows per row group of the dataset, shape (groups,).
-            by: Name of the step that excludes them, for `pruned`.
+            by: Name of the filter step that excludes the rows, for `pruned`.
 
         Example:
             >>> rows = np.array([3, 2])
@@ -352,12 +373,12 @@ class Selection:
 
     @property
     def packed(self) -> RowBitmaps:
-        """The bitmaps, packed to one bit per row."""
+        """Bitmaps of the partly selected row groups, packed to one bit per row."""
         return cast("RowBitmaps", self.bitmaps)
 
     @once
     def fingerprint(self) -> str:
-        """32 hexadecimal digits, equal for equal selections."""
+        """Fingerprint: 32 hexadecimal digits, equal for equal selections."""
         digest = hashlib.sha256(self.counts.astype("<i8").tobytes())
         for group, (first, stop) in zip(self.bitmaps, itertools.pairwise(self.packed.offsets.tolist()), strict=True):
             digest.update(group.to_bytes(8, "little") + self.packed.packed[first:stop].tobytes())
@@ -376,14 +397,14 @@ class Selection:
         return self.packed.select(groups, places)
 
     def places_of(self, groups: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Convert row numbers to indices among the selected rows of their row groups: the inverse of `rows_at`.
+        """Convert row numbers to indices among the selected rows: inverse of `rows_at`.
 
         Args:
             groups: Row group of each row, shape (n,).
-            rows: Row number of each in its row group, shape (n,).
+            rows: Row number of each row in its row group, shape (n,).
 
         Returns:
-            Shape (n,), a new array; -1 for rows that are not selected.
+            Indices, a new array of shape (n,); -1 for rows that are not selected.
 
         Example:
             >>> selection = Selection(np.array([5, 2, 0]), {1: np.array([False, True, False, True])})

@@ -1,4 +1,4 @@
-"""Reader state: a position in a plan, as a small JSON dict for checkpoints. No I/O.
+"""Reader state: position in a plan, as a small JSON dict for checkpoints. No I/O.
 
 ```json
 {"format": "petastore.state", "version": 1, "dataset": "5f…",
@@ -13,12 +13,16 @@ every rank, and a run may resume with other values and another number of ranks. 
 `dealt_to` in `order` is the number of ranks. After a resume with another number of ranks, the current epoch keeps the
 saved assignment, and the next epoch uses the new number of ranks.
 
-If rows were excluded in the middle of an epoch, `rest` contains the dataset and position before the exclusion, and
-`position` counts the consumed rows of the rest of this epoch:
+Rows may be excluded (`exclude_rows=`, `on_error=`) in the middle of an epoch. Positions that were saved earlier count
+rows in the old order, which includes the excluded rows. The remaining rows of the epoch, without the excluded rows,
+become a `Selection` and get a new order. Until the end of this epoch, the state contains the dataset and position of
+the exclusion (`rest`), and `position` counts only the rows consumed since:
 
 ```json
 {"dataset": "a0…", "rest": {"dataset": "5f…", "position": 123456}, "position": 640, …}
 ```
+
+Later epochs have all rows that are not excluded.
 
 The state of a mixture has the key `mixture` instead of `order`, with the order of each source as a list:
 
@@ -27,11 +31,8 @@ The state of a mixture has the key `mixture` instead of `order`, with the order 
              "seed": 0, "rows": 5000}}
 ```
 
-A saved position counts rows in an order that still includes rows that were excluded later (`exclude_rows=`,
-`on_error=`). The remaining rows of the epoch then become a `Selection` without the excluded rows, and get a new order.
-Later epochs have all rows that are not excluded.
-
-If each batch has rows of one source, `taken` is the number of rows of each source that were consumed in the epoch.
+If each batch of a mixture has rows of one source, `taken` is the number of rows of each source that were consumed in
+the epoch.
 """
 
 from __future__ import annotations
@@ -58,13 +59,15 @@ __all__ = ["STATE_VERSION", "dump_state", "plans_with_excluded_rows", "resharded
 
 STATE_FORMAT = "petastore.state"
 STATE_VERSION = 1
-"""Version of the state that this release writes, and the newest that it reads."""
+"""Version of the state that this release writes, and the only one that it reads."""
 
 _WHAT_TO_DO = "Pass what state_dict() of the same reader returned, or start without a state"
 
 
 def dump_state(plan: RankPlan, cursor: Cursor) -> dict[str, Any]:
-    """Return the state of a plan at a cursor (position): a new JSON dict under 400 bytes, plus 60 per mixture source.
+    """Return the state of a plan at a cursor (position) as a new JSON dict.
+
+    Its JSON text has less than 400 bytes, and 60 more for each source of a mixture.
 
     Example:
         >>> from petastore.inventory import Inventory
@@ -98,17 +101,17 @@ def resume(plan: Mixture, state: Mapping[str, Any]) -> tuple[Mixture, Cursor]: .
 @overload
 def resume(plan: RankPlan, state: Mapping[str, Any]) -> tuple[RankPlan, Cursor]: ...
 def resume(plan: RankPlan, state: Mapping[str, Any]) -> tuple[RankPlan, Cursor]:
-    """Return the plan and the cursor (position) from which a run resumes, given a state.
+    """Return the plan and the cursor (position) with which a run resumes from a state.
 
     Values that the user did not set, such as the seed and the number of lanes, are taken from the state. Values that
     the user set must be equal to those of the state.
 
     Args:
-        plan: Plan requested now; shard, batch size, `last_batch` and epochs may differ from those of the state.
+        plan: Plan requested now; its shard, `last_batch` and epochs may differ from those of the plan that was saved.
         state: State from `dump_state`, also after JSON serialization.
 
     Raises:
-        InvalidArgumentError: The state is invalid, has a newer version, or belongs to another dataset or order; the
+        InvalidArgumentError: The state is invalid, has another version, or belongs to another dataset or order; the
             message names the difference.
     """
     cursor = _checked(state, holds="order" if isinstance(plan, Plan) else "mixture")
@@ -132,7 +135,10 @@ def resume(plan: RankPlan, state: Mapping[str, Any]) -> tuple[RankPlan, Cursor]:
 
 
 def _rest_of(plan: Plan, cursor: Cursor) -> dict[str, Any]:
-    """Return the entry `rest` of a state if the epoch began before rows were excluded; otherwise an empty dict."""
+    """Return the entry `rest` of a state, as a dict with this key.
+
+    The dict is empty unless rows were excluded in the middle of the cursor's epoch.
+    """
     under_way = plan.request.under_way
     if under_way is None or under_way.rest is None or under_way.epoch != cursor.epoch:
         return {}
@@ -140,7 +146,9 @@ def _rest_of(plan: Plan, cursor: Cursor) -> dict[str, Any]:
 
 
 def _begun_with_more_rows(plan: Plan, state: Mapping[str, Any], cursor: Cursor) -> tuple[Plan, Cursor] | None:
-    """Return plan and cursor (position) of a state whose epoch began before rows were excluded; otherwise None.
+    """Resume a state whose epoch began before rows were excluded.
+
+    Return the plan and the cursor (position); None for any other state.
 
     Raises:
         InvalidArgumentError: The state is of such an epoch, but of other data.
@@ -172,7 +180,9 @@ def _begun_with_more_rows(plan: Plan, state: Mapping[str, Any], cursor: Cursor) 
 
 
 def resharded(plan: RankPlan, shard: Shard, cursor: Cursor) -> RankPlan:
-    """Return the resumed plan for another rank or number of ranks.
+    """Return a resumed plan for another rank, or for another number of ranks.
+
+    The current epoch keeps its assignment of row groups to ranks; the next epoch uses the new number of ranks.
 
     Example:
         >>> from petastore.inventory import Inventory
@@ -190,30 +200,35 @@ def resharded(plan: RankPlan, shard: Shard, cursor: Cursor) -> RankPlan:
 
 
 def _reassigned(plan: Plan, shared: Order, requested: Order, cursor: Cursor) -> Plan:
-    """Return the plan with the order of the state; row groups are assigned to the new ranks from the next epoch on.
+    """Return the plan with the order of a state.
+
+    If row groups are assigned to ranks, they are assigned to the new number of ranks from the next epoch on.
 
     Args:
         plan: Plan requested now.
-        shared: Order of the state.
-        requested: Order of a new run with the new number of ranks.
+        shared: Order of the state, which all ranks share.
+        requested: Order that a new run with the new number of ranks would have.
         cursor: Cursor from which the run resumes.
     """
     if shared.dealt_to is None or requested.dealt_to is None:
         return plan.with_order(shared, cursor.epoch)
-    own = "lanes" in plan.request.chosen and not shared.shuffle_rows  # without shuffled rows, each rank has one lane
+    own = "lanes" in plan.request.chosen and not shared.shuffle_rows  # the default without shuffling: one lane per rank
     lanes = requested.lanes if own else shared.lanes
     order = dataclasses.replace(shared, dealt_to=requested.dealt_to, lanes=lanes)
     return plan.with_order(order, cursor.epoch, shared if cursor.position else None)
 
 
 def _with_order(plan: Plan, taken: Mapping[str, Any]) -> Plan:
-    """Return the plan with the order of a state; raise an error if the user set other values."""
+    """Return the plan with the order of a state, given as a dict.
+
+    If the user set another value, raise an error.
+    """
     order = _agreed_order(plan.request.order, taken, chosen=plan.request.chosen)
     return dataclasses.replace(plan, request=dataclasses.replace(plan.request, order=order))
 
 
 def _beyond(cursor: Cursor, plan: RankPlan) -> InvalidArgumentError:
-    """Return the error for a position after the end of the epoch."""
+    """Return the error for a position that is beyond the end of its epoch."""
     rows = plan.rows_in(cursor.epoch) if isinstance(plan, Plan) else plan.num_rows
     return InvalidArgumentError(
         f"the position in the state must be at most {rows:,}, the rows of an epoch, got {cursor.position:,}. "
@@ -222,7 +237,14 @@ def _beyond(cursor: Cursor, plan: RankPlan) -> InvalidArgumentError:
 
 
 def _resumed_mixture(mixture: Mixture, facts: Mapping[str, Any], cursor: Cursor, taken: Any) -> tuple[Mixture, Cursor]:
-    """Check the values `mixture` and `taken` of a state, and return the mixture and cursor that resume from it."""
+    """Return the mixture and the cursor with which a run resumes from a state.
+
+    Args:
+        mixture: Mixture requested now.
+        facts: Value `mixture` of the state.
+        cursor: Cursor of the state.
+        taken: Value `taken` of the state, or None.
+    """
     now = mixture.recipe() | {"seed": mixture.seed}
     orders = facts.get("orders")
     if set(facts) != {*now, "rows"} or not isinstance(orders, list) or len(orders) != len(mixture.sources):
@@ -247,7 +269,10 @@ def _resumed_mixture(mixture: Mixture, facts: Mapping[str, Any], cursor: Cursor,
 
 
 def _mixed_cursor(mixture: Mixture, cursor: Cursor, taken: Any) -> Cursor:
-    """Return the cursor with the consumed rows of each source, if each batch has rows of one source."""
+    """Return the cursor with the number of consumed rows of each source, if needed.
+
+    It is needed inside an epoch, if each batch has rows of one source. `taken` is the value in the state.
+    """
     if mixture.batching == "mixed" or cursor.position == 0:
         return cursor
     counts = [count for count in taken if isinstance(count, int) and count >= 0] if isinstance(taken, list) else []
@@ -264,7 +289,10 @@ def _mixed_cursor(mixture: Mixture, cursor: Cursor, taken: Any) -> Cursor:
 
 
 def _checked(state: Mapping[str, Any], *, holds: str) -> Cursor:
-    """Check a state, which must have the key `holds`, and return its cursor."""
+    """Check the format, version and types of a state, and return its cursor.
+
+    `holds` is the key that the state must have: `"order"` or `"mixture"`.
+    """
     if not isinstance(state, Mapping) or state.get("format") != STATE_FORMAT:
         raise InvalidArgumentError(f"state must be what state_dict() returned, got {state!r:.200}")
     if state.get("version") != STATE_VERSION:
@@ -289,8 +317,14 @@ def _checked(state: Mapping[str, Any], *, holds: str) -> Cursor:
 
 
 def _agreed_order(requested: Order, taken: Mapping[str, Any], *, chosen: frozenset[str]) -> Order:
-    """Return the order of a state; raise an error if it differs in a value that the user set."""
-    values, taken = dataclasses.asdict(requested), {"dealt_to": None, **taken}  # older states lack this key
+    """Return the order of a state; raise an error if the user set another value.
+
+    Args:
+        requested: Order requested now.
+        taken: Order of the state, as a dict.
+        chosen: Names of the values that the user did not set.
+    """
+    values, taken = dataclasses.asdict(requested), {"dealt_to": None, **taken}  # a state omits the key if it is None
     if set(taken) != set(values):
         raise InvalidArgumentError(
             f"the order in the state must have {', '.join(values)}, got {dict(taken)!r:.300}. {_WHAT_TO_DO}"
@@ -302,18 +336,18 @@ def _agreed_order(requested: Order, taken: Mapping[str, Any], *, chosen: frozens
 
 
 def _other(name: str, taken: Any, requested: Any) -> InvalidArgumentError:
-    """Return the error for a value that differs from the state."""
+    """Return the error for a value in the state that differs from a value of the user."""
     return InvalidArgumentError(
         f"{name} must be {taken!r}, as in the state, got {requested!r}. Pass the same value, or start without a state"
     )
 
 
 _AT_ONCE = 2**20
-"""Number of rows that are looked up at a time."""
+"""Number of rows of an epoch that are looked up at a time."""
 
 
 def plans_with_excluded_rows(plan: Plan) -> Iterator[Plan]:
-    """Yield the plan as it was before each exclusion of rows, the latest exclusion first."""
+    """Yield the plan as it was before each exclusion of rows, newest exclusion first."""
     selection = plan.selection
     while selection is not None and selection.before is not None:
         selection = selection.before
@@ -323,11 +357,11 @@ def plans_with_excluded_rows(plan: Plan) -> Iterator[Plan]:
 
 
 def with_rest(plan: Plan, begun: Plan, cursor: Cursor) -> Plan:
-    """Return a plan that finishes an epoch that was begun with another plan, which had more rows.
+    """Return a plan that finishes an epoch in the middle of which rows were excluded.
 
     Args:
         plan: Plan of the later epochs, without the excluded rows.
-        begun: Plan of the saved state, which includes the excluded rows.
+        begun: Plan with which the epoch began; it includes the excluded rows.
         cursor: Position in `begun`, inside an epoch.
     """
     order = begun.order_in(cursor.epoch)
@@ -344,11 +378,11 @@ def with_rest(plan: Plan, begun: Plan, cursor: Cursor) -> Plan:
 
 
 def _rows_left(plan: Plan, cursor: Cursor) -> Selection:
-    """Return the rows that an epoch reads after a position, over all ranks."""
+    """Return the rows that all ranks read after a cursor, until the end of its epoch."""
     order = EpochOrder(plan.rows, plan.order_in(cursor.epoch), cursor.epoch)
     flags: dict[int, NDArray[np.bool_]] = {}
     for first in range(cursor.position, plan.num_rows, _AT_ONCE):
-        # All rows of each block are needed, so whole blocks are permuted, as for reading.
+        # `by_lane` is faster than `rows_at` here, because all rows of each shuffled block are needed.
         groups, rows = order.by_lane(np.arange(first, min(first + _AT_ONCE, plan.num_rows))).in_order()
         if plan.selection is not None:
             rows = plan.selection.rows_at(groups, rows)
@@ -361,7 +395,7 @@ def _rows_left(plan: Plan, cursor: Cursor) -> Selection:
 
 
 def _flags(plan: Plan, group: int) -> NDArray[np.bool_]:
-    """Return, for each row of a row group, whether the plan selects this row; shape (rows,)."""
+    """Return a mask of the rows of a row group that the plan selects, shape (rows,)."""
     rows = int(plan.inventory.rows[group])
     if plan.selection is None:
         return np.ones(rows, np.bool_)

@@ -1,21 +1,10 @@
-"""Assign the batches of a rank to loader workers, each with its own row groups, and save the workers' state. No I/O.
-
-Between rounds of batches (see below), the state of all workers is the same as the state of a reader
-(`petastore.plan.state`). Inside a round, and for one of several workers, the state contains the state at which the
-iteration began (`begin`) and the number of batches since then (`given`):
-
-```json
-{"format": "petastore.workers", "version": 1, "begin": {"format": "petastore.state", …}, "given": 17,
- "batch_size": 64, "workers": 4, "ranks": 1, "worker": 2}
-```
-
-Such a state can only be resumed with the same number of workers and ranks and the same batch size. `worker` is null for
-the state of all workers of a rank.
+"""Assign the batches of a rank to loader workers, and save the workers' state.
 
 With W workers, batch s of a rank comes from worker s % W. If a batch had rows of all lanes of the rank, as in one
-process, each worker would read every row group. Therefore the rows of W consecutive batches, a *round*, are divided as
-if there were R·W ranks, so that each worker reads only its own lanes. At the end of the epoch, T ≤ W batches remain,
-including the batch to which `last_batch` applies; their rows are sorted by lane and divided into T equal ranges.
+process, each worker would read every row group. (A lane is one of the sequences of row groups that an epoch
+interleaves.) Therefore the rows of W consecutive batches, a *round*, are divided as if there were R·W ranks. Each
+worker then reads only its own lanes. At the end of the epoch, T ≤ W batches remain, including the batch to which
+`last_batch` applies; their rows are sorted by lane and divided into T equal ranges.
 
 For any W, the number of batches and the guarantees of `last_batch` stay the same. With one worker nothing changes.
 
@@ -30,8 +19,20 @@ left: positions 24 and 25, one batch                        both rows       noth
 The next epoch begins with the worker after the last one, so that all workers return equally many batches over many
 epochs.
 
+Between rounds, the state of all workers is the same as the state of a reader (`petastore.plan.state`). Inside a round,
+and for one of several workers, the state contains the state at which the iteration began (`begin`) and the number of
+batches since then (`given`):
+
+```json
+{"format": "petastore.workers", "version": 1, "begin": {"format": "petastore.state", …}, "given": 17,
+ "batch_size": 64, "workers": 4, "ranks": 1, "worker": 2}
+```
+
+Such a state can only be resumed with the same number of workers and ranks and the same batch size. `worker` is null for
+the state of all workers of a rank.
+
 `plan_of_numbers` and `numbered_batches` are for PyTorch samplers: row numbers of the dataset in plan order, such that
-each worker gets rows of its own row groups. Rows are numbered in file order, from 0, as in random access.
+each worker gets rows of its own row groups. Rows are numbered in file order, from 0, as in random access. No I/O.
 """
 
 from __future__ import annotations
@@ -72,13 +73,15 @@ _FORMAT, _VERSION = "petastore.workers", 1
 
 
 def dump_place(plan: WorkerPlan, given: int, batch_size: int, *, of_all: bool) -> dict[str, Any]:
-    """Return the state after some batches of an iteration over a loader (a pass): a new dict of JSON values.
+    """Return the state after some batches of an iteration over a data loader.
+
+    The state is a new dict of JSON values.
 
     Args:
-        plan: Plan of a worker, with the cursor at which the pass began.
-        given: Number of batches that all workers together, or the worker of the plan, have yielded.
+        plan: Plan of a worker, with the cursor at which the iteration began (`begin`).
+        given: Number of batches that the workers have yielded since then.
         batch_size: Number of rows of a batch.
-        of_all: Whether `given` counts the batches of all workers.
+        of_all: Whether `given` counts the batches of all workers of the rank; otherwise, only those of this worker.
     """
     alone = plan.worker.count == 1
     cursor = cursor_after(plan, given, batch_size) if of_all or alone else None
@@ -99,14 +102,16 @@ def dump_place(plan: WorkerPlan, given: int, batch_size: int, *, of_all: bool) -
 def resume_place(
     plan: Plan, state: Mapping[str, Any], *, batch_size: int, workers: int, worker: int | None
 ) -> tuple[Plan, Cursor, int]:
-    """Return the resumed plan, where its iteration (pass) began, and the number of batches yielded since then.
+    """Return the plan, cursor and number of batches with which a loader resumes.
+
+    The cursor is where the saved iteration began; the number of batches counts from there.
 
     Args:
         plan: Plan requested now.
         state: State from `dump_place`, or of any reader.
         batch_size: Number of rows of a batch now.
         workers: Number of workers of a rank now.
-        worker: Worker whose batches were counted; None if all were.
+        worker: Worker whose batches the state must count; None for the batches of all workers.
 
     Raises:
         InvalidArgumentError: The state is invalid, or belongs to another dataset, order or number of workers; the
@@ -141,9 +146,10 @@ def resume_place(
 
 
 def _as_it_was(plan: Plan) -> Plan:
-    """Return the plan with the order of a saved state, which counts batches in this order.
+    """Return the plan for `resume`, such that the current epoch keeps its saved order.
 
-    Excluded rows are not supported: workers cannot finish an epoch that began before rows were excluded.
+    `resume` would otherwise assign row groups to ranks again, or remove rows that were excluded after the epoch began;
+    workers support neither.
     """
     order = dataclasses.replace(plan.request.order, dealt_to=None)
     selection = None if plan.selection is None else dataclasses.replace(plan.selection, before=None)
@@ -163,56 +169,72 @@ class WorkerBatches(EpochBatches):
     """
 
     workers: int = 1
-    """Number of workers that alternate."""
+    """Number of workers of a rank, which build its batches alternately."""
 
     turn: int = 0
-    """Turn of the worker: it builds the batches s of the epoch with `s % workers == turn`."""
+    """Number of the first batch of the epoch that the worker builds.
+
+    It builds the batches s with `s % workers == turn`."""
 
     @once
     def of_ranks(self) -> EpochBatches:
-        """Batches of a rank that all its workers together build."""
+        """All batches of a rank, which its workers build together."""
         return EpochBatches(self.num_rows, self.batch_size, self.ranks, self.lanes, self.last_batch, self.start)
 
     @once
     def rounds(self) -> int:
-        """Number of rounds: `workers` consecutive full batches, of which each worker builds one from its own lanes."""
+        """Number of rounds in the epoch.
+
+        A round is `workers` consecutive full batches; each worker builds one of them from its own lanes (sequences of
+        row groups).
+        """
         return self._full_steps // self.workers
 
     @once
     def _full_steps(self) -> int:
-        """Number of batches of a rank, without the last one if it is not full."""
+        """Number of batches of a rank, without the last batch if it is not full."""
         steps = self.of_ranks.steps
         is_even = self.last_batch is LastBatch.DROP or self.start + steps * self.global_batch == self.num_rows
         return steps if is_even else max(steps - 1, 0)
 
     @property
     def _left(self) -> int:
-        """Number of batches of a rank at the end of the epoch that do not fill a round (one batch per worker)."""
+        """Number of batches of a rank that remain after the last round.
+
+        A round has one full batch of each worker.
+        """
         return self.of_ranks.steps - self.rounds * self.workers
 
     @once
     def steps(self) -> int:
-        """Number of batches that the worker builds."""
+        """Number of batches of the epoch that this worker builds."""
         return self.rounds + (self.turn < self._left)
 
     @property
     def round_rows(self) -> int:
-        """Number of rows, over all ranks, of a round (one full batch of each worker)."""
+        """Number of rows of a round over all ranks; it has one full batch of each worker."""
         return self.global_batch * self.workers
 
     def consumed_after(self, steps: range) -> NDArray[np.int64]:
-        """Return the rows of the epoch consumed after all workers have built this many batches, shape (steps,)."""
+        """Return how many rows of the epoch are consumed after each step of the worker.
+
+        All workers are assumed to have built as many batches as this worker. Rows are counted over all ranks; shape
+        (steps,).
+        """
         consumed = self.start + np.arange(steps.start + 1, steps.stop + 1, dtype=np.int64) * self.round_rows
         if steps.stop > self.rounds:
             consumed[-1] = self.of_ranks.consumed_after(range(self.of_ranks.steps - 1, self.of_ranks.steps))[0]
         return consumed
 
     def rows_of(self, shard: Shard) -> int:
-        """Return the number of rows of the worker in an epoch of its rank, including repeats."""
+        """Return the number of rows that this worker of a rank builds in an epoch.
+
+        Repeated rows are included.
+        """
         return int(self.share(shard, 0, self.steps).offsets[-1]) if self.steps else 0
 
     def share(self, shard: Shard, first: int, stop: int) -> Share:
-        """Return the rows that a rank gets in the worker's batches [first, stop)."""
+        """Return a rank's rows in this worker's batches [first, stop)."""
         parts = []
         if first < self.rounds:
             cut = EpochBatches(
@@ -227,7 +249,9 @@ class WorkerBatches(EpochBatches):
         return parts[0] if len(parts) == 1 else _joined_shares(*parts)
 
     def moved(self, shard: Shard) -> NDArray[np.int64]:
-        """Return the positions of rows in a rank's last batches that come from another worker's row groups.
+        """Return the positions of rows that are read from another worker's row groups.
+
+        Only a rank's batches after the last round have such rows. (A round has one full batch of each worker.)
 
         Example:
             >>> WorkerBatches(26, 4, 1, 4, LastBatch.EVEN, workers=2).moved(Shard()).tolist()  # worker 0 gives lane 2
@@ -242,14 +266,20 @@ class WorkerBatches(EpochBatches):
         return positions[of_lane - shard.index * self.workers != given_by]
 
     def _last(self, shard: Shard) -> Share:
-        """Return the rows of a rank in all batches that do not fill a round, as one batch that is sorted by lane."""
+        """Return a rank's rows after the last round, as one batch that is sorted by lane.
+
+        A round has one full batch of each worker; a lane is one of the interleaved sequences of row groups.
+        """
         start = self.start + self.rounds * self.round_rows
         return EpochBatches(
             self.num_rows, self.batch_size * self._left, self.ranks, self.lanes, self.last_batch, start
         ).share(shard, 0, 1)
 
     def _rest(self, shard: Shard) -> Share:
-        """Return the rows of the worker's last batch, if the last batches of the epoch do not fill a round."""
+        """Return a rank's rows in this worker's batch after the last round.
+
+        A round has one full batch of each worker.
+        """
         whole = self._last(shard)
         rows = len(whole.positions)
         mine = slice(self.turn * rows // self._left, (self.turn + 1) * rows // self._left)
@@ -259,7 +289,7 @@ class WorkerBatches(EpochBatches):
 
 
 def _joined_shares(first: Share, second: Share) -> Share:
-    """Return the rows of the batches of `first`, followed by those of `second`."""
+    """Return the rows of the batches of `first`, followed by the batches of `second`."""
     valid = None if first.valid is None or second.valid is None else np.concatenate([first.valid, second.valid])
     return Share(
         rows=np.concatenate([first.positions, second.positions]),
@@ -270,7 +300,7 @@ def _joined_shares(first: Share, second: Share) -> Share:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class WorkerPlan(Plan):
-    """Plan of one worker of a rank.
+    """Plan of one loader worker of a rank.
 
     Use it like any plan. Its cursors count the rows that all workers have consumed when each has built as many batches
     as this worker.
@@ -286,14 +316,15 @@ class WorkerPlan(Plan):
     """
 
     worker: Shard = Shard()  # noqa: RUF009 - immutable
-    """Worker of the rank."""
+    """Number of this worker, and the number of workers of the rank."""
 
     begin: Cursor = Cursor()  # noqa: RUF009 - immutable
-    """Cursor at which all workers begin."""
+    """Cursor from which all workers begin."""
 
     batch_size: int | None = None
-    """Number of rows of a batch, which determines the row groups that the worker reads in each epoch. None means all
-    row groups of the rank."""
+    """Number of rows of a batch; it determines which row groups the worker reads.
+
+    None means that the worker reads all row groups of the rank."""
 
     def _sources_in(self, epoch: int) -> list[Source]:
         sources = super()._sources_in(epoch)
@@ -303,13 +334,20 @@ class WorkerPlan(Plan):
         return [dataclasses.replace(source, lanes_in=own_lanes) for source in sources]
 
     def _own_lanes(self, batch_size: int, epoch: int) -> range:
-        """Return the lanes (interleaved sequences of row groups) that the worker reads in an epoch."""
+        """Return the lanes that the worker reads in an epoch.
+
+        Lanes are the sequences of row groups that the epoch interleaves.
+        """
         shard, workers = self.request.shard, self.worker.count
         part = shard.index * workers + self._of_epoch(epoch, batch_size).turn
         return lanes_of(Shard(part, shard.count * workers), self._lanes_in(self.request.order))
 
     def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
-        """Yield the worker's batches after a position, through all epochs, in spans of several consecutive batches."""
+        """Yield the worker's batches after a cursor, through all epochs, in spans.
+
+        A span consists of consecutive batches that are assembled together. If `after` is None, the first batch follows
+        `begin`.
+        """
         cursor = after or self.begin
         pace = SpanSizes(rows_per_span, batch_size)
         walk = self._walk(pace, cursor.epoch)
@@ -321,7 +359,7 @@ class WorkerPlan(Plan):
             yield from walk.spans(shared, pace, Cursor(epoch, 0, cursor.first_epoch), is_last=False)
 
     def place_after(self, given: int, batch_size: int) -> Cursor:
-        """Return the position from which the worker continues after this many of its batches."""
+        """Return the cursor from which the worker continues after `given` of its batches."""
         for epoch, batches in self._epochs(batch_size):
             if given < batches.steps:
                 return Cursor(epoch, batches.start + given * batches.round_rows, self.begin.first_epoch)
@@ -329,7 +367,9 @@ class WorkerPlan(Plan):
         return self.begin.pass_ends(self.request.epochs or 0)
 
     def shared_row_groups(self, batch_size: int, epoch: int) -> NDArray[np.int32]:
-        """Return the row groups that several of the rank's workers read in an epoch, ascending.
+        """Return the row groups that several workers of the rank read in an epoch.
+
+        The numbers are in ascending order.
 
         The last batches of an epoch have rows of all workers' row groups, and only some workers build these batches.
         """
@@ -341,7 +381,7 @@ class WorkerPlan(Plan):
         )
 
     def _epochs(self, batch_size: int) -> Iterator[tuple[int, WorkerBatches]]:
-        """Yield the epochs from the start, with the worker's batches of each."""
+        """Yield the number of each epoch from `begin` on, and the worker's batches of it."""
         here = self.begin
         while not here.is_at_end(self.request.epochs):
             batches = self._of_epoch(here.epoch, batch_size)
@@ -351,9 +391,12 @@ class WorkerPlan(Plan):
             here = here.next_epoch()
 
     def _of_epoch(self, epoch: int, batch_size: int) -> WorkerBatches:
-        """Return the worker's batches of an epoch, from `begin` if it is in the epoch, otherwise from the first row."""
+        """Return the worker's batches of an epoch.
+
+        In the epoch of `begin`, these are the batches after `begin`.
+        """
         begin, given = self.begin, 0
-        if epoch > begin.epoch:  # the number of earlier batches decides which batch the worker takes first
+        if epoch > begin.epoch:  # workers alternate across epochs, so earlier batches decide which worker begins
             rest = self._batches(batch_size, begin.position).steps
             given = rest + (epoch - begin.epoch - 1) * self._batches(batch_size).steps
         return WorkerBatches(
@@ -369,10 +412,10 @@ class WorkerPlan(Plan):
 
 
 def cursor_after(plan: WorkerPlan, given: int, batch_size: int) -> Cursor | None:
-    """Return the cursor of a rank after its workers have yielded `given` batches; None if no cursor describes it.
+    """Return a rank's cursor after its workers have yielded `given` batches.
 
-    A cursor exists if each worker has yielded equally many batches in the epoch, or if the epoch is finished. With one
-    worker, the result is never None.
+    A cursor exists if each worker has yielded equally many batches in the epoch, or if the epoch is finished; otherwise
+    return None. With one worker, the result is never None.
 
     Example:
         >>> from petastore.inventory import Inventory
@@ -393,14 +436,15 @@ def cursor_after(plan: WorkerPlan, given: int, batch_size: int) -> Cursor | None
 
 
 def with_lanes_for_workers(plan: Plan, workers: int, *, shuffle_buffer_bytes: int) -> Plan:
-    """Return the plan with a number of lanes (interleaved row-group sequences) that divides evenly among workers.
+    """Return the plan with a number of lanes that divides evenly among the workers.
 
-    If the user set the number of lanes, the plan does not change.
+    A lane is one of the row-group sequences that an epoch interleaves. If the user set the number of lanes, the plan
+    does not change.
 
     Args:
-        plan: A plan of a rank.
+        plan: Plan of a rank.
         workers: Number of workers of each rank.
-        shuffle_buffer_bytes: Maximum bytes over all ranks and workers.
+        shuffle_buffer_bytes: Maximum bytes of row groups in memory, over all ranks and workers.
     """
     request, parts = plan.request, plan.request.shard.count * workers
     if "lanes" not in request.chosen or parts == 1:
@@ -418,13 +462,16 @@ def with_lanes_for_workers(plan: Plan, workers: int, *, shuffle_buffer_bytes: in
 
 
 def _divisible(lanes: int, parts: int) -> int:
-    """Return a number near `lanes` that is divisible by `parts`, such that each worker reads its own row groups."""
+    """Return a number near `lanes` that is divisible by `parts`.
+
+    With it, each of `parts` workers reads its own row groups (`spreads_evenly`).
+    """
     multiples = range(max(round(lanes / parts), 1), 0, -1)
     return next(multiple * parts for multiple in multiples if spreads_evenly(multiple * parts, parts))
 
 
 _ROWS_PER_SPAN = 8192
-"""Maximum number of rows that are looked up together."""
+"""Maximum number of rows of a span, which are looked up together."""
 
 
 def plan_of_numbers(
@@ -438,11 +485,11 @@ def plan_of_numbers(
     workers: int,
     shuffle_buffer_bytes: int,
 ) -> Plan:
-    """Return a plan of one epoch over row numbers, for random access.
+    """Return a plan of one epoch over row numbers, for random access to a dataset.
 
     Args:
         inventory: Inventory of the dataset.
-        rows: Number of numbered rows in each row group, shape (groups,).
+        rows: Number of rows of each row group that have a number, shape (groups,).
         shuffle: Whether row groups and rows are permuted; otherwise they are in file order.
         seed: Seed of the order, any integer.
         shard: Shard of this rank.
@@ -462,14 +509,14 @@ def plan_of_numbers(
 
 
 def numbered_batches(plan: Plan, batch_size: int, *, workers: int, begin: Cursor, given: int) -> Iterator[list[int]]:
-    """Yield the row numbers of each of the rank's batches, alternating between workers.
+    """Yield the row numbers of each batch of the rank, from its workers in turn.
 
     Args:
         plan: From `plan_of_numbers`.
         batch_size: Number of rows of a batch.
         workers: Number of workers that alternate.
-        begin: Cursor at which the pass began.
-        given: Number of batches to skip from the start of the pass; skipping takes no time.
+        begin: Cursor at which the iteration began.
+        given: Number of batches to skip after `begin`; skipping takes no time.
 
     Example:
         >>> options = {"shuffle": False, "seed": 0, "shard": Shard(), "last_batch": LastBatch.EVEN}
@@ -490,7 +537,10 @@ def numbered_batches(plan: Plan, batch_size: int, *, workers: int, begin: Cursor
 
 
 def _of_worker(plan: Plan, batch_size: int, worker: Shard, begin: Cursor, given: int) -> Iterator[list[int]]:
-    """Yield the row numbers of each batch of one worker, after skipping `given` of its batches."""
+    """Yield the row numbers of each batch of one worker.
+
+    The first `given` batches of the worker are skipped.
+    """
     mine = WorkerPlan(plan.inventory, plan.request, worker=worker, begin=begin)
     starts = plan.inventory.first_rows
     place = mine.place_after(given, batch_size)

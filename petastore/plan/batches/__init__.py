@@ -1,1 +1,1 @@
-"""Batches of a plan: spans (groups of batches), the last batch of an epoch, and memory."""
+"""Batches of a plan: global batches, spans (groups of batches), and memory."""

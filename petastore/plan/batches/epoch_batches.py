@@ -1,9 +1,10 @@
-"""Divide an epoch into global batches, and each global batch among ranks, so that all have equal steps. No I/O.
+"""Divide an epoch into global batches, and each global batch among ranks. No I/O.
 
-A global batch has batch size × R rows for R ranks, at consecutive positions of the epoch. Its n rows are sorted by lane
-(one of the sequences of row groups that an epoch interleaves) and divided into R shares that differ by at most one row:
-rank r takes rows [r·n // R, (r + 1)·n // R). If the number of lanes is divisible by R, `petastore.plan.order.visits`
-ensures that this share contains exactly the rows of the rank's own lanes.
+All ranks have the same number of steps. A global batch has batch size × R rows for R ranks, at consecutive positions
+(indices of rows in the epoch). Its n rows are sorted by lane (one of the sequences of row groups that an epoch
+interleaves) and divided into R shares that differ by at most one row: rank r takes rows [r·n // R, (r + 1)·n // R). If
+the number of lanes is divisible by R, `petastore.plan.order.visits` ensures that this share contains exactly the rows
+of the rank's own lanes.
 
 `SharedSteps` looks up the rows of a step, and the steps of a row, for any step of an epoch. The *place* of a row is the
 number of rows that its source yields before this row in this epoch of the plan.
@@ -32,23 +33,29 @@ class Share:
     """Share: the rows that one rank gets in some consecutive batches."""
 
     rows: NDArray[np.int64] | LaneRuns
-    """Positions in the epoch, batch after batch, (rows,); or the same rows as a range of rows of each lane."""
+    """Position in the epoch of each row, in batch order, shape (rows,).
+
+    Or the same rows as a range of rows of each lane (interleaved sequence of row groups)."""
 
     offsets: NDArray[np.int64]
-    """Batch boundaries: batch i has rows [offsets[i], offsets[i + 1]), shape (batches + 1,)."""
+    """Batch boundaries, shape (batches + 1,).
+
+    Batch i has the rows [offsets[i], offsets[i + 1])."""
 
     valid: NDArray[np.bool_] | None
-    """False for repeated rows of `LastBatch.PAD`, shape (rows,); otherwise None."""
+    """Mask that is False for repeated rows of `LastBatch.PAD`, shape (rows,).
+
+    None for other policies."""
 
     @once
     def positions(self) -> NDArray[np.int64]:
-        """Positions in the epoch, batch after batch, shape (rows,)."""
+        """Position in the epoch of each row, in batch order, shape (rows,)."""
         return self.rows.positions() if isinstance(self.rows, LaneRuns) else self.rows
 
 
 @dataclasses.dataclass(frozen=True)
 class EpochBatches:
-    """Division of an epoch's positions [start, num_rows) into batches.
+    """Division of an epoch's rows into batches.
 
     Raises:
         NoDataAvailableError: `LastBatch.EVEN` and fewer rows than ranks; every rank raises this error.
@@ -62,7 +69,7 @@ class EpochBatches:
     """
 
     num_rows: int
-    """Number of rows of the whole epoch."""
+    """Number of rows of the whole epoch, over all ranks."""
 
     batch_size: int
     """Number of rows of a full batch on one rank."""
@@ -71,16 +78,20 @@ class EpochBatches:
     """Number of ranks that share a global batch."""
 
     lanes: int
-    """Number of lanes (sequences of row groups that the epoch interleaves), at most the number of rows."""
+    """Number of lanes, at most the number of rows.
+
+    Lanes are the sequences of row groups that the epoch interleaves."""
 
     last_batch: LastBatch
     """Policy for rows that do not fill a global batch."""
 
     start: int = 0
-    """Number of rows of the epoch that were already consumed."""
+    """Number of rows of the epoch that were consumed before the first batch."""
 
     is_rest: bool = False
-    """Whether the rows are the rest of an epoch after rows were excluded; they may then be fewer than ranks."""
+    """Whether the rows are the rest of an epoch after rows were excluded.
+
+    The rest may have fewer rows than ranks."""
 
     def __post_init__(self) -> None:
         if self.last_batch is LastBatch.EVEN and 0 < self.num_rows < self.ranks and not self.is_rest:
@@ -97,7 +108,7 @@ class EpochBatches:
 
     @once
     def steps(self) -> int:
-        """Number of batches that each rank gets."""
+        """Number of batches that each rank gets after `start`."""
         full, left = divmod(self.num_rows - self.start, self.global_batch)
         if left == 0 or self.last_batch is LastBatch.DROP:
             return full
@@ -105,14 +116,17 @@ class EpochBatches:
         return full if joins_the_batch_before else full + 1
 
     def consumed_after(self, steps: range) -> NDArray[np.int64]:
-        """Return how many rows of the epoch all ranks have consumed after each given step; shape (steps,)."""
+        """Return how many rows of the epoch all ranks have consumed after each step.
+
+        `steps` is a range of steps; the result has shape (steps,).
+        """
         consumed = self.start + np.arange(steps.start + 1, steps.stop + 1, dtype=np.int64) * self.global_batch
         if steps and steps.stop == self.steps and self.last_batch is not LastBatch.DROP:
             consumed[-1] = self.num_rows
         return consumed
 
     def rows_of(self, shard: Shard) -> int:
-        """Return the number of rows of a rank in the epoch, including repeats."""
+        """Return the number of rows that a rank gets after `start`, including repeats."""
         if self.steps == 0:
             return 0
         if self.last_batch is not LastBatch.EVEN:
@@ -122,7 +136,7 @@ class EpochBatches:
         return (self.steps - 1) * self.batch_size + len(last)
 
     def share(self, shard: Shard, first: int, stop: int) -> Share:
-        """Return a rank's rows of the batches [first, stop).
+        """Return the rows of a rank in the batches [first, stop).
 
         Args:
             shard: Shard of the rank; `shard.count` equals `ranks`.
@@ -148,16 +162,16 @@ class EpochBatches:
         return Share(positions, offsets, valid if self.last_batch is LastBatch.PAD else None)
 
     def steps_of(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the batches that contain given positions: the inverse of `share`, without repeats of `LastBatch.PAD`.
+        """Return the batches that contain given positions: the inverse of `share`.
 
-        The result has no entry for a position before `start` or a dropped position, and may have several with
-        `LastBatch.WRAP`.
+        A position may have no batch, because it is before `start` or was dropped, and several batches with
+        `LastBatch.WRAP`. The repeated rows of `LastBatch.PAD` are not counted.
 
         Args:
             positions: Positions in the epoch, in any order, shape (n,).
 
         Returns:
-            Three arrays of one length: index into `positions`, batch and rank.
+            Three arrays of equal length: index into `positions`, batch and rank.
 
         Example:
             >>> batches = EpochBatches(num_rows=11, batch_size=2, ranks=2, lanes=1, last_batch=LastBatch.EVEN)
@@ -183,10 +197,13 @@ class EpochBatches:
         return which, steps, ranks
 
     def _ranks_of_places(self, residue: int) -> NDArray[np.int64]:
-        """Return the rank that gets each row of a full global batch, shape (global batch,).
+        """Return the rank that gets each row of a full global batch, in epoch order.
 
         Args:
-            residue: Index, in the sequence of lanes (`lane_of_visit`), of the lane of the batch's first row.
+            residue: Lane of the batch's first row, as an index in the sequence `lane_of_visit`.
+
+        Returns:
+            Ranks, shape (global batch,).
         """
         ranks = np.empty(self.global_batch, dtype=np.int64)
         for rank in range(self.ranks):
@@ -194,16 +211,22 @@ class EpochBatches:
         return ranks
 
     def _takes_own_lanes(self, shard: Shard) -> bool:
-        """Return whether a rank gets only rows of its own lanes (sequences of row groups) in every batch."""
+        """Return whether all rows of a rank come from its own lanes, in every batch.
+
+        Lanes are the sequences of row groups that the epoch interleaves.
+        """
         lanes, ranks = self.lanes, shard.count
         is_even = self.start % ranks == 0 and spreads_evenly(lanes, ranks)
         return is_even and lanes // ranks <= self.batch_size
 
     def _full_batches(self, shard: Shard, first: int, stop: int) -> NDArray[np.int64]:
-        """Return the positions of a rank's rows in the full batches [first, stop), batch after batch."""
+        """Return the positions of a rank's rows in the full batches [first, stop).
+
+        The positions are in batch order.
+        """
         begins = self.start + np.arange(first, stop, dtype=np.int64) * self.global_batch
         residues = begins % self.lanes
-        # picks: (batches, batch_size) places of the rank's rows inside each global batch
+        # picks: (batches, batch_size) index of each of the rank's rows in its global batch
         picks = np.empty((len(begins), self.batch_size), dtype=np.int64)
         for residue in np.unique(residues).tolist():
             picks[residues == residue] = _lane_major(residue, self.global_batch, self.lanes, shard)
@@ -211,7 +234,10 @@ class EpochBatches:
         return picks.reshape(-1)
 
     def _last_batch(self, shard: Shard, step: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the positions of a rank's rows in the incomplete last batch, and a mask that is False for repeats."""
+        """Return the positions of a rank's rows in the incomplete last batch, and a mask.
+
+        The mask is False for repeated rows. Both arrays have one entry per row.
+        """
         begin = self.start + step * self.global_batch
         left = self.num_rows - begin
         if self.last_batch is LastBatch.WRAP:
@@ -225,7 +251,7 @@ class EpochBatches:
         return self._padded(real, fallback=begin + shard.index % left)
 
     def _padded(self, real: NDArray[np.int64], *, fallback: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return positions repeated up to the batch size, and False for repeats.
+        """Repeat positions up to the batch size; return them and a mask of the first ones.
 
         A batch is padded with the rank's own rows, which are in memory. A rank without rows repeats `fallback`.
         """
@@ -235,7 +261,9 @@ class EpochBatches:
 
 
 def lanes_of(shard: Shard, lanes: int) -> range:
-    """Return the lanes (sequences of row groups that an epoch interleaves) from which a rank gets its rows.
+    """Return the lanes from which a rank gets its rows, as a range of lane numbers.
+
+    Lanes are the sequences of row groups that an epoch interleaves.
 
     Example:
         >>> lanes_of(Shard(1, 3), 6), lanes_of(Shard(1, 4), 6)
@@ -245,15 +273,24 @@ def lanes_of(shard: Shard, lanes: int) -> range:
 
 
 def _slots(shard: Shard, rows: int) -> tuple[int, int]:
-    """Return the half-open range of a rank's rows in a global batch of `rows` rows that is sorted by lane."""
+    """Return the half-open range of a rank's rows in a global batch, sorted by lane.
+
+    `rows` is the number of rows of the batch.
+    """
     return shard.index * rows // shard.count, (shard.index + 1) * rows // shard.count
 
 
 @functools.lru_cache(maxsize=4096)
 def _lane_major(residue: int, rows: int, lanes: int, shard: Shard) -> NDArray[np.int64]:
-    """Return the indices of a rank's rows in a global batch of `rows` rows, sorted by lane (see `lanes_of`).
+    """Return the indices of a rank's rows in a global batch, sorted by lane.
 
-    `residue` is the index of the lane of the batch's first row in the sequence `lane_of_visit`.
+    The array is read-only.
+
+    Args:
+        residue: Lane of the batch's first row, as an index in the sequence `lane_of_visit`.
+        rows: Number of rows of the batch.
+        lanes: Number of lanes (sequences of row groups that the epoch interleaves).
+        shard: Shard of the rank.
     """
     lane = lane_of_visit(lanes)[(residue + np.arange(rows)) % lanes]
     by_lane = np.argsort(lane, kind="stable")
@@ -269,49 +306,70 @@ def _lane_major(residue: int, rows: int, lanes: int, shard: Shard) -> NDArray[np
 
 
 StepPlaces: TypeAlias = "tuple[NDArray[np.integer], NDArray[np.int64], NDArray[np.bool_] | None]"
-"""Source of each row of a batch, its place, and False for repeats of `LastBatch.PAD` (None if there are none).
+"""Rows of a batch: source, place, and mask of the rows that are not repeats.
 
-The place is the number of rows that the source yields before the row in this epoch."""
+The place is the number of rows that the source yields before the row in this epoch. The mask is False for repeats of
+`LastBatch.PAD`; None if there are no repeats."""
 
 
 class EpochSteps(Protocol):
-    """Steps of an epoch, or of the rest of an epoch; step 0 is the first batch of the epoch."""
+    """Interface: the steps of an epoch, or of the rest of an epoch.
+
+    Step 0 is the first batch of the epoch, or of its rest.
+    """
 
     @property
     def steps(self) -> int:
         """Number of steps."""
 
     def places_at(self, step: int, shards: Sequence[Shard]) -> list[StepPlaces]:
-        """Return the rows of a step in batch order, for each of some ranks."""
+        """Return the rows of a step in batch order, for each of the given ranks."""
 
     def steps_of(
         self, source: int, places: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return one entry per read of given rows: index into `places`, step and rank, as three arrays (n,)."""
+        """Return the step and rank of each read of given rows.
+
+        Three arrays of shape (reads,): index into `places`, step and rank.
+        """
 
     def places_before(self, step: int) -> NDArray[np.int64]:
-        """Return the number of rows that each source yields before a step in this epoch, shape (sources,)."""
+        """Return the number of rows that each source yields in this epoch before a step.
+
+        Shape (sources,).
+        """
 
 
 class SourceLine(Protocol):
     """Interface: the source of the row at each position of a mixture."""
 
     def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
-        """Return the source at each position, and the number of earlier rows of this source in the epoch."""
+        """Return the source at each position, and the row's number in this source.
+
+        The number counts the rows that the source yields before the row in this epoch. Both arrays have shape (n,).
+        """
 
     def positions(self, source: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the position in the mixture of each row of a source, given its index in the source's order; (n,)."""
+        """Return the positions in the mixture of rows of a source, shape (n,).
+
+        `places` are the indices of the rows in the order of the source.
+        """
 
     def counts_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of rows of each source before given positions, shape (positions, sources)."""
+        """Return how many rows each source yields before given positions.
+
+        Shape (positions, sources).
+        """
 
 
 class SharedSteps:
-    """Steps of an epoch whose global batches are ranges of consecutive rows of the epoch, divided among ranks.
+    """Steps of an epoch, if its global batches are ranges of consecutive positions.
+
+    Each global batch is divided among the ranks.
 
     Args:
         batches: Division of the epoch into batches.
-        line: Source at each position; None if there is only one source.
+        line: Source of the row at each position; None if there is only one source.
 
     Example:
         >>> from petastore.plan.request import LastBatch
@@ -329,7 +387,7 @@ class SharedSteps:
         """Number of steps."""
 
     def places_at(self, step: int, shards: Sequence[Shard]) -> list[StepPlaces]:
-        """Return the rows of a step in batch order, for each of some ranks."""
+        """Return the rows of a step in batch order, for each of the given ranks."""
         shares = [self._batches.share(shard, step, step + 1) for shard in shards]
         if self._line is None:
             return [(np.zeros_like(share.positions), share.positions, share.valid) for share in shares]
@@ -338,10 +396,16 @@ class SharedSteps:
     def steps_of(
         self, source: int, places: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return one entry per read of given rows: index into `places`, step and rank, as three arrays (n,)."""
+        """Return the step and rank of each read of given rows.
+
+        Three arrays of shape (reads,): index into `places`, step and rank.
+        """
         return self._batches.steps_of(places if self._line is None else self._line.positions(source, places))
 
     def places_before(self, step: int) -> NDArray[np.int64]:
-        """Return the number of rows of each source before a step, shape (sources,)."""
+        """Return the number of rows that each source yields in this epoch before a step.
+
+        Shape (sources,).
+        """
         positions = np.array([self._batches.start + step * self._batches.global_batch])
         return positions if self._line is None else self._line.counts_at(positions)[0]

@@ -1,9 +1,10 @@
-"""Row-group residency: when each row group is in memory and when it is used next, for eviction (Belady's rule). No I/O.
+"""Row-group residency: when row groups are in memory, and when they are used next.
 
-A row group is in memory from the first batch that needs it to the last one. A cache needs the future uses of row groups
-for a whole epoch or more, but spans are planned only for the next few batches. This module computes the uses from
-blocks (row groups that are shuffled together), without looking up rows: a row group is needed from the first row of its
-block on. Times are counted in rows.
+A row group is in memory from the first batch that needs it to the last one. A cache evicts the row group whose next use
+is furthest away (Belady's rule). For this, it needs the future uses of row groups for a whole epoch or more, but spans
+are planned only for the next few batches. This module computes the uses from blocks (row groups that are shuffled
+together), without looking up rows: a row group is needed from the first row of its block on. Times are counted in rows.
+No I/O.
 
 Example:
     >>> from petastore.plan.request import Order
@@ -30,13 +31,15 @@ __all__ = ["NextUses", "buffer_rows", "most_at_a_time", "needed_from_to", "next_
 
 
 def needed_from_to(pieces: Pieces) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return each row group of some lanes once, with the first and last position at which it is needed.
+    """Return when each row group is needed first and last, in given lanes.
 
     Args:
-        pieces: Row groups of the lanes; a row group that several lanes share occurs several times.
+        pieces: Row groups of the lanes (interleaved sequences of row groups); a row group that several lanes share
+            occurs several times.
 
     Returns:
-        Row groups, ascending, and their first and last positions in the epoch (inclusive), all of shape (groups,).
+        Distinct row groups, ascending, and their first and last positions in the epoch (inclusive); three arrays of
+        shape (groups,).
     """
     groups, where = np.unique(pieces.groups, return_inverse=True)
     first = np.full(len(groups), np.iinfo(np.int64).max)
@@ -47,20 +50,22 @@ def needed_from_to(pieces: Pieces) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 
 def resident_bytes(order: EpochOrder, lanes: range, group_bytes: NDArray[np.int64], early: int) -> int:
-    """Return the peak bytes of row groups in memory while a rank reads its lanes of an epoch.
+    """Return the peak bytes of row groups in a rank's memory during an epoch.
 
     Args:
         order: Order of the epoch.
         lanes: Lanes (interleaved sequences of row groups) that the rank reads.
         group_bytes: Bytes of each row group, shape (groups,).
-        early: Number of rows of the epoch by which row groups are prefetched before they are needed.
+        early: How long before its first use a row group is prefetched, in rows of the epoch.
     """
     groups, first, last = needed_from_to(order.pieces().of_lanes(lanes))
     return most_at_a_time(np.maximum(first - early, 0), last, group_bytes[groups])
 
 
 def most_at_a_time(first: NDArray[np.int64], last: NDArray[np.int64], weight: NDArray[np.int64]) -> int:
-    """Return the largest sum of weights at any time, where each weight counts from time `first` to `last`.
+    """Return the largest sum of weights that count at the same time.
+
+    Each weight counts from time `first` to time `last`, inclusive.
 
     Example:
         >>> most_at_a_time(np.array([0, 3, 8]), np.array([5, 6, 9]), np.array([10, 20, 25]))
@@ -68,7 +73,7 @@ def most_at_a_time(first: NDArray[np.int64], last: NDArray[np.int64], weight: ND
     """
     if len(first) == 0:
         return 0
-    # Events, shape (2 · groups,): at the same position, additions come before removals.
+    # events: shape (2 · groups,). At the same time, additions come before removals, because `last` is inclusive.
     places = np.concatenate([first, last])
     changes = np.concatenate([weight, -weight])
     events = np.lexsort((np.repeat([0, 1], len(first)), places))
@@ -76,14 +81,14 @@ def most_at_a_time(first: NDArray[np.int64], last: NDArray[np.int64], weight: ND
 
 
 def buffer_rows(rows: NDArray[np.int64], meant: int, *, lanes: int, block_rows: int) -> int:
-    """Return the capacity in rows of a buffer for the row groups that a rank has in memory at one time.
+    """Return the capacity in rows of a buffer for a rank's row groups in memory.
 
     The number is an upper bound, except for unusual row group sizes, and is computed without the order.
 
     Args:
         rows: Number of rows of each row group of the dataset, shape (groups,).
-        meant: Number of rows that are selected by filters.
-        lanes: Number of lanes (sequences of row groups, read concurrently) that the rank reads.
+        meant: Number of rows of the dataset that filters select.
+        lanes: Number of lanes (interleaved sequences of row groups) that the rank reads.
         block_rows: Number of rows that are shuffled together in a lane; see `Order.block_rows`.
 
     Example:
@@ -93,41 +98,51 @@ def buffer_rows(rows: NDArray[np.int64], meant: int, *, lanes: int, block_rows: 
         6000
     """
     everything = int(rows.sum())
-    # `block_rows` counts selected rows, but row groups stay in memory whole, with the rows that are not selected.
+    # `block_rows` counts only selected rows, but whole row groups are in memory, so the number of rows is larger.
     block = block_rows * everything // max(meant, 1)
-    of_lane = 2 * (block + int(rows.max(initial=0)))  # a lane keeps the current block and the next one in memory
+    of_lane = 2 * (block + int(rows.max(initial=0)))  # twice, because a lane has its current and next block in memory
     return min(lanes * of_lane, everything)
 
 
 _ROUNDS = 16
-"""Maximum number of epochs of a mixture source in a period of `next_uses`; small sources restart often."""
+"""Maximum number of epochs of a mixture's source in a period of `next_uses`.
+
+Small sources restart often; without this limit, the result would be long."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class NextUses:
-    """Times at which row groups are used next, in the current period (an epoch of a plan) and the next one."""
+    """Times at which row groups are used next, in the current period and the next one.
+
+    A period is an epoch of the plan, or shorter if a small source of a mixture restarts often.
+    """
 
     groups: NDArray[np.int32]
     """Numbers of the row groups, shape (uses,); may repeat."""
 
     times: NDArray[np.float64]
-    """Time of each use, ascending, in the unit of `Span.times`; shape (uses,)."""
+    """Time of each use, ascending, shape (uses,).
+
+    Times are in the unit of `Span.times`: rows of all sources since epoch 0."""
 
     until: float
-    """End of the period (an epoch of a plan), until which the result is valid."""
+    """End of the current period, until which the result can be used."""
 
 
 def next_uses(sources: Sequence[Source], begin: float, now: float) -> NextUses:
-    """Return the times at which one rank needs each row group; times count rows of all sources since epoch 0.
+    """Return the times at which one rank needs each row group next.
+
+    Times count the rows of all sources since epoch 0.
 
     Args:
         sources: Sources that are read.
         begin: Time from which uses are returned.
-        now: Current time, at least `begin`; uses are returned until the end of the following period.
+        now: Current time, at least `begin`. Uses are returned until the end of the period after the current one; see
+            `NextUses`.
     """
     of_rows = times_of_rows(sources)
     rounds = (_ROUNDS * source.num_rows * time for source, time in zip(sources, of_rows.tolist(), strict=True))
-    # An integer, because multiples of a float would be rounded.
+    # Rounded up to an integer, because multiples of a float would have rounding errors.
     period = math.ceil(min(sum(source.given for source in sources), *rounds))
     until = (now // period + 1) * period
     parts = [
@@ -139,7 +154,17 @@ def next_uses(sources: Sequence[Source], begin: float, now: float) -> NextUses:
 
 
 def _of_source(source: Source, time: float, begin: float, end: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the row groups of a source that are needed in [begin, end), and the time of each use, both (uses,)."""
+    """Return the row groups of a source that are needed in [begin, end), and when.
+
+    Args:
+        source: Source that is read.
+        time: Number of rows of all sources per row of this source.
+        begin: Start of the time range.
+        end: End of the time range.
+
+    Returns:
+        Row group and time of each use, both of shape (uses,).
+    """
     parts = []
     for epoch in range(int(begin / time) // source.num_rows, math.ceil(end / time / source.num_rows)):
         lanes = source.own_lanes if source.lanes_in is None else source.lanes_in(epoch)

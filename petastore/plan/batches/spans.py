@@ -1,8 +1,8 @@
-"""Spans: groups of consecutive batches that a reader assembles together, in order. No I/O.
+"""Spans: groups of consecutive batches that a reader assembles together. No I/O.
 
 An epoch takes rows in turn from several sequences of row groups, the *lanes*. Looking up rows takes time for each lane,
-and hardly any for each batch, so the plan looks up the rows of many batches at once and divides the result into spans.
-Each span lists the row groups to fetch, and the row groups to release after it.
+and hardly any for each batch. The plan therefore looks up the rows of many batches at once and divides the result into
+spans. Each span lists the row groups to fetch, and the row groups to release after it.
 
 `Walk` computes the spans of a plan or a mixture. A plan has one source, which yields all of its rows in every epoch;
 each source of a mixture has its own epochs. `Batches` is the interface for looking up rows: in the order of the plan's
@@ -46,74 +46,91 @@ __all__ = [
 ]
 
 NumberedRows: TypeAlias = "tuple[NDArray[Any], NDArray[np.int64]]"
-"""Source of each row, and the number of rows that the source yields before it in the epoch; both (rows,)."""
+"""Source of each row, and the number of rows that the source yields before it.
+
+The number counts from the start of the epoch. Both arrays have shape (rows,)."""
 
 _FEW = 64
-"""Maximum number of integers that Python sorts faster than NumPy."""
+"""Maximum number of integers that Python sorts faster than NumPy does."""
 
-# First word of this hash; the hashes of `order.order` and `mixture.mixed_line` begin with other words.
+# First word that is hashed; other modules hash other first words, so that the hashes are unrelated.
 _TRANSFORMS = 32
 
 _ROWS_AT_ONCE = 16_384
-"""Rows that are looked up at once, for several spans if these are smaller.
+"""Number of rows that are looked up at once; smaller spans are looked up together.
 
-Most of the cost is per lookup in a lane (one of the interleaved sequences of row groups) and source."""
+Most of the cost is per lookup in a lane (one of the interleaved sequences of row groups) and source, not per row."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Span:
-    """Rows of one rank in consecutive batches of one epoch, assembled together."""
+    """Span: rows of one rank in consecutive batches of an epoch, assembled together."""
 
     picked: GroupedRows
-    """Rows of the span, grouped by row group, with the permutation into batch order."""
+    """Rows of the span, sorted for fast copying, and the permutation into batch order."""
 
     offsets: NDArray[np.int64]
-    """Batch i has rows [offsets[i], offsets[i + 1]); shape (batches + 1,)."""
+    """Batch boundaries: batch i has rows [offsets[i], offsets[i + 1]); (batches + 1,)."""
 
     valid: NDArray[np.bool_] | None
-    """False for repeated rows of `LastBatch.PAD`, shape (rows,); otherwise None."""
+    """Mask that is False for repeated rows of `LastBatch.PAD`, shape (rows,).
+
+    None for other policies."""
 
     epoch: int
-    """Epoch of all rows."""
+    """Epoch to which all rows of the span belong."""
 
     first_epoch: int
     """First epoch of the current iteration over the reader."""
 
     consumed: NDArray[np.int64]
-    """Number of rows of the epoch that all ranks together have consumed after each batch, shape (batches,)."""
+    """Number of rows of the epoch that were consumed after each batch.
+
+    Rows are counted over all ranks; shape (batches,)."""
 
     ends_epoch: bool
-    """Whether the last batch is the last one of its epoch."""
+    """Whether the last batch of the span is the last one of its epoch."""
 
     needed: NDArray[np.int32]
-    """Distinct row groups of `groups`, ascending."""
+    """Distinct row groups from which the span takes rows, ascending."""
 
     fetch: tuple[int, ...]
-    """Row groups of `needed` that are not in memory yet: load them for this span, and keep them."""
+    """Row groups of `needed` that are not in memory yet.
+
+    Load them for this span, and keep them in memory until a span lists them in `release`."""
 
     read_orders: tuple[NDArray[np.int64] | None, ...]
-    """Read order of each row group of `fetch`: its selected rows in the order in which this rank reads them, rows of
-    other ranks last. None means all rows in file order. If a row group is stored in memory in this order, the rows that
-    a span takes from it are contiguous."""
+    """Read order of each row group of `fetch`; None means all rows in file order.
+
+    A read order has the selected rows of the row group in the order in which this rank reads them; rows of other ranks
+    are last. If a row group is stored in memory in this order, the rows that a span takes from it are contiguous."""
 
     release: tuple[int, ...]
-    """Row groups in memory that no later span needs: release them when this span is assembled."""
+    """Row groups in memory that no later span needs.
+
+    Release them after this span is assembled."""
 
     most_rows: int
-    """Maximum number of rows of any span of the plan, so that one buffer size fits all of them."""
+    """Maximum number of rows of any span of the plan.
+
+    A buffer of this size fits every span."""
 
     times: tuple[float, float] = (0.0, 0.0)
-    """Progress before and after the span, in rows of all sources since epoch 0. The first number is that of
-    the source that is furthest behind, the second that of the source that is furthest ahead."""
+    """Progress before and after the span, in rows of all sources since epoch 0.
+
+    The first number is that of the source that is furthest behind, the second that of the source that is furthest
+    ahead."""
 
     taken: NDArray[np.int64] | None = None
-    """Rows of each source consumed after each batch, shape (batches, sources), if each batch of a mixture has one
-    source."""
+    """Number of rows of each source that were consumed after each batch.
+
+    Shape (batches, sources). None unless each batch of a mixture has rows of one source."""
 
     random_streams: Callable[[], NDArray[np.uint64]] = lambda: np.empty(0, dtype=np.uint64)
-    """Function that returns a hash of seed and epoch for each row in batch order, shape (rows,); in a mixture, of the
-    seed and epoch of the row's source. The random numbers of a transform depend only on the hash and the row's place in
-    the dataset."""
+    """Function that returns a hash of seed and epoch for each row, in batch order.
+
+    The hashes have shape (rows,). In a mixture, seed and epoch are those of the row's source. The random numbers of a
+    transform depend only on this hash and the row's place in the dataset."""
 
     @property
     def num_batches(self) -> int:
@@ -137,12 +154,15 @@ class Span:
 
     @once
     def _in_order(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        # Computed when first used: most columns are copied by row group and do not need this array, and planning must
-        # be fast.
+        # Computed at first use, because planning must be fast, and most columns are copied by row group, without these
+        # arrays.
         return self.picked.in_order()
 
     def part(self, first: int, stop: int) -> Self:
-        """Return batches [first, stop) of the span as a span of its own, whose row groups are already in memory."""
+        """Return the batches [first, stop) of the span as a separate span.
+
+        All of its row groups are already in memory.
+        """
         rows = slice(*self.offsets[[first, stop]].tolist())
         return dataclasses.replace(
             self,
@@ -160,7 +180,10 @@ class Span:
         )
 
     def cursor_after(self, batch: int) -> Cursor:
-        """Return the cursor (position to resume from) after a batch, given the index of the batch in the span."""
+        """Return the cursor after a batch, from which a run can resume.
+
+        `batch` is the index of the batch in the span.
+        """
         if self.ends_epoch and batch == self.num_batches - 1:
             return Cursor(self.epoch, 0, self.first_epoch).next_epoch()
         position = int(self.consumed[batch])
@@ -170,7 +193,9 @@ class Span:
 
 
 class SpanSizes:
-    """Sizes of spans (batches assembled together): one batch first, then twice as many each time, up to a maximum.
+    """Sizes of spans: one batch first, then twice as many each time, up to a maximum.
+
+    A span consists of consecutive batches that are assembled together.
 
     Args:
         rows_per_span: Maximum rows of a span.
@@ -190,12 +215,14 @@ class SpanSizes:
         self._steps = 0
 
     def next(self, left: int) -> list[int]:
-        """Return the number of batches of each of the next spans, whose rows are looked up together.
+        """Return the number of batches of each of the next spans.
+
+        The rows of these spans are looked up together.
 
         Args:
             left: Number of remaining batches, at least 1.
         """
-        # Only one span at first, so that the first batch does not wait for later spans.
+        # Return only one span until spans have their maximum size: the first batches then do not wait for later spans.
         spans = self._most if self._steps == self._largest else 1
         self._steps = min(max(2 * self._steps, 1), self._largest)
         sizes: list[int] = []
@@ -207,44 +234,56 @@ class SpanSizes:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Source:
-    """One dataset of a plan or mixture, with the order in which this rank reads the rows."""
+    """Source: one dataset of a plan or mixture, with the row order of this rank."""
 
     rows: NDArray[np.int64]
-    """Selected rows of each row group, shape (groups,)."""
+    """Number of selected rows of each row group, shape (groups,)."""
 
     num_rows: int
-    """Total selected rows: one epoch of this source."""
+    """Total number of selected rows, which is the length of an epoch of this source."""
 
     requested: Order
-    """Requested row order."""
+    """Requested options of the row order."""
 
     selection: Selection | None
     """Selected rows; None means all."""
 
     own_lanes: range
-    """Lanes (sequences of row groups that an epoch interleaves) from which this rank gets its rows."""
+    """Lanes from which this rank gets its rows.
+
+    Lanes are the sequences of row groups that an epoch interleaves."""
 
     given: int
-    """Rows of this source in an epoch of the plan (`num_rows`) or of the mixture (any number)."""
+    """Number of rows that this source yields in an epoch of the plan or mixture.
+
+    For a plan, this is `num_rows`; for a mixture, any number."""
 
     first_group: int = 0
     """Number of the source's first row group among the row groups of all sources."""
 
     lanes_in: Callable[[int], range] | None = None
-    """Function that returns which of `own_lanes` a loader worker reads in an epoch of the source; None means all."""
+    """Function that returns the lanes that a loader worker reads in a source epoch.
+
+    They are some of `own_lanes` (interleaved sequences of row groups). None means all of them."""
 
     visits: Callable[[int], LaneVisits] | None = None
-    """Function from an epoch to the lane (sequence of row groups) of each row; None takes the lanes in turn."""
+    """Function that returns the lane (sequence of row groups) of each row in an epoch.
+
+    Its argument is the number of the source's epoch. None takes one row from each lane in turn (round-robin)."""
 
     parts: RowGroupParts | None = None
-    """Division of the row groups into parts; `rows` then has an entry per part. None if row groups are not divided."""
+    """Division of the row groups into parts; None if they are not divided.
+
+    With parts, `rows` has an entry for each part."""
 
     def order(self, epoch: int) -> EpochOrder:
-        """Return the order of one of the source's epochs."""
+        """Return the row order of one of the source's own epochs."""
         return EpochOrder(self.rows, self.requested, epoch, visits=self.visits and self.visits(epoch), parts=self.parts)
 
     def read_order_of(self, group: int, order: EpochOrder) -> NDArray[np.int64] | None:
-        """Return the rows of a row group in this rank's reading order, rows of other ranks last.
+        """Return the rows of a row group in the order in which this rank reads them.
+
+        Rows of other ranks are last.
 
         Args:
             group: Number of the row group among those of all sources.
@@ -266,49 +305,60 @@ class Batches:
     """Consecutive batches of an epoch, for one rank."""
 
     find: Callable[[Walk, int, range], GroupedRows]
-    """Function `find(walk, epoch, steps)` that looks up the rows of consecutive batches, in batch order."""
+    """Function `find(walk, epoch, steps)` that looks up the rows of some batches.
+
+    `steps` is a range of the batches of this object, numbered from 0. The result has the rows in batch order."""
 
     offsets: NDArray[np.int64]
-    """Start of each batch, and the end of the last one, shape (batches + 1,)."""
+    """Start of each batch among the rows, then the number of rows; (batches + 1,)."""
 
     valid: NDArray[np.bool_] | None
-    """False for repeated rows, as in `Span.valid`; None without repeats."""
+    """Mask that is False for repeated rows, as in `Span.valid`; None without repeats."""
 
     consumed: NDArray[np.int64]
-    """Number of rows that all ranks have consumed before the first batch, and after each; shape (batches + 1,)."""
+    """Number of consumed rows of the epoch, before the first batch and after each.
+
+    Rows are counted over all ranks; shape (batches + 1,)."""
 
     given: Callable[[NDArray[np.int64]], NDArray[np.int64]]
-    """Function from numbers of consumed rows, shape (n,), to consumed rows of each source, shape (n, sources)."""
+    """Function that splits numbers of consumed rows into those of each source.
+
+    Its argument has shape (n,), its result shape (n, sources)."""
 
     taken: NDArray[np.int64] | None = None
-    """Rows of each source consumed before the first batch and after each, shape (batches + 1, sources), if cursors need
-    them; otherwise None."""
+    """Number of consumed rows of each source, before the first batch and after each.
+
+    Shape (batches + 1, sources). None unless cursors need these numbers."""
 
     numbered: Callable[[], NumberedRows] | None = None
-    """Function that returns the source of each row, and the number of rows that the source yielded before the row in
-    this epoch, both in batch order, shape (rows,). None for a single source whose epoch is the epoch of the plan."""
+    """Function that returns the source of each row, and its number in the source.
+
+    The number counts the rows that the source yielded before the row in this epoch. Both arrays are in batch order,
+    shape (rows,). None for a single source whose epoch is the epoch of the plan."""
 
 
 class EpochOfBatches(Protocol):
-    """Batches of an epoch, read in order."""
+    """Interface: the batches of an epoch on one rank, read in order."""
 
     @property
     def steps(self) -> int:
-        """Batches that each rank gets."""
+        """Number of batches that each rank gets."""
 
     def take(self, count: int) -> Batches:
-        """Return the next `count` batches."""
+        """Return the next `count` batches, and advance to the batches after them."""
 
 
 class SharedBatches:
-    """Batches of an epoch, each a range of consecutive rows of the epoch that is divided among ranks.
+    """Batches of an epoch, each a range of positions that is divided among the ranks.
+
+    A position is the index of a row in the epoch.
 
     Args:
         batches: Division of the epoch into batches.
         shard: Shard of the rank.
-        first: First batch to take.
-        finder: Function that returns the row lookup (`Batches.find`) of some batches, given this rank's rows in them,
-            and the numbers of rows consumed before the first batch and after each. None is the lookup of a plan.
+        first: Number of the first batch that `take` returns.
+        finder: Function that returns the row lookup (`Batches.find`) of some batches. Its arguments are this rank's
+            rows in the batches, and `Batches.consumed`. None means the lookup of a plan with one source.
         given: As in `Batches`; None for a plan, whose only source yields all rows.
         numbered: Function from positions in the epoch to the result of `Batches.numbered`; None as in `Batches`.
     """
@@ -330,10 +380,10 @@ class SharedBatches:
         self._given = given or _all_of_one
         self._numbered = numbered
         self.steps = batches.steps - first
-        """Batches that each rank gets."""
+        """Number of remaining batches that each rank gets."""
 
     def take(self, count: int) -> Batches:
-        """Return the next `count` batches."""
+        """Return the next `count` batches, and advance to the batches after them."""
         first, self._next = self._next, self._next + count
         share = self._batches.share(self._shard, first, self._next)
         consumed = self._batches.consumed_after(range(first - 1, self._next))
@@ -344,7 +394,7 @@ class SharedBatches:
 
 
 def _finder(share: Share, _: NDArray[np.int64]) -> Callable[[Walk, int, range], GroupedRows]:
-    """Return the function that looks up rows in a plan with one source; see `SharedBatches`."""
+    """Return the row lookup (`Batches.find`) of a plan with one source."""
     return functools.partial(_of_plan, share)
 
 
@@ -359,28 +409,32 @@ def _of_plan(share: Share, walk: Walk, epoch: int, _: range) -> GroupedRows:
 
 
 def _all_of_one(consumed: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the consumed rows of the only source, which are all consumed rows, shape (n, 1)."""
+    """Return the consumed rows of a plan's only source: all consumed rows; (n, 1)."""
     return consumed[:, None]
 
 
 @dataclasses.dataclass(slots=True)
 class _Use:
-    """Use of a row group in memory: epochs that need it, and when its memory can be released."""
+    """Use of a row group in memory: the epochs that need it, and until when."""
 
     source: int
-    """Number of the source."""
+    """Number of the source to which the row group belongs."""
 
     first_epoch: int
-    """Epoch of the source that reads it first."""
+    """First epoch of the source that reads the row group."""
 
     last_epoch: int
-    """Last known epoch of the source that reads it."""
+    """Last known epoch of the source that reads the row group."""
 
     order: EpochOrder | None
-    """Order of epoch `first_epoch` during one lookup, which may have more short epochs than are cached."""
+    """Row order of the source in epoch `first_epoch`, stored only during one lookup.
+
+    A lookup may need the orders of more (short) epochs than are cached."""
 
     until: int
-    """Number of rows yielded by the source after which the row group is no longer needed."""
+    """Number of rows after which the row group can be released.
+
+    It counts the rows that the source has yielded since its epoch 0."""
 
 
 def each_once(picked: GroupedRows) -> NDArray[np.int32]:
@@ -400,13 +454,18 @@ def each_once(picked: GroupedRows) -> NDArray[np.int32]:
 
 
 def times_of_rows(sources: Sequence[Source]) -> NDArray[np.float64]:
-    """Return the number of rows of all sources per row of each source, in an epoch of the mixture; (sources,)."""
+    """Return the number of rows of all sources per row of each source.
+
+    The numbers are ratios in an epoch of the plan or mixture; shape (sources,).
+    """
     given = np.array([source.given for source in sources], dtype=np.float64)
     return given.sum() / np.maximum(given, 1)
 
 
 class Walk:
-    """Iteration over the batches of a plan or mixture on one rank, with the row groups to fetch and to release.
+    """Iteration over the batches of a plan or mixture on one rank, in spans.
+
+    Each span lists the row groups to fetch before it and to release after it.
 
     Args:
         sources: Sources that are read.
@@ -418,14 +477,16 @@ class Walk:
         """Sources that are read."""
         self._most_rows = most_rows
         self.order = functools.lru_cache(maxsize=2 * len(sources))(self._order)
-        """Function that returns the order of an epoch of a source, given the numbers of source and epoch; cached."""
-        # _num_rows: (sources,) rows of each source in one of its own epochs
-        # _given: (sources,) rows of each source in one epoch of the plan or mixture
+        """Function that returns the row order of an epoch of a source; cached.
+
+        Its arguments are the number of the source and the number of the source's epoch."""
+        # _num_rows: (sources,) number of rows of each source in one of its own epochs
+        # _given: (sources,) number of rows of each source in one epoch of the plan or mixture
         self._num_rows = np.array([source.num_rows for source in sources])
         self._given = np.array([source.given for source in sources])
         self._times = times_of_rows(sources)
         self._at_hand: dict[int, _Use] = {}
-        self._uses: dict[int, _Use] = {}  # row groups in memory or planned
+        self._uses: dict[int, _Use] = {}  # `_at_hand` (row groups in memory), and the row groups of the current lookup
 
     def _order(self, source: int, epoch: int) -> EpochOrder:
         return self.sources[source].order(epoch)
@@ -433,12 +494,14 @@ class Walk:
     def epochs(
         self, batches_of: Callable[[Cursor], EpochOfBatches], pace: SpanSizes, *, after: Cursor, epochs: int | None
     ) -> Iterator[Span]:
-        """Yield the spans (batches assembled together) of all epochs after a position.
+        """Yield the spans of all epochs after a cursor, in order.
+
+        A span consists of consecutive batches that are assembled together.
 
         Args:
             batches_of: Function from a cursor to the remaining batches of its epoch.
             pace: Sizes of the spans.
-            after: Position from which to continue.
+            after: Cursor from which to continue.
             epochs: Number of epochs of an iteration over the reader; None means endless.
         """
         begin = after
@@ -447,11 +510,13 @@ class Walk:
             here = Cursor(begin.epoch, 0, begin.first_epoch)
             yield from self.spans(batches, pace, here, is_last=then.is_at_end(epochs))
             if batches.steps == 0 and begin.position == 0:
-                return  # if a whole epoch has no batches, later epochs have none either
+                return  # otherwise, the loop might not end: if a whole epoch has no batches, no later epoch has any
             begin = then
 
     def spans(self, batches: EpochOfBatches, pace: SpanSizes, at: Cursor, *, is_last: bool) -> Iterator[Span]:
-        """Yield the spans (batches assembled together) of an epoch, or of the rest of it.
+        """Yield the spans of an epoch, or of the rest of it.
+
+        A span consists of consecutive batches that are assembled together.
 
         Args:
             batches: Remaining batches of the epoch; the method takes all of them.
@@ -459,7 +524,7 @@ class Walk:
             at: Cursor with the number of the epoch, and the first epoch of this iteration over the reader.
             is_last: Whether this is the last epoch.
         """
-        if not self._at_hand:  # drop the orders of earlier epochs, which take megabytes for many row groups
+        if not self._at_hand:  # then no row group needs the cached orders of earlier epochs, which may take megabytes
             self.order.cache_clear()
             self._uses = {}
         left = batches.steps
@@ -474,14 +539,14 @@ class Walk:
                     yield self._span(taken, some, picked, at, ends_epoch=ends_epoch, is_over=ends_epoch and is_last)
 
     def _stretches(self, batches: Batches, steps: list[range], epoch: int) -> Iterator[list[range]]:
-        """Yield ranges of consecutive steps whose rows are looked up together.
+        """Yield lists of consecutive spans whose rows are looked up together.
 
-        A range of several steps ends where a source starts a new epoch, so that row groups are not kept for the next
-        epoch.
+        A span is given as a range of steps. A list ends where a source starts a new epoch, so that row groups are not
+        kept in memory for the next epoch.
         """
         borders = np.array([0, *(some.stop for some in steps)])
         given = batches.given(batches.consumed[borders]) + epoch * self._given
-        # of_first, of_last: (steps, sources) source epochs of the first and last row of each step
+        # of_first, of_last: (spans, sources) source epochs of the first and last row of each span
         of_first = given[:-1] // self._num_rows
         of_last = np.maximum(given[1:] - 1, given[:-1]) // self._num_rows
         first = 0
@@ -492,7 +557,10 @@ class Walk:
         yield steps[first:]
 
     def _found(self, batches: Batches, epoch: int, steps: Sequence[range]) -> list[GroupedRows]:
-        """Look up the rows of consecutive ranges of steps together, and return them for each range."""
+        """Look up the rows of several consecutive spans together, and divide the result.
+
+        A span is given as a range of steps; the result has one item for each span.
+        """
         self._uses = dict(self._at_hand)
         for use in self._uses.values():
             use.order = None
@@ -500,7 +568,16 @@ class Walk:
         return batches.find(self, epoch, range(steps[0].start, steps[-1].stop)).cut(borders - borders[0])
 
     def noted(self, source: int, epoch: int, picked: GroupedRows) -> GroupedRows:
-        """Return rows with row groups numbered across sources; record until when these row groups are needed."""
+        """Record until when the row groups of some rows are needed, and return the rows.
+
+        In the result, row groups are numbered across all sources, and row numbers count all rows of a row group, not
+        only the selected ones.
+
+        Args:
+            source: Number of the source.
+            epoch: Number of the source's epoch.
+            picked: Rows as returned by the order of this epoch.
+        """
         own = self.sources[source]
         if own.selection is not None:
             picked = picked.selected(own.selection)
@@ -508,15 +585,15 @@ class Walk:
             picked = picked.numbered_from(own.first_group)
         groups = each_once(picked).tolist()
         self._note(source, epoch, groups)
-        # Row groups that stay in memory from the previous epoch are stored in the reading order of that epoch, so their
-        # rows are not contiguous in this epoch.
+        # A row group that stays in memory from an earlier epoch is stored in the reading order of that epoch, so the
+        # rows of a run are not contiguous in memory in this epoch.
         is_in_read_order = picked.runs is not None and own.requested.shuffle_rows
         if is_in_read_order and any(self._uses[group].first_epoch != epoch for group in groups):
             return picked.without_runs()
         return picked
 
     def _note(self, source: int, epoch: int, groups: Sequence[int]) -> None:
-        """Record until which row of a source's epoch each row group is needed."""
+        """Record after which row of a source's epoch each row group can be released."""
         uses = self._uses
         new = [group for group in groups if (use := uses.get(group)) is None or use.last_epoch != epoch]
         if not new:
@@ -540,7 +617,7 @@ class Walk:
         self._at_hand.update((group, self._uses[group]) for group in fetch)
         # given: (2, sources) number of rows taken from each source up to the start of the span, and up to its end
         given = np.array(batches.given(batches.consumed[[steps.start, steps.stop]]))
-        if ends_epoch:  # `last_batch="drop"` skips some of the sources' rows in an epoch
+        if ends_epoch:  # the next epoch begins after all rows of this one, also after those that `"drop"` leaves out
             given[1] = self._given
         given += at.epoch * self._given
         times, until = given * self._times, given[1].tolist()
@@ -581,11 +658,14 @@ class Walk:
         return np.array(streams, dtype=np.uint64)[which.reshape(-1)]
 
     def _random_stream(self, source: int, epoch: int) -> int:
-        """Return the hash of the seed of a source and of an epoch of this source."""
+        """Return the hash of a source's seed and the number of one of its epochs."""
         return mix(_TRANSFORMS, self.sources[source].requested.seed, epoch)
 
     def _read_order(self, group: int) -> NDArray[np.int64] | None:
-        """Return the reading order of a row group's rows in the epoch in which the row group is first needed."""
+        """Return the read order of a row group in the source epoch that fetches it.
+
+        See `Span.read_orders`.
+        """
         use = self._uses[group]
         order = use.order or self.order(use.source, use.first_epoch)
         return self.sources[use.source].read_order_of(group, order)

@@ -1,1 +1,1 @@
-"""Mixtures of several sources, as one plan."""
+"""Mixtures: several datasets, mixed by weight, as one read plan."""

@@ -1,11 +1,12 @@
-"""Batch order of a mixture with `batching="per_source"`: each batch gets a sort key. No I/O.
+"""Batch order of a mixture with `batching="per_source"`, by sort keys. No I/O.
 
 In such a mixture, each batch has rows of one source, and the batches of all sources are sorted by key. The key is
-(n + f) / w: n is the number of rows that the source has yielded before the batch, f is a hashed number of rows below
+`(n + f) / w`: n is the number of rows that the source has yielded before the batch, f is a hashed number of rows below
 the batch size, and w is the weight of the source. Keys of one source ascend, so its batches keep their order.
 
-The number of keys below any value is computed directly, with an error of at most one batch. The step of a batch, and
-the batch of a step, are therefore found without replay; `SourceSteps` looks up the rows of steps in any order.
+A division gives the number of keys below any value, with an error of at most one batch; comparing two keys corrects
+this error. The step of a batch, and the batch of a step, are therefore found without replay. `SourceSteps` looks up the
+rows of steps in any order.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from petastore.plan.request import Shard
 __all__ = ["BatchKeys", "SourceSteps"]
 
 _KEYS_AT_A_TIME = 256
-"""Number of keys of a source that are computed at once."""
+"""Number of sort keys of a source that are computed at once."""
 
 
 class BatchKeys:
-    """Order of the batches of several sources, where each batch has rows of one source.
+    """Order of the batches of several sources; each batch has rows of one source.
 
     Args:
         batches: Batches of each source.
@@ -50,7 +51,10 @@ class BatchKeys:
         self._states = [mix(BATCHES, *hashed_for, source) for source in range(len(batches))]
 
     def _keys(self, source: int, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the sort keys of batches of a source, given their numbers in the source's order; shape (n,)."""
+        """Return the sort keys of some batches of a source, shape (n,).
+
+        `numbers` are the numbers of the batches in the source's order, from 0.
+        """
         part = self._batches[source]
         given = part.start + numbers * part.global_batch
         keys: NDArray[np.float64] = given + part.global_batch * fractions_of(self._states[source], given)
@@ -58,7 +62,7 @@ class BatchKeys:
         return keys
 
     def merged(self, firsts: Sequence[int] | None = None) -> Iterator[int]:
-        """Yield the source of each batch, in the order of the sort keys.
+        """Yield the source of each batch; batches of all sources are sorted by key.
 
         Args:
             firsts: First batch of each source; None means the first batches of the epoch.
@@ -67,17 +71,23 @@ class BatchKeys:
         return (source for _, source in heapq.merge(*keys))
 
     def _pairs(self, source: int, begin: int) -> Iterator[tuple[float, int]]:
-        """Yield (key, source) of each batch of a source from batch `begin` on, with ascending keys."""
+        """Yield the sort key of each batch of a source, ascending, and the source.
+
+        `begin` is the number of the first batch.
+        """
         steps = self._batches[source].steps
         for first in range(begin, steps, _KEYS_AT_A_TIME):
             keys = self._keys(source, np.arange(first, min(first + _KEYS_AT_A_TIME, steps)))
             yield from zip(keys.tolist(), itertools.repeat(source), strict=False)
 
     def _before(self, source: int, keys: NDArray[np.float64], *, or_equal: bool) -> NDArray[np.int64]:
-        """Return the number of batches of a source with smaller keys, shape (n,); `or_equal` includes equal keys."""
+        """Return how many batches of a source have smaller sort keys than each given key.
+
+        `or_equal` also counts equal keys. Shape (n,).
+        """
         part = self._batches[source]
         # For batch i, key · weight - start is between i · global_batch and (i + 1) · global_batch. A division therefore
-        # gives the number of batches with an error of at most one, and only two batches are compared exactly.
+        # gives the number of batches with an error of at most one, so only the keys of two batches are compared.
         close = np.floor((keys * self._weights[source] - part.start) / part.global_batch).astype(np.int64)
         counts = np.clip(close - 1, 0, part.steps)
         for numbers in (close - 1, close):
@@ -87,7 +97,10 @@ class BatchKeys:
         return counts
 
     def steps_of(self, source: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the steps of given batches of a source, shape (n,)."""
+        """Return the step of each of some batches of a source, shape (n,).
+
+        `numbers` are the numbers of the batches in the source's order, from 0.
+        """
         keys, steps = self._keys(source, numbers), numbers.copy()
         for other in range(len(self._batches)):
             if other != source:
@@ -95,7 +108,7 @@ class BatchKeys:
         return steps
 
     def counts_before(self, step: int) -> tuple[int, ...]:
-        """Return the number of batches of each source before a step."""
+        """Return the number of batches that each source has before a step."""
         parts = self._batches
         size, weight = parts[0].global_batch, sum(self._weights)
         key = (size * (step - len(parts)) + sum(part.start for part in parts)) / weight
@@ -111,14 +124,16 @@ class BatchKeys:
         return tuple(counts)
 
     def at(self, step: int) -> tuple[int, int]:
-        """Return the source of a step's batch, and the number of this batch among the batches of the source."""
+        """Return the source of a step's batch, and the batch's number in this source."""
         counts = self.counts_before(step)
         source = next(self.merged(counts))
         return source, counts[source]
 
 
 class SourceSteps:
-    """Steps of an epoch, or of the rest of an epoch, in which each batch has rows of one source; see `EpochSteps`.
+    """Steps of an epoch, or of its rest, if each batch has rows of one source.
+
+    For the interface, see `EpochSteps`.
 
     Args:
         batches: Batches of each source.
@@ -133,7 +148,7 @@ class SourceSteps:
         """Number of steps."""
 
     def places_at(self, step: int, shards: Sequence[Shard]) -> list[StepPlaces]:
-        """Return the rows of a step in batch order, for each of some ranks."""
+        """Return the rows of a step in batch order, for each of the given ranks."""
         source, number = self._keys.at(step)
         shares = [self._batches[source].share(shard, number, number + 1) for shard in shards]
         return [(np.full(len(share.positions), source), share.positions, share.valid) for share in shares]
@@ -141,12 +156,18 @@ class SourceSteps:
     def steps_of(
         self, source: int, places: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return one entry per read of given rows: index into `places`, step and rank, as three arrays (n,)."""
+        """Return the step and rank of each read of given rows.
+
+        Three arrays of shape (reads,): index into `places`, step and rank.
+        """
         which, numbers, ranks = self._batches[source].steps_of(places)
         return which, self._keys.steps_of(source, numbers), ranks
 
     def places_before(self, step: int) -> NDArray[np.int64]:
-        """Return the number of rows of each source before a step, shape (sources,)."""
+        """Return the number of rows that each source yields in this epoch before a step.
+
+        Shape (sources,).
+        """
         counts = self._keys.counts_before(step)
         before = [
             int(part.consumed_after(range(count - 1, count))[0]) if count else part.start

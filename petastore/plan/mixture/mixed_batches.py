@@ -1,14 +1,15 @@
-"""Batches of a mixture: compute, without replay, which consecutive rows of each source they contain. No I/O.
+"""Batches of a mixture: the consecutive rows that they take from each source.
 
 The *line* of a mixture assigns each position (index of a row) to a source (`petastore.plan.mixture.mixed_line`); it
 repeats a table. A *lane* is one of L interleaved sequences of rows: a lane of the mixture has every L-th position. A
 range of positions therefore takes consecutive rows of each lane of a source. In each repetition of the table, these
-rows have the same indices in the batch, except for a shift. No lookup per row is needed.
+rows have the same indices in the batch, except for a shift. Neither a replay of earlier batches nor a lookup for each
+row is needed.
 
 A batch either is a range of positions with rows of all sources (`mixed_batches`), or has rows of one source
 (`SourceBatches`). In both cases, each row is described by its source and the number of rows that the source yielded
 before it in this epoch of the mixture. The row is then looked up in the source's own epochs.
-`petastore.plan.batches.spans.Walk` computes the spans, as for a plan.
+`petastore.plan.batches.spans.Walk` computes the spans, as for a plan. No I/O.
 """
 
 from __future__ import annotations
@@ -34,42 +35,58 @@ __all__ = ["LanesOfSources", "SourceBatches", "SourceRuns", "lanes_of_sources", 
 
 
 _COUNTED = 4096
-"""Interval, in table positions, at which the number of earlier rows of each lane is stored; larger with more lanes."""
+"""Distance, in table positions, between positions with stored counts.
+
+At these positions, the number of earlier rows of each lane is stored. The distance is larger if there are more lanes.
+"""
 
 _REMEMBERED = 2
-"""Number of cached permutations into batch order; batches of equal size often have the same order."""
+"""Number of cached permutations into batch order.
+
+Batches of equal size often have the same order."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class SourceRuns:
-    """Rows of one source in some batches of a mixture: a range of consecutive rows of each of its lanes."""
+    """Rows of one source in some batches of a mixture: a range of rows of each lane.
+
+    A lane is one of the sequences of row groups that the source interleaves.
+    """
 
     source: int
     """Number of the source."""
 
     places: range
-    """Range of the source's rows in these batches, on all ranks, numbered from the start of this mixture epoch."""
+    """Range of the source's rows in these batches, on all ranks together.
+
+    Rows are numbered from the start of this epoch of the mixture."""
 
     own: range
-    """Lanes (sequences of row groups that the source interleaves) that contain the rows."""
+    """Lanes of the source that contain the rows of this rank."""
 
     firsts: NDArray[np.int64]
-    """Index of the first row within each lane of `own`, from the start of this mixture epoch, shape (own,)."""
+    """Index of the first row in each lane of `own`, shape (own,).
+
+    Rows of a lane are counted from the start of this epoch of the mixture."""
 
     stops: NDArray[np.int64]
-    """Index after the last row within each lane of `own`, shape (own,)."""
+    """Index after the last row in each lane of `own`, shape (own,)."""
 
     put_targets: Callable[[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]], None]
-    """Function `put_targets(firsts, stops, out)` that writes the index of each row in the batches into `out`, for the
-    rows [firsts[i], stops[i]) of each lane i of `own`, lane after lane."""
+    """Function `put_targets(firsts, stops, out)` that writes row indices into `out`.
+
+    The index is that of a row among the rows of the batches. The rows are [firsts[i], stops[i]) of each lane i of
+    `own`, lane after lane."""
 
 
 class LanesOfSources:
-    """Lane of a source from which the row at each position of a mixture comes. Thread-safe and immutable.
+    """Lanes of the sources from which the rows at the positions of a mixture come.
+
+    A lane is one of the sequences of row groups that a source interleaves. Thread-safe and immutable.
 
     Args:
-        line: Source at each position.
-        lanes: Number of lanes (sequences of row groups that are interleaved) of each source, shape (sources,).
+        line: Source of the row at each position.
+        lanes: Number of lanes of each source, shape (sources,).
 
     Example:
         >>> from petastore.plan.mixture.mixed_line import mixed_line
@@ -89,16 +106,17 @@ class LanesOfSources:
         self._shared_lanes = line.lanes
         self._of_sources = tuple(lanes)
         self._first_lanes = [*itertools.accumulate(lanes, initial=0)]
-        # turns: (table,) lane at each position of the table, numbered across all sources
+        # turns: (table,) source lane at each position of the table; lanes are numbered across all sources
         self._turns = np.empty(line.table_size, dtype=np.int32)
         for source, of_source in enumerate(lanes):
             self._turns[line.places(source)] = self._first_lanes[source] + line.turns(source, of_source)
         self._in_table = np.bincount(self._turns, minlength=self._first_lanes[-1])
         self._starts: list[int] = np.cumsum([0, *self._in_table.tolist()]).tolist()
-        # _rounds, _shared: shape (table,), for each position of the table, sorted by lane of the sources: its round, in
-        # which each lane of the mixture is visited once, and its lane of the mixture
+        # The positions of the table, sorted by source lane, are described by two arrays of shape (table,):
+        # _rounds: round of each position, where each round takes one row from each lane of the mixture
+        # _shared: lane of the mixture at each position
         small = self._turns.astype(np.uint16) if len(self._in_table) <= 2**16 else self._turns
-        positions = np.argsort(small, kind="stable")  # a stable sort of small integers is a radix sort
+        positions = np.argsort(small, kind="stable")  # with 16 bits, NumPy uses a fast radix sort
         self._rounds = (positions // line.lanes).astype(np.int32)
         self._shared = lane_of_visit(line.lanes)[positions % line.lanes].astype(np.int32)
         self._repeat = line.table_size // line.lanes
@@ -108,14 +126,20 @@ class LanesOfSources:
         self._counted = self._counts(self._every)
 
     def _counts(self, every: int) -> NDArray[np.int64]:
-        """Return the number of rows of each lane before positions 0, every, 2 · every, … of the table; (n, lanes)."""
+        """Return how many rows each lane has before some positions of the table.
+
+        These are the positions 0, every, 2 · every, … The lanes are those of all sources. Shape (positions, lanes).
+        """
         parts, lanes = -(-len(self._turns) // every), len(self._in_table)
         keys = np.arange(len(self._turns)) // every * lanes + self._turns
         in_parts = np.bincount(keys, minlength=parts * lanes).reshape(parts, lanes)
         return np.cumsum(np.concatenate([np.zeros((1, lanes), dtype=np.int64), in_parts]), axis=0)
 
     def _before(self, position: int) -> NDArray[np.int64]:
-        """Return the number of rows of each lane of all sources before a position of an epoch, shape (lanes,)."""
+        """Return how many rows each lane of all sources has before a position of an epoch.
+
+        Shape (lanes,).
+        """
         repeats, inside = divmod(position, len(self._turns))
         counted = inside // self._every
         turns = np.bincount(self._turns[counted * self._every : inside], minlength=len(self._in_table))
@@ -124,16 +148,22 @@ class LanesOfSources:
         return turns
 
     def own_of(self, shared: range) -> tuple[range, ...] | None:
-        """Return the lanes of each source whose rows are in given lanes of the mixture; None if only some rows are."""
+        """Return, for each source, its lanes that consist of rows of given mixture lanes.
+
+        None if, for some source, the given lanes of the mixture have only a part of a lane's rows.
+        """
         return _own_of(self._of_sources, self._shared_lanes, shared)
 
     def between(self, runs: LaneRuns, first: int, stop: int) -> list[SourceRuns]:
-        """Return the rows of each source in some batches, on all ranks; sources without rows are omitted.
+        """Return the rows of each source in some batches, for the lanes of one rank.
+
+        A source is omitted if it has no rows in these batches on any rank.
 
         Args:
-            runs: Range of rows of each lane of the mixture in the batches; `own_of` of these lanes must not be None.
+            runs: Rows that the batches take from the lanes of the mixture that the rank reads. `own_of` of these lanes
+                must not be None.
             first: First position of the batches.
-            stop: Position after the last one.
+            stop: Position after the last one of the batches.
         """
         firsts, stops = self._before(first), self._before(stop)
         targets = _Targets(runs)
@@ -149,10 +179,10 @@ class LanesOfSources:
         return of_each
 
     def permutation(self, runs: LaneRuns) -> Permutation | None:
-        """Return the batch order of the rows of `between`, which are sorted by source; cached.
+        """Return the batch order of the rows of `between`, which are sorted by source.
 
         None if the rank has several lanes of the mixture: `SourceRuns.put_targets` then computes the order. With one
-        lane, batches of equal size that start at the same table position have the same order.
+        lane, batches of equal size that start at the same table position have the same order, which is cached.
         """
         if len(runs.own) > 1:
             return None
@@ -163,11 +193,14 @@ class LanesOfSources:
         return Permutation(order=functools.partial(self._order_along, lane, first, count))
 
     def _order_along(self, lane: int, first: int, count: int) -> NDArray[np.int64]:
-        """Return the index, after sorting by source, of each row [first, first + count) of a mixture lane."""
+        """Return the index of some rows of a mixture lane after sorting them by source.
+
+        The rows are [first, first + count) of the lane; shape (count,).
+        """
         sources, before, in_table = self._along(lane)
         rounds = -(-(first + count) // self._repeat)
-        # starts: shape (sources,). Row n of a source, counted along the lane, has index starts[source] + n among the
-        # rows [first, first + count) if these are sorted by source.
+        # starts: shape (sources,). If the rows [first, first + count) are sorted by source, row n of a source (counted
+        # along the lane) has the index starts[source] + n.
         skipped, stop = (
             turns // self._repeat * in_table + np.bincount(sources[: turns % self._repeat], minlength=len(in_table))
             for turns in (first, first + count)
@@ -177,10 +210,11 @@ class LanesOfSources:
         return order.reshape(-1)[first : first + count]
 
     def _make_along(self, lane: int) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the source of each row of a mixture lane in the table, and the number of earlier rows of this source.
+        """Return the source of each row that a mixture lane has in the table.
 
         Returns:
-            Two arrays of shape (rows of the lane,), and the number of rows of each source, shape (sources,).
+            Source of each row, and the number of earlier rows of this source in the lane, both of shape (rows,); and
+            the number of rows of each source, shape (sources,).
         """
         visit = int(visit_of_lane(self._shared_lanes)[lane])
         firsts = np.array(self._first_lanes[1:])
@@ -206,7 +240,10 @@ class LanesOfSources:
                 begin += stop - first
 
     def _numbers(self, lane: int, first: int, stop: int, shifts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the index of each row [first, stop) of a source lane in the batches, sorted by mixture lane."""
+        """Return the index of some rows of a source lane among the rows of the batches.
+
+        The rows are [first, stop) of the lane. The indices count the rows of the batches sorted by mixture lane.
+        """
         start, count = self._starts[lane], int(self._in_table[lane])
         first_repeat, stop_repeat = first // count, -(-stop // count)
         if stop_repeat - first_repeat > 2:
@@ -221,28 +258,41 @@ class LanesOfSources:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _in_one_repeat(self, turns: slice, shifts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the same indices as `_numbers` for a slice of the sorted table positions, in its first repetition."""
+        """Return the indices of `_numbers` for rows in the first repetition of the table.
+
+        `turns` is a slice of the table positions, which are sorted by source lane.
+        """
         return shifts.take(self._shared[turns]) + self._rounds[turns]
 
 
 @functools.lru_cache(maxsize=8)
 def lanes_of_sources(line: MixedLine, lanes: tuple[int, ...]) -> LanesOfSources:
-    """Return `LanesOfSources(line, lanes)`, cached, because all ranks of a process share it."""
+    """Return `LanesOfSources(line, lanes)` from a cache.
+
+    All ranks in one process share the object.
+    """
     return LanesOfSources(line, lanes)
 
 
 class _Targets:
-    """Conversion of row indices in the batches from the order by mixture lane (sorted by lane) to batch order."""
+    """Index in batch order of each row, given its index in mixture-lane order.
+
+    In mixture-lane order, the rows of the batches are sorted by lane of the mixture.
+    """
 
     def __init__(self, runs: LaneRuns) -> None:
         counts = runs.stops - runs.firsts
-        # shifts: shape (lanes,), index of a row in the batch, sorted by mixture lane, minus the row's round
+        # shifts: shape (lanes,). A round takes one row from each lane of the mixture. If the rows of the batches are
+        # sorted by mixture lane, the row of a lane in round r has the index shifts[lane] + r.
         self.shifts = np.zeros(runs.lanes, dtype=np.int64)
         self.shifts[runs.own.start : runs.own.stop] = np.cumsum(counts) - counts - runs.firsts
         self._runs = runs
 
     def put(self, numbers: NDArray[np.int64], out: NDArray[np.int64]) -> None:
-        """Write into `out` the batch-order index of each row, given its index in mixture-lane order."""
+        """Write the index in batch order of each row into `out`.
+
+        `numbers` are the indices of the rows in mixture-lane order.
+        """
         if self._runs.targets is None:
             out[:] = numbers
         else:
@@ -251,7 +301,11 @@ class _Targets:
 
 @functools.lru_cache(maxsize=64)
 def _own_of(of_sources: tuple[int, ...], lanes: int, shared: range) -> tuple[range, ...] | None:
-    """Compute the result of `LanesOfSources.own_of`."""
+    """Compute the lanes of each source that consist of rows of given mixture lanes.
+
+    For the result, see `LanesOfSources.own_of`. `of_sources` are the numbers of lanes of the sources, `lanes` is that
+    of the mixture, and `shared` are the given lanes of the mixture.
+    """
     of_each = []
     for count in of_sources:
         own = range(shared.start * count // lanes, (shared.stop - 1) * count // lanes + 1)
@@ -262,32 +316,37 @@ def _own_of(of_sources: tuple[int, ...], lanes: int, shared: range) -> tuple[ran
 
 
 _PutTargets: TypeAlias = Callable[[NDArray[np.int64]], None]
-"""Function that writes the index of each row in the batches into an array of shape (rows,)."""
+"""Function that writes the index of each row in the batches into an array (rows,)."""
 
 _OfEpoch: TypeAlias = tuple[int, GroupedRows, _PutTargets]
-"""Number of a source's epoch, rows of this epoch, and the function that writes the indices of these rows."""
+"""Rows of a source from one of its epochs.
+
+The tuple has the number of the source's epoch, the rows, and the function that writes the indices of these rows in the
+batches."""
 
 _Find: TypeAlias = Callable[[Walk, int, range], GroupedRows]
 """Function that looks up the rows of consecutive batches; see `Batches.find`."""
 
 _COMPARED_SOURCES = 16
-"""Maximum number of sources for which comparing with each is faster than sorting."""
+"""Maximum number of sources for which comparisons are faster than sorting.
+
+There is one comparison for each source."""
 
 
 def mixed_batches(
     line: MixedLine, lanes: LanesOfSources, turns: Sequence[SourceTurns], batches: EpochBatches, shard: Shard
 ) -> SharedBatches:
-    """Return one rank's batches of a mixture's epoch. A batch may have rows of all sources.
+    """Return one rank's batches of an epoch of a mixture with `batching="mixed"`.
 
-    A batch is a range of positions (indices of rows in the epoch). Its rows are sorted by lane (one of the row
-    sequences that the epoch interleaves) and cut into one slice for each rank.
+    A batch may have rows of all sources. A batch is a range of positions (indices of rows in the epoch). Its rows are
+    sorted by lane (one of the row sequences that the epoch interleaves) and cut into one slice for each rank.
 
     Args:
         line: Source of the row at each position.
         lanes: Lane of its source from which the row at each position comes.
         turns: For each source, the lane from which each of its rows comes.
         batches: Division of the epoch into batches.
-        shard: The rank.
+        shard: Shard of the rank.
     """
 
     def finder(share: Share, consumed: NDArray[np.int64]) -> _Find:
@@ -299,12 +358,14 @@ def mixed_batches(
 
 
 class SourceBatches:
-    """Batches of an epoch in which each batch has rows of one source and is a batch of the plan of this source.
+    """Batches of an epoch in which each batch has rows of one source.
+
+    Each batch is also a batch of the plan of its source.
 
     Args:
         batches: Batches of each source.
         weights: Proportions of the sources.
-        shard: The rank.
+        shard: Shard of the rank.
         hashed_for: Integers, such as seed and epoch, from which the order of the sources is hashed.
     """
 
@@ -320,7 +381,7 @@ class SourceBatches:
         """Number of batches that each rank gets."""
 
     def take(self, count: int) -> Batches:
-        """Return the next `count` batches."""
+        """Return the next `count` batches, and advance to the batches after them."""
         order = list(itertools.islice(self._order, count))
         shares = {source: iter(self._shares(source, order.count(source))) for source in set(order)}
         pieces = []
@@ -346,10 +407,11 @@ class SourceBatches:
         )
 
     def _shares(self, source: int, count: int) -> list[tuple[Any, Any, int]]:
-        """Take the next `count` batches of a source; return (positions, `valid`, consumed rows) for each of them.
+        """Take the next `count` batches of a source.
 
-        Positions are those of this rank's rows in the source's epoch; `valid` is as in `Share`. Consumed rows are
-        counted over all ranks, from the start of the epoch to the end of the batch.
+        Return (positions, `valid`, consumed rows) for each of them. Positions are those of this rank's rows in the
+        source's epoch; `valid` is as in `Share`. Consumed rows are counted over all ranks, from the start of the epoch
+        to the end of the batch.
         """
         part, steps = self._batches[source], range(self._next[source], self._next[source] + count)
         self._next[source] = steps.stop
@@ -361,7 +423,7 @@ class SourceBatches:
 
 
 def _by_source(sources: NDArray[np.int16], places: NDArray[np.int64]) -> list[SourceRows]:
-    """Group rows by source; sources without rows are omitted.
+    """Group rows by source; return the rows of each source that has any.
 
     Args:
         sources: Source of each row, shape (n,).
@@ -378,7 +440,15 @@ def _by_source(sources: NDArray[np.int16], places: NDArray[np.int64]) -> list[So
 def _of_rows(
     parts: Sequence[SourceRows], offsets: NDArray[np.int64], walk: Walk, epoch: int, steps: range
 ) -> GroupedRows:
-    """Look up the rows of consecutive batches row by row; `offsets` are the starts of the batches."""
+    """Look up the rows of consecutive batches row by row.
+
+    Args:
+        parts: Rows of each source in the batches of a `Batches` object.
+        offsets: Start of each of these batches among the rows.
+        walk: Cache of row orders.
+        epoch: Epoch of the mixture.
+        steps: Range of these batches whose rows to return.
+    """
     begin, end = offsets[[steps.start, steps.stop]].tolist()
     of_all = []
     for part in parts:
@@ -390,7 +460,10 @@ def _of_rows(
 
 
 def _epochs_of_rows(part: SourceRows, walk: Walk, epoch: int) -> Iterator[_OfEpoch]:
-    """Yield the rows of a source in an epoch of the mixture, one item for each of the source's own epochs."""
+    """Yield the rows of one source (`part`), one item for each of the source's epochs.
+
+    `epoch` is the number of the mixture's epoch, which may contain several epochs of the source.
+    """
     source = walk.sources[part.source]
     given = part.places + epoch * source.given
     epochs = given // source.num_rows
@@ -411,7 +484,17 @@ def _of_runs(
     epoch: int,
     steps: range,
 ) -> GroupedRows:
-    """Look up the rows of consecutive batches as one range of rows for each lane of each source."""
+    """Look up the rows of consecutive batches as ranges of rows of source lanes.
+
+    Args:
+        lanes: Lanes of the sources at each position.
+        turns: For each source, the lane from which each of its rows comes.
+        runs: Rows that all batches of a `Batches` object take from the rank's lanes of the mixture.
+        consumed: Number of rows of the epoch before the first of these batches, and after each.
+        walk: Cache of row orders.
+        epoch: Epoch of the mixture.
+        steps: Range of these batches whose rows to return.
+    """
     borders = consumed[steps.start : steps.stop + 1]
     if len(borders) < len(consumed):
         runs, _ = LaneRuns.between(borders, lanes=runs.lanes, own=runs.own)
@@ -422,11 +505,14 @@ def _of_runs(
 
 
 def _epochs_of_runs(part: SourceRuns, turns: SourceTurns, walk: Walk, epoch: int) -> Iterator[_OfEpoch]:
-    """Yield the rows of one source (`part`) in some batches, one item for each of the source's own epochs."""
+    """Yield the rows of one source (`part`), one item for each of the source's epochs.
+
+    `epoch` is the number of the mixture's epoch, which may contain several epochs of the source.
+    """
     source = walk.sources[part.source]
     num_rows, own = source.num_rows, slice(part.own.start, part.own.stop)
     given = range(epoch * source.given + part.places.start, epoch * source.given + part.places.stop)
-    # firsts, stops: shape (own,), range of turns of each lane, counted from the first epoch of the mixture
+    # firsts, stops: shape (own,), range of rows of each lane, counted since the first epoch of the mixture
     earlier = epoch * turns.in_epoch[own]
     firsts, stops = part.firsts + earlier, part.stops + earlier
     numbers = range(given.start // num_rows, (given.stop - 1) // num_rows + 1)
@@ -441,19 +527,26 @@ def _epochs_of_runs(part: SourceRuns, turns: SourceTurns, walk: Walk, epoch: int
 
 
 def _noted(walk: Walk, source: int, of_epochs: Iterator[_OfEpoch]) -> list[tuple[GroupedRows, _PutTargets]]:
-    """Call `Walk.noted` for the rows of each epoch of a source."""
+    """Record until when the row groups of a source's rows are needed (`Walk.noted`).
+
+    Return, for each epoch of the source, the rows with row groups numbered across all sources, and the function that
+    writes their indices.
+    """
     return [(walk.noted(source, number, rows), put_targets) for number, rows, put_targets in of_epochs]
 
 
 def _joined_sources(
     of_all: Sequence[tuple[GroupedRows, _PutTargets]], permutation: Permutation | None = None
 ) -> GroupedRows:
-    """Concatenate the rows of all sources; the batch order is `permutation`, or computed when it is needed."""
+    """Concatenate the rows of all sources.
+
+    Their batch order is `permutation`; if this is None, it is computed when it is needed.
+    """
     return joined([rows for rows, _ in of_all], permutation or Permutation(functools.partial(_targets, of_all)))
 
 
 def _put(targets: NDArray[np.int64], in_order: NDArray[np.int64] | None, out: NDArray[np.int64]) -> None:
-    """Write `targets` into `out`, reordered by the indices `in_order` if they are given."""
+    """Write `targets` into `out`, reordered by the indices `in_order` if given."""
     if in_order is None:
         out[:] = targets
     else:
@@ -461,7 +554,7 @@ def _put(targets: NDArray[np.int64], in_order: NDArray[np.int64] | None, out: ND
 
 
 def _targets(of_all: Sequence[tuple[GroupedRows, _PutTargets]]) -> NDArray[np.int64]:
-    """Return the index of each row of all sources in the batches, shape (rows,)."""
+    """Return the index in the batches of each row of all sources, shape (rows,)."""
     targets = np.empty(sum(rows.num_rows for rows, _ in of_all), dtype=np.int64)
     begin = 0
     for rows, put in of_all:

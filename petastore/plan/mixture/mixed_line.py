@@ -1,7 +1,8 @@
-"""Source order of a mixture: the source of each position, computed from a table. No I/O.
+"""Source order of a mixture: the source of the row at each position. No I/O.
 
-Weights are converted to small integers w (`proportions`) with the sum P, the *period*. In the sequence of all rows of a
-mixture (the *line*), each period of P positions has exactly w[s] positions of source s:
+The order is computed from a table. Weights are converted to small integers w (`proportions`) with the sum P, the
+*period*. In the sequence of all rows of a mixture (the *line*), each period of P positions has exactly w[s] positions
+of source s:
 
 1. Inside a period, positions are sorted by (j + u) / w[s] for the j-th position of source s, with a hash u in [0, 1).
    Each source is therefore spread evenly, within one position of its share, but its positions are not periodic.
@@ -9,12 +10,13 @@ mixture (the *line*), each period of P positions has exactly w[s] positions of s
    w[s] positions of source s. A lane is one of the sequences of rows that the mixture interleaves; position p belongs
    to the lane of visit p % L, as in `petastore.plan.order.order`. Each rank reads its own lanes and therefore also has
    every source in proportion.
-3. A table has several such sequences of P·L positions, each with other hashes, some thousands of positions in total.
+3. A table has one or more such sequences of P·L positions, each with other hashes, at least 4,096 positions in total.
    The line repeats the table.
 
 Computing how many positions a source has before a given position, or its j-th position, needs one division and one
-table lookup, without replay. The positions of a source are assigned to its lanes one after the other, so its lanes have
-almost equal sizes, which `SourceTurns` counts.
+table lookup, without replay. Each lane of a source consists of the positions of this source in some adjacent lanes of
+the mixture. The lanes of a source therefore have almost equal sizes. `SourceTurns` counts the rows of each lane of a
+source.
 """
 
 from __future__ import annotations
@@ -48,30 +50,33 @@ __all__ = [
 ]
 
 LONGEST_PERIOD = 4096
-"""Maximum period: the number of positions in which proportions are exact."""
+"""Maximum period: the number of positions in which the proportions are exact."""
 
 MOST_SOURCES = 1024
 """Maximum number of sources of a mixture."""
 
 _EXACT = 1e-9
-"""Maximum distance from an integer at which a number of positions counts as an integer."""
+"""Maximum distance from an integer at which a number counts as an integer.
+
+The number is that of a source's positions in a period."""
 
 _TABLE = 4096
-"""Minimum number of positions of the table; longer periods and more lanes need more."""
+"""Minimum number of positions of the table; long periods and many lanes need more."""
 
 _LARGEST_TABLE = 2**21
-"""Maximum number of positions of the table, which limits the number of lanes."""
+"""Maximum number of positions of the table, which also limits the number of lanes."""
 
-# First word of each hash, so that hashes are unrelated; the hashes of `order.order` begin with smaller words.
+# First word that is hashed for each purpose. All first words differ, also from those of other modules, so that the
+# hashes are unrelated.
 _PLACES, _ROTATIONS, BATCHES = 16, 17, 18
 
 
 def proportions(weights: Sequence[Any]) -> tuple[int, ...]:
-    """Return small integers in the proportion of some weights.
+    """Return small integers in the ratio of some weights, one for each source.
 
-    Shares are wᵢ / Σw of the exact weights. The smallest period P ≤ 4096 for which every share · P is an integer within
-    1e-9 gives the numbers share · P. If no such period exists, P is 4096. A source that would get less than one
-    position gets one. The other positions are divided among the other sources in proportion, rounded down, and the
+    Shares are wᵢ / Σw of the exact weights. The result is share · P for the smallest period P ≤ 4096 for which all
+    these products are integers within 1e-9. If no such period exists, P is 4096. A source that would get less than one
+    position then gets one. The other positions are divided among the other sources in proportion, rounded down. The
     remaining positions are given to the sources with the largest remainders; among equal remainders, the first source
     is preferred.
 
@@ -99,7 +104,10 @@ def proportions(weights: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _rounded(shares: Sequence[Fraction]) -> tuple[int, ...]:
-    """Return integers with the sum `LONGEST_PERIOD`, at least 1 each, that are close to the given shares."""
+    """Return integers with the sum `LONGEST_PERIOD`, close to given shares of the sum.
+
+    Each integer is at least 1.
+    """
     small: set[int] = set()
     while True:
         rest = LONGEST_PERIOD - len(small)
@@ -117,7 +125,10 @@ def _rounded(shares: Sequence[Fraction]) -> tuple[int, ...]:
 
 
 def _shares(weights: Sequence[Any]) -> list[Fraction]:
-    """Return the exact share of each source; raise an error if weights are invalid."""
+    """Return the exact share of each source.
+
+    Raise an error if a weight or the number of weights is invalid.
+    """
     if not 1 <= len(weights) <= MOST_SOURCES:
         raise InvalidArgumentError(
             f"weights must have 1 to {MOST_SOURCES:,} numbers, one per source, got {len(weights):,}"
@@ -127,7 +138,10 @@ def _shares(weights: Sequence[Any]) -> list[Fraction]:
 
 
 def _exact(weight: Any, source: int) -> Fraction:
-    """Return a weight as a fraction; raise an error if the weight is not a finite number above 0."""
+    """Return the weight of a source as an exact fraction.
+
+    Raise an error if the weight is not a finite number above 0.
+    """
     exact = Fraction(0)
     if isinstance(weight, numbers.Rational):
         exact = Fraction(weight)
@@ -142,28 +156,34 @@ def _exact(weight: Any, source: int) -> Fraction:
 
 
 def fractions_of(state: int, words: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Hash each integer to a fraction in [0, 1), shape (n,); `state` is the result of `mix` for integers before it."""
+    """Hash each integer to a fraction in [0, 1), shape (n,).
+
+    `state` is the result of `mix` for the integers before it.
+    """
     return (mix_array(state, words.astype(np.uint64)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class SourceRows:
-    """Rows of one source in some batches of a mixture."""
+    """Rows that some batches of a mixture take from one source."""
 
     source: int
     """Number of the source."""
 
     targets: NDArray[np.int64]
-    """Index of each row in the batches, ascending, shape (n,)."""
+    """Index of each row among the rows of the batches, ascending, shape (n,)."""
 
     places: NDArray[np.int64]
-    """Number of rows that the source yields before each row in this epoch of the mixture, shape (n,)."""
+    """Number of rows that the source yields before each row, shape (n,).
+
+    Rows are counted from the start of this epoch of the mixture."""
 
 
 class MixedLine:
-    """Source of the row at each position (index of a row) of a mixture.
+    """Source of the row at each position of a mixture.
 
-    Thread-safe and immutable. Call `mixed_line` to get a line; recent lines are cached.
+    A position is the index of a row in an epoch of the mixture. Thread-safe and immutable. Call `mixed_line` to get a
+    line; recent lines are cached.
 
     Example:
         >>> line = mixed_line((2, 1), 1, seed=0)
@@ -176,23 +196,28 @@ class MixedLine:
 
     def __init__(self, proportions: tuple[int, ...], lanes: int, seed: int) -> None:
         self.proportions = proportions
-        """Positions of each source in a period."""
+        """Number of positions of each source in a period."""
         self.lanes = lanes
-        """Number of lanes of the mixture: sequences of rows that it interleaves, and divides among ranks."""
+        """Number of lanes of the mixture.
+
+        A lane is one of the sequences of rows that the mixture interleaves; lanes are divided among ranks."""
         period = sum(proportions)
         stretches = -(-_TABLE // (period * lanes))
         self._sources = np.concatenate([self._stretch(number, seed) for number in range(stretches)])
         self._places = [np.flatnonzero(self._sources == source) for source in range(len(proportions))]
-        # before: (table,) number of earlier positions of the table that have the same source
+        # before: (table,) for each position of the table, the number of earlier positions of the same source
         self._before = np.empty(len(self._sources), dtype=np.int64)
         for places in self._places:
             self._before[places] = np.arange(len(places))
         self._counts = np.array([len(places) for places in self._places], dtype=np.int64)
-        # A small dtype, because there are millions of lookups per second.
+        # A small dtype makes lookups faster, of which there are millions per second.
         self._sources = self._sources.astype(np.int16)
 
     def _stretch(self, number: int, seed: int) -> NDArray[np.int64]:
-        """Return the source at each of period · lanes positions, such that each lane has all sources in proportion."""
+        """Return the source at each of period · lanes positions.
+
+        In each lane of the mixture, all sources have their exact proportions.
+        """
         period = sum(self.proportions)
         keys = np.concatenate(
             [
@@ -202,9 +227,9 @@ class MixedLine:
         )
         owners = np.repeat(np.arange(len(self.proportions)), self.proportions)
         table = owners[np.argsort(keys, kind="stable")]
-        # L consecutive positions belong to the L lanes. If the largest common divisor of L and the period is d, a lane
-        # would only have places of the period that are equal modulo d. The period is therefore rotated by each number
-        # below d, so that every lane has all places equally often.
+        # L consecutive positions belong to L different lanes. If d is the greatest common divisor of L and the period,
+        # a lane would only have those places of the period that are equal modulo d. The period is therefore rotated by
+        # each number below d, so that every lane has all places of the period equally often.
         shared = math.gcd(period, self.lanes)
         rotations = np.array(
             [hashed_permutation(mix(_ROTATIONS, seed, number, place), shared) for place in range(self.lanes // shared)]
@@ -214,7 +239,10 @@ class MixedLine:
         return table[(positions % period + rotations[inside // period, again]) % period]
 
     def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
-        """Return the source of each position, and the number of earlier positions of this source."""
+        """Return the source at each position, and the number of its earlier positions.
+
+        Both arrays have shape (n,).
+        """
         rounds, inside = _divided(positions, len(self._sources))
         sources = self._sources.take(inside, mode="clip")
         places = self._counts.take(sources, mode="clip")
@@ -223,57 +251,71 @@ class MixedLine:
         return sources, places
 
     def count(self, source: int, position: int) -> int:
-        """Return the number of positions of a source before a position."""
+        """Return how many of the first `position` positions belong to a source."""
         rounds, inside = divmod(position, len(self._sources))
         return rounds * int(self._counts[source]) + int(np.searchsorted(self._places[source], inside))
 
     def counts(self, position: int) -> tuple[int, ...]:
-        """Return the number of positions of each source before a position."""
+        """Return how many of the first `position` positions belong to each source."""
         return tuple(self.count(source, position) for source in range(len(self.proportions)))
 
     def counts_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of positions of each source before several positions, shape (positions, sources)."""
+        """For each of some positions, return how many earlier ones belong to each source.
+
+        Shape (positions, sources).
+        """
         rounds, inside = _divided(positions, len(self._sources))
         in_table = np.stack([np.searchsorted(places, inside) for places in self._places], axis=1)
         return rounds[:, None] * self._counts + in_table
 
     def position(self, source: int, place: int) -> int:
-        """Return the position in the mixture of row number `place` of a source, counted from 0."""
+        """Return the position in the mixture of a row of a source.
+
+        `place` is the number of the row in the source's order, from 0.
+        """
         rounds, inside = divmod(place, int(self._counts[source]))
         return rounds * len(self._sources) + int(self._places[source][inside])
 
     def positions(self, source: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the position in the mixture of several rows of a source, shape (n,): the inverse of `at`."""
+        """Return the positions in the mixture of several rows of a source.
+
+        This is the inverse of `at`. `places` are the numbers of the rows in the source's order, from 0, shape (n,).
+        """
         rounds, inside = _divided(places, int(self._counts[source]))
         return rounds * len(self._sources) + self._places[source][inside]
 
     @property
     def table_size(self) -> int:
-        """Number of positions after which the source order repeats."""
+        """Number of positions in the table; after them, the source order repeats."""
         return len(self._sources)
 
     def places(self, source: int) -> NDArray[np.int64]:
-        """Return the positions of a source in the table, ascending, shape (positions,)."""
+        """Return all positions of a source in the table, ascending, shape (positions,)."""
         return self._places[source]
 
     def turns(self, source: int, lanes: int) -> NDArray[np.int64]:
-        """Return the lane of the source for each of its positions in the table, shape (positions,).
+        """Return the source's lane for each of its positions in the table; (positions,).
 
-        A lane of the source consists of positions of adjacent lanes of the mixture.
+        A lane of the source consists of its positions in some adjacent lanes of the mixture. (A lane is one of several
+        sequences of rows that are interleaved.)
         """
         return lane_of_visit(self.lanes)[self._places[source] % self.lanes] * lanes // self.lanes
 
 
 @functools.lru_cache(maxsize=8)
 def mixed_line(proportions: tuple[int, ...], lanes: int, seed: int) -> MixedLine:
-    """Return the source order of a mixture; equal arguments give equal orders on every platform and release."""
+    """Return the source order of a mixture, from a cache if possible.
+
+    Equal arguments give equal orders on every platform and in every release.
+    """
     return MixedLine(proportions, lanes, seed)
 
 
 def common_lanes(lanes: Sequence[int], period: int) -> int:
-    """Return the number of lanes (interleaved sequences) of a mixture: a common multiple of its sources' lanes.
+    """Return the number of lanes of a mixture.
 
-    If the table would be too large, the number is smaller.
+    A lane is one of the sequences of rows that the mixture interleaves. The number is the least common multiple of the
+    numbers of lanes of its sources; it is smaller if the table would be too large.
 
     Example:
         >>> common_lanes([48, 6, 4], 3), common_lanes([4095, 4096], 4)
@@ -285,15 +327,17 @@ def common_lanes(lanes: Sequence[int], period: int) -> int:
 
 
 class SourceTurns:
-    """Lane (sequence of row groups) from which each row of a source comes, through all epochs of a mixture.
+    """Lane from which each row of a source comes, through all epochs of a mixture.
 
-    The *place* of a row is the number of rows that the source has yielded before it since the first epoch. In each
-    epoch of the mixture, the source yields `rows` rows, from its lanes in the same order.
+    A lane is one of the sequences of row groups that the source interleaves. The *place* of a row is the number of rows
+    that the source has yielded before it since the first epoch. In each epoch of the mixture, the source yields `rows`
+    rows, from its lanes in the same order.
 
     Args:
-        turns: Lane of each of the first n rows, shape (n,); the sequence repeats forever.
-        lanes: Number of lanes (sequences of row groups that the source interleaves).
-        rows: Rows of the source in an epoch of the mixture, at least 1.
+        turns: Lane of each of the first n rows of a mixture epoch, shape (n,). Until the end of the epoch, the same
+            sequence of lanes is repeated.
+        lanes: Number of lanes of the source.
+        rows: Number of rows that the source yields in an epoch of the mixture, at least 1.
     """
 
     def __init__(self, turns: NDArray[np.int64], lanes: int, rows: int) -> None:
@@ -301,46 +345,66 @@ class SourceTurns:
         self.rows = rows
         self._turns = turns
         self._in_table = np.bincount(turns, minlength=lanes).astype(np.int64)
-        # by_lane: positions of lane 0, then of lane 1, …; the positions of a lane begin at lane_starts[lane]
+        # by_lane: indices in `turns` of lane 0, then of lane 1, …; those of a lane begin at lane_starts[lane]
         self._by_lane = np.argsort(turns, kind="stable")
         self._lane_starts = np.cumsum(self._in_table) - self._in_table
         self._turns_before = np.empty(len(turns), dtype=np.int64)
         self._turns_before[self._by_lane] = np.arange(len(turns)) - np.repeat(self._lane_starts, self._in_table)
         self.in_epoch = self._in_one_epoch(rows)
-        """Number of rows of each lane (sequence of row groups) in an epoch of the mixture, shape (lanes,)."""
+        """Number of rows that each lane has in an epoch of the mixture, shape (lanes,).
+
+        Lanes are the sequences of row groups that the source interleaves."""
         self.before = functools.lru_cache(maxsize=4)(self._before)
-        """Function from a number of rows of the source to how many of them each lane has, shape (lanes,); cached."""
+        """Function that returns how many of the source's first rows each lane has; cached.
+
+        Its argument is the number of these rows, counted since the first epoch of the mixture. Its result has shape
+        (lanes,). Lanes are the sequences of row groups that the source interleaves."""
 
     def _in_one_epoch(self, place: int) -> NDArray[np.int64]:
-        """Return the number of rows of each lane among the first `place` rows of a mixture epoch, shape (lanes,)."""
+        """Return how many of the first `place` rows of a mixture epoch each lane has.
+
+        Shape (lanes,).
+        """
         if self.lanes == 1:
             return np.array([place])
         rounds, inside = divmod(place, len(self._turns))
         return rounds * self._in_table + np.bincount(self._turns[:inside], minlength=self.lanes)
 
     def _before(self, place: int) -> NDArray[np.int64]:
-        """Compute the result of `before`."""
+        """Compute, without the cache, how many of the first `place` rows each lane has.
+
+        Rows are counted since the first epoch of the mixture; shape (lanes,), read-only.
+        """
         epochs, inside = divmod(place, self.rows)
         turns = epochs * self.in_epoch + self._in_one_epoch(inside)
         turns.flags.writeable = False
         return turns
 
     def at(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the lane of the row at each place, and the number of earlier rows of this lane; both of shape (n,)."""
+        """Return the lane of the row at each place, and the row's index in this lane.
+
+        Both arrays have shape (n,).
+        """
         epochs, in_epoch = _divided(places, self.rows)
         rounds, inside = _divided(in_epoch, len(self._turns))
         lanes = self._turns[inside]
         return lanes, epochs * self.in_epoch[lanes] + rounds * self._in_table[lanes] + self._turns_before[inside]
 
     def places(self, lane: int, turns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the places of rows of a lane, given their indices in the lane, from 0; the inverse of `at`; (n,)."""
+        """Return the places of rows of a lane, shape (n,): the inverse of `at`.
+
+        `turns` are the indices of the rows in the lane, from 0.
+        """
         in_epoch, in_table = max(int(self.in_epoch[lane]), 1), max(int(self._in_table[lane]), 1)
         epochs, left = _divided(turns, in_epoch)
         rounds, inside = _divided(left, in_table)
         return epochs * self.rows + rounds * len(self._turns) + self._by_lane[self._lane_starts[lane] + inside]
 
     def of_epoch(self, epoch: int, num_rows: int) -> LaneVisits:
-        """Return the lane at each position of one epoch of the source, which has `num_rows` rows."""
+        """Return the lane of each row in one epoch of the source.
+
+        `num_rows` is the number of rows of a source epoch.
+        """
         return _EpochTurns(self, epoch * num_rows, num_rows)
 
 
@@ -354,7 +418,10 @@ def _divided(numbers: NDArray[np.int64], by: int) -> tuple[NDArray[np.int64], ND
 
 
 class _EpochTurns(LaneVisits):
-    """Lane of each row in one epoch of a source: the rows [start, start + num_rows) of its `SourceTurns`."""
+    """Lane of each row in one epoch of a source.
+
+    These are the rows [start, start + num_rows) of its `SourceTurns`.
+    """
 
     def __init__(self, turns: SourceTurns, start: int, num_rows: int) -> None:
         self._turns = turns

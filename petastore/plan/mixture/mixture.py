@@ -1,11 +1,12 @@
-"""Mixture of several datasets by weight, as one plan: deterministic, in exact proportions, without replay. No I/O.
+"""Mixture of several datasets by weight, as one deterministic plan. No I/O.
 
-A mixture is an immutable object with the interface of a plan (`RankPlan`). Its row groups are numbered
-across all sources, source by source.
+A mixture is an immutable object with the interface of a plan (`RankPlan`). Its proportions are exact, and a run resumes
+without replay. Its row groups are numbered across all sources, source by source.
 
 Each source has its own epochs: its q-th row since the first epoch of the mixture is row q % N of its epoch q // N, in
 that epoch's order. An epoch of the mixture has M positions, so that each source yields the same number of rows in every
-epoch. The source that determines the end of the epoch yields each of its rows exactly once.
+epoch. The source that determines the end of the epoch yields each of its rows equally often: once, unless it was
+planned with several epochs.
 
 With `batching="mixed"`, every batch has rows of all sources, as `petastore.plan.mixture.mixed_line` defines. The
 remaining rows depend only on the position, so a run can resume from a position with any number of ranks and any batch
@@ -14,7 +15,8 @@ size.
 With `batching="per_source"`, every global batch is a batch of the plan of one source. The next batch comes from the
 source that has yielded the fewest rows compared with its weight, after adding a hashed fraction of a batch. After P
 batches of one size, where P is the sum of the integer weights, each source has therefore yielded exactly its share. The
-remaining rows depend on the number of rows of each source, so a cursor inside such an epoch contains these numbers.
+remaining rows depend on the number of rows that each source has yielded, so a cursor inside such an epoch contains
+these numbers.
 """
 
 from __future__ import annotations
@@ -49,18 +51,20 @@ from petastore.plan.request import Order, ReadRequest, Shard, known_word, whole_
 __all__ = ["Batching", "Mixture", "Stop"]
 
 Stop: TypeAlias = Literal["first_exhausted", "all_exhausted", "cycle"]
-"""When an epoch of a mixture ends; see `Mixture.stop`."""
+"""End of an epoch of a mixture; see `Mixture.stop`."""
 
 Batching: TypeAlias = Literal["mixed", "per_source"]
-"""Sources of the rows of a batch; see `Mixture.batching`."""
+"""Whether a batch has rows of all sources or of one; see `Mixture.batching`."""
 
 _ENDLESS = 2**44
-"""Number of rows of an endless epoch (`cycle`): more than any run needs; 2**18 such epochs still fit in 64 bits."""
+"""Number of rows of an endless epoch (`stop="cycle"`): more than any run needs.
+
+Row counts of 2**18 such epochs still fit in 64 bits."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Mixture(RankPlan):
-    """A plan that mixes the rows of several plans by weight.
+    """Mixture: a plan that mixes the rows of several plans by weight.
 
     Example:
         >>> order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
@@ -73,20 +77,26 @@ class Mixture(RankPlan):
     """
 
     sources: Sequence[Plan]
-    """Plans of the sources, with equal shard and `last_batch`. The number of epochs of a source is the number of times
-    that it is read before it counts as exhausted in one epoch of the mixture; None means endless."""
+    """Plans of the sources, with equal shard and `last_batch`.
+
+    The number of epochs of a source (`num_epochs`) is how often it is read in one epoch of the mixture before it counts
+    as exhausted; None means endless."""
 
     weights: Sequence[Any]
     """Weights of the sources, above 0; only their ratio matters."""
 
     stop: Stop = "first_exhausted"
-    """When an epoch ends: when one source is exhausted (`"first_exhausted"`), when all are, where exhausted sources
-    start over (`"all_exhausted"`), or never (`"cycle"`). With `"cycle"`, numbers of rows and steps count until each
-    source was read once."""
+    """End of an epoch: `"first_exhausted"`, `"all_exhausted"` or `"cycle"`.
+
+    `"first_exhausted"`: when one source is exhausted. `"all_exhausted"`: when all sources are exhausted; until then,
+    exhausted sources start over. `"cycle"`: never; numbers of rows and steps per epoch then count until each source was
+    read once."""
 
     batching: Batching = "mixed"
-    """`"mixed"`: each batch has rows of all sources, in proportion. `"per_source"`: in each step, the batches of all
-    ranks come from one source."""
+    """Sources of the rows of a batch: `"mixed"` or `"per_source"`.
+
+    `"mixed"`: each batch has rows of all sources, in proportion. `"per_source"`: in each step, the batches of all ranks
+    come from one source."""
 
     seed: int = 0
     """Seed of the order in which sources alternate; any integer."""
@@ -95,10 +105,12 @@ class Mixture(RankPlan):
     """Number of epochs; None means endless, as `"cycle"` requires."""
 
     chosen: frozenset[str] = frozenset()
-    """`{"seed"}` if the seed was drawn at random, so that a restored state may replace it."""
+    """`{"seed"}` if the user did not set the seed; otherwise empty.
+
+    A restored state may replace a seed that the user did not set."""
 
     selection: ClassVar[None] = None
-    """Each source has its own selection."""
+    """None, because each source has its own selection."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sources", tuple(self.sources))
@@ -161,12 +173,16 @@ class Mixture(RankPlan):
 
     @once
     def proportions(self) -> tuple[int, ...]:
-        """Ratio in which the sources are mixed, as small integers, one per source."""
+        """Ratio in which the sources are mixed, as small integers, one for each source."""
         return proportions(self.weights)
 
     @once
     def request(self) -> ReadRequest:
-        """Options of the mixture; `order` has the seed of the mixture, and as many lanes as all sources need."""
+        """Options of the mixture as a whole.
+
+        Its `order` has the seed of the mixture. Its number of lanes (interleaved sequences of rows) is, if possible, a
+        common multiple of those of the sources.
+        """
         orders = [source.request.order for source in self.sources]
         order = Order(
             seed=self.seed,
@@ -183,15 +199,17 @@ class Mixture(RankPlan):
     def _lanes(self) -> tuple[int, ...]:
         """Requested number of lanes (interleaved sequences of row groups) of each source.
 
-        If there is only one source, the mixture must equal the plan of this source, which has at most as many lanes as
-        rows.
+        A mixture of one source must equal the plan of this source, which has at most as many lanes as rows.
         """
         lanes = tuple(source.request.order.lanes for source in self.sources)
         return lanes if len(lanes) > 1 else (min(*lanes, self.sources[0].num_rows),)
 
     @once
     def inventory(self) -> Inventory:
-        """Row groups of all sources, source after source; paths are relative to the source's dataset."""
+        """Files and row groups of all sources, source after source.
+
+        Paths are relative to the dataset of the source.
+        """
         parts = [source.inventory for source in self.sources]
         first_files = itertools.accumulate([len(part.files) for part in parts[:-1]], initial=0)
         arrays = {
@@ -211,7 +229,7 @@ class Mixture(RankPlan):
 
     @once
     def _lanes_of_sources(self) -> LanesOfSources:
-        """Lane of a source from which the row at each position of an epoch comes."""
+        """Lane (interleaved sequence of row groups) of its source for each position."""
         return lanes_of_sources(self._line, tuple(map(self._lanes_of_source, range(len(self.sources)))))
 
     @once
@@ -227,26 +245,31 @@ class Mixture(RankPlan):
 
     @once
     def rows_per_source(self) -> tuple[int, ...]:
-        """Rows of each source per epoch."""
+        """Number of rows that each source yields per epoch."""
         return self._line.counts(self.num_rows)
 
     @once
     def data_fingerprint(self) -> str:
-        """32 hexadecimal digits that identify the rows of all sources, in order."""
+        """Fingerprint: 32 hexadecimal digits for the selected rows of all sources."""
         return _digest([source.data_fingerprint for source in self.sources])
 
     @once
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that identify rows, columns, order and mixing; equal on all ranks."""
+        """Fingerprint: 32 hexadecimal digits, equal on all ranks.
+
+        They identify the rows, columns, order, epochs, `last_batch`, the number of ranks and the mixing.
+        """
         sources = [source.fingerprint for source in self.sources]
         return _digest([sources, self.proportions, self.stop, self.batching, self.seed, self.epochs])
 
     def for_shard(self, shard: Shard) -> Self:
-        """Return this mixture for another rank."""
+        """Return the mixture of the same data for another rank."""
         return dataclasses.replace(self, sources=tuple(source.for_shard(shard) for source in self.sources))
 
     def explain(self, batch_size: int, *, column_bytes: NDArray[np.int64] | None = None) -> MixtureExplanation:
-        """Return figures about the first epoch, per source: bytes to read, memory, mixing quality. See `Plan.explain`.
+        """Return figures about the first epoch, per source and in total.
+
+        The figures are bytes to read, memory and mixing quality, as in `Plan.explain`.
 
         Args:
             batch_size: Rows per full batch on one rank.
@@ -281,7 +304,7 @@ class Mixture(RankPlan):
         )
 
     def _explained(self, number: int, batch_size: int, column_bytes: NDArray[np.int64] | None) -> SourceExplanation:
-        """Return the figures about one source."""
+        """Return the figures about one source, given its number."""
         plan, source, given = self.sources[number], self._sources[number], self.rows_per_source[number]
         return explain_source(
             plan.inventory,
@@ -296,9 +319,9 @@ class Mixture(RankPlan):
         )
 
     def _borders(self, number: int, batch_size: int) -> NDArray[np.int64]:
-        """Return the half-open range of a source's rows in each of some global batches, shape (batches, 2).
+        """Return a source's rows in a sample of global batches, as ranges of its order.
 
-        The batches are evenly spaced, and before the source starts over.
+        The half-open ranges have shape (batches, 2). The batches are evenly spaced, and before the source starts over.
         """
         rows, global_batch = self.sources[number].num_rows, batch_size * self.request.shard.count
         if self.batching == "per_source":
@@ -310,7 +333,9 @@ class Mixture(RankPlan):
         return np.array([[start, stop] for start, stop in borders if start < stop], dtype=np.int64).reshape(-1, 2)
 
     def feeds(self, batch_size: int, *, epoch: int = 0) -> Feeds:
-        """Return the row groups from which each batch gets rows, on every rank, at the start of an epoch.
+        """Return the row groups from which the first batches of an epoch get rows.
+
+        The result has the batches of every rank.
 
         Raises:
             NoDataAvailableError: As in `steps_per_epoch`.
@@ -327,11 +352,14 @@ class Mixture(RankPlan):
         return [Shard(rank, count) for rank in range(count)]
 
     def facts(self) -> dict[str, Any]:
-        """Return the values that must be equal on all ranks, by name; see `petastore.plan.request.facts_of`."""
+        """Return the values that must be equal on all ranks, by name, as JSON values.
+
+        See `petastore.plan.request.facts_of`.
+        """
         return {**super().facts(), **self.recipe()}
 
     def recipe(self) -> dict[str, Any]:
-        """Return the parameters of the mixture as a new, small JSON-serializable dict."""
+        """Return the mixing parameters as a new, small dict of JSON values."""
         return {
             "weights": list(self.proportions),
             "stop": self.stop,
@@ -354,7 +382,7 @@ class Mixture(RankPlan):
         return SharedSteps(self._batches(batch_size, self._walked_rows, begin.position), self._line)
 
     def _batches_of_sources_after(self, batch_size: int, begin: Cursor) -> list[EpochBatches]:
-        """Return the batches of each source after a position, if each batch has rows of one source."""
+        """Return the batches of each source after a cursor, for `batching="per_source"`."""
         taken = begin.taken if isinstance(begin, MixedCursor) else (0,) * len(self.sources)
         return self._batches_of_sources(batch_size, self._rows_given, taken)
 
@@ -387,16 +415,24 @@ class Mixture(RankPlan):
 
     @once
     def _rows_given(self) -> tuple[int, ...]:
-        """Number of rows of each source in an epoch, also for `stop="cycle"`, whose epoch never ends."""
+        """Number of rows that each source yields in an epoch.
+
+        For `stop="cycle"`, whose epoch never ends, these are very large numbers.
+        """
         return self._line.counts(_ENDLESS) if self.stop == "cycle" else self.rows_per_source
 
     @once
     def _turns(self) -> list[SourceTurns]:
-        """Lane (interleaved sequence of row groups) of each row of each source."""
+        """For each source, the lane (interleaved sequence of row groups) of each row."""
         return [self._turns_of(number, rows) for number, rows in enumerate(self._rows_given)]
 
     def _turns_of(self, number: int, rows: int) -> SourceTurns:
-        """Return the lane of each row of a source that yields `rows` rows in an epoch of the mixture."""
+        """Return the lane (interleaved sequence of row groups) of each row of a source.
+
+        Args:
+            number: Number of the source.
+            rows: Number of rows that the source yields in an epoch of the mixture.
+        """
         lanes = self._lanes_of_source(number)
         turns = lane_of_visit(lanes) if self.batching == "per_source" else self._line.turns(number, lanes)
         return SourceTurns(turns, lanes, rows)
@@ -421,12 +457,19 @@ class Mixture(RankPlan):
         )
 
     def _lanes_of_source(self, number: int) -> int:
-        """Return how many row-group sequences of a source are interleaved; at most `order.lanes` if batches mix."""
+        """Return the number of lanes of a source.
+
+        Lanes are the sequences of row groups that are interleaved. With `batching="mixed"`, a source has at most as
+        many lanes as the mixture.
+        """
         lanes = self._lanes[number]
         return lanes if self.batching == "per_source" else min(lanes, self.request.order.lanes)
 
     def _own_lanes(self, number: int, shard: Shard) -> range:
-        """Return the lanes (interleaved sequences of row groups) of a source from which a rank gets its rows."""
+        """Return the lanes of a source from which a rank gets its rows.
+
+        Lanes are the sequences of row groups that are interleaved.
+        """
         lanes, of_mixture = self._lanes_of_source(number), self.request.order.lanes
         if self.batching == "per_source":
             return lanes_of(shard, lanes)

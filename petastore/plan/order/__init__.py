@@ -1,1 +1,4 @@
-"""Row order: epochs, lanes and shards, computed by arithmetic."""
+"""Row order of an epoch, its lanes and its shards, computed by arithmetic.
+
+A lane is one of the sequences of row groups that an epoch interleaves.
+"""

@@ -1,4 +1,8 @@
-"""Group the rows of a batch by row group, with the permutation that restores the order of the batch. No I/O."""
+"""Rows of batches, sorted for fast copying, and the permutation into batch order.
+
+The rows are sorted by lane (one of the sequences of row groups that an epoch interleaves), so that most rows of a row
+group are adjacent. No I/O.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +28,20 @@ _Numbers: TypeAlias = NDArray[np.int64] | Callable[[], NDArray[np.int64]]
 """An array, or a function that computes it."""
 
 _RUN_ROWS = 64
-"""Minimum average length of runs (ranges of consecutive rows); shorter runs are stored as arrays of rows instead."""
+"""Minimum average number of rows of a run (range of consecutive rows).
+
+Rows in shorter runs are stored as arrays of single rows instead."""
 
 
 class Permutation:
-    """Requested order of rows, as a permutation and its inverse. Pass one of them; the other is computed when needed.
+    """Requested order of rows, as a permutation and its inverse.
 
-    Thread-safe. Its arrays must not be written to.
+    Pass one of them; the other is computed when it is first needed. Thread-safe. Its arrays must not be written to.
 
     Args:
-        targets: Position of each row in the requested order, shape (n,); or a function that computes these positions.
-        order: Indices of the rows in the requested order, shape (n,), the inverse of `targets`; or a function that
-            computes them.
+        targets: Index of each row in the requested order, shape (n,); or a function that computes this array.
+        order: Indices of the rows, sorted in the requested order, shape (n,): the inverse of `targets`; or a function
+            that computes this array.
 
     Example:
         >>> Permutation(order=np.array([2, 0, 1])).targets.tolist()
@@ -52,16 +58,19 @@ class Permutation:
 
     @once
     def targets(self) -> NDArray[np.int64]:
-        """Position of each row in the requested order, shape (n,), read-only."""
+        """Index of each row in the requested order, shape (n,), read-only."""
         return _read_only(inverse(self.order) if self.comes_as_order else self._made())
 
     @once
     def order(self) -> NDArray[np.int64]:
-        """Requested order of the rows, shape (n,), read-only."""
+        """Indices of the rows, sorted in the requested order, shape (n,), read-only."""
         return _read_only(self._made() if self.comes_as_order else inverse(self.targets))
 
     def applied_to(self, values: NDArray[np.int64], out: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Write a value per row into `out` in the requested order, and return `out`; all of shape (n,)."""
+        """Write one value per row into `out`, in the requested order, and return `out`.
+
+        Both arrays have shape (n,).
+        """
         if self.comes_as_order:
             return np.take(values, self.order, out=out, mode="clip")
         out[self.targets] = values
@@ -79,26 +88,28 @@ def _read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Runs:
-    """Runs: ranges of rows that are consecutive in the order in which this rank reads their row group.
+    """Runs: ranges of rows that this rank reads consecutively from their row groups.
 
-    This reading order of a row group is its entry in `Span.read_orders`; None means file order.
+    The order in which a rank reads the rows of a row group is its entry in `Span.read_orders`; None means file order.
     """
 
     groups: NDArray[np.int32]
     """Row group of each run, shape (runs,)."""
 
     firsts: NDArray[np.int64]
-    """Index of the first row of each run in the reading order of its row group, shape (runs,)."""
+    """Index of each run's first row in the reading order of its row group; (runs,)."""
 
     counts: NDArray[np.int64]
     """Number of rows of each run, shape (runs,)."""
 
     rows: Callable[[], NDArray[np.int64]]
-    """Function that returns the number of each row in its row group, run after run, shape (rows,)."""
+    """Function that returns the row number of each row in its row group.
+
+    The numbers are sorted by run and have shape (rows,)."""
 
     @classmethod
     def of_file(cls, groups: NDArray[np.int32], firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> Runs:
-        """Return runs of rows in file order, without empty runs.
+        """Return runs of rows that are read in file order; empty runs are dropped.
 
         Example:
             >>> Runs.of_file(np.array([3, 1], np.int32), np.array([5, 0]), np.array([2, 3])).rows().tolist()
@@ -116,16 +127,20 @@ class Runs:
 
 
 def _following(firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return `firsts[i]`, `firsts[i] + 1`, … (`counts[i]` numbers) for each run i, concatenated; shape (rows,)."""
+    """Return the row numbers of all runs, concatenated, shape (rows,).
+
+    Run i has the `counts[i]` numbers from `firsts[i]` on.
+    """
     rows = np.repeat(firsts - (np.cumsum(counts) - counts), counts)
     rows += counting(len(rows))
     return rows
 
 
 class GroupedRows:
-    """Rows grouped by row group, and the permutation into the requested order, such as that of a batch.
+    """Rows of some batches, and the permutation that brings them into batch order.
 
-    A reader copies ranges of consecutive rows (runs) at once.
+    The rows are usually stored lane by lane, so that a reader can copy ranges of consecutive rows (runs) at once. A
+    lane is one of the sequences of row groups that an epoch interleaves.
 
     Args:
         groups: Row group of each row, shape (n,); None if `runs` is given.
@@ -153,7 +168,7 @@ class GroupedRows:
         self.permutation = permutation
         """Requested order of the rows; None if the rows already have it."""
         self.runs = runs
-        """The rows as runs (ranges of consecutive rows); None if they are stored as arrays."""
+        """The rows as runs (ranges of consecutive rows); None if there are only arrays."""
         self.num_rows = 0 if runs is None else runs.num_rows
         """Number of rows."""
         if groups is not None and rows is not None:
@@ -163,7 +178,10 @@ class GroupedRows:
 
     @classmethod
     def of_runs(cls, runs: Runs, permutation: Permutation | None) -> GroupedRows:
-        """Return the rows of some ranges of consecutive rows, without allocating arrays of all rows."""
+        """Return the rows of some runs (ranges of consecutive rows).
+
+        Arrays with one entry per row are allocated only when they are needed.
+        """
         return cls(None, None, permutation, runs)
 
     @once
@@ -179,23 +197,33 @@ class GroupedRows:
         return self.runs.rows()
 
     def permuted(self, permutation: Permutation | None) -> GroupedRows:
-        """Return the same rows in another requested order."""
+        """Return the same rows with another requested order."""
         written = vars(self)
         return GroupedRows(written.get("groups"), written.get("rows"), permutation, self.runs)
 
     def without_runs(self) -> GroupedRows:
-        """Return the same rows as arrays with one entry per row, instead of ranges of rows."""
+        """Return the same rows as arrays with one entry per row, without runs.
+
+        Runs are ranges of consecutive rows.
+        """
         return GroupedRows(self.groups, self.rows, self.permutation)
 
     def selected(self, selection: Selection) -> GroupedRows:
-        """Return the same rows; `rows`, indices among the rows that a filter selects, become row numbers."""
+        """Convert `rows` from indices among the selected rows to row numbers.
+
+        Return the same rows. Before, `rows` are indices among the rows of a row group that the filter selects;
+        afterwards, row numbers in it.
+        """
         if self.runs is None:
             return GroupedRows(self.groups, selection.rows_at(self.groups, self.rows), self.permutation)
         rows = functools.partial(_selected, self, selection)
         return GroupedRows.of_runs(dataclasses.replace(self.runs, rows=rows), self.permutation)
 
     def numbered_from(self, first_group: int) -> GroupedRows:
-        """Return the same rows with `first_group` added to row group numbers, for numbering across datasets."""
+        """Return the same rows with `first_group` added to the row group numbers.
+
+        This numbers row groups across several datasets.
+        """
         if self.runs is None:
             return GroupedRows(self.groups + np.int32(first_group), self.rows, self.permutation)
         runs = self.runs
@@ -203,7 +231,11 @@ class GroupedRows:
         return GroupedRows.of_runs(Runs(groups, runs.firsts, runs.counts, runs.rows), self.permutation)
 
     def in_row_groups(self, parts: RowGroupParts) -> GroupedRows:
-        """Return the same rows; `groups`, numbers of row-group parts, become row group numbers."""
+        """Return the same rows, with parts of row groups converted to row groups.
+
+        Before, `groups` are numbers of parts and `rows` row numbers in parts; afterwards, both refer to whole row
+        groups.
+        """
         if self.runs is None:
             return GroupedRows(*parts.in_row_groups(self.groups, self.rows), self.permutation)
         runs, firsts = self.runs, parts.firsts[self.runs.groups]
@@ -213,7 +245,10 @@ class GroupedRows:
         )
 
     def in_order(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return row groups and rows in the requested order, both of shape (n,)."""
+        """Return the row group and the row number of each row, in the requested order.
+
+        Both arrays have shape (n,).
+        """
         if self.permutation is None:
             return self.groups, self.rows
         groups, rows = np.empty_like(self.groups), np.empty_like(self.rows)
@@ -222,11 +257,13 @@ class GroupedRows:
         return groups, rows
 
     def cut(self, borders: NDArray[np.int64]) -> list[GroupedRows]:
-        """Split the rows at positions of the requested order, each part again grouped by row group.
+        """Split the rows into ranges of the requested order, such as single batches.
+
+        Inside each result, rows keep their stored order, and a permutation leads to the requested order.
 
         Args:
-            borders: Part i has positions [borders[i], borders[i + 1]) of the requested order. The first border is 0,
-                the last the number of rows; shape (parts + 1,).
+            borders: Result i has the rows [borders[i], borders[i + 1]) of the requested order. The first border is 0,
+                the last the number of rows; shape (results + 1,).
         """
         if len(borders) == 2:
             return [self]
@@ -240,13 +277,19 @@ class GroupedRows:
         if in_runs is not None:
             return in_runs
         part_of: NDArray[np.int64] = np.repeat(np.arange(len(borders) - 1), borders[1:] - borders[:-1])[targets]
-        by_part = np.argsort(part_of.astype(np.uint16), kind="stable")  # a stable sort of small integers: radix sort
+        by_part = np.argsort(part_of.astype(np.uint16), kind="stable")  # 16 bits, for which NumPy uses fast radix sort
         groups, rows = self.groups[by_part], self.rows[by_part]
         targets = targets[by_part] - borders[part_of[by_part]]
         return [GroupedRows(groups[part], rows[part], Permutation(targets[part])) for part in _slices(borders)]
 
     def _part_of_runs(self, runs: Runs, ends: NDArray[np.int64], part: slice) -> GroupedRows:
-        """Return a slice of these rows as runs; `ends` are the indices at which the runs end, exclusive."""
+        """Return a slice of these rows as runs, in the stored order.
+
+        Args:
+            runs: All rows as runs (ranges of consecutive rows).
+            ends: Index after the last row of each run, shape (runs,).
+            part: Slice of the rows.
+        """
         first, last = np.searchsorted(ends, [part.start, part.stop - 1], side="right").tolist()
         here = slice(first, last + 1) if part.start < part.stop else slice(0)
         begins = ends[here] - runs.counts[here]
@@ -256,12 +299,15 @@ class GroupedRows:
         return GroupedRows.of_runs(Runs(runs.groups[here], firsts, stops - starts, rows), None)
 
     def _cut_runs(self, runs: Runs, targets: NDArray[np.int64], borders: NDArray[np.int64]) -> list[GroupedRows] | None:
-        """Return the result of `cut` as runs; None if runs would have fewer than `_RUN_ROWS` rows on average."""
+        """Return the result of `cut` as runs (ranges of consecutive rows).
+
+        None if the runs would have fewer than `_RUN_ROWS` rows on average.
+        """
         part_of = np.repeat(np.arange(len(borders) - 1, dtype=np.int32), np.diff(borders))[targets]
         ends = np.cumsum(runs.counts)
         begins = part_of[1:] != part_of[:-1]
         begins[ends[:-1] - 1] = True
-        # starts, stops: (pieces,) half-open ranges of rows, each in one run and in one part
+        # starts, stops: (pieces,) half-open ranges of rows; each range belongs to a single run and a single result
         starts = np.concatenate([[0], np.flatnonzero(begins) + 1])
         if self.num_rows < _RUN_ROWS * len(starts):
             return None
@@ -280,7 +326,7 @@ class GroupedRows:
 
 
 def joined(picked: Sequence[GroupedRows], permutation: Permutation | None) -> GroupedRows:
-    """Concatenate rows, with a new requested order for all of them."""
+    """Concatenate rows, and set the requested order of all of them."""
     if len(picked) == 1:
         return picked[0].permuted(permutation)
     runs = [rows.runs for rows in picked if rows.runs is not None]
@@ -296,18 +342,26 @@ def joined(picked: Sequence[GroupedRows], permutation: Permutation | None) -> Gr
 
 
 def _rows_of(picked: GroupedRows, slices: Sequence[slice]) -> NDArray[np.int64]:
-    """Return the row numbers of some slices of rows, concatenated."""
+    """Return the row numbers of some slices of the rows, concatenated."""
     return np.concatenate([picked.rows[:0], *(picked.rows[each] for each in slices)])
 
 
 def _moved(picked: GroupedRows, by: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the row numbers, (rows,), with an offset added to the rows of each run; `by` has shape (runs,)."""
+    """Return the row numbers plus an offset for each run, shape (rows,).
+
+    Args:
+        picked: Rows as runs (ranges of consecutive rows).
+        by: Offset of each run, shape (runs,).
+    """
     assert picked.runs is not None  # noqa: S101 - only called for rows with runs
     return picked.rows + np.repeat(by, picked.runs.counts)
 
 
 def _selected(picked: GroupedRows, selection: Selection) -> NDArray[np.int64]:
-    """Convert indices among the selected rows to row numbers in the row groups, shape (rows,)."""
+    """Convert indices among the selected rows to row numbers in the row groups.
+
+    Shape (rows,).
+    """
     return selection.rows_at(picked.groups, picked.rows)
 
 
@@ -332,7 +386,7 @@ def inverse(permutation: NDArray[Any], out: NDArray[np.int64] | None = None) -> 
 
 
 def stable_order(keys: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the indices of a stable `argsort` of integers.
+    """Return the indices that sort integers in ascending order (stable argsort).
 
     NumPy sorts 16-bit integers by radix sort, many times faster than by comparisons.
     """
@@ -343,7 +397,7 @@ def stable_order(keys: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def places_by_key(keys: NDArray[Any]) -> list[tuple[int, NDArray[np.int64]]]:
-    """Return each distinct key, in ascending order, with the indices at which it occurs.
+    """Return each distinct key, ascending, with the indices at which it occurs.
 
     Example:
         >>> [(key, places.tolist()) for key, places in places_by_key(np.array([7, 2, 7], np.int32))]

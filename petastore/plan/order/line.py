@@ -6,10 +6,10 @@ concurrently, so that each batch has rows of all lanes.
 The order is stratified, because files are often sorted by label, day or user. If the row groups in memory at one time
 were drawn randomly, some parts of the dataset would occur twice and others not at all. Therefore the dataset is
 divided, in file order, into L parts with equal numbers of row groups; each lane takes one part, in hashed order. Every
-batch then has rows of all parts. Part s is assigned to lane number (s + r) mod L of the sequence in which an epoch
-takes rows from its lanes (`petastore.plan.order.visits`), where r is a hash that differs from epoch to epoch. Any R
-consecutive lanes of the sequence belong to R different ranks, so each rank has every R-th part, and the rows of each
-rank also come evenly from the whole dataset.
+batch then has rows of all parts. An epoch takes rows from its lanes in a fixed sequence
+(`petastore.plan.order.visits`). Part s is assigned to lane number (s + r) mod L of this sequence, where r is a hash
+that differs from epoch to epoch. Consecutive lanes of the sequence belong to different ranks, so each of R ranks has
+every R-th part. The rows of each rank therefore also come evenly from the whole dataset.
 
 Row groups can be assigned to ranks (`Order.dealt_to`), such that few row groups move when the number of ranks changes;
 the row groups of a rank are then adjacent on the line. A single rank has all row groups. Each added rank takes row
@@ -24,9 +24,9 @@ No other assignment with equal shares moves fewer row groups. This module assign
 between two ranks is a row (`petastore.plan.order.order`), and may be inside a row group; the rows beyond the border
 then belong to the neighboring rank.
 
-Row groups are assigned in the order of a sequence, the *deck*, in which neighbors of the dataset are far apart: row
-groups are sorted by the fractional part of a multiple of the golden ratio. Any range of the deck has row groups from
-all parts of the dataset.
+Row groups are assigned to ranks in the order of a sequence, the *deck*, in which neighbors of the dataset are far
+apart: row groups are sorted by the fractional part of a multiple of the golden ratio. Any range of the deck has row
+groups from all parts of the dataset.
 """
 
 from __future__ import annotations
@@ -46,16 +46,20 @@ if TYPE_CHECKING:
 
 __all__ = ["dealt_line", "line_of_groups", "line_of_parts", "owners"]
 
-# First word of each hash; the hashes of `order.order` and `mixture.mixed_line` begin with other words.
+# First word that is hashed for each purpose; other modules hash other first words, so that the hashes are unrelated.
 _ROW_GROUPS, _TURN = 0, 2
 
 _SORTED_AT_ONCE = 32_768
-"""Maximum row groups that are sorted at once, in whole lanes: their keys stay in the CPU cache and in reused memory,
-because allocating memory for millions of keys costs more than sorting them."""
+"""Maximum number of row groups that are sorted at once, in whole lanes.
+
+Their keys then stay in the CPU cache and in reused memory. Allocating memory for millions of keys costs more than
+sorting them."""
 
 
 def line_of_groups(rows: NDArray[np.int64], order: Order, *, epoch: int, lanes: int) -> NDArray[np.int32]:
-    """Return the non-empty row groups in epoch order: shuffled by seed and epoch, or in file order.
+    """Return the non-empty row groups in epoch order.
+
+    The order is shuffled by seed and epoch, or it is file order.
 
     Args:
         rows: Rows of each row group, shape (groups,).
@@ -82,13 +86,20 @@ def line_of_groups(rows: NDArray[np.int64], order: Order, *, epoch: int, lanes: 
 def line_of_parts(
     rows: NDArray[np.int64], parts: RowGroupParts, order: Order, *, epoch: int, lanes: int
 ) -> NDArray[np.int32]:
-    """Return the non-empty parts of row groups in epoch order; parts of one row group stay adjacent, in file order."""
+    """Return the non-empty parts of row groups in epoch order, as part numbers.
+
+    The parts of one row group stay adjacent, in file order. For the arguments, see `line_of_groups`; here, `rows` has
+    an entry for each part.
+    """
     line = parts.of_line(line_of_groups(parts.of_groups(rows), order, epoch=epoch, lanes=lanes))
     return line[rows[line] > 0]
 
 
 def _line_of_filled(groups: int, order: Order, epoch: int, lanes: int) -> NDArray[np.int32]:
-    """Return non-empty row groups, numbered from 0, in epoch order; shape (groups,)."""
+    """Return the order of row groups in an epoch, if none is empty; shape (groups,).
+
+    `groups` is their number.
+    """
     if not order.shuffle_row_groups:
         return np.arange(groups, dtype=np.int32)
     hashed_for = (order.seed, epoch if order.reshuffle == "epoch" else 0)
@@ -98,8 +109,12 @@ def _line_of_filled(groups: int, order: Order, epoch: int, lanes: int) -> NDArra
 
 
 def _in_strata(groups: int, lanes: int, hashed_for: tuple[int, int]) -> NDArray[np.int32]:
-    """Return a shuffled order in which each lane has one contiguous part of the dataset, lane by lane; (groups,)."""
-    # borders: (lanes + 1,) part s consists of the row groups n with n * lanes // groups == s
+    """Return a shuffled order of row groups: each lane has one part of the dataset.
+
+    A lane is one of the sequences of row groups that an epoch interleaves; a part is contiguous in file order. The row
+    groups of the first lane come first. Shape (groups,).
+    """
+    # borders: (lanes + 1,) first row group of each part; part s has the row groups n with n * lanes // groups == s
     borders = -(-np.arange(lanes + 1, dtype=np.int64) * groups // lanes)
     parts = (visit_of_lane(lanes) - mix(_TURN, *hashed_for) % lanes) % lanes
     firsts, sizes = borders[parts], np.diff(borders)[parts]
@@ -118,8 +133,8 @@ def _in_strata(groups: int, lanes: int, hashed_for: tuple[int, int]) -> NDArray[
 class _LaneKeys:
     """Sort keys of row groups, by lane (interleaved sequence of row groups) and hash.
 
-    A key has the lane in its high bits, the hash in the middle and the number in its low bits. All keys differ, so the
-    sort need not be stable.
+    A key has the lane in its high bits, the hash in the middle and the row group's number in its low bits. All keys
+    differ, so the sort need not be stable.
     """
 
     def __init__(self, state: int, groups: int, lanes: int) -> None:
@@ -128,7 +143,12 @@ class _LaneKeys:
         self._low_bits = np.uint64((1 << max(groups - 1, 0).bit_length()) - 1)
 
     def sorted(self, numbers: NDArray[np.int64], lanes: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Return row group numbers sorted by lane, then by hash; `lanes` is the lane of each, both of shape (n,)."""
+        """Return row group numbers sorted by lane, then by hash, shape (n,).
+
+        Args:
+            numbers: Numbers of the row groups, shape (n,).
+            lanes: Lane of each row group, shape (n,).
+        """
         numbered = numbers.view(np.uint64)
         keys = mix_array(self._state, numbered)
         if self._lane_bits:
@@ -142,7 +162,9 @@ class _LaneKeys:
 
 
 _GOLDEN = 0x9E3779B97F4A7C15
-"""2⁶⁴ divided by the golden ratio; an odd number, so that row groups have different sort keys."""
+"""2⁶⁴ divided by the golden ratio.
+
+It is odd, so that all row groups have different sort keys."""
 
 
 def owners(rows: NDArray[np.int64], ranks: int, *, shift: int = 0) -> NDArray[np.int64]:
@@ -151,7 +173,8 @@ def owners(rows: NDArray[np.int64], ranks: int, *, shift: int = 0) -> NDArray[np
     Args:
         rows: Rows of each row group, shape (groups,).
         ranks: Number of ranks, at least 1.
-        shift: Offset by which the order of assignment (the deck, see the module) is rotated, an integer in [0, 2⁶⁴).
+        shift: Offset that is added to the sort keys of the deck (the order in which row groups are assigned, see the
+            module); an integer in [0, 2⁶⁴).
 
     Example:
         >>> [owners(np.full(12, 10), ranks).tolist() for ranks in (2, 3)]
@@ -159,7 +182,7 @@ def owners(rows: NDArray[np.int64], ranks: int, *, shift: int = 0) -> NDArray[np
     """
     numbers = np.arange(len(rows), dtype=np.uint64)
     deck = np.argsort(numbers * np.uint64(_GOLDEN) + np.uint64(shift), kind="stable")
-    # starts: (groups + 1,) rows of the deck before each of its row groups
+    # starts: (groups + 1,) number of rows before each row group of the deck, then the number of all rows
     starts = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum(rows[deck], out=starts[1:])
     owner = np.zeros(len(rows), dtype=np.int64)
@@ -169,11 +192,19 @@ def owners(rows: NDArray[np.int64], ranks: int, *, shift: int = 0) -> NDArray[np
     return owner
 
 
-_Hand = list[tuple[int, int]]  # row groups of a rank: half-open ranges of the deck, of which the last shrinks first
+# Row groups of a rank, as half-open ranges of the deck. A rank gives row groups away from the end of the last range.
+_Hand = list[tuple[int, int]]
 
 
 def _hands(starts: memoryview, ranks: int) -> list[_Hand]:
-    """Return each rank's row groups as ranges of the order of assignment (deck); `starts` are first rows in it."""
+    """Return the row groups of each rank, as ranges of the deck.
+
+    The deck is the order in which row groups are assigned to ranks.
+
+    Args:
+        starts: Number of rows before each row group of the deck, and the number of all rows, shape (groups + 1,).
+        ranks: Number of ranks.
+    """
     total, hands = starts[-1], [[(0, len(starts) - 1)]]
     loads = [total]
     for count in range(2, ranks + 1):
@@ -188,15 +219,22 @@ def _hands(starts: memoryview, ranks: int) -> list[_Hand]:
 
 
 def _give(hand: _Hand, incoming: _Hand, starts: memoryview, load: int, due: int) -> int:
-    """Move row groups from one rank (`hand`) to a new rank (`incoming`) until `hand` has about `due` rows.
+    """Move row groups from a rank to a new rank until about `due` rows remain.
+
+    Args:
+        hand: Row groups of the rank that gives, as ranges of the deck (the order of assignment); changed in place.
+        incoming: Row groups of the new rank; changed in place.
+        starts: As in `_hands`.
+        load: Number of rows in `hand`.
+        due: Number of rows that should remain in `hand`.
 
     Returns:
-        Number of rows that are left in `hand`, from `load` rows before.
+        Number of rows that remain in `hand`.
     """
     while hand and load > due:
         first, stop = hand[-1]
         rest = load - (starts[stop] - starts[first])  # rows that would be left without this range
-        # The range is split at the row-group border closest to the target.
+        # Only whole row groups move, so the range is split at the row-group border closest to the target.
         wanted = starts[first] + due - rest
         cut = bisect.bisect_left(starts, wanted, first, stop)
         if cut > first and wanted - starts[cut - 1] <= starts[cut] - wanted:
@@ -215,7 +253,7 @@ def _give(hand: _Hand, incoming: _Hand, starts: memoryview, load: int, due: int)
 def dealt_line(
     rows: NDArray[np.int64], ranks: int, *, hashed_for: tuple[int, ...], strata: int = 1
 ) -> NDArray[np.int32]:
-    """Return the non-empty row groups ordered by rank.
+    """Return the non-empty row groups sorted by the rank to which they are assigned.
 
     Args:
         rows: Rows of each row group, shape (groups,).

@@ -4,8 +4,8 @@ The finalizer is that of SplitMix64 (Steele, Lea and Flood, "Fast splittable pse
 2014): two xor-shift-multiply rounds over wrap-around unsigned 64-bit arithmetic. petastore implements this hash because
 the numbers of `numpy.random.Generator` may change between releases (NEP 19), but an order must not change.
 
-The words to hash, such as seed and epoch, are combined one after the other instead of added, so the hashes of (seed 5,
-epoch 1) and (seed 6, epoch 0) are unrelated.
+The words to hash, such as seed and epoch, are combined one after the other instead of added. The hashes of (seed 5,
+epoch 1) and (seed 6, epoch 0) are therefore unrelated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 __all__ = ["LAST_SHIFT", "counting", "hashed_permutation", "mix", "mix_array", "mixed_but_last_shift"]
 
 _LONGEST_REMEMBERED = 2**18
-"""Maximum length of the arrays of `counting` that are cached."""
+"""Maximum length of the arrays that `counting` caches."""
 
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
@@ -26,7 +26,9 @@ _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
 
 LAST_SHIFT = 31
-"""Shift of the last step of the finalizer: it leaves the 31 highest bits of a hash unchanged."""
+"""Shift of the last step of the finalizer.
+
+This step leaves the 31 highest bits of a hash unchanged."""
 
 
 def mix(*words: int) -> int:
@@ -46,7 +48,10 @@ def mix(*words: int) -> int:
 
 
 def _limbs(word: int) -> list[int]:
-    """Return an integer as 64-bit words: two's complement, least significant word first."""
+    """Split an integer into 64-bit words, least significant word first.
+
+    Negative integers are in two's complement.
+    """
     limbs = [word & _MASK]
     word >>= 64
     while word not in (0, -1):
@@ -62,14 +67,14 @@ def _finalise(z: int) -> int:
 
 
 def mix_array(state: int | NDArray[np.uint64], words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the hash `mix(…, word)` for each word of an array, where `state` is `mix(…)` of the preceding words.
+    """Return the hash `mix(…, word)` for each word of an array.
 
     Args:
-        state: Result of `mix` for the preceding words; or one result for each word, shape (n,).
-        words: Shape (n,).
+        state: Result of `mix` for the integers before the word; or one result for each word, shape (n,).
+        words: Last integer of each hash, shape (n,).
 
     Returns:
-        Shape (n,), a new array.
+        Hashes, a new array of shape (n,).
     """
     z = words ^ np.uint64(state)
     return _mixed(z, np.empty_like(z))
@@ -83,11 +88,13 @@ def _mixed(z: NDArray[np.uint64], shifted: NDArray[np.uint64]) -> NDArray[np.uin
 
 
 def mixed_but_last_shift(z: NDArray[np.uint64], shifted: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Hash words in place, except for the last step `z ^= z >> LAST_SHIFT`, which changes only the low bits.
+    """Hash words in place, without the last step of the hash, and return them.
+
+    The last step, `z ^= z >> LAST_SHIFT`, changes only the low bits.
 
     Args:
-        z: Words, each combined with its state by exclusive or.
-        shifted: Scratch memory of the same shape: allocating memory costs more than the arithmetic.
+        z: Words, each combined by exclusive or with its state (the hash of the words before it).
+        shifted: Scratch array of the same shape, because allocating memory costs more than the arithmetic.
     """
     z += np.uint64(_GAMMA)
     z ^= np.right_shift(z, np.uint64(30), out=shifted)
@@ -127,7 +134,9 @@ def hashed_permutation(state: int, length: int, scratch: NDArray[np.uint64] | No
 
 
 def counting(count: int) -> NDArray[np.int64]:
-    """Return the array 0, 1, 2, … of shape (count,), read-only; short arrays are cached.
+    """Return the array 0, 1, 2, … of shape (count,), read-only.
+
+    Short arrays are cached.
 
     Example:
         >>> counting(3).tolist()

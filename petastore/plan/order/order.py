@@ -22,8 +22,8 @@ its block. Second, lanes are read alternately forward and backward. If a lane bo
 then read at the start of the epoch or both at its end. If all lanes were read forward, such a row group would stay in
 memory from the first batch to the last.
 
-An order that does not permute rows has one lane per shard, and each shard reads one contiguous part of the line,
-forward.
+An order that does not permute rows has one lane per shard by default. Each shard then reads one contiguous part of the
+line, forward.
 """
 
 from __future__ import annotations
@@ -57,73 +57,94 @@ if TYPE_CHECKING:
 
 __all__ = ["EpochOrder", "Pieces"]
 
-_ROWS = 1  # first word of this hash; the hashes of `order.line` and `mixture.mixed_line` begin with other words
+_ROWS = 1  # first word that is hashed; other modules hash other first words, so that the hashes are unrelated
 
 _BLOCKS_BESIDES = 16
-"""Number of cached shuffled blocks in addition to one per lane, for lanes that are about to begin a new block."""
+"""Number of shuffled blocks that are cached in addition to one per lane.
+
+They are for lanes that are about to begin a new block."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Pieces:
-    """Row groups of each lane (sequence of row groups that an epoch interleaves); arrays have shape (pieces,).
+    """Row groups of each lane, as arrays of shape (pieces,).
 
-    A row group that several lanes share has one entry, a *piece*, for each of them.
+    A lane is a sequence of row groups that an epoch interleaves. A row group that several lanes share has one entry, a
+    *piece*, for each of them.
     """
 
     groups: NDArray[np.int64]
     """Row group of each piece (a row group, or the part of it that one lane reads)."""
 
     lanes: NDArray[np.int64]
-    """Lane (one of the sequences of row groups that the epoch interleaves) of each piece."""
+    """Lane of each piece: the interleaved sequence of row groups to which it belongs."""
 
     first_positions: NDArray[np.int64]
-    """First position in the epoch at which the row group is needed: with shuffled rows, that of the first row of all
-    row groups that are shuffled together with it."""
+    """First position in the epoch at which the row group is needed.
+
+    With shuffled rows, this is the position of the first row of all row groups that are shuffled together with it."""
 
     last_positions: NDArray[np.int64]
     """Last position in the epoch at which the row group is needed, inclusive."""
 
     def chosen(self, which: NDArray[np.bool_]) -> Pieces:
-        """Return the pieces for which the mask `which` is True."""
+        """Return the pieces for which a mask of shape (pieces,) is True."""
         return Pieces(self.groups[which], self.lanes[which], self.first_positions[which], self.last_positions[which])
 
     def of_lanes(self, lanes: range) -> Pieces:
-        """Return the pieces of some lanes (sequences of row groups that the epoch interleaves)."""
+        """Return the pieces of a range of lanes (interleaved sequences of row groups)."""
         return self.chosen((self.lanes >= lanes.start) & (self.lanes < lanes.stop))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Lane:
-    """One lane: a range of the line (the rows of all row groups in epoch order), and the blocks in it."""
+    """One lane: an interleaved sequence of row groups, and its blocks.
+
+    A lane is a range of the line (the rows of all row groups in epoch order, before they are shuffled). A block is a
+    range of the lane whose rows are shuffled together.
+    """
 
     number: int
-    start: int  # index of the first row on the line
-    size: int  # number of rows
+    start: int  # index of the lane's first row on the line
+    size: int  # number of rows of the lane
     line_groups: slice  # row groups of the lane, as a range of the line's row groups
     block_starts: NDArray[Any]  # offset of each block in the lane, then `size`; shape (blocks + 1,), smallest dtype
 
     def blocks_at(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the block that contains the row at each offset in the lane, as numbers from 0; shape (n,)."""
+        """Return the block that contains the row at each offset in the lane; shape (n,).
+
+        Blocks are numbered from 0 in each lane.
+        """
         starts = self.block_starts
         return np.searchsorted(starts[:-1], offsets.astype(starts.dtype, copy=False), side="right") - 1
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Block:
-    """A block: row groups of one lane whose rows are shuffled together, and the shuffled rows."""
+    """A block: the row groups of one lane whose rows are shuffled together.
+
+    It also stores the order of the shuffled rows.
+    """
 
     distinct: NDArray[np.int32]  # row groups of the block, in line order
     which: NDArray[np.int32] | None  # row group of each row, in epoch order; None if the block has one row group
     rows: NDArray[Any]  # number of each row in its row group, in epoch order
-    by_group: NDArray[Any]  # the same numbers, sorted by row group
-    counts: NDArray[np.int64]  # number of rows of each row group
+    by_group: NDArray[Any]  # the same numbers, sorted by row group, and in epoch order inside each row group
+    counts: NDArray[np.int64]  # number of rows that the block has of each row group
 
     def groups(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int32]:
-        """Return the row group of each row at given indices among the shuffled rows of the block; shape (n,)."""
+        """Return the row group of some rows of the block, shape (n,).
+
+        Args:
+            rows: Slice or indices of the block's rows, in their shuffled order.
+        """
         return np.full(len(self.rows[rows]), self.distinct[0]) if self.which is None else self.which[rows]
 
     def read_order_of(self, group: int) -> NDArray[np.int64]:
-        """Return the rows of one row group of the block in epoch order, as row numbers in the row group; shape (n,)."""
+        """Return the block's rows of one row group, in epoch order, shape (n,).
+
+        The rows are row numbers in the row group.
+        """
         place = int(np.flatnonzero(self.distinct == group)[0])
         first = int(self.counts[:place].sum())
         return self.by_group[first : first + int(self.counts[place])].astype(np.int64, copy=False)
@@ -131,32 +152,39 @@ class _Block:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Blocks:
-    """Blocks (row groups that are shuffled together) for lookups of single rows; arrays have shape (blocks,)."""
+    """Blocks in which single rows are looked up, as arrays of shape (blocks,).
+
+    A block has the row groups of a lane whose rows are shuffled together.
+    """
 
     states: NDArray[np.uint64]  # hash state of each block's permutation
     sizes: NDArray[np.int64]
-    firsts: NDArray[np.int64]  # number of the first row in reading order, lane after lane
-    begins: NDArray[np.int64]  # index of the first row on the line
+    firsts: NDArray[np.int64]  # index of the block's first row in reading order, lane after lane
+    begins: NDArray[np.int64]  # index of the block's first row on the line (the rows before they are shuffled)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _BlockRows:
-    """Range of rows, in epoch order, of one block: row groups of a lane whose rows are shuffled together."""
+    """Range of the shuffled rows of one block, in epoch order.
+
+    A block has the row groups of a lane whose rows are shuffled together.
+    """
 
     lane: int
     block: _Block
-    rows: slice  # rows of the block, in epoch order
+    rows: slice  # range of the block's rows, in epoch order
 
 
 class EpochOrder:
-    """Row order of one epoch: the row group and row number at each position (index of a row in the epoch).
+    """Row order of one epoch: the row group and row number at each position.
 
-    Equal arguments give equal orders on every platform and in every release, as `tests/plan/golden` verifies.
-    Thread-safe; recent blocks are cached.
+    A position is the index of a row in the epoch. If a filter selects rows, a row number is an index among the selected
+    rows of the row group. Equal arguments give equal orders on every platform and in every release, as
+    `tests/plan/golden` verifies. Thread-safe; recent blocks are cached.
 
     Args:
-        rows: Rows of each row group, shape (groups,).
-        order: Requested order.
+        rows: Number of selected rows of each row group, shape (groups,).
+        order: Options of the row order.
         epoch: Number of the epoch, from 0.
         visits: Lane (one of the interleaved sequences of row groups) at each position; None takes one row from each
             lane in turn (round-robin).
@@ -185,8 +213,9 @@ class EpochOrder:
         self.lanes = len(self._lane_sizes)
         self._order = order
         self._epoch = epoch
-        # line_groups: row groups in line order, without empty ones, shape (filled,); line_starts: first row of each on
-        # the line, and the number of rows, shape (filled + 1,)
+        # The line is the sequence of all rows before they are shuffled, row group after row group:
+        # line_groups: shape (filled,), non-empty row groups in the order of the line
+        # line_starts: shape (filled + 1,), index on the line of each row group's first row, then the number of rows
         self._num_groups = len(rows)
         self._line_groups = (
             line_of_groups(rows, order, epoch=epoch, lanes=self.lanes)
@@ -198,7 +227,7 @@ class EpochOrder:
         np.cumsum(rows.take(self._line_groups), out=self._line_starts[1:])
         self._rows_are_small = int(rows.max(initial=0)) < 2**31
         self._lane_starts = np.cumsum(self._lane_sizes) - self._lane_sizes
-        # In a lane that is read backward, row i of the line has number `mirror - 1 - i` in reading order.
+        # In a lane that is read backward, row i of the line has the index `mirror - 1 - i` in reading order.
         self._mirrors = 2 * self._lane_starts + self._lane_sizes
         # Scratch arrays are reused, because allocating memory takes as long as permuting a block.
         self._scratch: list[NDArray[np.uint64]] = []
@@ -206,7 +235,7 @@ class EpochOrder:
         self._block = functools.lru_cache(maxsize=self.lanes + _BLOCKS_BESIDES)(self._make_block)
 
     def rows_at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return the row groups, and the row numbers in them, at given positions of the epoch.
+        """Return the row group and the row number at given positions of the epoch.
 
         This is fast for a few positions. If most rows of a block (row groups that are shuffled together) are needed,
         `by_lane` is faster.
@@ -226,7 +255,7 @@ class EpochOrder:
 
         Args:
             groups: Row group of each row, shape (n,).
-            places: Number of each row among the rows of its row group, shape (n,).
+            places: Index of each row among the selected rows of its row group, from 0, shape (n,).
 
         Returns:
             Positions in [0, num_rows), shape (n,).
@@ -247,9 +276,11 @@ class EpochOrder:
         return positions
 
     def _permuted(self, read: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Convert indices in reading order to indices in the order before rows are shuffled (the line), shape (n,).
+        """Convert indices of rows after shuffling to indices before shuffling; shape (n,).
 
-        Both indices count the rows of all lanes (interleaved sequences of row groups), one lane after the other.
+        After shuffling, rows are in reading order; before shuffling, in the order of the line (the sequence of all rows
+        before they are shuffled). Both indices count the rows of all lanes (interleaved sequences of row groups), one
+        lane after the other.
         """
         blocks, which, order = self._blocks_of(read)
         line = np.empty_like(read)
@@ -259,7 +290,10 @@ class EpochOrder:
         return line
 
     def _unpermuted(self, line: NDArray[np.int64], lanes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Convert indices on the line to indices in reading order; the inverse of `_permuted`, shape (n,)."""
+        """Convert indices of rows before shuffling to indices after shuffling; shape (n,).
+
+        The inverse of `_permuted`; `lanes` is the lane of each row.
+        """
         read = np.where(lanes % 2 == 1, self._mirrors[lanes] - 1 - line, line)
         blocks, which, order = self._blocks_of(read)
         read[order] = blocks.firsts[which] + self._partial_sort.places_of(
@@ -268,11 +302,14 @@ class EpochOrder:
         return read
 
     def _blocks_of(self, read: NDArray[np.int64]) -> tuple[_Blocks, NDArray[np.int64], NDArray[np.int64]]:
-        """Find the blocks of rows, given the rows' indices in reading order, lane after lane, shape (n,).
+        """Find the block of each row: the row groups whose rows are shuffled together.
+
+        Args:
+            read: Index of each row in reading order, lane after lane, shape (n,).
 
         Returns:
-            The distinct blocks; the index among them of each row's block, ascending, shape (n,); and the indices of the
-            rows in this order, shape (n,).
+            The distinct blocks; the index of each row's block among them, with rows sorted by block, shape (n,); and
+            the index in `read` of each row in this sorted order, shape (n,).
         """
         starts = self._block_starts
         order = np.argsort(read, kind="stable")
@@ -293,25 +330,31 @@ class EpochOrder:
 
     @once
     def _block_starts(self) -> NDArray[Any]:
-        """Index of each block's first row in reading order, lane after lane; then the row count; (blocks + 1,)."""
+        """Index of each block's first row in reading order, then the number of rows.
+
+        The rows of all lanes are counted, one lane after the other. Shape (blocks + 1,).
+        """
         of_lanes = [self._lane(number).block_starts[:-1] + start for number, start in enumerate(self._lane_starts)]
         return np.concatenate([*of_lanes, [self.num_rows]]).astype(self._line_starts.dtype)
 
     def _lanes_at(self, line: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the lane that contains each index on the line, shape (n,)."""
+        """Return the lane of the row at each index on the line, shape (n,).
+
+        The line is the sequence of all rows before they are shuffled.
+        """
         return self._lane_starts.searchsorted(line, side="right") - 1
 
     def by_lane(self, positions: NDArray[np.int64] | LaneRuns, *, read_lanes: range | None = None) -> GroupedRows:
-        """Return the rows at given positions of the epoch, grouped by lane, and the permutation back to their order.
+        """Return the rows at given positions of the epoch, sorted by lane.
 
-        A lane is one of the sequences of row groups that the epoch interleaves. If rows are not shuffled, rows at an
-        array of positions keep the given order.
+        The result has a permutation back to the order of `positions`. A lane is one of the sequences of row groups that
+        the epoch interleaves. If rows are not shuffled, rows at an array of positions keep the given order.
 
         Args:
             positions: Positions in [0, num_rows), in any order, shape (n,). `LaneRuns`, which are consecutive rows of
                 each lane, are faster.
-            read_lanes: Lanes that this rank reads. Runs of consecutive rows in the result are indexed in the order in
-                which these lanes read a row group (see `read_order_of`). None means the lanes of `positions`.
+            read_lanes: Lanes that this rank reads. They determine the order of the rows of a row group
+                (`read_order_of`), in which the runs of the result count rows. None means the lanes of `positions`.
         """
         if isinstance(positions, LaneRuns):
             return self._along(positions, positions.own if read_lanes is None else read_lanes)
@@ -329,7 +372,10 @@ class EpochOrder:
         return GroupedRows(groups, rows, Permutation(by_lane))
 
     def _along(self, runs: LaneRuns, read_lanes: range) -> GroupedRows:
-        """Return the rows of `runs` (consecutive rows of each lane), sorted by lane; see `by_lane`."""
+        """Return the rows of `runs` (consecutive rows of each lane), sorted by lane.
+
+        For `read_lanes`, see `by_lane`.
+        """
         permutation = None if runs.targets is None else Permutation(runs.targets)
         lanes = zip(runs.own, runs.firsts.tolist(), runs.stops.tolist(), strict=True)
         if not self._order.shuffle_rows:
@@ -346,7 +392,7 @@ class EpochOrder:
         return GroupedRows(groups, rows, permutation)
 
     def _blocks_of_lane(self, number: int, first: int, stop: int) -> Iterator[_BlockRows]:
-        """Yield the rows [first, stop) of a lane, in the lane's order, as one item for each block."""
+        """Yield the rows [first, stop) of a lane in reading order, one item per block."""
         lane = self._lane(number)
         block = _place(lane.block_starts, first, side="right") - 1
         while first < stop:
@@ -355,9 +401,13 @@ class EpochOrder:
             first, block = end, block + 1
 
     def _runs_of_blocks(self, parts: Sequence[_BlockRows], read_lanes: range) -> Runs:
-        """Return rows of blocks of one row group each as runs, indexed in the order in which `read_lanes` read."""
+        """Return rows as runs, if each of their blocks has a single row group.
+
+        A run is a range of consecutive rows. Its first row is counted in the order in which `read_lanes` read the row
+        group (`read_order_of`).
+        """
         groups = np.array([part.block.distinct[0] for part in parts], dtype=np.int32)
-        # For a row group split between lanes, the parts of earlier lanes come first.
+        # Several lanes may share a row group; its rows in earlier lanes then come first in the read order.
         begins = np.maximum(self._line_starts[self._line_index[groups]], self._lane_starts[read_lanes.start])
         before = np.maximum(self._lane_starts[[part.lane for part in parts]] - begins, 0)
         firsts = before + np.array([part.rows.start for part in parts], dtype=np.int64)
@@ -368,9 +418,10 @@ class EpochOrder:
     def _lane_rows(
         self, lane: _Lane, offsets: NDArray[np.int64], groups: NDArray[np.int32], rows: NDArray[np.int64]
     ) -> None:
-        """Write the row group and row number at each offset of a lane into `groups` and `rows`.
+        """Look up the rows at given offsets of a lane; write the result into two arrays.
 
-        Consecutive offsets, the usual case, are copied block by block.
+        `groups` gets the row group of each row, `rows` its row number. Consecutive offsets, the usual case, are copied
+        block by block.
         """
         first, stop = int(offsets[0]), int(offsets[-1]) + 1
         if stop - first == len(offsets) and bool((np.diff(offsets) == 1).all()):
@@ -385,13 +436,19 @@ class EpochOrder:
             groups[where], rows[where] = rows_there.groups(inside[where]), rows_there.rows[inside[where]]
 
     def _on_line(self, line: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return row group and row number at each index among the rows before shuffling (the line); both (n,)."""
-        # index: shape (n,), index of each row's row group in line order
+        """Return the row group and row number at each index on the line, both (n,).
+
+        The line is the sequence of all rows before they are shuffled.
+        """
+        # index: shape (n,), index of each row's row group in `_line_groups`
         index = np.searchsorted(self._line_starts, line.astype(self._line_starts.dtype), side="right") - 1
         return self._line_groups[index], line - self._line_starts[index]
 
     def _run_of_line(self, first: int, stop: int) -> GroupedRows:
-        """Return the rows [first, stop) before shuffling (the line), as one range of rows per row group."""
+        """Return the rows [first, stop) of the line, as one run for each row group.
+
+        The line is the sequence of all rows before they are shuffled; a run is a range of consecutive rows.
+        """
         starts = self._line_starts
         low, high = _place(starts, first, side="right") - 1, _place(starts, stop, side="left")
         borders = starts[low : high + 1].astype(np.int64)
@@ -408,7 +465,7 @@ class EpochOrder:
             lanes: Lanes (interleaved sequences of row groups) that are read.
 
         Returns:
-            Shape (n,); -1 for row groups of which these lanes have no rows.
+            Last positions, shape (n,); -1 for row groups without rows in these lanes.
         """
         places = self._line_index[groups]
         if self.lanes == 1 and 0 in lanes and not self._order.shuffle_rows:
@@ -416,12 +473,13 @@ class EpochOrder:
         return np.array([self._last_position(place, lanes) for place in places.tolist()], dtype=np.int64)
 
     def read_order_of(self, group: int, *, lanes: range) -> NDArray[np.int64] | None:
-        """Return the rows of a row group in the order in which a rank with given lanes reads them.
+        """Return the rows of a row group in the order in which a rank reads them.
 
-        Rows of other lanes (sequences of row groups that the epoch interleaves) are last.
+        `lanes` are the lanes of the rank (sequences of row groups that the epoch interleaves). Rows of other lanes are
+        last.
 
         Returns:
-            Every row of the row group once, shape (rows,); None means file order.
+            Each row of the row group once, as an index among its selected rows, shape (rows,). None means file order.
         """
         if not self._order.shuffle_rows:
             return None
@@ -434,7 +492,11 @@ class EpochOrder:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _read_order_in(self, lane: _Lane, group: int, on_line: range) -> NDArray[np.int64]:
-        """Return a lane's rows of a row group in reading order, shape (n,); `on_line` are the indices of its rows."""
+        """Return the rows that a lane has of a row group, in reading order, shape (n,).
+
+        `on_line` are the indices of the row group's rows on the line (the sequence of all rows before they are
+        shuffled).
+        """
         if lane.size == 0:
             return np.empty(0, dtype=np.int64)
         place = max(on_line.start - lane.start, 0)
@@ -443,13 +505,16 @@ class EpochOrder:
 
     @once
     def _line_index(self) -> NDArray[np.int32]:
-        """Index of each row group in the order of row groups in the epoch, -1 for empty ones, shape (groups,)."""
+        """Index of each row group in `_line_groups`, -1 for empty row groups; (groups,)."""
         inverse = np.full(self._num_groups, -1, dtype=np.int32)
         inverse[self._line_groups] = np.arange(len(self._line_groups), dtype=np.int32)
         return inverse
 
     def _last_position(self, line_index: int, lanes: range) -> int:
-        """Return the last position at which `lanes` need a row group, given its index in the epoch; -1 if never."""
+        """Return the last position in the epoch at which `lanes` need a row group.
+
+        -1 if they do not need it. `line_index` is the index of the row group in `_line_groups`.
+        """
         first, stop = self._line_starts[line_index : line_index + 2].tolist()
         first_lane, last_lane = (np.searchsorted(self._lane_starts, [first, stop - 1], side="right") - 1).tolist()
         last_positions = [-1]
@@ -466,7 +531,10 @@ class EpochOrder:
         return max(last_positions)
 
     def pieces(self) -> Pieces:
-        """Return all non-empty row groups, with one entry per lane (sequence of row groups) that has rows of it."""
+        """Return all non-empty row groups, one entry for each lane that has rows of them.
+
+        A lane is one of the sequences of row groups that the epoch interleaves.
+        """
         parts = [self._pieces_of(self._lane(number)) for number in range(self.lanes)]
         return Pieces(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
@@ -497,17 +565,27 @@ class EpochOrder:
         return _Lane(number, start, size, line_groups, block_starts.astype(_smallest(size)))
 
     def _piece_starts(self, number: int, line_groups: slice) -> NDArray[np.int64]:
-        """Return the offset in a lane of each of its row groups, in reading order, then its size; (pieces + 1,)."""
+        """Return the offset in a lane of each of its row groups, then the lane's size.
+
+        The row groups are in reading order. Shape (pieces + 1,).
+        """
         start, size = int(self._lane_starts[number]), int(self._lane_sizes[number])
         borders = self._line_starts[line_groups.start : line_groups.stop + 1].astype(np.int64)
-        # sizes: (pieces,) rows that the lane has of each row group
+        # sizes: (pieces,) number of rows that the lane has of each row group
         sizes = np.diff(np.clip(borders - start, 0, size))
         piece_starts = np.zeros(len(borders), dtype=np.int64)
         np.cumsum(sizes[::-1] if self._is_backwards(number) else sizes, out=piece_starts[1:])
         return piece_starts
 
     def _make_block(self, number: int, block: int) -> _Block:
-        """Shuffle the rows of a block, given the number of its lane and the number of the block in the lane."""
+        """Shuffle the rows of a block, and return the block.
+
+        A block has the row groups of a lane whose rows are shuffled together.
+
+        Args:
+            number: Number of the lane.
+            block: Number of the block in the lane.
+        """
         lane = self._lane(number)
         first, stop = lane.block_starts[block : block + 2].tolist()
         begin = lane.start + (lane.size - stop if self._is_backwards(number) else first)
@@ -519,7 +597,10 @@ class EpochOrder:
         return made
 
     def _taken_scratch(self, rows: int) -> NDArray[np.uint64]:
-        """Take a scratch array from the list, so that no other thread uses it; allocate one if it is too small."""
+        """Take a scratch array from the list, so that no other thread uses it.
+
+        Allocate one if the list is empty or the array is too small.
+        """
         try:
             scratch = self._scratch.pop()
         except IndexError:
@@ -527,15 +608,19 @@ class EpochOrder:
         return scratch if scratch.shape[1] >= rows else np.empty((2, rows), np.uint64)
 
     def _block_of(self, begin: int, end: int, permuted: NDArray[np.int64]) -> _Block:
-        """Return the block with the rows [begin, end) of the line, shuffled by `permuted`, which is not kept."""
+        """Return the block of the rows [begin, end) of the line, in shuffled order.
+
+        The line is the sequence of all rows before they are shuffled. The array `permuted` may be overwritten
+        afterwards.
+        """
         low = _place(self._line_starts, begin, side="right") - 1
         high = _place(self._line_starts, end, side="left")
         groups = self._line_groups[low:high]
-        # counts: (groups of the block,) rows that the block has of each row group
+        # counts: (groups of the block,) number of rows that the block has of each row group
         # inside: (rows of the block,) row number of each row in its row group
         borders: NDArray[np.int64] = np.clip(self._line_starts[low : high + 1].astype(np.int64), begin, end)
         counts = borders[1:] - borders[:-1]
-        # The dtype is small, because blocks stay in memory while they are read.
+        # A small dtype saves memory, because each block stays in memory while its rows are read.
         dtype = np.int32 if self._rows_are_small else np.int64
         if len(groups) == 1:
             rows: NDArray[Any] = permuted.astype(dtype)
@@ -548,10 +633,13 @@ class EpochOrder:
 
 
 def _smallest(most: int) -> type[np.int32 | np.int64]:
-    """Return the smaller of two dtypes that can store integers up to `most`."""
+    """Return the smaller one of two dtypes that can store integers up to `most`."""
     return np.int32 if most < 2**31 else np.int64
 
 
 def _place(starts: NDArray[Any], row: int, *, side: Literal["left", "right"]) -> int:
-    """Return `starts.searchsorted(row)`; `row` is cast to the dtype of `starts`, so that NumPy does not convert it."""
+    """Return the index of `row` in the sorted array `starts`, as by `searchsorted`.
+
+    `row` is first cast to the dtype of `starts`, so that NumPy does not convert the array.
+    """
     return int(starts.searchsorted(starts.dtype.type(row), side=side))

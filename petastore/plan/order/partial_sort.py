@@ -1,4 +1,4 @@
-"""Look up single entries of shuffled (hashed) permutations without sorting whole permutations. No I/O.
+"""Look up entries of hashed permutations without sorting whole permutations.
 
 `hashed_permutation` sorts the numbers from 0 to n - 1 by hash keys. Hashes are uniform, so the keys of the entries
 [p, q) of the result are near the quantiles p/n and q/n of all 64-bit integers. Only the keys between these quantiles,
@@ -6,6 +6,7 @@ with a margin, are sorted; smaller keys are counted. If a requested entry is not
 doubled, so the result is always exact.
 
 Keys are selected before the last step of the hash function, because this step leaves the highest bits unchanged.
+No I/O.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ from petastore.plan.order.mix import LAST_SHIFT, counting, mix_array, mixed_but_
 __all__ = ["PartialSort"]
 
 _HASHED_AT_ONCE = 2**17
-"""Maximum number of keys that are computed at once, in whole permutations: 1 MB of memory."""
+"""Maximum number of keys that are computed at once: 1 MB of memory.
+
+Permutations are not divided, so a longer one exceeds this number."""
 
 _REMEMBERED_PARTS = 8
-"""Number of ranges from `_parts` with cached hashes, because the next lookup often needs the same permutations."""
+"""Number of ranges of permutations (from `_parts`) whose hashes are cached.
+
+The next lookup often needs the same permutations."""
 
 _MARGIN = 1.25
-"""Margin in entries, divided by the square root of the length.
+"""Margin in entries of the permutation, divided by the square root of its length.
 
 At least 2.5 standard deviations of the number of keys below a quantile."""
 
@@ -37,13 +42,15 @@ _HIGH = 1 << LAST_SHIFT
 """Number of values that the highest `LAST_SHIFT` bits of a key can have."""
 
 _LOW = np.uint64(64 - LAST_SHIFT)
-"""Number of the other, lower bits of a key."""
+"""Number of the remaining, lower bits of a key."""
 
 _LOW_BITS, _HIGHEST = np.uint64(2 ** (64 - LAST_SHIFT) - 1), np.uint64(2**64 - 1)
 
 
 class PartialSort:
-    """Entries of several hashed permutations, and the inverse lookup. Thread-safe; recent hashes are cached.
+    """Lookup of entries in several hashed permutations, and the inverse lookup.
+
+    Thread-safe; recent hashes are cached.
 
     Example:
         >>> states, lengths = np.array([7, 8], np.uint64), np.array([6, 4])
@@ -63,7 +70,9 @@ class PartialSort:
         which: NDArray[np.int64],
         places: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """Return `hashed_permutation(states[w], lengths[w])[p]` for each w and p of `which` and `places`.
+        """Look up entries of permutations by index.
+
+        For each pair of w in `which` and p in `places`, return `hashed_permutation(states[w], lengths[w])[p]`.
 
         Args:
             states: Hash state of each permutation, from `mix`, shape (permutations,).
@@ -72,7 +81,7 @@ class PartialSort:
             places: Index of each entry in its permutation, shape (n,).
 
         Returns:
-            Shape (n,), a new array.
+            Entries, a new array of shape (n,).
         """
         numbers = np.empty(len(places), dtype=np.int64)
         if len(places) == 0:
@@ -99,7 +108,9 @@ class PartialSort:
         which: NDArray[np.int64],
         numbers: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """Return the index of each number in its hashed permutation, shape (n,): the inverse of `numbers_at`.
+        """Return the index of each number in its permutation: the inverse of `numbers_at`.
+
+        The result has shape (n,).
 
         Args:
             states: As in `numbers_at`.
@@ -124,9 +135,9 @@ class PartialSort:
 
 
 def _parts(lengths: NDArray[np.int64]) -> Iterator[slice]:
-    """Yield ranges of permutations whose keys are computed together, as matrices of at most `_HASHED_AT_ONCE` keys.
+    """Yield ranges of permutations whose keys are computed together, in one matrix.
 
-    A single longer permutation is a range of its own.
+    A matrix has at most `_HASHED_AT_ONCE` keys. A permutation with more keys is a range of its own.
     """
     first, longest = 0, 0
     for number, length in enumerate(lengths.tolist()):
@@ -138,17 +149,22 @@ def _parts(lengths: NDArray[np.int64]) -> Iterator[slice]:
 
 
 def _near(places: NDArray[np.float64], lengths: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return the highest `LAST_SHIFT` bits of the key expected at an index of each permutation; (permutations,)."""
+    """Return the highest bits of the expected key at an index of each permutation.
+
+    These are the highest `LAST_SHIFT` bits; shape (permutations,).
+    """
     return np.clip(places / lengths * _HIGH, 0, _HIGH - 1).astype(np.uint64)
 
 
 def _number_bits(lengths: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return, for each permutation, a bit mask of the low bits of its keys that contain the number; (permutations,)."""
+    """Return a mask of the low bits of keys that contain the number; (permutations,)."""
     return np.array([(1 << (length - 1).bit_length()) - 1 for length in lengths.tolist()], dtype=np.uint64)
 
 
 class _Keys:
-    """Sort keys of a few permutations. The arguments are bytes, because `lru_cache` needs hashable arguments.
+    """Sort keys of a few permutations, not sorted yet.
+
+    The arguments are bytes, because `lru_cache` needs hashable arguments.
 
     Args:
         of_states: Bytes of the uint64 array of hash states, one per permutation.
@@ -157,23 +173,29 @@ class _Keys:
 
     def __init__(self, of_states: bytes, of_lengths: bytes) -> None:
         states, lengths = np.frombuffer(of_states, np.uint64), np.frombuffer(of_lengths, np.int64)
-        # hashes: shape (permutations, longest length), without the last step of the hash; shorter rows are padded
+        # hashes: shape (permutations, longest length); hashes without their last step. Shorter permutations are padded.
         longest = int(lengths.max())
         hashes = counting(longest).view(np.uint64) ^ states[:, None]
         self._hashes = mixed_but_last_shift(hashes, np.empty_like(hashes))
         self._padding = [np.s_[row, lengths[row] :] for row in np.flatnonzero(lengths < longest).tolist()]
 
     def select(self, lows: NDArray[np.uint64], highs: NDArray[np.uint64], bits: NDArray[np.uint64]) -> _Selected:
-        """Return the sorted keys of each permutation whose highest `LAST_SHIFT` bits are in [low, high]."""
+        """Return the keys in given ranges, one range for each permutation, sorted.
+
+        Args:
+            lows: Lower bound of the highest `LAST_SHIFT` bits of the keys, inclusive, shape (permutations,).
+            highs: Upper bound of these bits, inclusive, shape (permutations,).
+            bits: Mask of the number in each key, from `_number_bits`, shape (permutations,).
+        """
         is_below = self._hashes < (lows << _LOW)[:, None]
         is_within = self._hashes <= (highs << _LOW | _LOW_BITS)[:, None]
         is_within ^= is_below
         for padding in self._padding:
             is_below[padding] = is_within[padding] = False
-        # Counted row by row, because NumPy's count along an axis is several times slower.
+        # One call for each row, because NumPy's count along an axis is several times slower.
         before = np.array([np.count_nonzero(row) for row in is_below])
         index = is_within.reshape(-1).nonzero()[0]
-        # begins: shape (permutations,), index of the first key of each permutation
+        # begins: shape (permutations,), index of each permutation's first key in the flattened matrix
         begins = np.arange(0, is_within.size, is_within.shape[1])
         ends = index.searchsorted(begins + is_within.shape[1])
         counts = np.diff(ends, prepend=0)
@@ -191,7 +213,7 @@ class _Keys:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Selected:
-    """Sorted keys of several permutations, each from a range of key values."""
+    """Sorted keys of several permutations: those keys that are in a range of values."""
 
     keys: NDArray[np.uint64]  # sorted keys of each permutation, padded: (permutations, most)
     before: NDArray[np.int64]  # number of keys below the range: (permutations,)
@@ -199,15 +221,23 @@ class _Selected:
     bits: NDArray[np.uint64]  # bit mask of the number in a key: (permutations,)
 
     def has(self, firsts: NDArray[np.int64], lasts: NDArray[np.int64]) -> bool:
-        """Return whether the keys contain the entries from first to last (inclusive) of every permutation."""
+        """Return whether the keys of all requested entries are present.
+
+        For each permutation, these are the entries from `firsts` to `lasts`, inclusive.
+        """
         return bool(((self.before <= firsts) & (lasts < self.before + self.counts)).all())
 
     def numbers_at(self, which: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number at an index of a permutation, for each pair of permutation and index; shape (n,)."""
+        """Return the number at an index of a permutation, for pairs of both; shape (n,)."""
         return (self.keys[which, places - self.before[which]] & self.bits[which]).view(np.int64)
 
     def places_of(self, keys: NDArray[np.uint64], begins: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the index of each key in its permutation, shape (n,); `begins` are the starts of the permutations."""
+        """Return the index of each key in its permutation, shape (n,).
+
+        Args:
+            keys: Keys, sorted by permutation, shape (n,).
+            begins: Index of each permutation's first key in `keys`, shape (permutations,).
+        """
         borders = itertools.pairwise([*begins.tolist(), len(keys)])
         rows = zip(self.keys, borders, self.before.tolist(), strict=True)
         return np.concatenate([row.searchsorted(keys[first:stop]) + before for row, (first, stop), before in rows])

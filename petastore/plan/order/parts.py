@@ -1,4 +1,4 @@
-"""Fixed shards: the dataset is split once, and each rank reads the same rows in every epoch. No I/O."""
+"""Fixed shards: each rank reads the same part of the data in every epoch. No I/O."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from petastore.plan.order.visits import Rounds, spreads_evenly
 __all__ = ["Parts"]
 
 _LANES = (96, 48, 24, 12, 6)
-"""Numbers of lanes (row-group sequences that an epoch interleaves) to choose from, descending.
+"""Numbers of lanes from which one is chosen, descending.
 
-Each number can be divided evenly among any number of ranks that is a divisor of it."""
+A lane is one of the row-group sequences that an epoch interleaves. Each number can be divided evenly among any number
+of ranks that is a divisor of it."""
 
 _MOST_OF_A_RANK = 8
 """Maximum number of row groups that a rank reads concurrently."""
@@ -21,7 +22,7 @@ _MOST_OF_A_RANK = 8
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parts:
-    """Division of a dataset in file order, so that each rank reads only its own part.
+    """Division of a dataset in file order into one part for each rank.
 
     The `Order` must have as many lanes as this object and must not permute row groups (it may permute rows).
     `last_batch` must be `even` or `drop`. Each rank then needs only its part of the dataset, and the numbers of rows of
@@ -35,14 +36,16 @@ class Parts:
     """
 
     rows: tuple[int, ...]
-    """Number of rows of each rank's part; they differ by at most one."""
+    """Number of rows of each rank's part; the numbers differ by at most one."""
 
     lanes: int
-    """Number of lanes of the order: the sequences of row groups that are read concurrently and interleaved."""
+    """Number of lanes that the `Order` must have.
+
+    A lane is one of the sequences of row groups that are read concurrently and interleaved."""
 
     @classmethod
     def of(cls, num_rows: int, *, ranks: int) -> Self:
-        """Divide a number of rows into parts.
+        """Return the division of a number of rows into one part for each rank.
 
         Raises:
             NoDataAvailableError: There are fewer rows than ranks.

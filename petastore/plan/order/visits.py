@@ -2,14 +2,15 @@
 
 A *lane* is one of the sequences of row groups that an epoch interleaves. A *visit* takes one row from one lane. The
 order of visits is chosen so that ranks do not read each other's lanes. Let R be a divisor of the number of lanes L, and
-divide the lanes into R equal ranges. Any R consecutive visits that begin at a multiple of R then include each range
-exactly once. A global batch has a multiple of R rows, so each rank gets exactly the rows of its own L/R lanes, for any
-batch size. (In ascending order of lanes, this would only be true if L divides the global batch; otherwise a rank would
-have to read a row group of its neighbor for one row.)
+divide the lanes into R equal ranges, one for each rank. Any R consecutive visits that begin at a multiple of R then
+include each range exactly once. A global batch has a multiple of R rows, so each rank gets exactly the rows of its own
+L/R lanes, for any batch size. (In ascending order of lanes, this would only be true if L divides the global batch;
+otherwise a rank would have to read a row group of its neighbor for one row.)
 
-For the numbers of lanes that `shuffled_lanes` can choose, a search found such orders, and this module lists them.
-For other numbers, the order is computed by reversing the digits of the visit's number, prime by prime (van der Corput,
-1935). This order has the property for products of the smallest primes.
+For the numbers of lanes that `shuffled_lanes` can choose, a search found such orders, and this module lists them. For
+other numbers, the order is computed by reversing the digits of the visit's number, prime by prime (van der Corput,
+1935). This order has the property only if R is a product of the smallest prime factors of L: for L = 15, if R is 3 or
+15, but not if R is 5.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from petastore.plan.order.mix import counting
 
 __all__ = ["LaneRuns", "LaneVisits", "Rounds", "lane_of_visit", "spreads_evenly", "visit_of_lane"]
 
-# Lane of each visit, by number of lanes.
+# For each number of lanes: the lane of each visit (visit n takes the n-th row of every round through all lanes).
 _FOUND = {
     6: "4 0 2 3 5 1",
     12: """
@@ -49,7 +50,9 @@ _FOUND = {
 
 @functools.lru_cache(maxsize=64)
 def lane_of_visit(lanes: int) -> NDArray[np.int64]:
-    """Return the sequence in which an epoch takes one row from each lane: lane numbers, read-only, shape (lanes,).
+    """Return the sequence in which an epoch takes one row from each of its lanes.
+
+    The lane numbers are read-only and have shape (lanes,).
 
     Example:
         >>> lane_of_visit(8).tolist()
@@ -65,7 +68,10 @@ def lane_of_visit(lanes: int) -> NDArray[np.int64]:
 
 @functools.lru_cache(maxsize=64)
 def visit_of_lane(lanes: int) -> NDArray[np.int64]:
-    """Return the index of each lane in the sequence of `lane_of_visit`: its inverse, read-only, shape (lanes,)."""
+    """Return the index of each lane in the sequence of `lane_of_visit`: its inverse.
+
+    The array is read-only and has shape (lanes,).
+    """
     order = np.argsort(lane_of_visit(lanes))
     order.flags.writeable = False
     return order
@@ -73,10 +79,10 @@ def visit_of_lane(lanes: int) -> NDArray[np.int64]:
 
 @functools.lru_cache(maxsize=256)
 def spreads_evenly(lanes: int, ranks: int) -> bool:
-    """Return whether each rank gets the rows of its own lanes, and only these, in every full global batch.
+    """Return whether each rank gets exactly the rows of its own lanes in full batches.
 
-    This is the case if, in the sequence of `lane_of_visit`, any `ranks` consecutive lanes that begin at a multiple of
-    `ranks` belong to different ranks.
+    This holds for batches that begin at a multiple of `ranks`, if in the sequence of `lane_of_visit` any `ranks`
+    consecutive lanes from a multiple of `ranks` on belong to different ranks.
 
     Example:
         >>> spreads_evenly(48, 24), spreads_evenly(48, 5), spreads_evenly(15, 5)
@@ -89,21 +95,32 @@ def spreads_evenly(lanes: int, ranks: int) -> bool:
 
 
 class LaneVisits(Protocol):
-    """Interface: the lane (sequence of row groups) from which the row at each position of an epoch comes."""
+    """Interface: the lane from which the row at each position of an epoch comes.
+
+    A lane is one of the sequences of row groups that the epoch interleaves.
+    """
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Return the number of rows of each lane (interleaved sequence of row groups) in the epoch, shape (lanes,)."""
+        """Number of rows of each lane (interleaved sequence of row groups); (lanes,)."""
 
     def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the lane at each position of the epoch, and the number of earlier rows of that lane, both (n,)."""
+        """Return the lane at each position of the epoch, and the row's index in this lane.
+
+        Both arrays have shape (n,).
+        """
 
     def positions(self, lane: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the epoch positions of rows of a lane, given their indices in the lane: the inverse of `at`."""
+        """Return the positions in the epoch of rows of a lane: the inverse of `at`.
+
+        `offsets` are the indices of the rows in the lane, shape (n,).
+        """
 
 
 class Rounds(LaneVisits):
-    """Round-robin order of lanes: an epoch takes one row from each of its row-group sequences in turn.
+    """Round-robin order of lanes: one row from each lane, then again from each lane.
+
+    A lane is one of the sequences of row groups that an epoch interleaves.
 
     Example:
         >>> rounds = Rounds(num_rows=11, lanes=4)
@@ -115,21 +132,25 @@ class Rounds(LaneVisits):
 
     def __init__(self, num_rows: int, lanes: int) -> None:
         self._lanes = lanes
-        # visit v holds positions v, v + L, v + 2·L, …: the lanes of the first N % L visits have one row more
+        # Visit v takes the rows at positions v, v + L, v + 2·L, …, so the lanes of the first N % L visits have one row
+        # more than the other lanes.
         self._sizes = np.full(lanes, num_rows // lanes, dtype=np.int64)
         self._sizes[visit_of_lane(lanes) < num_rows % lanes] += 1
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Return the number of rows of each lane in the epoch, shape (lanes,); the numbers differ by at most one."""
+        """Number of rows of each lane, shape (lanes,); the numbers differ by at most one."""
         return self._sizes
 
     def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the lane at each position, and the number of earlier rows of this lane, both of shape (n,)."""
+        """Return the lane at each position, and the row's index in this lane, both (n,)."""
         return lane_of_visit(self._lanes)[positions % self._lanes], positions // self._lanes
 
     def positions(self, lane: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the epoch positions of rows of a lane, given their indices in the lane; shape (n,)."""
+        """Return the positions in the epoch of rows of a lane; shape (n,).
+
+        `offsets` are the indices of the rows in the lane.
+        """
         return offsets * self._lanes + visit_of_lane(self._lanes)[lane]
 
 
@@ -137,30 +158,33 @@ class Rounds(LaneVisits):
 class LaneRuns:
     """Rows that consecutive batches take from a range of lanes, sorted by lane.
 
-    Lanes are the sequences of rows from which an epoch takes rows in turn.
+    A lane is one of the sequences of rows that an epoch interleaves.
     """
 
     lanes: int
-    """Total number of lanes."""
+    """Total number of lanes of the epoch."""
 
     own: range
-    """Lanes of the rows."""
+    """Lanes to which the rows belong."""
 
     firsts: NDArray[np.int64]
-    """Index of the first row within each lane of `own`, from the start of the epoch, shape (own,)."""
+    """Index of the first row in each lane of `own`, shape (own,).
+
+    Rows of a lane are counted from the start of the epoch."""
 
     stops: NDArray[np.int64]
-    """Index after the last row within each lane of `own`, shape (own,)."""
+    """Index after the last row in each lane of `own`, shape (own,)."""
 
     counts: NDArray[np.int64] | None = None
-    """Number of rows of each lane of `own` in each batch, shape (batches, own); None if rows are requested lane by
-    lane."""
+    """Number of rows of each lane of `own` in each batch, shape (batches, own).
+
+    None if rows are requested lane by lane, without batches."""
 
     @once
     def targets(self) -> NDArray[np.int64] | None:
-        """Index in batch order of each row, for rows sorted by lane, shape (rows,); None if both orders are equal.
+        """Index of each row in batch order, for rows sorted by lane, shape (rows,).
 
-        Computed at the first access.
+        None if both orders are equal. Computed at the first access.
         """
         if self.counts is None or len(self.own) == 1 or len(self.counts) == 1:
             return None
@@ -168,15 +192,17 @@ class LaneRuns:
 
     @classmethod
     def between(cls, borders: NDArray[np.int64], *, lanes: int, own: range) -> tuple[LaneRuns, NDArray[np.int64]]:
-        """Return the rows of batches; inside a batch, rows are sorted by lane.
+        """Return the rows that some batches take from given lanes.
+
+        Inside a batch, rows are sorted by lane.
 
         Args:
-            borders: Batch i has positions [borders[i], borders[i + 1]), shape (batches + 1,).
+            borders: Batch i has the positions [borders[i], borders[i + 1]) of the epoch, shape (batches + 1,).
             lanes: Total number of lanes.
-            own: Lanes of the rows.
+            own: Lanes whose rows to return.
 
         Returns:
-            The runs, and the start of each batch among their rows, shape (batches + 1,).
+            The runs, and the start of each batch among their rows in batch order, shape (batches + 1,).
 
         Example:
             >>> runs, offsets = LaneRuns.between(np.array([0, 4, 8]), lanes=4, own=range(2))
@@ -186,7 +212,8 @@ class LaneRuns:
             [0, 2, 4, 6]
         """
         visits = visit_of_lane(lanes)[own.start : own.stop]
-        # turns: (batches + 1, own) rows of each lane before each border; counts: (batches, own) rows of each batch
+        # turns: (batches + 1, own) number of rows of each lane before each border
+        # counts: (batches, own) number of rows of each lane in each batch
         turns = np.maximum(-((visits - borders[:, None]) // lanes), 0)
         counts = turns[1:] - turns[:-1]
         offsets = np.zeros(len(borders), dtype=np.int64)
@@ -194,7 +221,7 @@ class LaneRuns:
         return cls(lanes, own, turns[0], turns[-1], counts), offsets
 
     def positions(self) -> NDArray[np.int64]:
-        """Return the position in the epoch of each row, for rows in batch order; shape (rows,)."""
+        """Return the position in the epoch of each row, in batch order; shape (rows,)."""
         visits = visit_of_lane(self.lanes)[self.own.start : self.own.stop]
         sizes = self.stops - self.firsts
         turns = np.repeat(self.firsts - (np.cumsum(sizes) - sizes), sizes)
@@ -208,9 +235,9 @@ class LaneRuns:
 
 
 def _targets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return `LaneRuns.targets`, computed from `LaneRuns.counts`."""
-    # The rows that a batch has of a lane are adjacent both in batch order and in lane order.
-    # begins: (own · batches,) index in batch order of the first of these rows
+    """Compute `LaneRuns.targets` (index of each row in batch order) from its `counts`."""
+    # The rows that a batch has of a lane are adjacent both in batch order and in lane order, so only the first of them
+    # is looked up. begins: (own · batches,) index in batch order of this first row
     of_batches = counts.reshape(-1)
     begins = (np.cumsum(of_batches) - of_batches).reshape(counts.shape).T.reshape(-1)
     sizes = counts.T.reshape(-1)
@@ -220,7 +247,10 @@ def _targets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _reversed_digits(lanes: int) -> NDArray[np.int64]:
-    """Return a lane sequence for `lane_of_visit`: each index with its mixed-radix digits reversed, shape (lanes,)."""
+    """Compute the sequence of `lane_of_visit` for a number of lanes without a table.
+
+    Entry n is n with its mixed-radix digits reversed; the radices are the prime factors of `lanes`. Shape (lanes,).
+    """
     visits, order, weight = np.arange(lanes, dtype=np.int64), np.zeros(lanes, dtype=np.int64), lanes
     for prime in _primes(lanes):
         weight //= prime

@@ -1,1 +1,1 @@
-"""Reports about a plan: memory, cost, mixing and order, as text and figures."""
+"""Reports about a plan: memory, cost, mixing and row order, as text and figures."""

@@ -1,6 +1,6 @@
-"""Explain a plan: its cost, memory and shuffling quality, before any data is read. No I/O.
+"""Explain a plan: its cost, memory and mixing quality, before any data is read.
 
-Plans and mixtures call these functions with their values; the functions do not depend on the plan classes.
+Plans and mixtures call these functions with their values; the functions do not depend on the plan classes. No I/O.
 """
 
 from __future__ import annotations
@@ -25,26 +25,31 @@ from petastore.plan.selection import Pruned, Selection
 __all__ = ["Ranks", "checked_column_bytes", "explain_plan", "explain_source", "sampled_steps"]
 
 _LABELS = 100
-"""Number of classes of the hypothetical dataset, sorted by class, for which mixing is predicted."""
+"""Number of labels in the hypothetical dataset for which mixing is predicted.
+
+The rows of this dataset are sorted by label."""
 
 _SAMPLED_BATCHES = 64
-"""Maximum number of global batches for which mixing is computed."""
+"""Maximum number of global batches from which mixing is computed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Ranks:
-    """Lanes (sequences of row groups that an epoch interleaves) that each rank reads, and the rank to explain."""
+    """Lanes that each rank reads, and the rank whose figures are computed.
+
+    Lanes are the sequences of row groups that an epoch interleaves.
+    """
 
     own_lanes: Sequence[range]
-    """Lanes from which each rank's rows come; starts and ends are ascending."""
+    """Lanes from which each rank gets its rows; starts and ends are ascending."""
 
     rank: int
-    """Rank for which figures are computed."""
+    """Rank whose memory and bytes are computed."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Data:
-    """Row groups of a dataset, their selected rows, and the stored bytes of the selected columns."""
+    """Row groups of a dataset, their selected rows, and the bytes of selected columns."""
 
     inventory: Inventory
     selection: Selection | None
@@ -67,7 +72,7 @@ def explain_plan(
     *,
     column_bytes: NDArray[np.int64] | None = None,
 ) -> Explanation:
-    """Explain the cost and the mixing of an epoch; called by `Plan.explain`.
+    """Explain the cost and the mixing of a plan's first epoch, for `Plan.explain`.
 
     The figures are for full batches; the last batch of an epoch may read a few additional row groups.
 
@@ -115,17 +120,17 @@ def explain_source(
     borders: NDArray[np.int64],
     column_bytes: NDArray[np.int64] | None = None,
 ) -> SourceExplanation:
-    """Explain what an epoch of a mixture reads from one source; called by `Mixture.explain`.
+    """Explain what an epoch of a mixture reads from one source, for `Mixture.explain`.
 
     Args:
         inventory: Inventory of the dataset.
         selection: Selected rows; None means all.
-        orders: Order of the source's first epoch, and of its last one, in the first epoch of the mixture.
+        orders: Orders of the source's first epoch and of its last one in the first epoch of the mixture.
         requested: Requested order of the source.
         ranks: Lanes of the source that each rank reads.
         proportion: Rows of the source in each period of the mixture (`Mixture.proportions`).
         rows_given: Rows of the source in the epoch.
-        borders: Half-open ranges of the source's rows in some global batches, before the source restarts; shape
+        borders: Half-open ranges of the source's rows in some global batches, before the source starts over; shape
             (batches, 2).
         column_bytes: As in `explain_plan`, checked.
     """
@@ -145,7 +150,7 @@ def explain_source(
 
 
 def sampled_steps(steps: int, most: int = _SAMPLED_BATCHES) -> NDArray[np.int64]:
-    """Return at most `most` evenly spaced steps, ascending, including the first and the last.
+    """Return at most `most` evenly spaced steps, with the first and the last step.
 
     Example:
         >>> sampled_steps(100, 4).tolist(), sampled_steps(3, 4).tolist()
@@ -155,7 +160,7 @@ def sampled_steps(steps: int, most: int = _SAMPLED_BATCHES) -> NDArray[np.int64]
 
 
 def checked_column_bytes(column_bytes: Any, row_groups: int) -> NDArray[np.int64] | None:
-    """Check and return the `column_bytes` that the user passed, or None.
+    """Check the `column_bytes` that the user passed, and return the array, or None.
 
     Raises:
         InvalidArgumentError: The value is not an array of integers, one for each row group.
@@ -172,7 +177,7 @@ def checked_column_bytes(column_bytes: Any, row_groups: int) -> NDArray[np.int64
 
 
 def _kept(data: _Data) -> dict[str, Any]:
-    """Return the figures of `ReadFacts` about selected row groups and rows."""
+    """Return the figures of `ReadFacts` about selected row groups and rows, by name."""
     inventory, rows = data.inventory, data.rows
     pruned = () if data.selection is None else data.selection.pruned
     filled, kept = int((inventory.rows > 0).sum()), int((rows > 0).sum())
@@ -191,7 +196,7 @@ def _kept(data: _Data) -> dict[str, Any]:
 
 
 def _ordered(order: EpochOrder, requested: Order) -> dict[str, Any]:
-    """Return the figures of `ReadFacts` about the row order."""
+    """Return the figures of `ReadFacts` about the row order, by name."""
     return {
         "shuffle_row_groups": requested.shuffle_row_groups,
         "shuffle_rows": requested.shuffle_rows,
@@ -203,17 +208,17 @@ def _ordered(order: EpochOrder, requested: Order) -> dict[str, Any]:
 
 
 def _read(data: _Data, passes: Sequence[tuple[EpochOrder, int, int]], ranks: Ranks) -> dict[str, Any]:
-    """Return the figures of `ReadFacts` about fetched bytes and memory.
+    """Return the figures of `ReadFacts` about fetched bytes and memory, by name.
 
     Args:
         data: Row groups of the dataset.
-        passes: For whole and partial reads of the data: order, number of repetitions, and rows of each.
+        passes: Reads of the data, each from its first row on: row order, number of repetitions, and number of rows.
         ranks: Lanes that each rank reads.
     """
     reads = fetched = own_fetched = needed = rows_resident = bytes_resident = 0
     for order, times, rows in passes:
         pieces = order.pieces()
-        pieces = pieces.chosen(pieces.first_positions < rows)  # only pieces that the first `rows` rows of the pass need
+        pieces = pieces.chosen(pieces.first_positions < rows)  # a partial read needs only some row groups
         # readers: (groups,) number of ranks that read each row group
         readers = _readers(pieces, ranks.own_lanes, order.lanes, data.inventory.num_row_groups)
         own = pieces.of_lanes(ranks.own_lanes[ranks.rank])
@@ -235,13 +240,13 @@ def _read(data: _Data, passes: Sequence[tuple[EpochOrder, int, int]], ranks: Ran
 
 def _readers(pieces: Pieces, own_lanes: Sequence[range], lanes: int, row_groups: int) -> NDArray[np.int64]:
     """Return the number of ranks that read each row group, shape (row groups,)."""
-    # first_rank, last_rank: (lanes,) ranks that have rows of each lane
+    # first_rank, last_rank: (lanes,) first and last rank that has rows of each lane
     first_rank, last_rank = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
     for rank, own in enumerate(own_lanes):
         last_rank[own.start : own.stop] = rank
     for rank, own in reversed(list(enumerate(own_lanes))):
         first_rank[own.start : own.stop] = rank
-    # The pieces of a row group are in adjacent lanes, so its ranks are consecutive.
+    # The lanes that share a row group are adjacent, so the ranks that read it are consecutive.
     lowest = np.full(row_groups, len(own_lanes), dtype=np.int64)
     highest = np.full(row_groups, -1, dtype=np.int64)
     np.minimum.at(lowest, pieces.groups, first_rank[pieces.lanes])
@@ -250,7 +255,10 @@ def _readers(pieces: Pieces, own_lanes: Sequence[range], lanes: int, row_groups:
 
 
 def _resident(pieces: Pieces, inventory: Inventory) -> tuple[int, int]:
-    """Return the peak rows and bytes of row groups in memory while the row groups of some lanes are read."""
+    """Return the peak rows and the peak bytes of row groups in memory.
+
+    They are in memory while the row groups of some lanes (interleaved sequences) are read.
+    """
     groups, first, last = needed_from_to(pieces)
     return (
         most_at_a_time(first, last, inventory.rows[groups]),
@@ -259,18 +267,20 @@ def _resident(pieces: Pieces, inventory: Inventory) -> tuple[int, int]:
 
 
 def _mixed(rows: NDArray[np.int64], order: EpochOrder, borders: NDArray[np.int64]) -> dict[str, Any]:
-    """Return the mixing figures of `ReadFacts`, assuming that the dataset is sorted by label.
+    """Return the mixing figures of `ReadFacts`, by name.
+
+    They assume that the dataset is sorted by label.
 
     Args:
         rows: Selected rows of each row group, shape (groups,).
         order: Order of the epoch.
-        borders: Half-open range of rows of the epoch of each global batch, shape (batches, 2).
+        borders: Half-open range of positions in the epoch of each global batch, shape (batches, 2).
     """
     num_rows = int(rows.sum())
-    if len(borders) == 0:  # no batch is full, so all rows are one batch
+    if len(borders) == 0:  # no batch is full, so the only batch has all rows and is mixed perfectly
         return {"mixing": 0.0, "mixing_uniform": 0.0, "mixing_none": 0.0}
     labels = min(_LABELS, num_rows)
-    # label_shares: (labels,) share of rows of each label; the numbers of rows differ by at most one
+    # label_shares: (labels,) share of each label in the dataset; numbers of rows per label differ by at most one
     label_shares = np.diff(-(-np.arange(labels + 1) * num_rows // labels)) / num_rows
     starts = np.cumsum(rows) - rows
     variations = []
@@ -288,9 +298,10 @@ def _mixed(rows: NDArray[np.int64], order: EpochOrder, borders: NDArray[np.int64
 
 
 def _uniform_mixing(labels: int, batch: float, num_rows: int) -> float:
-    """Return the mean total variation distance between label shares of a random batch and of the dataset.
+    """Return the mixing of a random batch: its mean distance from the dataset.
 
-    It is computed from the mean deviation of a label's count in the batch from the expected count.
+    The distance is the total variation distance between the label shares of both. It is computed from the mean
+    deviation of a label's count in the batch from the expected count.
 
     The mean absolute deviation of a hypergeometric distribution is 2·k·(N − K − n + k) / N · P(count = k), where N is
     the number of rows, K the rows of a label, n the rows of a batch, and k the smallest count above the mean.

@@ -1,9 +1,8 @@
-"""Explanation of a plan or mixture: figures about requests, cost, memory and mixing, as text or a dict. No I/O.
+"""Explanation of a plan or mixture: requests, cost, memory and mixing. No I/O.
 
-`petastore.readers.fetches` reads the sizes of row groups from footers; this module simulates the cache epoch by epoch
-(`petastore.cache.simulate`).
-
-`petastore.plan.report.explain` computes the figures.
+The figures are printed as text or returned as a dict. `petastore.plan.report.explain` computes them, and
+`petastore.readers.fetches` reads the sizes of row groups from footers. This module estimates the cost epoch by epoch,
+with a simulated cache (`petastore.cache.simulate`).
 """
 
 from __future__ import annotations
@@ -32,33 +31,42 @@ __all__ = [
 
 
 GB = 10**9
-"""Bytes of a gigabyte in the prices of object stores."""
+"""Number of bytes in a gigabyte, for the prices of object stores."""
 
 _SIMULATED = 4096
-"""Maximum row groups per epoch that are simulated one by one."""
+"""Maximum number of distinct row groups for which the cache is simulated exactly."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fetches:
-    """Storage requests and bytes to fetch each row group and to open each file, without a cache."""
+    """Requests and bytes to fetch row groups from storage and to open files.
+
+    A cache is not taken into account.
+    """
 
     requests: NDArray[np.int64]
-    """Requests for the column chunks of each row group, shape (row groups,)."""
+    """Number of requests for the column chunks of each row group, shape (row groups,)."""
 
     bytes: NDArray[np.int64]
-    """Response bytes of the requests for each row group, including gaps between column chunks, shape (row groups,)."""
+    """Response bytes of the requests for each row group, shape (row groups,).
+
+    They include the gaps between column chunks."""
 
     entries: NDArray[np.int64]
-    """Cache entries per row group (column chunks, or several together), shape (row groups,)."""
+    """Number of cache entries of each row group, shape (row groups,).
+
+    An entry has a column chunk, or several together."""
 
     kept_bytes: NDArray[np.int64]
     """Bytes on disk of the cache entries of each row group, shape (row groups,)."""
 
     file: NDArray[np.int32]
-    """Number of the file of each row group, shape (row groups,)."""
+    """Number of the file that contains each row group, shape (row groups,)."""
 
     file_requests: NDArray[np.int64]
-    """Requests to open each file, before its first row group, shape (files,)."""
+    """Number of requests to open each file, shape (files,).
+
+    They are sent before those for the first row group of the file."""
 
     file_bytes: NDArray[np.int64]
     """Response bytes of the requests to open each file, shape (files,)."""
@@ -66,17 +74,19 @@ class Fetches:
 
 @dataclasses.dataclass(frozen=True)
 class CostModel:
-    """Input of a cost estimate: requests and bytes per row group, cache size and prices.
+    """Input of a cost estimate: requests, bytes, cache size and prices.
 
     Raises:
         InvalidArgumentError: A price is below 0, or `cache_bytes` or `epochs` is invalid.
     """
 
     fetches: Fetches
-    """Requests and bytes per row group."""
+    """Requests and bytes to fetch each row group and to open each file."""
 
     cache_bytes: int | None = None
-    """Size of this rank's cache in bytes; it starts empty. None means no cache."""
+    """Size of this rank's cache in bytes; None means no cache.
+
+    The cache is empty at first."""
 
     price_per_request: float = 0.0
     """Price of one request, in any currency."""
@@ -97,19 +107,19 @@ class CostModel:
 
 @dataclasses.dataclass(frozen=True)
 class EpochCost:
-    """The estimated cost of one epoch on one rank."""
+    """Estimated requests and cost of one epoch on one rank."""
 
     requests: int
-    """Requests for column chunks and file footers."""
+    """Number of requests for column chunks and file footers."""
 
     bytes: int
     """Bytes of the responses."""
 
     entries: int
-    """Cache entries read: column chunks, or several that are stored together."""
+    """Number of cache entries that are read: column chunks, or several together."""
 
     hits: int
-    """Number of the cache entries read that are hits."""
+    """Number of those cache entries that are cache hits."""
 
     money: float
     """Cost of `requests` and `bytes`, in the currency of the prices."""
@@ -117,29 +127,30 @@ class EpochCost:
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """The estimated requests of a rank and their cost."""
+    """Estimated requests of one rank and their cost."""
 
     epochs: tuple[EpochCost, ...]
     """Cost of each epoch, from the first."""
 
     @property
     def money(self) -> float:
-        """Total cost of the estimated epochs."""
+        """Total cost of all estimated epochs."""
         return sum(epoch.money for epoch in self.epochs)
 
 
 def cost_of(orders: Sequence[NDArray[np.int64]], model: CostModel) -> Cost:
     """Estimate requests and cost of the first epochs, with a simulated cache.
 
-    A row group in the cache needs no request. Up to 4,096 row groups per epoch, the cache is simulated exactly. For
-    more row groups, if these do not all fit into the cache, the estimate assumes that the first row groups stay cached.
+    A row group in the cache needs no request. The simulation is exact if all row groups fit into the cache, or if the
+    epochs together read at most 4,096 different row groups. Otherwise, it assumes that the first row groups stay
+    cached.
 
     Args:
-        orders: Numbers of the row groups of each epoch, in reading order; each is fetched once per epoch.
+        orders: For each epoch, the numbers of its row groups in reading order; each is fetched once per epoch.
         model: Requests and bytes per row group, cache size and prices.
 
     Raises:
-        InvalidArgumentError: `model.fetches` has another number of row groups.
+        InvalidArgumentError: `model.fetches` has fewer row groups than `orders`.
 
     Example:
         >>> one = np.ones(4, np.int64)
@@ -172,7 +183,10 @@ def cost_of(orders: Sequence[NDArray[np.int64]], model: CostModel) -> Cost:
 
 
 def _hits(orders: Sequence[NDArray[np.int64]], model: CostModel) -> list[NDArray[np.bool_]]:
-    """Return, for each epoch, whether each of its row groups is a cache hit, in reading order; see `cost_of`."""
+    """Return, for each epoch, a mask of its row groups that are cache hits.
+
+    The row groups are in reading order. For the simulated cache, see `cost_of`.
+    """
     sizes, room = model.fetches.kept_bytes, model.cache_bytes
     if room is None:
         return [np.zeros(len(order), dtype=np.bool_) for order in orders]
@@ -199,25 +213,27 @@ _LABEL = 12
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadFacts:
-    """Figures about reading one dataset in the first epoch, over all ranks and on this rank."""
+    """Figures about reading one dataset in the first epoch, on all ranks and this one."""
 
     row_groups: int
-    """Row groups of the dataset."""
+    """Number of row groups of the dataset."""
 
     row_groups_kept: int
-    """Row groups with at least one selected row."""
+    """Number of row groups with at least one selected row."""
 
     row_groups_empty: int
-    """Row groups without rows."""
+    """Number of row groups without rows."""
 
     dataset_rows: int
-    """Rows of the dataset."""
+    """Number of rows of the dataset."""
 
     rows: int
-    """Selected rows: rows per epoch over all ranks."""
+    """Number of selected rows, which are the rows per epoch over all ranks."""
 
     pruned: tuple[Pruned, ...]
-    """Row groups and rows excluded by each filter step; a single step `"selection"` if the steps are unknown."""
+    """Numbers of row groups and rows that each filter step excluded.
+
+    A single step `"selection"` if the steps are unknown."""
 
     shuffle_row_groups: bool
     """Whether row groups are read in random order."""
@@ -226,24 +242,31 @@ class ReadFacts:
     """Whether rows are shuffled, within blocks of `block_rows` rows."""
 
     lanes: int
-    """Number of row groups that are read concurrently and interleaved, over all ranks."""
+    """Number of row groups that all ranks together read concurrently and interleave."""
 
     block_rows: int
-    """Rows that are shuffled together in each interleaved sequence of row groups; 1 if rows are not shuffled."""
+    """Number of rows that are shuffled together in each lane; 1 without shuffled rows.
+
+    A lane is one of the interleaved sequences of row groups."""
 
     seed: int
-    """The seed, given by the caller or drawn at random."""
+    """Seed of the row order, also if petastore chose it."""
 
     dealt_to: int | None = None
-    """Number of ranks among which whole row groups are divided, so that each rank reads its own; None if rows are
-    divided."""
+    """Number of ranks to which whole row groups are assigned; None without assignment.
+
+    With it, each rank reads the same row groups in every epoch; otherwise, rows are divided among ranks."""
 
     reads_per_row_group: float
-    """Read amplification: mean number of ranks that read the same row group; 1 is ideal."""
+    """Read amplification: mean number of ranks that read the same row group.
+
+    1 is ideal."""
 
     bytes_to_fetch: int
-    """Stored bytes that all ranks fetch per epoch: of the selected columns, or, if their sizes are unknown, of whole
-    row groups (an upper bound)."""
+    """Stored bytes that all ranks fetch per epoch.
+
+    They count the selected columns. If the sizes of columns are unknown, they count whole row groups (an upper bound).
+    """
 
     rank_bytes_to_fetch: int
     """Stored bytes that this rank fetches in an epoch."""
@@ -252,16 +275,22 @@ class ReadFacts:
     """Basis of the byte counts: `"columns"` or `"row groups"`."""
 
     rows_resident: int
-    """Peak number of rows in this rank's memory, in whole row groups, including rows that are not selected."""
+    """Peak number of rows in this rank's memory.
+
+    Row groups are in memory as a whole, with rows that are not selected."""
 
     bytes_resident: int
-    """Peak decompressed bytes of row groups in this rank's memory, all columns; cells stay encoded."""
+    """Peak decompressed bytes of the row groups in this rank's memory.
+
+    They count all columns, before cells are decoded."""
 
     mixing: float
-    """Mixing quality: total variation distance between the label distributions of a global batch and of the dataset, if
-    the dataset were sorted by label, with 100 classes of equal size. Near `mixing_none`, a batch has one label; near
-    `mixing_uniform`, it is a uniform sample. It can be less than `mixing_uniform`, because the row groups that
-    are interleaved come from all parts of the dataset."""
+    """Mixing quality: distance between the labels of a global batch and the dataset.
+
+    It is the total variation distance between both label distributions, if the dataset were sorted by label, with 100
+    labels of equal size. Near `mixing_none`, a batch has one label; near `mixing_uniform`, it is a uniform sample. The
+    value can be less than `mixing_uniform`, because the row groups that are interleaved come from all parts of the
+    dataset."""
 
     mixing_uniform: float
     """Value of `mixing` for a uniform shuffle of the whole dataset."""
@@ -305,25 +334,25 @@ class ReadFacts:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchFacts:
-    """Division of an epoch into batches, on all ranks and on this one."""
+    """Division of an epoch into batches, for all ranks and this rank."""
 
     rank: int
-    """The rank that the plan or the mixture is for, from 0."""
+    """Rank of the plan or mixture, from 0."""
 
     ranks: int
-    """Ranks that share an epoch."""
+    """Number of ranks that share an epoch."""
 
     batch_size: int
-    """Rows of a full batch of one rank."""
+    """Number of rows of a full batch on one rank."""
 
     steps: int
-    """Batches of an epoch on each rank."""
+    """Number of batches of an epoch on each rank."""
 
     rows_per_rank: tuple[int, int]
-    """Fewest and most rows that a rank gets in an epoch, repeats included."""
+    """Smallest and largest number of rows that a rank gets in an epoch, with repeats."""
 
     last_batch: str
-    """Treatment of the last global batch."""
+    """Policy for the rows that do not fill the last global batch."""
 
     def _batch_lines(self) -> list[str]:
         fewest, most = self.rows_per_rank
@@ -335,13 +364,21 @@ class BatchFacts:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Explanation(BatchFacts, ReadFacts):
-    """Figures about a plan's first epoch, from `Plan.explain`; print it, or call `as_dict()`."""
+    """Figures about a plan's first epoch, from `Plan.explain`.
+
+    Print the object, or call `as_dict()`.
+    """
 
     cost: Cost | None = None
-    """Estimated requests to remote storage by this rank; None if no `storage` was given."""
+    """Estimated requests of this rank to remote storage, and their cost.
+
+    None if `explain` was called without `storage`."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the figures as a new dict of JSON values, with `cost` if `storage` was given."""
+        """Return the figures as a new dict of JSON values.
+
+        The key `cost` exists only if `explain` was called with `storage`.
+        """
         figures = super().as_dict()
         if self.cost is None:
             del figures["cost"]
@@ -360,22 +397,24 @@ class Explanation(BatchFacts, ReadFacts):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceExplanation(ReadFacts):
-    """Figures about one source of a mixture in an epoch.
+    """Figures about one source of a mixture in the first epoch.
 
     `mixing` compares the rows of this source in a global batch with all rows of this source.
     """
 
     proportion: int
-    """Rows of this source per period: the sources are mixed in the ratio of these integers."""
+    """Weight of this source as an integer.
+
+    In each period of the mixture, the source has this number of rows."""
 
     rows_given: int
-    """Rows of this source per epoch of the mixture."""
+    """Number of rows of this source per epoch of the mixture."""
 
     passes: float
-    """Number of times that the source is read in an epoch of the mixture: `rows_given / rows`."""
+    """How often this source is read in an epoch of the mixture: `rows_given / rows`."""
 
     def lines(self, rank: int) -> list[str]:
-        """Return the figures as lines of text."""
+        """Return the figures as lines of text; `rank` is the rank to name in them."""
         given = f"{self.rows_given:,} rows an epoch, {self.passes:.2f} times through"
         costs = [self._order_line(), *self._cost_lines(rank), self._mixing_line()]
         return [_line("gives", given), *self._kept_lines(), *costs]
@@ -383,25 +422,25 @@ class SourceExplanation(ReadFacts):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MixtureExplanation(BatchFacts):
-    """Figures about a mixture's first epoch, from `Mixture.explain`; print it, or call `as_dict()`.
+    """Figures about a mixture's first epoch, from `Mixture.explain`.
 
-    With `stop="cycle"`, an epoch lasts until each source was read once.
+    Print the object, or call `as_dict()`. With `stop="cycle"`, an epoch lasts until each source was read once.
     """
 
     sources: tuple[SourceExplanation, ...]
-    """Figures about each source."""
+    """Figures about each source of the mixture."""
 
     stop: str
-    """End of an epoch, as in `make_mixed_reader`."""
+    """End of an epoch: the argument `stop` of `make_mixed_reader`."""
 
     batching: str
-    """Batching, as in `make_mixed_reader`."""
+    """Sources of a batch: the argument `batching` of `make_mixed_reader`."""
 
     seed: int
     """Seed of the order in which sources alternate."""
 
     rows: int
-    """Rows of an epoch over all ranks."""
+    """Number of rows of an epoch over all ranks."""
 
     bytes_to_fetch: int
     """Stored bytes that all ranks fetch in an epoch, from all sources."""
@@ -410,16 +449,22 @@ class MixtureExplanation(BatchFacts):
     """Stored bytes that this rank fetches in an epoch."""
 
     bytes_of: str
-    """Basis of the byte counts: `"columns"`, or `"row groups"` if column sizes are unknown."""
+    """Basis of the byte counts: `"columns"` or `"row groups"`.
+
+    `"row groups"` means that the sizes of columns are unknown."""
 
     rows_resident: int
-    """Peak number of rows in this rank's memory, in whole row groups: the sum of the sources' peaks."""
+    """Peak number of rows in this rank's memory: the sum of the sources' peaks.
+
+    Row groups are in memory as a whole."""
 
     bytes_resident: int
-    """Peak decompressed bytes of these row groups, all columns, cells encoded: the sum of the sources' peaks."""
+    """Peak decompressed bytes of the row groups in this rank's memory.
+
+    They count all columns, before cells are decoded; the sum of the sources' peaks."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the explanation as a new dict of JSON values; `sources` is a list of dicts."""
+        """Return the figures as a new dict of JSON values; `sources` is a list of dicts."""
         return _json(dataclasses.asdict(self))
 
     def __str__(self) -> str:
@@ -483,7 +528,7 @@ def _in_memory(rows: int, size: int, rank: int) -> str:
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """Return a count with its noun.
+    """Return a count with its noun, in the singular or plural.
 
     Example:
         >>> counted(1, "row"), counted(1200, "row"), counted(2, "batch", "batches")
@@ -493,7 +538,7 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 
 
 def size_for_people(count: float) -> str:
-    """Format bytes in a unit that keeps the number short.
+    """Format a number of bytes in a unit that keeps the number short.
 
     Example:
         >>> size_for_people(1000), size_for_people(1536), size_for_people(3 * 2**40)

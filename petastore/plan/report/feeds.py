@@ -1,4 +1,7 @@
-"""Row groups from which each batch takes rows: the order of an epoch, as data or a matplotlib figure. No I/O."""
+"""Row groups from which each batch takes rows, as data or as a matplotlib figure.
+
+No file is read or written.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,14 @@ from petastore.plan.request import Shard
 __all__ = ["MOST_BATCHES", "Feeds", "draw", "feeds_of_order", "feeds_of_spans"]
 
 MOST_BATCHES = 200
-"""Maximum number of batches of an epoch in the sample."""
+"""Maximum number of batches of an epoch that the report contains."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Feeds:
-    """The row groups from which each batch gets rows: parallel arrays, one entry per (batch, rank, row group).
+    """Row groups from which each batch gets rows, as parallel arrays.
+
+    The arrays have one entry per (batch, rank, row group).
 
     Example:
         >>> from petastore.plan.request import Order, LastBatch
@@ -37,29 +42,33 @@ class Feeds:
     """
 
     batches: NDArray[np.int64]
-    """Number of the batch in the epoch, from 0; ascending."""
+    """Number of the batch in the epoch, from 0; entries are sorted by it."""
 
     ranks: NDArray[np.int64]
-    """Rank, from 0."""
+    """Rank that gets the batch, from 0."""
 
     row_groups: NDArray[np.int64]
-    """Number of the row group in the dataset."""
+    """Row group from which the batch gets rows, numbered across the dataset."""
 
     sampled_batches: NDArray[np.int64]
-    """Numbers of the batches in the sample, ascending; other batches have no entries."""
+    """Numbers of the batches in the report, ascending; other batches have no entries."""
 
     num_batches: int
-    """Batches of the epoch."""
+    """Number of batches of the epoch on each rank."""
 
     num_ranks: int
     """Number of ranks."""
 
     first_row_groups: tuple[int, ...]
-    """Number of each source's first row group, and the total number of row groups; `(0, total)` without a mixture."""
+    """Number of each source's first row group, then the total number of row groups.
+
+    Without a mixture, `(0, total)`."""
 
 
 def feeds_of_order(order: EpochOrder, batches: EpochBatches, *, row_groups: int) -> Feeds:
-    """Return the row groups that feed each batch of a plan's epoch; for a long epoch, only of evenly spaced batches.
+    """Return the row groups from which each batch of a plan's epoch gets rows.
+
+    For a long epoch, the result has only some evenly spaced batches.
 
     Args:
         order: Order of the epoch.
@@ -80,10 +89,10 @@ def feeds_of_order(order: EpochOrder, batches: EpochBatches, *, row_groups: int)
 
 
 def feeds_of_spans(spans: Sequence[Iterable[Span]], *, num_batches: int, first_row_groups: tuple[int, ...]) -> Feeds:
-    """Return the row groups that feed each of the first batches of an epoch.
+    """Return the row groups from which the first batches of an epoch get rows.
 
     Args:
-        spans: Spans of each rank, from the first batch on.
+        spans: Spans (groups of consecutive batches) of each rank, from the first batch of the epoch on.
         num_batches: Number of batches of the epoch.
         first_row_groups: As in `Feeds`.
     """
@@ -108,16 +117,16 @@ def _feeds(
     num_ranks: int,
     first_row_groups: tuple[int, ...],
 ) -> Feeds:
-    """Return the row groups from which given batches get rows.
+    """Return the row groups from which given batches get rows, each row group once.
 
     Args:
-        looks: Tuples of batch, rank, and the row groups of this rank's rows.
-        sampled_batches: The batches, ascending.
+        looks: Tuples of batch, rank, and the row group of each of this rank's rows in the batch.
+        sampled_batches: Numbers of the batches, ascending.
         num_batches: Number of batches of the epoch.
         num_ranks: Number of ranks.
         first_row_groups: As in `Feeds`.
     """
-    # entries: (n, 3) batch, rank, row group
+    # entries: shape (n, 3), with the columns batch, rank and row group
     parts = [np.empty((0, 3), dtype=np.int64)]
     for batch, rank, groups in looks:
         distinct = np.unique(groups).astype(np.int64)
@@ -128,16 +137,19 @@ def _feeds(
 
 
 _NAMED_RANKS = 10
-"""Maximum number of ranks with distinct colors and a legend; more ranks get a color scale."""
+"""Maximum number of ranks with distinct colors and a legend.
+
+More ranks get a color scale."""
 
 _HEIGHT = 260
 """Approximate height of the plot area in points."""
 
 
 def draw(feeds: Feeds) -> Any:
-    """Return a new figure: batches on the x axis, row groups in file order on the y axis, ranks as colors.
+    """Return a new figure of the row groups from which each batch gets rows.
 
-    The figure is not registered with pyplot, so no window opens. `figure.savefig(path)` writes it.
+    Batches are on the x axis, row groups in file order on the y axis, and ranks are colors. The figure is not
+    registered with pyplot, so no window opens. `figure.savefig(path)` writes it.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -175,7 +187,7 @@ def draw(feeds: Feeds) -> Any:
 
 
 def _title(feeds: Feeds) -> str:
-    """Return the title of the figure, with the number of batches if they are a sample."""
+    """Return the title of the figure, with the number of batches if it is a sample."""
     title = "Which row group feeds which batch"
     sampled_batches, batches = len(feeds.sampled_batches), feeds.num_batches
     if sampled_batches == batches:
@@ -186,7 +198,10 @@ def _title(feeds: Feeds) -> str:
 
 
 def _lines(feeds: Feeds) -> list[NDArray[np.float64]]:
-    """Return a horizontal line for each entry, centered on its batch: a list of arrays of shape (2 ends, x and y)."""
+    """Return a horizontal line for each entry, centered on its batch.
+
+    Each line is an array with its two ends as rows, and x and y as columns.
+    """
     apart = np.diff(feeds.sampled_batches).max(initial=1)
     middle = np.stack([feeds.batches, feeds.row_groups], axis=1).astype(np.float64)
     half = np.array([apart / 2, 0.0])
@@ -194,12 +209,15 @@ def _lines(feeds: Feeds) -> list[NDArray[np.float64]]:
 
 
 def _width(feeds: Feeds) -> float:
-    """Return the line width in points: the distance between row groups, but wide enough to be visible."""
+    """Return the line width in points.
+
+    It is the distance between row groups, but large enough to be visible.
+    """
     return float(np.clip(_HEIGHT / max(feeds.first_row_groups[-1], 1), 0.8, 8.0))
 
 
 def _add_rank_legend(figure: Any, axes: Any, lines: Any, feeds: Feeds) -> None:
-    """Add a legend of ranks, or a color bar for many ranks; nothing for one rank."""
+    """Add a legend of ranks, or a color bar for many ranks; add nothing for one rank."""
     if feeds.num_ranks > _NAMED_RANKS:
         figure.colorbar(lines, ax=axes, label="rank")
     elif feeds.num_ranks > 1:

@@ -1,4 +1,7 @@
-"""Rows of a training step, and the training steps of a row, computed from a plan without a log. No I/O."""
+"""Look up the rows of a training step, or the training steps of a row. No I/O.
+
+Both are computed from a plan, without a log of the training run.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,11 @@ from petastore.plan.request import ReadRequest, Shard, whole_number
 __all__ = ["RowSteps", "StepLookup", "StepRows"]
 
 RowPlaces: TypeAlias = "ArrayLike | Iterable[RowPlace]"
-"""Rows: `(file, row group, row)` of each, or row numbers of the dataset."""
+"""Rows: `(file, row group, row)` of each row, or row numbers of the dataset."""
 
 
 class TracedPlan(Protocol):
-    """Interface of `RankPlan` that this module needs."""
+    """Interface: the members of `RankPlan` that this module needs."""
 
     @property
     def inventory(self) -> Inventory: ...
@@ -55,7 +58,9 @@ class TracedPlan(Protocol):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class StepRows:
-    """Rows of one training step: parallel NumPy arrays, one entry per row, rank after rank, in batch order.
+    """Rows of one training step: parallel NumPy arrays with one entry per row.
+
+    Rows are sorted by rank, and in batch order for each rank.
 
     Example:
         >>> from petastore.plan import Order, Plan, ReadRequest
@@ -71,10 +76,12 @@ class StepRows:
     """Number of the step, as passed to `rows_of_step`."""
 
     epoch: int
-    """Epoch of the step, from 0."""
+    """Epoch to which the step belongs, from 0."""
 
     step_of_epoch: int
-    """Number of the step in its epoch, from 0; after a resume with `after`, from that position."""
+    """Number of the step in its epoch, from 0.
+
+    In the epoch of `after`, steps count from that position."""
 
     inventory: Inventory
     """Files and row groups of the plan; in a mixture, of all sources."""
@@ -83,19 +90,23 @@ class StepRows:
     """Rank of each row, ascending."""
 
     groups: NDArray[np.int32]
-    """Row group of each row, numbered across the dataset; in a mixture, across all sources."""
+    """Row group of each row, numbered across the dataset.
+
+    In a mixture, row groups are numbered across all sources."""
 
     rows: NDArray[np.int64]
-    """Row number in the row group, from 0; of a window, its first row."""
+    """Row number in the row group, from 0; for a window (`NGram`), its first row."""
 
     valid: NDArray[np.bool_]
-    """False for repeated rows of `last_batch="pad"`."""
+    """Mask that is False for repeated rows of `last_batch="pad"`."""
 
     sources: NDArray[np.int64]
-    """Number of the source in a mixture; 0 without one."""
+    """Number of each row's source in a mixture; 0 without a mixture."""
 
     window_length: int = 1
-    """Consecutive rows of a window (`NGram`) that begins at each row; 1 without windows."""
+    """Number of rows of the window (`NGram`) that begins at each row.
+
+    1 without windows."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -103,7 +114,7 @@ class StepRows:
 
     @property
     def files(self) -> NDArray[np.object_]:
-        """Path of each row's file, relative to the dataset: `DataFile.path` of `dataset.inventory.files`."""
+        """Path of each row's file, relative to the dataset (`DataFile.path`)."""
         return self.inventory.places_of(self.groups)[0]
 
     @property
@@ -113,16 +124,22 @@ class StepRows:
 
     @property
     def numbers(self) -> NDArray[np.int64]:
-        """Row number in the dataset, from 0, with files in order of their paths; in a mixture, across all sources."""
+        """Row number of each row in the dataset, from 0.
+
+        Files are in the order of their paths; in a mixture, rows are numbered across all sources.
+        """
         return self.inventory.first_rows[self.groups] + self.rows
 
     def places(self) -> tuple[tuple[str, int, int], ...]:
-        """Return `(file, row group, row)` of each row, as `exclude_rows` of `make_reader` takes them."""
+        """Return `(file, row group, row)` of each row.
+
+        `make_reader` accepts these tuples as `exclude_rows`.
+        """
         files, ordinals = self.inventory.places_of(self.groups)
         return tuple(zip(files.tolist(), ordinals.tolist(), self.rows.tolist(), strict=True))
 
     def of_rank(self, rank: int) -> StepRows:
-        """Return the rows of one rank."""
+        """Return the rows of the step that one rank reads."""
         here = self.ranks == rank
         names = ("ranks", "groups", "rows", "valid", "sources")
         return dataclasses.replace(self, **{name: getattr(self, name)[here] for name in names})
@@ -153,10 +170,10 @@ class StepRows:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class RowSteps:
-    """Training steps of some rows: parallel NumPy arrays, one entry for each read of a row, sorted by step.
+    """Training steps that read given rows, as parallel NumPy arrays, sorted by step.
 
-    A row that the plan does not read has no entry, and a row that is read twice has two entries. Repeated rows of
-    `last_batch="pad"` have no entry.
+    There is one entry for each read of a row. A row that the plan does not read has no entry, and a row that is read
+    twice has two entries. Repeated rows of `last_batch="pad"` have no entry.
 
     Example:
         >>> from petastore.plan import Order, Plan, ReadRequest
@@ -173,16 +190,16 @@ class RowSteps:
     """Epoch in which the rows were looked up."""
 
     rows: NDArray[np.int64]
-    """Index of the row among those that were given."""
+    """Index of the row that is read, among the rows that were looked up."""
 
     steps: NDArray[np.int64]
-    """Number of the step, as `rows_of_step` takes it; ascending."""
+    """Number of the step that reads the row, as in `rows_of_step`; ascending."""
 
     ranks: NDArray[np.int64]
     """Rank that reads the row in this step."""
 
     def __len__(self) -> int:
-        """Return the number of entries."""
+        """Return the number of entries (reads of rows)."""
         return len(self.rows)
 
     def __repr__(self) -> str:
@@ -192,7 +209,9 @@ class RowSteps:
 
 
 class StepLookup:
-    """Lookup of the rows of a step, and of the steps of a row. Thread-safe; orders of recent epochs are cached.
+    """Lookup of the rows of a training step, and of the training steps of a row.
+
+    Thread-safe; orders of recent epochs are cached.
 
     Args:
         plan: Plan of any rank.
@@ -206,7 +225,7 @@ class StepLookup:
         return self._plan._sources_in(epoch)[source].order(own_epoch)  # noqa: SLF001 - a part of the plan's class
 
     def rows_of_step(self, step: int, batch_size: int, rank: int | None, after: Cursor) -> StepRows:
-        """Return the rows of a step; see `RankPlan.rows_of_step`."""
+        """Return the rows of a step, as `RankPlan.rows_of_step` describes."""
         step, count = whole_number(step, name="step", least=0), self._plan.request.shard.count
         if rank is not None and not 0 <= whole_number(rank, name="rank", least=0) < count:
             raise InvalidArgumentError(f"rank must be below {count}, the number of ranks of the plan, got {rank}")
@@ -233,7 +252,7 @@ class StepLookup:
         )
 
     def steps_of_rows(self, rows: RowPlaces, batch_size: int, epoch: int, after: Cursor) -> RowSteps:
-        """Return the steps of rows; see `RankPlan.steps_of_rows`."""
+        """Return the steps that read given rows, as `RankPlan.steps_of_rows` describes."""
         epoch, plan = whole_number(epoch, name="epoch", least=0), self._plan
         if epoch < after.epoch:
             raise InvalidArgumentError(
@@ -258,7 +277,10 @@ class StepLookup:
         return self._plan._epoch_steps(batch_size, begin)  # noqa: SLF001 - a part of the plan's class
 
     def _place_of(self, step: int, batch_size: int, after: Cursor) -> tuple[Cursor, int]:
-        """Return the start of the epoch of a step (or `after`, if in its epoch), and the step's number from there."""
+        """Return the start of a step's epoch, and the step's number in this epoch.
+
+        If `after` is in the same epoch, return `after` and the step's number from there.
+        """
         begin, left = after, step
         while left >= (steps := self._steps(batch_size, begin).steps):
             if begin.position == 0 and steps == 0:
@@ -275,12 +297,18 @@ class StepLookup:
 
     @property
     def _last_unequal_epoch(self) -> int:
-        """Last epoch that has fewer rows, because rows were excluded after the epoch began; -1 if there is none."""
+        """Last epoch that has fewer rows than others, because rows were excluded in it.
+
+        -1 if there is none. Rows were excluded after this epoch began.
+        """
         rests = [source.request.under_way for source in self._plan.sources]
         return max((rest.epoch for rest in rests if rest is not None), default=-1)
 
     def _epoch_at(self, epoch: int, batch_size: int, after: Cursor) -> tuple[Cursor, int, range]:
-        """Return the position where an epoch starts, the number of earlier steps, and the steps of the epoch."""
+        """Return where an epoch starts, the number of earlier steps, and its steps.
+
+        The start is `after` if that position is in the epoch. The steps are a range that counts from the start.
+        """
         if self._plan._walked_rows > self._plan.num_rows:  # noqa: SLF001 - "cycle": the only epoch is endless
             ordinary = self._plan.steps_per_epoch(batch_size)
             return after, 0, range((epoch - after.epoch) * ordinary, (epoch - after.epoch + 1) * ordinary)
@@ -296,7 +324,7 @@ class StepLookup:
     def _rows_at(
         self, epoch: int, sources: NDArray[np.int64], places: NDArray[np.int64]
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return row group and row number of rows, both of shape (n,).
+        """Return the row group and the row number of each row, both of shape (n,).
 
         Args:
             epoch: Epoch of the plan.
@@ -327,7 +355,7 @@ class StepLookup:
         layout: EpochSteps,
         steps: range,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Find the rows of a source that the plan reads in given steps of an epoch.
+        """Find the reads of a source's rows in given steps of an epoch.
 
         Args:
             epoch: Epoch of the plan.
@@ -338,8 +366,8 @@ class StepLookup:
             steps: Steps to search.
 
         Returns:
-            Two arrays with an entry for each read of a row: the index of the row, and the number of rows that the
-            source yields before it in the epoch.
+            Two arrays with an entry for each read of a row: the index of the row in `rows`, and the number of rows that
+            the source yields before it in the epoch.
         """
         source = self._plan._sources_in(epoch)[number]  # noqa: SLF001 - a part of the plan's class
         groups = groups - source.first_group
@@ -362,7 +390,11 @@ class StepLookup:
 def _given_rows(
     inventory: Inventory, rows: RowPlaces
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return three arrays of one length: index into the given rows, row group, and row number in the row group."""
+    """Return the row group and row number of rows that the user passed.
+
+    The result has three arrays of equal length: index into `rows`, row group and row number. The index is needed
+    because a mixture may have the same path in several sources.
+    """
     numbers = np.asarray(rows) if isinstance(rows, np.ndarray) else None
     listed = [] if numbers is not None else list(rows)  # type: ignore[arg-type]
     if listed and not isinstance(listed[0], (tuple, list)):

@@ -1,1 +1,1 @@
-"""Windows of consecutive rows: the rows at which they start, and the rows that they contain."""
+"""Windows of consecutive rows: their start rows, and all rows that they contain."""

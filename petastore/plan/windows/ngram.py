@@ -1,4 +1,4 @@
-"""NGram: a window of consecutive rows of sorted data, and the fields to read at each offset. No I/O."""
+"""NGram: windows of consecutive rows, with fields at each offset. No I/O."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ __all__ = ["NGram"]
 
 
 class NGram:
-    """Windows of consecutive rows for time series; pass it as `schema_fields` of `make_reader` or `make_batch_reader`.
+    """Windows of consecutive rows for time series.
 
-    A window has `length` consecutive rows; timestamps of neighboring rows differ by at most `delta_threshold`. Rows are
-    taken in file order (files sorted by path, row groups in order), and a window may span several row groups and files.
-    A new sequence begins at a row group whose first timestamp is less than the last timestamp of the previous row
-    group. Within a row group, rows must be sorted by timestamp; otherwise the reader raises `InvalidArgumentError`.
+    Pass the object as `schema_fields` of `make_reader` or `make_batch_reader`. A window has `length` consecutive rows;
+    timestamps of neighboring rows differ by at most `delta_threshold`. Rows are taken in file order (files sorted by
+    path, row groups in order), and a window may span several row groups and files. A new sequence begins at a row group
+    whose first timestamp is less than the last timestamp of the previous row group. Within a row group, rows must be
+    sorted by timestamp; otherwise the reader raises `InvalidArgumentError`.
 
     Offsets may be negative and have gaps: `{-2: […], 0: […]}` has length 3, and no field of the middle row.
 
@@ -77,41 +78,49 @@ class NGram:
 
     @property
     def fields(self) -> dict[int, list[UnischemaField | str]]:
-        """Dict from offset to fields, ascending, as given or resolved; a new dict."""
+        """Fields at each offset, by ascending offset, in a new dict.
+
+        Fields are in the form in which they were passed, or resolved by a schema.
+        """
         return {offset: list(of_offset) for offset, of_offset in self._fields.items()}
 
     @property
     def length(self) -> int:
-        """Number of rows in a window, including gaps between offsets."""
+        """Number of rows in a window, including offsets without fields."""
         return max(self._fields) - min(self._fields) + 1
 
     @property
     def offsets(self) -> range:
-        """All offsets of a window, including gaps."""
+        """All offsets of a window, including those without fields."""
         return range(min(self._fields), max(self._fields) + 1)
 
     @property
     def delta_threshold(self) -> Any:
-        """Maximum difference of the timestamps of neighboring rows."""
+        """Maximum difference between the timestamps of neighboring rows."""
         return self._delta_threshold
 
     @property
     def timestamp_field(self) -> UnischemaField | str:
-        """The field by which rows are sorted, as given or resolved."""
+        """Field by which rows are sorted: as it was passed, or resolved by a schema."""
         return self._timestamp_field
 
     @property
     def timestamp_overlap(self) -> bool:
-        """Whether windows may share timestamps."""
+        """Whether windows may overlap and so share timestamps."""
         return self._timestamp_overlap
 
     @property
     def group_by(self) -> tuple[UnischemaField | str, ...]:
-        """The columns that identify a series, as given or resolved; () for a single series."""
+        """Columns that identify a series; () if all rows are one series.
+
+        Columns are in the form in which they were passed, or resolved by a schema.
+        """
         return self._group_by
 
     def resolved(self, schema: Unischema) -> NGram:
-        """Return a copy with names and regular expressions replaced by the fields of a schema, in schema order.
+        """Return a copy that has the fields of a schema instead of names and patterns.
+
+        Names and regular expressions are replaced by fields in the order of the schema.
 
         Raises:
             InvalidArgumentError: A name or expression matches no field, or several fields match the timestamp.
@@ -145,7 +154,7 @@ class NGram:
         return tuple(fields)
 
     def timestamp_in(self, schema: Unischema) -> UnischemaField:
-        """Return the field of a schema by which rows are sorted.
+        """Return the field of a schema by which rows are sorted (the timestamp field).
 
         Raises:
             InvalidArgumentError: No field matches, or several do.
@@ -160,9 +169,7 @@ class NGram:
         return fields[0]
 
     def resolve_regex_field_names(self, schema: Unischema) -> None:
-        """Replace names and regular expressions by the fields of a schema, in this object.
-
-        Readers do not change an `NGram`: `reader.ngram` is a resolved copy.
+        """Replace names and regular expressions in this object by the fields of a schema.
 
         Raises:
             InvalidArgumentError: As in `resolved`.
@@ -177,7 +184,9 @@ class NGram:
         return [_name(field) for field in self._fields.get(timestep, ())]
 
     def offsets_of(self, name: str) -> list[int]:
-        """Return the offsets that have a field, ascending: the second axis of its column in batches.
+        """Return the offsets that have a field, ascending.
+
+        In batches, the second axis of the field's column has these offsets.
 
         Example:
             >>> NGram({-2: ["x"], 0: ["x", "y"]}, 1, "time").offsets_of("x")
@@ -186,11 +195,17 @@ class NGram:
         return [offset for offset in self._fields if name in self.get_field_names_at_timestep(offset)]
 
     def get_field_names_at_all_timesteps(self) -> list[UnischemaField | str]:
-        """Return the fields of all offsets, each once; as in Petastorm, these are fields, not names."""
+        """Return the fields of all offsets, each field once.
+
+        As in Petastorm, the result has the fields as they were passed or resolved, although the method's name says
+        "names".
+        """
         return list(dict.fromkeys(field for of_offset in self._fields.values() for field in of_offset))
 
     def get_schema_at_timestep(self, schema: Unischema, timestep: int) -> Unischema:
-        """Return the schema of the fields at an offset, named `<name>_view`; empty if the offset does not exist.
+        """Return the schema of the fields at an offset, named `<name>_view`.
+
+        It has no fields if the offset does not exist.
 
         Example:
             >>> schema = Unischema("s", [UnischemaField(name, "int64") for name in ("time", "x")])
@@ -223,7 +238,7 @@ class NGram:
             For each window a dict from offset to row, with the fields of that offset.
 
         Raises:
-            InvalidArgumentError: Rows are not sorted, or as for `resolved`.
+            InvalidArgumentError: Rows are not sorted by timestamp, or an error of `resolved`.
 
         Example:
             >>> schema = Unischema("s", [UnischemaField(name, "int64") for name in ("time", "x")])
@@ -260,7 +275,9 @@ class NGram:
         ]
 
     def asks_the_same(self, other: NGram) -> bool:
-        """Return whether another `NGram` defines the same windows with the same field names; codecs may differ.
+        """Return whether another `NGram` has the same windows with the same field names.
+
+        Other attributes of the fields, such as codecs, may differ.
 
         Example:
             >>> NGram({0: ["x"]}, 1, "time").asks_the_same(NGram({0: [UnischemaField("x", "int8")]}, 1.0, "time"))
@@ -279,7 +296,7 @@ class NGram:
         return ours == theirs
 
     def _key(self) -> tuple[Any, ...]:
-        """Return the values that `==` compares."""
+        """Return the values that `==` compares, as a tuple."""
         fields = tuple((offset, frozenset(of_offset)) for offset, of_offset in self._fields.items())
         return fields, self._delta_threshold, self._timestamp_field, self._timestamp_overlap, self._group_by
 
@@ -287,11 +304,11 @@ class NGram:
         return self._key() == other._key() if isinstance(other, NGram) else NotImplemented
 
     def __hash__(self) -> int:
-        # Only offsets are hashed: `resolve_regex_field_names` changes fields in place, and a hash must not change.
+        # Fields are not hashed, because `resolve_regex_field_names` changes them in place, and a hash must not change.
         return hash((tuple(self._fields), self._timestamp_overlap))
 
     def __iter__(self) -> Iterator[Any]:
-        # A function that expects a list of fields iterates over it, and then raises this error.
+        # If a user passes an NGram to a function that expects a list of fields, its loop over the fields raises this.
         raise InvalidArgumentError(
             "an NGram cannot be used as a list of fields. Pass it as schema_fields to make_reader or make_batch_reader"
         )
@@ -318,7 +335,7 @@ def _name(field: UnischemaField | str) -> str:
 
 
 def _checked_series(group_by: Any) -> tuple[UnischemaField | str, ...]:
-    """Return `group_by` as a tuple of columns; raise an error if it is invalid."""
+    """Check `group_by`, and return it as a tuple of columns; () for None."""
     columns = (group_by,) if isinstance(group_by, (str, UnischemaField)) else group_by
     if columns is None:
         return ()
@@ -334,7 +351,7 @@ def _checked_series(group_by: Any) -> tuple[UnischemaField | str, ...]:
 
 
 def _checked_fields(fields: Any) -> dict[int, tuple[UnischemaField | str, ...]]:
-    """Return the fields of each offset, ascending; raise an error if they are invalid."""
+    """Check `fields`, and return the fields of each offset, by ascending offset."""
     if not isinstance(fields, Mapping) or not fields:
         raise InvalidArgumentError(
             f"fields of NGram must be a dict such as {{-1: ['x'], 0: ['x', 'y']}}, from offset to a list of fields, "
@@ -362,8 +379,8 @@ def _checked_fields(fields: Any) -> dict[int, tuple[UnischemaField | str, ...]]:
 
 
 def _checked_threshold(threshold: Any) -> Any:
-    """Return `delta_threshold`; raise an error if it is invalid."""
-    # `numbers.Integral` includes NumPy's timedelta64, and Python's int includes bool.
+    """Check `delta_threshold`, and return it."""
+    # NumPy's timedelta64 also counts as a `numbers.Real`, and bool as an int, so both are checked separately.
     is_time = isinstance(threshold, (dt.timedelta, np.timedelta64))
     is_number = isinstance(threshold, (numbers.Real, Decimal)) and not isinstance(threshold, (bool, np.bool_))
     nothing = type(threshold)(0) if is_time else 0

@@ -1,10 +1,10 @@
-"""Series: windows of rows with the same key, such as a sensor, also if series are interleaved. No I/O.
+"""Series: windows of rows with the same key, such as the id of a sensor. No I/O.
 
-Without a key, all rows are one series.
+The rows of several series may be interleaved in a file. Without a key, all rows are one series.
 
 All rows are ordered series by series, each in dataset order; this order is the *line*. Windows are consecutive rows of
-this line, and never cross the end of a series. The rows of one series in one row group are a *segment*; the line
-is stored as the segments of each row group. If the files already have this order (sorted by series and time), no memory
+this line, and never cross the end of a series. The rows of one series in one row group are a *segment*; the line is
+stored as the segments of each row group. If the files already have this order (sorted by series and time), no memory
 per row is needed; otherwise 4 bytes per row.
 """
 
@@ -28,35 +28,49 @@ __all__ = ["SeriesLine", "SeriesOfGroup", "series_of_group"]
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class SeriesOfGroup:
-    """Rows of one row group, sorted by series; stored while window starts are computed.
+    """Rows of one row group, sorted by series, while window starts are computed.
 
     A *segment* is the rows of one series in this row group. Indices count the rows after sorting by segment.
     """
 
     keys: Sequence[Hashable]
-    """Key of the series (such as a sensor id) of each segment."""
+    """Key of each segment's series, such as the id of a sensor.
+
+    A segment is the rows of one series in the row group."""
 
     counts: NDArray[np.int64]
-    """Number of rows of each segment (rows of one series in the row group), shape (segments,)."""
+    """Number of rows of each segment, shape (segments,).
+
+    A segment is the rows of one series in the row group."""
 
     order: NDArray[np.int32] | None
     """Row numbers, sorted by segment, shape (rows,); None if this is file order."""
 
     firsts: NDArray[Any]
-    """First timestamp of each segment (rows of one series in the row group), shape (segments,)."""
+    """First timestamp of each segment, shape (segments,).
+
+    A segment is the rows of one series in the row group."""
 
     lasts: NDArray[Any]
-    """Last timestamp of each segment (rows of one series in the row group), shape (segments,)."""
+    """Last timestamp of each segment, shape (segments,).
+
+    A segment is the rows of one series in the row group."""
 
     breaks: NDArray[np.int64]
-    """Indices of rows whose timestamp exceeds that of the previous row of the series by too much, ascending."""
+    """Indices of rows after a gap in time in their series, ascending.
+
+    The timestamp exceeds that of the previous row of the series by more than the maximum difference."""
 
     ties: NDArray[np.int64]
-    """Indices of rows with the same timestamp as the previous row of the series, ascending."""
+    """Indices of rows whose timestamp equals that of the previous row of the series.
+
+    The indices are in ascending order."""
 
     unsorted: tuple[int, int] | None
-    """Row number of the first row whose timestamp is below that of the previous row of its series, and row number of
-    that previous row; None if rows are sorted."""
+    """First two neighboring rows of a series that are not sorted by timestamp.
+
+    None if all rows are sorted. The pair has the number of the row with the lower timestamp, then the number of the row
+    before it."""
 
 
 def series_of_group(
@@ -69,8 +83,9 @@ def series_of_group(
     Args:
         codes: Series of each row, as an index into `keys`, shape (rows,).
         keys: Distinct keys of the series that have rows in this row group.
-        timestamps: From `petastore.plan.windows.window_starts.comparable`, shape (rows,), one at least.
-        most: Maximum difference, from `most_between`.
+        timestamps: Timestamp of each row, from `petastore.plan.windows.window_starts.comparable`, shape (rows,); at
+            least one row.
+        most: Maximum difference between timestamps of neighboring rows, from `most_between`.
 
     Example:
         >>> kept = series_of_group(np.array([0, 1, 0, 1]), ["a", "b"], np.array([0, 5, 1, 9]), np.uint64(1))
@@ -103,66 +118,94 @@ def series_of_group(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SeriesLine:
-    """All rows of a dataset, ordered series by series; this order is the *line*.
-
-    A *segment* is the rows of one series in one row group. Segments are numbered by row group.
-    """
+    """All rows of a dataset, ordered series by series; this order is the *line*."""
 
     bounds: NDArray[np.int64]
-    """First segment (rows of one series in a row group) of each row group, and the segment count, (groups + 1,)."""
+    """Number of the first segment of each row group, then the number of all segments.
+
+    A segment is the rows of one series in one row group. Shape (groups + 1,)."""
 
     counts: NDArray[np.int64]
-    """Number of rows of each segment (rows of one series in a row group), shape (segments,)."""
+    """Number of rows of each segment, shape (segments,).
+
+    A segment is the rows of one series in one row group."""
 
     series: NDArray[np.int64]
-    """Number of the series of each segment (rows of one series in a row group), shape (segments,)."""
+    """Number of the series to which each segment belongs, shape (segments,).
+
+    A segment is the rows of one series in one row group."""
 
     orders: Mapping[int, NDArray[np.int32]]
-    """Row numbers sorted by series, for each row group; no entry if they are all rows in file order."""
+    """For each row group, its row numbers sorted by series.
+
+    A row group has no entry if this order has all of its rows in file order."""
 
     @once
     def by_line(self) -> NDArray[np.int64]:
-        """Segments (rows of one series in a row group), ordered by series, as numbers; shape (segments,)."""
+        """Numbers of all segments, sorted by series; shape (segments,).
+
+        A segment is the rows of one series in one row group.
+        """
         return np.argsort(self.series, kind="stable")
 
     @once
     def offsets(self) -> NDArray[np.int64]:
-        """Start of each segment of `by_line` among all rows, series by series, then the row count; (segments + 1,)."""
+        """Index on the line of the first row of each segment of `by_line`.
+
+        The line is all rows, series by series; a segment is the rows of one series in one row group. The last entry is
+        the number of all rows; shape (segments + 1,).
+        """
         return np.concatenate([[0], np.cumsum(self.counts[self.by_line])]).astype(np.int64)
 
     @once
     def line_firsts(self) -> NDArray[np.int64]:
-        """Index, among all rows series by series, of the first row of each segment; shape (segments,)."""
+        """Index on the line of the first row of each segment; shape (segments,).
+
+        The line is all rows, series by series; a segment is the rows of one series in one row group.
+        """
         firsts = np.empty(len(self.counts), dtype=np.int64)
         firsts[self.by_line] = self.offsets[:-1]
         return firsts
 
     @once
     def group_firsts(self) -> NDArray[np.int64]:
-        """Index of each segment's first row among the rows of its row group, sorted by series; (segments,)."""
+        """Index of each segment's first row among the rows of its row group.
+
+        The rows of a row group are sorted by series here; a segment is its rows of one series. Shape (segments,).
+        """
         begins = np.cumsum(self.counts) - self.counts
         return begins - np.repeat(np.append(begins, 0)[self.bounds[:-1]], np.diff(self.bounds))
 
     @once
     def groups(self) -> NDArray[np.int32]:
-        """Row group of each segment (rows of one series in a row group), shape (segments,)."""
+        """Row group of each segment, shape (segments,).
+
+        A segment is the rows of one series in one row group.
+        """
         return np.repeat(np.arange(len(self.bounds) - 1, dtype=np.int32), np.diff(self.bounds))
 
     @once
     def is_continued(self) -> NDArray[np.bool_]:
-        """Whether an earlier row group has rows of the same series, for each segment; shape (segments,)."""
+        """Whether an earlier row group has rows of a segment's series; shape (segments,).
+
+        A segment is the rows of one series in one row group.
+        """
         series = self.series[self.by_line]
         continued = np.zeros(len(series), dtype=np.bool_)
         continued[self.by_line[1:]] = series[1:] == series[:-1]
         return continued
 
     def segments_of(self, group: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the segment at each index among the rows of a row group, which are sorted by series; shape (n,)."""
+        """Return the segment to which given rows of a row group belong; shape (n,).
+
+        A segment is the rows of one series in one row group. `places` are the indices of the rows in the row group,
+        whose rows are sorted by series.
+        """
         first, stop = self.bounds[group : group + 2].tolist()
         return first + np.searchsorted(self.group_firsts[first:stop], places, side="right") - 1
 
     def places_of(self, group: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Convert row numbers of a row group to indices among its rows, sorted by series; shape (n,)."""
+        """Convert row numbers in a row group to indices in its order by series; (n,)."""
         order = self.orders.get(group)
         if order is None:
             return rows
@@ -170,7 +213,10 @@ class SeriesLine:
         return by_row[np.searchsorted(order, rows, sorter=by_row)]
 
     def rows_at(self, line: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return the row group and row number at each index among all rows, series by series; both of shape (n,)."""
+        """Return the row group and row number of the rows at given indices of the line.
+
+        The line is all rows, series by series. Both arrays have shape (n,).
+        """
         segments = self.by_line[np.searchsorted(self.offsets, line, side="right") - 1]
         groups = self.groups[segments]
         rows = self.group_firsts[segments] + line - self.line_firsts[segments]
@@ -182,7 +228,10 @@ class SeriesLine:
 
     @classmethod
     def of(cls, num_groups: int, parts: Mapping[int, SeriesOfGroup]) -> Self:
-        """Return the rows of a dataset, ordered by series, from the sorted rows of each non-empty row group."""
+        """Return the line of a dataset, given the sorted rows of each non-empty row group.
+
+        The line is all rows, series by series.
+        """
         numbers: dict[Hashable, int] = {}
         series = [numbers.setdefault(key, len(numbers)) for part in parts.values() for key in part.keys]
         segments = np.zeros(num_groups, dtype=np.int64)
@@ -196,7 +245,7 @@ class SeriesLine:
 
     @classmethod
     def of_rows(cls, rows: NDArray[np.int64], selection: Selection | None) -> Self:
-        """Return the rows of a dataset in dataset order, as one series.
+        """Return the line of a dataset whose rows are all one series, in dataset order.
 
         Args:
             rows: Rows of each row group, shape (groups,).
@@ -212,7 +261,10 @@ class SeriesLine:
 
     @classmethod
     def joined(cls, lines: Sequence[SeriesLine]) -> Self:
-        """Return the rows of several datasets, with row groups numbered across them; no series spans two datasets."""
+        """Return one line for several datasets, with row groups numbered across them.
+
+        The line is all rows, series by series; no series has rows of two datasets.
+        """
         first_groups = itertools.accumulate((len(line.bounds) - 1 for line in lines), initial=0)
         first_segments = itertools.accumulate((len(line.counts) for line in lines), initial=0)
         first_series = itertools.accumulate((int(line.series.max(initial=-1)) + 1 for line in lines), initial=0)
@@ -231,13 +283,14 @@ class SeriesLine:
     def window_starts(
         self, parts: Mapping[int, SeriesOfGroup], most: Any, *, length: int, overlap: bool
     ) -> Iterator[tuple[int, NDArray[np.bool_]]]:
-        """Yield, for each row group, a mask of the rows at which windows begin; rows are sorted by series.
+        """Yield each row group, with a mask of its rows at which windows begin.
 
-        A row group is yielded when all its series are done; row groups of a single series come in dataset order.
+        The mask has the rows sorted by series. A row group is yielded when all its series are done; row groups of a
+        single series come in dataset order.
 
         Args:
             parts: Sorted rows of each row group, from which this object was built.
-            most: Maximum difference, from `most_between`.
+            most: Maximum difference between timestamps of neighboring rows, from `most_between`.
             length: Number of rows of a window.
             overlap: Whether windows may share timestamps; see `petastore.plan.windows.ngram.NGram`.
         """
@@ -267,7 +320,10 @@ class SeriesLine:
                 yield group, each[0] if len(each) == 1 else np.concatenate(each)
 
     def _all_on_line(self, places: Mapping[int, NDArray[np.int64]]) -> NDArray[np.int64]:
-        """Convert indices among the sorted rows of each row group to indices among all rows, by series; not sorted."""
+        """Convert indices in each row group's order by series to indices on the line.
+
+        The line is all rows, series by series. The result is not sorted.
+        """
         starts = np.cumsum(self.counts) - self.counts
         firsts = starts[self.bounds[list(places)]].tolist()
         of_all = np.concatenate([own + first for first, own in zip(firsts, places.values(), strict=True)])

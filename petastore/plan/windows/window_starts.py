@@ -1,7 +1,8 @@
-"""Window starts: compute the rows of sorted data at which windows begin, by exact differences of timestamps. No I/O.
+"""Window starts: find the rows at which windows of sorted data begin. No I/O.
 
-A *run* is a sequence of rows without a gap: consecutive timestamps differ by at most `delta_threshold`. A run may
-extend over several row groups. A window has `length` consecutive rows of one run.
+A *run* is a sequence of rows without a gap: consecutive timestamps differ by at most `delta_threshold`. Differences of
+integers and times are exact. A run may extend over several row groups. A window has `length` consecutive rows of one
+run.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ __all__ = ["Line", "comparable", "follow_closely", "most_between"]
 
 
 def comparable(timestamps: NDArray[Any]) -> NDArray[Any]:
-    """Return timestamps as int64, uint64, float64 or objects, shape (rows,), without a copy if possible.
+    """Convert timestamps to a dtype in which they can be compared and subtracted.
+
+    The result is int64, uint64, float64 or objects, of shape (rows,), without a copy if possible.
 
     Example:
         >>> comparable(np.array(["1970-01-02"], "datetime64[D]")), comparable(np.array([3], np.int8))
@@ -41,14 +44,17 @@ def comparable(timestamps: NDArray[Any]) -> NDArray[Any]:
 
 
 def most_between(threshold: Any, field: UnischemaField) -> Any:
-    """Return the largest allowed difference, to compare with those of `comparable`; `numpy.uint64` for integers.
+    """Convert a threshold to the largest allowed difference of two timestamps.
+
+    The timestamps are those of `comparable`. The result is a `numpy.uint64` for integers and times, otherwise a float
+    or a Decimal.
 
     Args:
-        threshold: `NGram.delta_threshold`.
+        threshold: Value of `NGram.delta_threshold`.
         field: Timestamp field.
 
     Raises:
-        InvalidArgumentError: The field's type is not valid for timestamps, or the threshold has another type.
+        InvalidArgumentError: The type of the field is not valid for timestamps, or the threshold does not match it.
 
     Example:
         >>> most_between(dt.timedelta(seconds=1.5), UnischemaField("at", "datetime64[ms]"))
@@ -75,7 +81,7 @@ def most_between(threshold: Any, field: UnischemaField) -> Any:
 
 
 def _units(threshold: dt.timedelta | np.timedelta64, field: UnischemaField) -> Fraction:
-    """Return a duration in the unit of a time column."""
+    """Return a duration as an exact number of units of a time column."""
     unit, count = np.datetime_data(field.dtype)
     if isinstance(threshold, dt.timedelta):
         tick_attoseconds, ticks = 10**12, threshold // dt.timedelta(microseconds=1)
@@ -91,7 +97,9 @@ def _units(threshold: dt.timedelta | np.timedelta64, field: UnischemaField) -> F
 
 
 def follow_closely(before: NDArray[Any], after: NDArray[Any], most: Any) -> NDArray[np.bool_]:
-    """Return, for each pair of timestamps, whether the second is later than the first by 0 to `most`.
+    """Return a mask of the timestamp pairs without a gap in time, shape (n,).
+
+    The second timestamp of such a pair is later than the first by 0 to `most`.
 
     Args:
         before: Timestamps from `comparable`, shape (n,).
@@ -113,10 +121,10 @@ def follow_closely(before: NDArray[Any], after: NDArray[Any], most: Any) -> NDAr
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Line:
-    """Sequence of rows in which windows are formed, divided into runs (sequences without gaps in time).
+    """Sequence of rows in which windows are formed.
 
-    The rows are stored in several *stretches* of consecutive rows, such as row groups. All arrays have row indices in
-    the whole sequence.
+    It is divided into *runs*, sequences without gaps in time. The rows are stored in several *stretches* of consecutive
+    rows, such as row groups. All arrays have row indices in the whole sequence.
 
     Example:
         >>> line = Line(np.array([0, 3, 5]), np.array([0, 4]), np.array([4, 5]), np.array([], np.int64))
@@ -127,19 +135,25 @@ class Line:
     """
 
     offsets: NDArray[np.int64]
-    """Start of each stretch (stored part, such as a row group), and the end of the last; (stretches + 1,)."""
+    """Index of the first row of each stretch, then the number of all rows.
+
+    A stretch is a stored part, such as a row group. Shape (stretches + 1,)."""
 
     begins: NDArray[np.int64]
-    """First row of each run (sequence of rows without gaps in time), shape (runs,)."""
+    """Index of the first row of each run (sequence without gaps in time); (runs,)."""
 
     ends: NDArray[np.int64]
-    """Row after the last row of each run, shape (runs,)."""
+    """Index after the last row of each run (sequence without gaps in time); (runs,)."""
 
     ties: NDArray[np.int64]
-    """Rows with the same timestamp as the previous row in their run, ascending."""
+    """Indices of rows whose timestamp equals that of the previous row in their run.
+
+    A run is a sequence without gaps in time. The indices are in ascending order."""
 
     def starts(self, length: int, *, overlap: bool) -> Iterator[NDArray[np.bool_]]:
-        """Yield a mask of the rows at which windows begin, for each stored part (stretch) of the sequence.
+        """Yield a mask of the rows at which windows begin, for each stretch of rows.
+
+        A stretch is a stored part of the sequence, such as a row group.
 
         Args:
             length: Number of rows of a window.
@@ -152,7 +166,10 @@ class Line:
         return _cut_places(self.greedy(length), self.offsets)
 
     def greedy(self, length: int) -> NDArray[np.int64]:
-        """Return the first rows of windows that share no timestamp, each as early as possible; ascending."""
+        """Return the first rows of windows that share no timestamp, ascending.
+
+        Each window begins as early as possible.
+        """
         first_tie, stop_tie = np.searchsorted(self.ties, self.begins, "right"), np.searchsorted(self.ties, self.ends)
         tied = np.flatnonzero(first_tie < stop_tie)
         plain = first_tie >= stop_tie
@@ -166,11 +183,14 @@ class Line:
 
 
 def _greedy_run(begin: int, end: int, ties: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """Return the first rows of such windows in one run, in which neighboring rows may have equal timestamps."""
+    """Return the first rows of windows that share no timestamp, in one run with ties.
+
+    A run is a sequence without gaps in time; the rows `ties` have the same timestamp as the row before them.
+    """
     is_new = np.ones(end - begin + 1, dtype=np.bool_)
     is_new[ties - begin] = False
     places = np.arange(end - begin + 1)
-    # For each row: this row or the next one whose timestamp differs from the timestamp of its previous row.
+    # new_from[i]: first row, from row i on, whose timestamp differs from that of the row before it
     new_from = np.minimum.accumulate(np.where(is_new, places, end - begin)[::-1])[::-1].tolist()
     starts = []
     place = 0
@@ -183,7 +203,15 @@ def _greedy_run(begin: int, end: int, ties: NDArray[np.int64], length: int) -> N
 def _cut_ranges(
     firsts: NDArray[np.int64], stops: NDArray[np.int64], offsets: NDArray[np.int64]
 ) -> Iterator[NDArray[np.bool_]]:
-    """Yield a mask of the rows inside given ranges, which are sorted and disjoint, for each stored part of rows."""
+    """Yield a mask of the rows inside given ranges, for each stretch of rows.
+
+    A stretch is a stored part of the sequence, such as a row group.
+
+    Args:
+        firsts: First row of each range; ranges are ascending and disjoint.
+        stops: Row after the last row of each range.
+        offsets: Start of each stretch, then the number of all rows.
+    """
     begin = np.searchsorted(stops, offsets[:-1], "right")
     end = np.searchsorted(firsts, offsets[1:], "left")
     for (offset, stop), first_range, stop_range in zip(itertools.pairwise(offsets.tolist()), begin, end, strict=True):
@@ -195,7 +223,14 @@ def _cut_ranges(
 
 
 def _cut_places(places: NDArray[np.int64], offsets: NDArray[np.int64]) -> Iterator[NDArray[np.bool_]]:
-    """Yield a mask of the rows at given indices, which are sorted, for each stored part (stretch) of rows."""
+    """Yield a mask of the rows at given indices, for each stretch of rows.
+
+    A stretch is a stored part of the sequence, such as a row group.
+
+    Args:
+        places: Row indices, ascending.
+        offsets: Start of each stretch, then the number of all rows.
+    """
     borders = np.searchsorted(places, offsets).tolist()
     for (offset, stop), (first, last) in zip(
         itertools.pairwise(offsets.tolist()), itertools.pairwise(borders), strict=True

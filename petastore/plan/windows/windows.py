@@ -1,8 +1,8 @@
-"""Windows: the rows that each window covers, also across row-group boundaries. No I/O.
+"""Windows: the rows that each window covers, also across row groups. No I/O.
 
 If windows of a row group extend beyond its end, the following rows that they need are stored together with the row
-group. This *extended* row group has its own rows first and then at most `length - 1` following rows, so each window is
-inside one extended row group.
+group. This *extended* row group has its own rows first and then the following rows, at most `length - 1` for each
+series. Each window is therefore inside one extended row group.
 """
 
 from __future__ import annotations
@@ -24,27 +24,35 @@ __all__ = ["Following", "WindowStarts", "Windows"]
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class WindowStarts(Selection):
-    """Start rows of windows. Their fingerprint includes the window definition."""
+    """Start rows of windows, as a selection of rows.
+
+    The fingerprint depends also on `length`, `among` and `group_by`.
+    """
 
     length: int = 1
     """Number of rows of a window."""
 
     among: str | None = None
-    """Fingerprint of the selection from which windows are formed; None means all rows."""
+    """Fingerprint of the selection of rows from which windows are formed.
+
+    None means all rows."""
 
     group_by: tuple[str, ...] = ()
-    """Names of the columns that identify the series of a row."""
+    """Names of the columns that identify the series of a row; () for a single series."""
 
     @once
     def fingerprint(self) -> str:
-        """32 hexadecimal digits, equal for equal windows."""
+        """Fingerprint: 32 hexadecimal digits, equal for equal windows."""
         identity = (super().fingerprint, self.length, self.among, *self.group_by)
         return hashlib.sha256(repr(identity).encode()).hexdigest()[:32]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Following:
-    """Rows of a later row group that windows of a row group need; they are appended to that row group in memory."""
+    """Rows of a later row group that windows of an earlier row group need.
+
+    In memory, these rows are appended to the earlier row group.
+    """
 
     group: int
     """Number of the later row group."""
@@ -55,7 +63,7 @@ class Following:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Windows:
-    """The windows of a dataset. Thread-safe.
+    """Windows of a dataset, and the rows that they contain. Thread-safe.
 
     Example:
         >>> starts = Selection(np.array([2, 0, 0]), {0: np.array([False, True, True])})
@@ -72,20 +80,25 @@ class Windows:
     """Rows of each row group of the dataset, shape (groups,)."""
 
     selection: Selection | None
-    """Rows from which windows are formed; the others are ignored. None means all."""
+    """Rows from which windows are formed; other rows are ignored. None means all rows."""
 
     starts: Selection
-    """Start rows of windows, a subset of `selection`."""
+    """Start rows of the windows, a subset of `selection`."""
 
     length: int
     """Number of rows of a window."""
 
     series: SeriesLine | None = None
-    """All rows, ordered series by series (`group_by` of `NGram`); None if all rows are one series."""
+    """All rows, ordered series by series; None if all rows are one series.
+
+    See `group_by` of `NGram`."""
 
     @once
     def line(self) -> SeriesLine:
-        """All rows, ordered series by series: each window is a range of consecutive rows in this order."""
+        """All rows, ordered series by series.
+
+        Each window is a range of consecutive rows in this order.
+        """
         return SeriesLine.of_rows(self.rows, self.selection) if self.series is None else self.series
 
     @once
@@ -94,23 +107,32 @@ class Windows:
         return {}
 
     def following(self, group: int) -> tuple[Following, ...]:
-        """Return the rows of later row groups that windows of a row group need, in dataset order; () if none."""
+        """Return the rows of later row groups that the windows of a row group need.
+
+        They are in dataset order; () if there are none.
+        """
         following = self._known.get(group)
         if following is None:
             following = self._known[group] = self._following(group)
         return following
 
     def num_following(self, group: int) -> int:
-        """Return the number of rows of later row groups that are appended to a row group for its windows."""
+        """Return how many rows of later row groups are appended to a row group.
+
+        The windows of the row group need these rows.
+        """
         return sum(len(rest.rows) for rest in self.following(group))
 
     @property
     def most_following(self) -> NDArray[np.int64]:
-        """Maximum number of rows of later row groups that are appended to each row group, shape (groups,)."""
+        """Upper bound of `num_following` for each row group, shape (groups,)."""
         return np.diff(self.line.bounds) * (self.length - 1)
 
     def head(self, group: int) -> int:
-        """Return how many leading rows of a row group must be read for the windows of all earlier row groups."""
+        """Return how many first rows of a row group suffice for windows of earlier ones.
+
+        Windows that begin in an earlier row group may extend into this row group.
+        """
         line, (first, stop) = self.line, self.line.bounds[group : group + 2].tolist()
         continued = np.flatnonzero(line.is_continued[first:stop]) + first
         counts = np.minimum(line.counts[continued], self.length - 1)
@@ -120,7 +142,10 @@ class Windows:
         return int((places if order is None else order[places]).max(initial=-1)) + 1
 
     def _following(self, group: int) -> tuple[Following, ...]:
-        """Compute, without the cache, the rows of later row groups that the windows of a row group need."""
+        """Compute `following` without the cache.
+
+        The result has the rows of later row groups that the windows of a row group need.
+        """
         if self.starts.counts[group] == 0:
             return ()
         bitmap = self.starts.bitmaps.get(group)
@@ -134,15 +159,15 @@ class Windows:
         return tuple(Following(other, rows[groups == other]) for other in np.unique(groups).tolist())
 
     def _on_line(self, group: int, starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return where windows that begin in a row group start in `line`, and where their part of the row group ends.
+        """Find windows of a row group in `line`, and where the row group's rows end there.
 
         Args:
             group: Number of the row group.
             starts: First row of each window, as row numbers in the row group, shape (n,).
 
         Returns:
-            Index in `line` of each window's first row; and index after the last row that the row group has of the same
-            series, both of shape (n,).
+            Index in `line` of each window's first row, and index after the last row that the row group has of the same
+            series; both of shape (n,).
         """
         places = self.line.places_of(group, starts)
         segments = self.line.segments_of(group, places)
@@ -150,16 +175,17 @@ class Windows:
         return firsts + places - self.line.group_firsts[segments], firsts + self.line.counts[segments]
 
     def covered(self, groups: NDArray[np.int32], starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows of windows, as row numbers in the row groups in which the windows begin.
+        """Return the rows of windows, as row numbers in the extended row groups.
 
-        Numbers beyond the end of a row group mean rows of later row groups, appended to it in memory (`following`).
+        A window's row group is the one in which it begins. Numbers beyond the end of a row group mean rows of later row
+        groups, which are appended to it in memory (`following`).
 
         Args:
             groups: Row group in which each window begins, shape (n,).
             starts: Start row of each window in its row group, shape (n,).
 
         Returns:
-            Shape (n, length), a new array.
+            Row numbers, a new array of shape (n, length).
         """
         within = np.arange(self.length)
         if self.series is None and not self.line.orders:
@@ -171,7 +197,7 @@ class Windows:
             line = firsts[:, np.newaxis] + within
             of_groups, of_rows = self.line.rows_at(line.ravel())
             beyond = (line >= ends[:, np.newaxis]).ravel()
-            # behind: shape (following,), the following rows as sort keys group · most + row, ascending
+            # behind: shape (following,), sort keys of the following rows, ascending; a key is group · most + row
             behind = np.concatenate([firsts[:0], *(rest.group * most + rest.rows for rest in self.following(group))])
             needed = of_groups[beyond] * most + of_rows[beyond]
             of_rows[beyond] = self.rows[group] + np.searchsorted(behind, needed)
@@ -179,10 +205,10 @@ class Windows:
         return rows
 
     def origin(self, groups: NDArray[np.int32], rows: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Convert row numbers in extended row groups to row groups and row numbers of the dataset.
+        """Convert row numbers in extended row groups to row groups and rows of the data.
 
-        An extended row group has its own rows, then the following rows that its windows need. Returns two new arrays of
-        shape (n,).
+        An extended row group has its own rows, then the following rows that its windows need. Return the row groups and
+        the row numbers as two new arrays of shape (n,).
         """
         found_groups, found_rows = groups.copy(), rows.copy()
         beyond = np.flatnonzero(rows >= self.rows[groups])
@@ -196,7 +222,9 @@ class Windows:
 
     @classmethod
     def joined(cls, parts: Sequence[Windows]) -> Windows:
-        """Return the windows of several datasets, with one length and row groups numbered across all of them.
+        """Return the windows of several datasets as one object.
+
+        Row groups are numbered across all datasets. All datasets have windows of the same length.
 
         Example:
             >>> starts = Selection(np.array([2]), {0: np.array([True, True, False])})
@@ -213,7 +241,10 @@ class Windows:
 
 
 def _joined_selections(selections: Sequence[Selection]) -> Selection:
-    """Return one selection of several datasets, with row groups numbered across all of them."""
+    """Return one selection for several datasets.
+
+    Row groups are numbered across all datasets.
+    """
     counts = [selection.counts for selection in selections]
     firsts = itertools.accumulate(map(len, counts), initial=0)
     bitmaps = (
