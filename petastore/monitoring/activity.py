@@ -1,7 +1,7 @@
 """Activity of threads: the stage of reading in which each thread works, and the storage request for which it waits.
 
 Time is measured per task and storage request, not per row: at the end of a stage, its begin and end are appended to a
-log, without a lock. Outside of a task, a thread is not in any stage, and `during` does nothing.
+log, without a lock. Outside of a task (an `at_work` block), a thread is not in any stage, and `during` does nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Stage: TypeAlias = Literal["storage", "decoding", "transform", "assembly", "copy
 STAGES: tuple[Stage, ...] = ("storage", "decoding", "transform", "assembly", "copy")
 
 Owner: TypeAlias = "int | tuple[int, ...]"
-"""Owner of some work: the number of the span that is assembled, or a tuple of the row groups that are loaded."""
+"""Object of some work: the number of the assembled span (consecutive batches), or a tuple of loaded row groups."""
 
 Segment: TypeAlias = tuple[float, float, Stage, Owner, int]
 """Time that one thread spent in one stage: begin and end by `time.perf_counter`, stage, owner, thread."""
@@ -48,7 +48,7 @@ Segments: TypeAlias = "collections.deque[Segment]"
 """Log of time intervals (segments) of threads. Threads append to the log and pop from it without a lock."""
 
 _SHORTEST_S = 5e-6
-"""Minimum seconds of a logged segment; shorter segments are omitted."""
+"""Minimum seconds of a logged time interval; shorter intervals are omitted."""
 
 _current = threading.local()  # `work`: the innermost `at_work` of each thread; None or absent outside a task
 
@@ -59,7 +59,7 @@ class at_work:  # noqa: N801 - used in `with` statements
     Args:
         log: Log of one iteration over the reader; None logs nothing.
         stage: Stage of the time outside of `during` blocks.
-        owner: Number of the span that is assembled, or the row groups that are loaded.
+        owner: Number of the span (consecutive batches) that is assembled, or the row groups that are loaded.
 
     Example:
         >>> log = collections.deque()
@@ -88,25 +88,32 @@ class at_work:  # noqa: N801 - used in `with` statements
             outer._since = self._since  # noqa: SLF001 - an object of the same class
 
     def switch(self, stage: Stage, at: float | None = None) -> None:
-        """End the current stage and begin another, now or at an earlier time."""
+        """Log the current stage and begin another stage, now or at an earlier time."""
         now = time.perf_counter() if at is None else at
         self.log(self.stage, self._since, now)
         self._since, self.stage = now, stage
 
     def spent(self, busy_s: float) -> None:
-        """Log all but `busy_s` of the time in the current stage as `"storage"`."""
+        """Log the time in the current stage so far: `busy_s` seconds as this stage, and the rest as `"storage"`."""
         stage, now = self.stage, time.perf_counter()
         self.switch("storage", at=min(self._since + busy_s, now))
         self.switch(stage, at=now)
 
     def log(self, stage: Stage, began: float, ended: float, *, thread: int | None = None) -> None:
-        """Append a time interval of the task to the log; by default for the thread that began the task."""
+        """Append a time interval of the task to the log, unless it is very short.
+
+        Args:
+            stage: Stage of the time.
+            began: Start of the interval.
+            ended: End of the interval.
+            thread: Number of the thread; None means the thread that began the task.
+        """
         if self._log is not None and ended - began > _SHORTEST_S:
             self._log.append((began, ended, stage, self._owner, self._thread if thread is None else thread))
 
 
 class during:  # noqa: N801 - used in `with` statements
-    """Context manager: count time of the calling thread in another stage of its task; no effect outside of tasks."""
+    """Context manager: count the time of the block in another stage of the thread's task; no effect without a task."""
 
     __slots__ = ("_before", "_stage", "_work")
 
@@ -127,8 +134,9 @@ class during:  # noqa: N801 - used in `with` statements
 class reading_local:  # noqa: N801 - used in `with` statements
     """Context manager for a read from a local disk: log time without CPU use as `"storage"` if the disk was read.
 
-    Arrow reads and decodes pages in one call. If the page cache had all blocks, time without CPU is not a wait for the
-    disk. If the operating system does not count the blocks of a thread, all of the time stays in the thread's stage.
+    Arrow reads and decodes pages in one call, so the two stages are separated by CPU time. If the page cache had all
+    blocks, the thread did not wait for the disk, and all time stays in the thread's current stage. The same applies if
+    the operating system does not count the blocks that a thread reads.
     """
 
     __slots__ = ("_before", "_work")
@@ -151,9 +159,9 @@ def _usage() -> Any:
 
 
 def running_since(stage: Stage) -> Callable[[object], None]:
-    """Return a callback that logs the time from now until it is called, as work of another process for this task.
+    """Return a callback that logs, in a stage, the time from now until the callback is called.
 
-    The callback logs the time of the work in the given stage of the task.
+    The time counts as work of another process for the calling thread's task.
     """
     work: at_work | None = getattr(_current, "work", None)
     began = time.perf_counter()
@@ -166,7 +174,7 @@ def running_since(stage: Stage) -> Callable[[object], None]:
 
 
 def adopted(call: Callable[[], None]) -> Callable[[], None]:
-    """Wrap a function that another thread will call, so that its time counts for the calling thread's task."""
+    """Wrap a function that another thread will call, so that its time counts for the task of the current thread."""
     work = getattr(_current, "work", None)
 
     def adopting() -> None:

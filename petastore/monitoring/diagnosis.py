@@ -1,6 +1,6 @@
 """Diagnosis: find out whether the input is the bottleneck of training, in which stage, and what to change. No I/O.
 
-`Reader.diagnosis()` and `DataLoader.diagnosis()` fill the counters. The counters are plain numbers, so they can be sent
+`Reader.diagnosis()` and `DataLoader.diagnosis()` fill the counters. The counters are plain values, so they can be sent
 as JSON, or written by hand in a test:
 
 Example:
@@ -26,10 +26,10 @@ NOT_THE_INPUT = 0.05
 """Share of the time below which waiting for data does not hold training back."""
 
 _SLOW_FILE = 3.0
-"""Factor above the median file's load time from which the slowest file is named."""
+"""Minimum ratio of the slowest file's load time to the median of all files for which the slowest file is named."""
 
 _REREAD = 1.5
-"""Ratio of loaded to delivered rows from which the diagnosis reports repeated loading."""
+"""Minimum ratio of loaded to delivered rows for which the diagnosis reports that too many rows are loaded."""
 
 _SLOW_RANK = 0.05
 """Minimum difference between the wait share of a slow rank and the median of all ranks."""
@@ -72,13 +72,14 @@ class Counters:
     """Number of spans (groups of consecutive batches that are assembled together) that training has received."""
 
     ready_spans_mean: float = 0.0
-    """Mean number of spans that were ready when training requested a span: the occupancy of the output queue."""
+    """Mean number of spans (groups of consecutive batches) that were ready when training requested a span: the
+    occupancy of the output queue."""
 
     spans_ahead: int = 0
-    """Maximum number of spans in preparation or ready."""
+    """Maximum number of spans (groups of consecutive batches) that are in preparation or ready."""
 
     row_groups_loaded: int = 0
-    """Number of row groups that were loaded or are being loaded."""
+    """Number of row groups that were loaded or are being loaded; each load of the same row group counts."""
 
     rows_loaded: int = 0
     """Number of rows of the row groups in `row_groups_loaded`."""
@@ -123,7 +124,9 @@ class Counters:
     """Number of shards."""
 
     def since(self, before: Counters) -> Counters:
-        """Return the difference to earlier counters of the same reader: times and rows since then.
+        """Return the difference to earlier counters of the same reader: times, rows and groups of batches since then.
+
+        If another iteration has begun since then, return these counters unchanged.
 
         Example:
             >>> Counters(rows=9, wait_seconds=3.0).since(Counters(rows=4, wait_seconds=1.0)).wait_seconds
@@ -137,7 +140,7 @@ class Counters:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Diagnosis of a reader's input: a bottleneck and its evidence. Print it.
+    """Diagnosis of a reader's input: the bottleneck and its evidence; print it.
 
     Example:
         >>> found = diagnose(Counters(elapsed_seconds=10, wait_seconds=0.2, wait_decoding_seconds=0.2))
@@ -222,7 +225,7 @@ def _has_slow_file(counters: Counters) -> bool:
 
 
 def _remedies(bottleneck: Bottleneck, counters: Counters) -> list[str]:
-    """Return what to change, the most likely remedy first."""
+    """Return changes that may help against the bottleneck, the most likely one first."""
     return [*_remedies_of_buffers(bottleneck, counters), *_REMEDIES[bottleneck](counters)]
 
 
@@ -302,7 +305,7 @@ _REMEDIES = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RankComparison:
-    """Comparison of the ranks' diagnoses. Print it.
+    """Comparison of the ranks' diagnoses; print it.
 
     Example:
         >>> slow, fast = (Counters(rank=rank, elapsed_seconds=10, wait_seconds=s, wait_storage_seconds=s)
@@ -330,7 +333,7 @@ class RankComparison:
 
 
 def compare_ranks(diagnoses: Sequence[Diagnosis | dict[str, Any]]) -> RankComparison:
-    """Compare the diagnoses of all ranks, and find a rank that the others wait for.
+    """Compare the diagnoses of all ranks, and find a rank that the other ranks wait for.
 
     In synchronous training, a step takes equally long on all ranks, because ranks with fast input wait for the slowest
     rank in the all-reduce. The slow rank is therefore the rank that waits for its own input.
@@ -340,7 +343,7 @@ def compare_ranks(diagnoses: Sequence[Diagnosis | dict[str, Any]]) -> RankCompar
             `dataclasses.asdict(diagnosis.counters)` of each rank.
 
     Raises:
-        InvalidArgumentError: `diagnoses` is empty, or has two of one rank.
+        InvalidArgumentError: `diagnoses` is empty, or has two diagnoses of the same rank.
     """
     of_ranks = [one if isinstance(one, Diagnosis) else diagnose(Counters(**one)) for one in diagnoses]
     ranks = [one.counters.rank for one in of_ranks]

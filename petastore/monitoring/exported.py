@@ -1,4 +1,4 @@
-"""Metrics of a reader or loader, as all exporters publish them."""
+"""Metrics of a reader or loader, in the form that all exporters (Prometheus, OpenTelemetry, TensorBoard) publish."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class DiagnosisSource(Protocol):
     """Interface of a `Reader`, or of a loader over a reader."""
 
     def diagnosis(self) -> Diagnosis:
-        """Return the bottleneck of training, as `Reader.diagnosis` does."""
+        """Return whether the input is the bottleneck of training, and in which stage; see `Reader.diagnosis`."""
 
 
 class Metric(NamedTuple):
@@ -30,7 +30,7 @@ class Metric(NamedTuple):
 
 
 def metrics_of(source: DiagnosisSource) -> list[Metric]:
-    """Return the metrics of a reader or loader now.
+    """Return the current metrics of a reader or loader.
 
     Example:
         >>> from petastore.monitoring.diagnosis import Counters

@@ -21,8 +21,8 @@ def observe(source: DiagnosisSource, meter: Meter | None = None) -> None:
     """Publish the metrics of a reader or loader as observable instruments of OpenTelemetry.
 
     Values are computed when a metric reader collects. Names and values are the same as in the Prometheus exporter, but
-    with dots: `petastore.wait.seconds` with the attribute `stage`. Values that start at 0 with each iteration are
-    gauges.
+    with dots: `petastore.wait.seconds` with the attribute `stage`. All instruments are gauges, because the counters
+    start at 0 again with each iteration.
 
     Args:
         source: Reader, or loader over one.

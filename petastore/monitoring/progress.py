@@ -17,7 +17,7 @@ from petastore.errors import InvalidArgumentError
 __all__ = ["ProgressDisplay", "progress_line", "progress_shown"]
 
 _LINE_S = 10.0
-"""Seconds between lines where a bar cannot be drawn."""
+"""Seconds between lines of text, which are printed if a bar cannot be drawn."""
 
 _BAR_S = 0.2
 """Seconds between two drawings of a bar."""
@@ -61,10 +61,10 @@ def _duration(seconds: float) -> str:
 
 
 class ProgressDisplay(contextlib.AbstractContextManager["ProgressDisplay", None]):
-    """Progress of one task on standard error. One thread at a time calls `update`.
+    """Display of the progress of one task on standard error. Only one thread at a time may call `update`.
 
     Args:
-        title: What is done, such as "reading".
+        title: Name of the task, such as "reading".
         unit: Name of the units, in the plural.
         total: Number of all units; None if unknown.
         stream: Text stream; None means standard error.
@@ -111,7 +111,7 @@ class ProgressDisplay(contextlib.AbstractContextManager["ProgressDisplay", None]
 
         Args:
             done: Number of finished units.
-            total: Number of all units, if it has become known.
+            total: Number of all units; None keeps the previous number.
             note: More text.
         """
         now, self._total, self._done = self._clock(), self._total if total is None else total, done
@@ -140,7 +140,7 @@ class ProgressDisplay(contextlib.AbstractContextManager["ProgressDisplay", None]
 
 
 def _bar_on(stream: TextIO, title: str) -> tuple[Any, Any]:
-    """Return a progress bar of rich and its task, if rich is installed and the stream is a terminal; otherwise None."""
+    """Return a progress bar of rich and its task; (None, None) if rich is missing or the stream is not a terminal."""
     try:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
@@ -160,11 +160,13 @@ def _bar_on(stream: TextIO, title: str) -> tuple[Any, Any]:
 def progress_shown(
     progress: bool | Callable[..., object] | None, title: str, unit: str, total: int | None = None
 ) -> Iterator[Callable[..., object] | None]:
-    """Context manager for a `progress=` argument: yield a progress display for True, or the user's function.
+    """Context manager for a `progress=` argument: yield the function to call with the progress, or None.
+
+    For True, this is the method `update` of a progress display; for a function, the function itself.
 
     Args:
         progress: True, a function of the user, or None or False for nothing.
-        title: What is done.
+        title: Name of the task, such as "reading".
         unit: Name of the units, in the plural.
         total: Number of all units; None if it is unknown, or an argument of the callback.
 

@@ -20,7 +20,7 @@ __all__ = ["PrometheusCollector"]
 
 
 class PrometheusCollector(Collector):
-    r"""Prometheus collector of a reader or loader; it registers itself.
+    r"""Prometheus collector of a reader or loader; the constructor registers it.
 
     Values are computed only when Prometheus scrapes. Counters start at 0 with each iteration of the reader; Prometheus'
     `rate` and `increase` support this. To serve the metrics, call `prometheus_client.start_http_server(8000)`.
@@ -48,11 +48,11 @@ class PrometheusCollector(Collector):
         registry.register(self)
 
     def describe(self) -> list[Metric]:
-        """Return nothing: values are read first when Prometheus scrapes."""
+        """Return an empty list, so that values are read only when Prometheus scrapes, not at registration."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics; prometheus_client calls it."""
+        """Yield the current metrics; prometheus_client calls this method at each scrape."""
         families: dict[str, Any] = {}
         for metric in metrics_of(self._source):
             family = CounterMetricFamily if metric.is_counter else GaugeMetricFamily

@@ -21,10 +21,11 @@ _MOST_EVENTS = 1_000_000
 
 @contextlib.contextmanager
 def trace(source: Any, trace_file: str | os.PathLike[str]) -> Iterator[None]:
-    """Record the stages of all threads of a reader in a `with` block, and write them to a JSON file at its end.
+    """Record the stages of all threads of a reader in a `with` block, and write a JSON trace at the end of the block.
 
     Each thread has its own track with `storage`, `decoding`, `transform` and `assembly`. The track of the training
-    thread has `wait for data` and `training`. Events name the row groups and their file.
+    thread has `wait for data` and `training`. Events of loading name the row groups and their file. Events of assembly
+    have the number of the span (group of consecutive batches).
 
     Args:
         source: Reader, or loader over one.
@@ -82,7 +83,7 @@ class _Recorder:
         self._events.append({"name": name, "cat": "petastore", **place, "args": arguments})
 
     def document(self) -> dict[str, Any]:
-        """Return the trace, with the names of threads."""
+        """Return the trace as a dict in the format of Chrome trace events, with the names of threads."""
         threads = {event["tid"] for event in self._events}
         names = [
             {"ph": "M", "name": "thread_name", "pid": os.getpid(), "tid": thread, "args": {"name": name}}

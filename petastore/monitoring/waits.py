@@ -29,11 +29,11 @@ Listener: TypeAlias = "Callable[[WaitMeter, Sequence[Segment], float, float], ob
 """Function called after each wait; see `WaitMeter`."""
 
 _SHORTEST_S = 20e-6
-"""Shorter waits are not attributed to a stage: no thread had to be waited for."""
+"""Minimum seconds of a wait that is attributed to stages; in a shorter wait, the batches were already assembled."""
 
 
 class RowGroups(Protocol):
-    """Row groups of a dataset; an `Inventory`."""
+    """Interface of the row groups of a dataset, such as an `Inventory`."""
 
     @property
     def files(self) -> Sequence[Any]:
@@ -54,7 +54,7 @@ def attributed(
         began: Begin of the wait.
         ended: End of the wait.
         number: Number of the awaited span (consecutive batches).
-        groups: Row groups that it needs.
+        groups: Row groups that the span needs.
 
     Example:
         >>> segments = [(0, 6, "storage", (4,), 1), (6, 7, "assembly", 1, 1), (0, 9, "copy", 2, 2)]
@@ -66,10 +66,12 @@ def attributed(
         return {}
     owners = [each[3] for each in inside]
     own = [owner == number if isinstance(owner, int) else owner[0] in groups for owner in owners]
-    # column: shape (segments,), number of the stage; numbers of stages of other spans follow those of this span
+    # column: shape (segments,), number of each interval's stage; a stage has two numbers: one for work for the awaited
+    # span, and one for all other work
     column = [_COLUMNS[each[2]] + (0 if is_own else len(STAGES)) for each, is_own in zip(inside, own, strict=True)]
     times = np.array([each[:2] for each in inside]).clip(began, ended).T.ravel()
-    # threads: shape (2 · segments, 2 · stages), number of threads in each stage from one event to the next
+    # threads: shape (2 · segments, 2 · stages), number of threads in each stage from one event to the next; an event is
+    # the start or end of an interval
     threads = np.zeros((len(times), 2 * len(STAGES)))
     order = np.argsort(times, kind="stable")
     place = np.empty_like(order)
@@ -94,7 +96,7 @@ _COST_S, _COST_OF_SEGMENT_S = 50e-6, 1.2e-6
 """Estimated seconds to divide a wait among stages: per wait, and in addition per logged time interval."""
 
 _FIRST_CREDIT_S, _MOST_CREDIT_S = 2e-3, 50e-3
-"""Seconds that attributing waits may take beyond `_COST_SHARE`: at the start of a pass, and at most later."""
+"""Seconds that attributing waits may take beyond `_COST_SHARE`: at the start of an iteration, and at most later."""
 
 
 class WaitMeter:
@@ -121,11 +123,12 @@ class WaitMeter:
         self.log: Segments = collections.deque()
         """Log of the workers' stages."""
         self.waited_s = 0.0
-        """Seconds that the consumer has waited for spans, including the first."""
+        """Seconds that the consumer has waited for spans (groups of consecutive batches), including the first one."""
         self.clock = clock
         """Function that returns seconds."""
         self.row_groups_loaded = self.rows_loaded = self.spans_ahead = 0
-        """Number of loaded row groups, number of their rows, and maximum number of spans in preparation."""
+        """Number of row groups whose load was submitted, number of their rows, and maximum number of spans (groups of
+        consecutive batches) in preparation."""
         self.listeners: list[Listener] = [] if listeners is None else listeners
         """Functions called after each wait; all iterations over a reader share this list."""
         self.rows = 0
@@ -134,8 +137,8 @@ class WaitMeter:
         """Whether the end of the last epoch was reached."""
         self._row_groups, self._counts_start = row_groups, counts_start
         self._begun = self._last = self._startup_s = 0.0
-        self._waits: dict[Stage, float] = {}  # seconds of waits for spans that were attributed to each stage
-        self._waited_s = self._attributed_s = 0.0  # seconds of all waits for spans, and of the attributed ones
+        self._waits: dict[Stage, float] = {}  # seconds of waits for batches that were attributed to each stage
+        self._waited_s = self._attributed_s = 0.0  # seconds of all waits for batches, and of the attributed waits
         self._first_waits: dict[Stage, float] = {}
         self._pending: dict[Stage, float] = {}
         self._own: dict[Stage, float] = {}  # seconds of stages in the consumer's thread
@@ -146,7 +149,7 @@ class WaitMeter:
 
     @property
     def is_unused(self) -> bool:
-        """Whether the consumer has not waited for any batches."""
+        """Whether the consumer has not received any batches."""
         return self._spans == 0
 
     def add(self, stage: Stage, seconds: float) -> None:
@@ -168,8 +171,8 @@ class WaitMeter:
         Args:
             began: Time at which the consumer requested the span.
             ended: Time at which the span was ready.
-            number: Number of the span.
-            groups: Row groups that it needs.
+            number: Number of the span; -1 for the end of the iteration.
+            groups: Row groups that the span needs.
             rows: Number of rows of the span; 0 at the end of the iteration.
             ready: Number of spans that were ready when the span was requested.
         """
@@ -201,7 +204,7 @@ class WaitMeter:
     def _attributed(
         self, segments: Sequence[Segment], began: float, ended: float, number: int, groups: Container[int]
     ) -> dict[Stage, float] | None:
-        """Divide a wait among stages; return None if dividing waits has taken too much time."""
+        """Return the seconds of a wait by stage; None if dividing waits among stages has taken too much time."""
         since = ended - (self._last if self._spans else began)
         cost = _COST_S + _COST_OF_SEGMENT_S * len(segments)
         self._credit_s = min(self._credit_s + _COST_SHARE * since, _MOST_CREDIT_S)
@@ -258,7 +261,10 @@ class WaitMeter:
         )
 
     def _slowest(self) -> tuple[str | None, float, float]:
-        """Return the file with the slowest loads, its mean seconds per row group, and the median of all files."""
+        """Return the file with the slowest loads, its mean seconds per row group, and the median of all files.
+
+        If row groups of fewer than two files were loaded, the file is None.
+        """
         (files,) = np.nonzero(self._file_seconds * self._file_loads)
         if self._row_groups is None or len(files) < 2:
             return None, 0.0, 0.0

@@ -1,7 +1,7 @@
-"""Readers: fetch, decode, transform and assemble batches in worker pools, in plan order.
+"""Readers: load row groups, and decode, transform and assemble batches, in the order of a plan.
 
-Names are loaded on first use, because worker processes for transforms import some modules of this package, but must not
-import pyarrow.
+Worker pools do the work. The names of this package are imported on first use. Importing one of its modules therefore
+does not import all of them.
 """
 
 from __future__ import annotations

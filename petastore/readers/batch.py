@@ -16,7 +16,7 @@ __all__ = ["Batch", "Columns"]
 
 
 _SIDE = 64
-"""Pixels of the longer side of an image in a notebook."""
+"""Pixels of the longer side of an image that a notebook shows."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -72,7 +72,7 @@ class Batch(Mapping[str, NDArray[Any]]):
 
     @property
     def columns(self) -> dict[str, NDArray[Any]]:
-        """The columns as a new dict."""
+        """The columns as a new dict from name to array."""
         return {name: column.rows(self.first, self.stop) for name, column in self.source.by_name.items()}
 
     def __getitem__(self, name: str) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Sizes of each row group's columns, and the byte ranges to fetch, computed from the footers."""
+"""Stored bytes of each row group's columns, and the storage requests that read them, computed from the footers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["column_bytes", "fetches_of"]
 
 
 def column_bytes(dataset: Dataset, columns: Iterable[str]) -> NDArray[np.int64]:
-    """Return the stored bytes of some columns per row group, which a reader of these columns fetches.
+    """Return the stored bytes of some columns in each row group: the bytes that a reader of these columns fetches.
 
     The inventory only has the sizes of whole row groups, so this function reads all footers that were not read yet,
     with up to 16 threads.
@@ -72,7 +72,7 @@ def _stored_columns(dataset: Dataset, columns: Iterable[str]) -> list[str]:
 
 
 def _in_footer(footer: Footer, ordinals: NDArray[np.int32], columns: list[str]) -> NDArray[np.int64]:
-    """Return the stored bytes of some columns, together, in each given row group of a file, shape (row groups,)."""
+    """Return the total stored bytes of some columns in each given row group of a file, shape (row groups,)."""
     leaves = dict.fromkeys(leaf for name in columns for leaf in footer.leaves.get(name, ()))
     chunks = chunk_contents(footer.encoded, leaves, source=footer.file.path)
     sizes = [sum(group[leaf].stored_bytes for leaf in leaves if leaf in group) for group in chunks]
@@ -91,9 +91,9 @@ REQUESTS_BEFORE = 1
 def fetches_of(dataset: Dataset, columns: Iterable[str]) -> Fetches:
     """Estimate storage requests and bytes per row group, for `petastore.plan.report.explanation.CostModel`.
 
-    It reads the footers that were not read yet, with up to 16 threads. The estimate assumes that one task reads each
-    row group. The real number of requests differs if several threads read the columns of a large row group, or if a
-    file of at most 256 KiB is read whole.
+    This function reads the footers that were not read yet, with up to 16 threads. The estimate assumes that one task
+    reads each row group. The real number of requests differs if several threads read the columns of a large row group,
+    or if a file of at most 256 KiB is read whole.
 
     Args:
         dataset: The dataset to read.
@@ -135,7 +135,7 @@ def fetches_of(dataset: Dataset, columns: Iterable[str]) -> Fetches:
 
 
 def _of_row_group(footer: Footer, ordinal: int, columns: list[str]) -> tuple[int, int, int, int]:
-    """Return the requests for a row group, their bytes, the number of cache entries, and the entries' bytes on disk."""
+    """Return the number of requests for a row group, their bytes, the number of cache entries, and their disk bytes."""
     chunks = sorted(row_group_chunks(footer, ordinal, [columns]).columns)
     requests = split_large(coalesce(chunks), MAX_CONCURRENCY)
     on_disk = sum(size_on_disk(one.length) for one in chunks)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["MixedReader", "MixedSource", "SourceGiven", "open_sources", "plan_mixture"]
 
 SourceGiven: TypeAlias = "Urls | Dataset | SourceArguments"
-"""User's description of a mixture source."""
+"""Source of a mixture, as the user passes it: a URL, a list of URLs, a `Dataset`, or a dict of options."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,7 @@ class MixedSource:
     """Dataset of the source."""
 
     rows: RowOptions
-    """Options that select its rows."""
+    """Options that select rows of the dataset."""
 
 
 def open_sources(given: Sequence[SourceGiven], dataset: DatasetOptions, rows: RowOptions) -> list[MixedSource]:
@@ -92,7 +92,7 @@ def _with_equal_types(datasets: Sequence[Dataset]) -> list[Dataset]:
 
 
 def _cast(dataset: Dataset, fields: Mapping[str, Any]) -> Dataset:
-    """Return the dataset, which reads these fields with the given Arrow types."""
+    """Return a dataset that reads these fields as the given Arrow types."""
     read = [
         field_from_arrow(fields[field.name].with_nullable(field.nullable)) if field.name in fields else field
         for field in dataset.schema
@@ -134,9 +134,9 @@ def plan_mixture(
         weights: Weight of each source.
         ask: Plan options of the mixture; the sources share its `shuffle_buffer_bytes` by weight.
         run: Workers that scan for selected rows, and the transform of all rows.
-        stop: Stop rule of the mixture.
-        batching: Batching of the mixture.
-        source_column: Name of the source column, or None.
+        stop: Rule for the end of an epoch, such as `"first_exhausted"`; see `Mixture.stop`.
+        batching: `"mixed"` or `"per_source"`: whether a batch has rows of all sources or of one source.
+        source_column: Name of the column with the number of each row's source, or None.
 
     Raises:
         InvalidArgumentError: An option is invalid; the message names it.
@@ -166,7 +166,7 @@ def plan_mixture(
             for dataset, own, selection in zip(datasets, asks, selections, strict=True)
         ]
 
-    # Invalid options raise here, before a filter reads anything.
+    # The mixture is first planned without selections, so that invalid options raise before a filter reads data.
     mixture = Mixture(plans([None] * len(datasets)), weights, stop, batching, seed, ask.epochs, chosen)
     selections = [
         selected_rows(
@@ -184,12 +184,12 @@ def plan_mixture(
 
 
 def _with_chosen(plan: Plan, chosen: frozenset[str]) -> Plan:
-    """Record in a plan that petastore, not the user, has chosen these parameters; return the new plan."""
+    """Return the plan with a record that petastore, not the user, has chosen these parameters."""
     return dataclasses.replace(plan, request=dataclasses.replace(plan.request, chosen=plan.request.chosen | chosen))
 
 
 def _agreed_columns(datasets: Sequence[Dataset], wanted: Fields | None) -> list[str]:
-    """Return the names of the selected columns; raise if a dataset lacks one or has another dtype or shape."""
+    """Return the names of the selected columns; raise an error if datasets differ in a column's dtype or shape."""
     first = datasets[0]
     if wanted is None:
         views = [Unischema(dataset.schema.name, dataset.fields_of(None)) for dataset in datasets]

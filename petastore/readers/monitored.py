@@ -31,7 +31,7 @@ _IN_DIAGNOSTICS = (
 
 
 class Monitored:
-    """Base class of readers with their reports: diagnosis, diagnostics and progress of the current iteration."""
+    """Base class of readers with the reports of a reader: diagnosis, diagnostics and progress of its iterations."""
 
     plan: RankPlan
     shard: Shard
@@ -101,7 +101,7 @@ class Monitored:
         """
         counters = self._counters()
         seconds = {name: getattr(counters, name) for name in _IN_DIAGNOSTICS}
-        # The wait for the first batch is included, because users compare the sum with the duration of their loop.
+        # The wait for the first batch is added, because users compare `wait_seconds` with the duration of their loop.
         seconds["wait_seconds"] += counters.startup_seconds
         counts = counts_of(self._execution.source.datasets) | _left_out(self.plan)
         return {**seconds, "workers": counters.workers, **self._pass.spans, **counts}
@@ -128,7 +128,7 @@ class Monitored:
         from petastore.notebook import html_table
 
         metrics = self.diagnostics
-        of_plan = getattr(self.plan, "_repr_html_", lambda: "")()  # mixtures do not have this method
+        of_plan = getattr(self.plan, "_repr_html_", lambda: "")()  # the plan of a mixture does not have this method
         return of_plan + html_table(f"Reader of {self._execution.source.url}", [], metrics.items(), count=len(metrics))
 
 

@@ -1,4 +1,4 @@
-"""Build the signatures of functions that take reader options as `**options`, from `readers/options.py`."""
+"""Signatures and docstrings of functions that take reader options as `**options`, built from `readers/options.py`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _Given = TypeVar("_Given")
 
 @functools.cache
 def names_of(group: type) -> tuple[str, ...]:
-    """Return the parameter names of a group, in order."""
+    """Return the parameter names of an option group (a dataclass of `readers/options.py`), in order."""
     return tuple(field.name for field in dataclasses.fields(group) if field.name != "url")
 
 
 def takes_options(
     *groups: type, without: Collection[str] = (), positional: Collection[str] = ()
 ) -> Callable[[Callable[_Asked, _Given]], Callable[_Asked, _Given]]:
-    """Decorator for a function with `**options`: sets the signature and the descriptions of some option groups.
+    """Decorator for a function with `**options`: sets its signature to the parameters of some option groups.
 
     An unknown parameter raises an error before the function runs; the error suggests petastore's name. The text
     `{options}` in the docstring is replaced with the descriptions, for `help()` and the API reference.
@@ -95,7 +95,7 @@ _TITLES: Final = (
 
 
 def _sections(groups: Iterable[type], names: Collection[str]) -> str:
-    """Return the descriptions of parameters, in sections with the titles of the groups' docstrings."""
+    """Return the descriptions of parameters as docstring text, in the `Args:` sections of the groups' docstrings."""
     entries: dict[str, list[str]] = {title: [] for title in _TITLES}
     for group in groups:
         for section in _SECTION.finditer(group.__doc__ or ""):

@@ -1,4 +1,6 @@
-"""Reader options: the parameters of `make_reader`, each declared once with its type, default, check and description.
+"""Reader options: the parameters of `make_reader` and of similar functions.
+
+Each parameter is declared once, with its type, default, check and description.
 
 To add a parameter, add a field to one group in this module, describe it in the group's docstring, and list it in the
 group's `TypedDict`. Functions that open readers take the groups that they need as `**options`, and the decorator
@@ -164,7 +166,7 @@ Filters: TypeAlias = "Expression | Sequence[_Comparison | Sequence[_Comparison]]
 """An expression, or pyarrow's nested lists of `(column, operator, value)`."""
 
 CacheType: TypeAlias = Literal["null", "local-disk"]
-"""Kind of cache."""
+"""Values of `cache_type`: no cache, or a cache on local disk; None also means no cache."""
 
 NULL_CACHE: Final = "null"
 """`cache_type` of a reader without a cache; Petastorm's name."""
@@ -220,9 +222,9 @@ class DatasetOptions:
             a row group. A timeout raises `StorageTimeoutError`, which names the request. None means no timeout.
 
     Args: Data
-        schema: How to read files whose schemas differ. `"union"` has the columns of all files, null where a file lacks
-            one, in the narrowest types that hold all values exactly. `"common"` has the columns that all files have.
-            `"first"` has columns and types of the first file. A `Unischema` declares fields and types.
+        schema: How to read files whose schemas differ. `"union"` has all columns that any file has, null where a file
+            lacks the column, in the narrowest types that hold all values exactly. `"common"` has the columns that all
+            files have. `"first"` has columns and types of the first file. A `Unischema` declares fields and types.
         decode: Dict from field name to `petastore.codecs.ImageDecode`: crop, resize or convert images to gray while
             decoding. Transforms and predicates receive the result. The row order and saved states do not depend on it.
 
@@ -252,7 +254,7 @@ class DatasetOptions:
     def __post_init__(self) -> None:
         known_word(self.cache_type, CacheType, name="cache_type", or_none=True)
         if self.storage_options is not None and not isinstance(self.storage_options, Mapping):
-            # The value may contain a secret.
+            # The message names only the type, because the value may contain a secret.
             raise InvalidArgumentError(f"storage_options must be a dict, got {type(self.storage_options).__name__}")
         if self.caches:
             from petastore.cache.folder import cache_location, verified_limit
@@ -322,11 +324,11 @@ class RowOptions:
             these three values.
 
     Args: Bad rows
-        on_error: Handling of bad rows: a cell cannot be decoded, or `transform_spec` raises. `"raise"` raises the
-            error when the row is read. `"skip"` leaves bad rows out; `"quarantine"` also writes them to `quarantine`.
-            Both decode and transform all selected rows once, when the reader is opened, to find the bad rows. The
-            number of batches is therefore exact, and equal on all ranks. The result is cached in `filter_cache`,
-            unless the transform function has no method `cache_key()`.
+        on_error: Handling of bad rows: rows with a cell that cannot be decoded, or for which `transform_spec` raises.
+            `"raise"` raises the error when the row is read. `"skip"` leaves bad rows out; `"quarantine"` also writes
+            them to `quarantine`. To find bad rows, `"skip"` and `"quarantine"` decode and transform all selected rows
+            once, when the reader is opened. The number of batches is therefore exact, and equal on all ranks. The
+            result is cached in `filter_cache`, unless the transform function has no method `cache_key()`.
         quarantine: Directory or URL of the Parquet files to which `on_error="quarantine"` writes bad rows, with their
             location and the error.
         max_bad_rows: Maximum number of bad rows to skip, or their share of the selected rows as a float below 1;
@@ -365,7 +367,7 @@ class RowOptions:
         if self.exclude_rows is not None:
             object.__setattr__(self, "exclude_rows", check_places(self.exclude_rows, name="exclude_rows"))
         if not isinstance(self.filter_cache, bool):
-            # Imported only for row selection.
+            # Imported here, because few readers select rows.
             from petastore.selecting.remembered import selection_directory
 
             selection_directory(self.filter_cache)
@@ -410,14 +412,15 @@ class RunOptions:
     Args: Workers and memory
         reader_pool_type: Kind of workers: `"thread"`; `"process"`, which runs the function of `transform_spec` in
             worker processes and everything else in threads; or `"dummy"`, which runs everything in the calling thread.
-            The row order is the same with each.
+            The row order is the same with all three.
         workers_count: Number of concurrent tasks, or of worker processes; None means one per CPU that the process may
             use.
         memory_budget: Maximum memory for reading in this process, in bytes or as text such as `"2GB"`: row groups in
             memory, shuffle buffer and prefetched batches. If it is too small, the first request for a batch raises
             `InvalidArgumentError`. `reader.estimate_memory(batch_size)` returns the required size. None means no limit.
-        max_cell_bytes: Maximum decoded size of one cell, in bytes or as text such as `"1GB"`. The size is read from the
-            header of the cell, so a larger cell raises `DecodeError` before memory is allocated. None means no limit.
+        max_cell_bytes: Maximum decoded size of one cell, in bytes or as text such as `"1GB"`; a larger cell raises
+            `DecodeError`. petastore's codecs compute the size before memory is allocated, for example from an image's
+            header; with other codecs, the size is checked after decoding. None means no limit.
 
     Args: Data
         transform_spec: Function applied to each decoded row: takes and returns a dict. Or a `TransformSpec`, which also
@@ -442,7 +445,7 @@ class RunOptions:
     def __post_init__(self) -> None:
         known_word(self.provenance, Literal[True, False], name="provenance")
         known_word(self.progress, Literal[True, False], name="progress")
-        _ = self.workers  # checks the other options
+        _ = self.workers  # this property checks the other options
 
     @property
     def workers(self) -> Workers:
@@ -500,7 +503,7 @@ class ReadOptions:
 
 
 def options_of_rows(url: Urls | Dataset, **given: Unpack[MapKwargs]) -> tuple[DatasetOptions, RowOptions, RunOptions]:
-    """Return options for random access: no order and no shard.
+    """Return the dataset, row and run options of a dataset with random access, which has no order and no shard.
 
     Raises:
         InvalidArgumentError: An option is invalid; the message names it.

@@ -56,7 +56,7 @@ def refuse_other_words(function: str, given: Iterable[str], *, own: Collection[s
     Args:
         function: Name of the function.
         given: Names of the parameters that the caller passed.
-        own: Names of the function's own parameters.
+        own: Names of the function's own parameters, which the message lists if no known name is similar.
         known: Names of all parameters that the function accepts, including those that it passes to other functions.
 
     Raises:

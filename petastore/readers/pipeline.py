@@ -1,18 +1,18 @@
-"""Reading pipeline: a pool fetches row groups and assembles spans, yielded in plan order.
+"""Reading pipeline: a worker pool loads row groups and assembles batches, in the order of the plan.
 
-A span is a sequence of consecutive batches that are assembled together. These rules are the specification of this
-module:
+The pipeline yields spans: a span is a sequence of consecutive batches that are assembled together. These rules are the
+specification of this module:
 
 * **Success.** Spans arrive in the order of the plan, in whichever order workers finish. `next()` of the consumer starts
   planning and assembly of at most `ahead` spans. A worker does the planning, one worker at a time, so that the
   consumer's thread is free for training.
 * **Storage is slow.** More spans are planned than assembled, and the prefetcher fetches the row groups of planned
   spans, up to its limit.
-* **The memory budget is too small for a span.** The span arrives in parts. A part is assembled when the consumer needs
-  it.
-* **A stage fails.** The consumer first gets the earlier spans, and then, once, the error with its traceback. Afterwards
-  the pipeline is closed. A `StopIteration` in a stage is converted to a `WorkerError`, because it would end the
-  consumer's loop as if all rows had been read.
+* **The memory budget is too small for a span.** The span arrives in parts (some of its batches). A part is assembled
+  when the consumer needs it.
+* **A stage fails** (planning, loading, assembly or the transform). The consumer first gets the earlier spans, and then,
+  once, the error with its traceback. Afterwards the pipeline is closed. A `StopIteration` in a stage is converted to a
+  `WorkerError`, because it would end the consumer's loop as if all rows had been read.
 * **The consumer stops early.** `close()` cancels queued tasks; `join()` returns when running tasks have ended.
 * **`close()` comes from another thread** while a thread waits in `next()`: the waiting thread gets `ReaderClosedError`
   at once, even if tasks still run.
@@ -46,17 +46,17 @@ from petastore.work.futures import Pool, Task, after, together, wait_for
 __all__ = ["Load", "Pipeline"]
 
 Begin = Callable[[Span, Mapping[int, Any]], SpanWork]
-"""Function that returns the assembly work of a span, given its loaded row groups by number."""
+"""Function that returns the tasks that assemble a span (consecutive batches), given its row groups by number."""
 
 _SPANS_PLANNED = 64
-"""Maximum spans that are planned for prefetching, besides those being assembled."""
+"""Maximum spans (consecutive batches) that are planned for prefetching, besides those being assembled."""
 
 _ROWS_PLANNED = 1 << 20
-"""Planned rows at which planning pauses, because the plan of a row takes a few bytes until the row is read."""
+"""Number of planned rows at which planning pauses, because each planned row takes some bytes until it is read."""
 
 
 Load = Callable[..., Mapping[int, Future[Any]]]
-"""Function that submits tasks to load the row groups of a span; see `Loads.submit`."""
+"""Function that submits tasks to load the row groups of a span (consecutive batches); see `Loads.submit`."""
 
 
 class Pipeline(Iterator[AssembledSpan]):
@@ -156,7 +156,7 @@ class Pipeline(Iterator[AssembledSpan]):
 
     @property
     def _is_over(self) -> bool:
-        # While `_is_planning` is set, a span may be in neither queue: a worker moves it from one to the other.
+        # While `_is_planning` is set, a worker moves a span from one queue to the other, so both may be empty.
         return self._exhausted and not self._coming and not self._jobs and not self._is_planning
 
     @property
@@ -181,7 +181,7 @@ class Pipeline(Iterator[AssembledSpan]):
         """Submit tasks that plan or start the next spans (consecutive batches), while the limits allow more."""
         while True:
             with self._lock:
-                # One thread plans at a time, because it changes the queue without the lock.
+                # Only one thread plans at a time, because planning changes the queue of spans without the lock.
                 if self._is_planning or self._closed:
                     return
                 if not (self._wants_more_planned or (self._has_place and self._coming)):
@@ -195,7 +195,7 @@ class Pipeline(Iterator[AssembledSpan]):
             self._plan()
 
     def _plan(self) -> None:
-        """Plan one span (consecutive batches) unless a planned one can start; then start one if the limit allows."""
+        """Plan one span (consecutive batches), unless a planned span can start; start a span if the limit allows."""
         if not (self._coming and self._has_place):
             self._plan_one()
         job: _SpanJob | None = None
@@ -234,7 +234,7 @@ class Pipeline(Iterator[AssembledSpan]):
     def _job(self, span: Span, priority: int) -> _SpanJob:
         fetched = self._load(span, priority=priority)
         self._tables.update(fetched)
-        if any(table.cancelled() for table in fetched.values()):  # the interpreter is exiting, or the consumer left
+        if any(table.cancelled() for table in fetched.values()):  # the interpreter exits, or the consumer has stopped
             self.close()
         tables = {group: self._tables[group] for group in span.needed.tolist()}
         for group in span.release:
@@ -261,12 +261,12 @@ class Pipeline(Iterator[AssembledSpan]):
 
     def join(self) -> None:
         """After `close`, wait until all tasks have ended. May be called again."""
-        # Waits only for the pool. Finished spans belong to the consumer, which may take them in another thread.
+        # Finished spans are not dropped here, because the consumer may still take them in another thread.
         self._pool.join()
 
 
 def _told(problem: BaseException) -> BaseException:
-    """Return the exception for the consumer: never `StopIteration`, which would end its loop silently."""
+    """Return the exception for the consumer: never `StopIteration`, which would silently end the consumer's loop."""
     if not isinstance(problem, (StopIteration, StopAsyncIteration)):
         return problem
     told = WorkerError(
@@ -298,7 +298,7 @@ class _SpanJob:
         self._submit = submit
         self._notify = notify
         self._parts: collections.deque[Callable[[], SpanWork]] = collections.deque()
-        # Wait for all row groups, so that if several fail, the consumer gets the error of the first one in order.
+        # Wait for all row groups: if several fail, the consumer gets the error of the first failed one in plan order.
         self._made: Future[AssembledSpan | None] = after(tables.values(), functools.partial(submit, self._divided))
         self._made.add_done_callback(notify)
 
@@ -306,7 +306,7 @@ class _SpanJob:
         tables, self._tables = self._tables, {}
         with at_work(self._log, "assembly", self.number):
             work = self._begin(self._span, {group: table.result() for group, table in tables.items()})
-        # The span drops its row groups before the consumer gets it, so that only the pipeline references them.
+        # Row groups are dropped before the consumer gets the span, so that only the pipeline references row groups.
         del tables
         self._parts.extend(work.parts)
         return None if work.parts else self._together(work)
@@ -327,12 +327,12 @@ class _SpanJob:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the batches of the job, or of its last started part, are assembled. Does not start work."""
+        """Whether the batches of the span, or of its last started part, are assembled. Does not start work."""
         made = self._made
         return made.done() and not _has_nothing(made)
 
     def is_done_now(self) -> bool:
-        """Return whether the span, or its next part, is assembled; start assembling the next part if needed."""
+        """Return whether the span, or its next part (some of its batches), is assembled; start the part if needed."""
         if self._parts and _has_nothing(self._made):
             self._made = self._submit(functools.partial(self._made_of, self._parts.popleft()))
             self._made.add_done_callback(self._notify)
@@ -340,11 +340,11 @@ class _SpanJob:
 
     @property
     def has_more(self) -> bool:
-        """Whether the span was split into parts, some of which are not begun."""
+        """Whether the span was split into parts (some batches each), and some parts are not begun."""
         return bool(self._parts)
 
     def result(self) -> AssembledSpan:
-        """Return the assembled columns, and drop this object's reference to them.
+        """Return the assembled columns, and drop this job's reference to the columns.
 
         The columns can then be freed, although futures of row groups in memory still reference this job.
         """
@@ -360,7 +360,7 @@ class _SpanJob:
 
 
 class _FailedJob(_SpanJob):
-    """Placeholder for batches that could not be planned or loaded: `result` raises the error."""
+    """Placeholder for a span (consecutive batches) that could not be planned or started: `result` raises the error."""
 
     def __init__(self, problem: BaseException) -> None:
         self.number, self.groups, self._parts = -1, frozenset(), collections.deque()
@@ -370,9 +370,9 @@ class _FailedJob(_SpanJob):
 
 _NOTHING: Future[AssembledSpan | None] = Future()
 _NOTHING.set_result(None)
-"""Completed future that replaces a result which was taken."""
+"""Completed future with the result None, which replaces the future of a job whose result was returned."""
 
 
 def _has_nothing(made: Future[AssembledSpan | None]) -> bool:
-    """Return whether the future has the result None: no part of the span is assembled or in progress."""
+    """Return whether a job's future has the result None: no batches are assembled or in progress."""
     return made.done() and not made.cancelled() and made.exception() is None and made.result() is None

@@ -46,14 +46,14 @@ __all__ = ["DEFAULT_CACHE_BYTES", "CacheInfo", "RandomAccess", "RecentRowGroups"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CacheInfo:
-    """Counters and contents of a cache."""
+    """Counters and size of a cache of row groups."""
 
     hits: int
-    """Number of requests for a row group in memory, or already being read by another thread."""
+    """Number of requests for a row group that was in memory, or that another thread was already reading."""
 
     reads: int
-    """Number of row groups read. If it is much larger than the dataset's row groups, `max_bytes` is too small for the
-    order of requests."""
+    """Number of row groups read. If this number is much larger than the number of row groups in the dataset,
+    `max_bytes` is too small for the order of requests."""
 
     row_groups: int
     """Number of cached row groups."""
@@ -69,7 +69,8 @@ class RecentRowGroups:
     """LRU cache of row groups in memory, as Arrow tables; reads a row group on a miss.
 
     Thread-safe. No lock is held while reading, and concurrent requests for a row group share one read. The last row
-    group is always cached, even if it is larger than `max_bytes`. Row groups that threads use need additional memory.
+    group is always cached, even if it is larger than `max_bytes`. Evicted row groups that threads still use take
+    additional memory.
 
     Args:
         read: Function that reads a row group by its number in the dataset.
@@ -149,7 +150,7 @@ class RecentRowGroups:
 
 
 DEFAULT_CACHE_BYTES = 256 * 1024 * 1024
-"""Default cache size in bytes: row groups that a process caches for random access."""
+"""Default maximum bytes of row groups that a process caches for random access."""
 
 
 class RandomAccess:
@@ -161,12 +162,12 @@ class RandomAccess:
     Args:
         dataset: Dataset to read.
         columns: Names, regular expressions over whole names, or fields; None means all.
-        cache_bytes: Maximum stored bytes of row groups that are cached between calls. The last row group is always
-            cached, even if it is larger.
-        max_cell_bytes: Maximum decoded bytes of one cell; a larger cell raises before memory is allocated. None means
-            no limit.
-        transform: Function that takes and returns a row as a dict. It runs for each requested row, at each request.
-        selection: Rows that a filter selects; row numbers count only these.
+        cache_bytes: Maximum bytes of memory for row groups that are cached between calls, as encoded cells in Arrow
+            tables. The last row group is always cached, even if it is larger.
+        max_cell_bytes: Maximum decoded bytes of one cell; a larger cell raises `DecodeError`. None means no limit.
+        transform: Function that takes and returns a row as a dict, or a `TransformSpec`. It runs for each requested
+            row, at each request.
+        selection: Rows that a filter selects; row numbers count only these rows.
         provenance: Whether to add columns with the file, row group and row of each row.
 
     Raises:
@@ -199,7 +200,7 @@ class RandomAccess:
         self.selection = selection
         """Selected rows; None means all rows."""
         self.cache_bytes = whole_number(cache_bytes, name="cache_bytes", least=0)
-        """Maximum bytes of cached row groups."""
+        """Maximum bytes of memory for cached row groups."""
         self.max_cell_bytes = Workers(max_cell_bytes=max_cell_bytes).max_cell_bytes
         """Maximum decoded bytes of one cell; None means no limit."""
         self._view = Unischema(f"{dataset.schema.name}_view", fields)
@@ -252,7 +253,7 @@ class RandomAccess:
         return int(self._stops[-1]) if len(self._stops) else 0
 
     def cache_info(self) -> CacheInfo:
-        """Counters and contents of this process's cache."""
+        """Return the counters and the size of this process's row-group cache."""
         return self._of_this_process().info()
 
     def take(self, numbers: ArrayLike) -> dict[str, NDArray[Any]]:

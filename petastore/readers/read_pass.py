@@ -27,7 +27,7 @@ STOPPED = "this reader was stopped. Open another one"
 
 
 class Pass:
-    """Pass over the data: one iteration over a reader, up to the end of the last epoch, with its own pipeline.
+    """Pass: one iteration over a reader, up to the end of the last epoch, with its own pipeline.
 
     Users may iterate over rows, then over batches of some size, and so on: each new iteration continues after the last
     received item, and ends the previous iteration. Only one thread at a time may start an iteration; any thread may
@@ -35,7 +35,7 @@ class Pass:
 
     Args:
         execution: Execution of the reader.
-        begin: Cursor at which the pass begins.
+        begin: Cursor (position in the plan) at which the pass begins.
         before: Counters of the reader's previous pass; None for its first pass, whose startup time is counted
             separately.
     """
@@ -50,8 +50,8 @@ class Pass:
         """Counters of the waits of the consuming thread."""
         self._execution = execution
         self._received = begin
-        self._handout: Handout | None = None  # current handout
-        self._last_rows: LastRows | None = None  # last rows of earlier handouts
+        self._handout: Handout | None = None  # items of the current span (consecutive batches)
+        self._last_rows: LastRows | None = None  # rows returned last, from earlier spans
         self._batch_size = execution.rows_per_item
         self._pipeline: Pipeline | None = None
         self._loads: Loads | None = None
@@ -60,7 +60,7 @@ class Pass:
 
     @property
     def cursor(self) -> Cursor:
-        """Cursor after the last received item."""
+        """Cursor (position in the plan) after the last received item."""
         handout = self._handout
         if handout is not None:
             self._received = handout.cursor or self._received
@@ -96,20 +96,22 @@ class Pass:
         return pipeline is not None and not pipeline.is_closed
 
     def items(self) -> Shared[Any]:
-        """Return an iterator of the reader's items from the cursor on, which all iterating threads share."""
+        """Return an iterator of the rows, batches or windows after the cursor, shared by all iterating threads."""
         execution = self._execution
         return Shared(functools.partial(self.handouts, execution.rows_per_item, execution.hand_out))
 
     def batches(self, batch_size: int) -> Generator[Handout]:
-        """Yield batches of this size from the cursor on."""
+        """Yield the batches after the cursor (current position): one iterable for each span (consecutive batches)."""
         return self.handouts(batch_size, batches_of)
 
     def handouts(self, batch_size: int, hand_out: Callable[[AssembledSpan], Handout]) -> Generator[Handout]:
-        """Yield the items of each span (consecutive batches), starting at the cursor; taking an item moves the cursor.
+        """Yield the items after the cursor (current position): one iterable for each span (consecutive batches).
+
+        Taking an item moves the cursor.
 
         Args:
             batch_size: Number of rows of a batch.
-            hand_out: Function that returns the rows, batches or windows of a span.
+            hand_out: Function that returns the rows, batches or windows of a span, as an iterable.
         """
         if self._is_stopped:
             raise ReaderClosedError(STOPPED)
@@ -120,7 +122,7 @@ class Pass:
             for span in pipeline:
                 self._received, self._last_rows = self.cursor, self.last_rows
                 self._handout = hand_out(span)
-                del span  # the consumer now owns the span's memory
+                del span  # so that memory is freed as soon as the consumer drops the batches
                 yield self._handout
             pipeline.join()
             self.is_over = True
@@ -139,17 +141,18 @@ class Pass:
         self._received, self._last_rows, self._handout = self.cursor, self.last_rows, None
 
     def _begun(self, batch_size: int) -> tuple[Pipeline, Loads]:
-        """Start reading at the cursor; return a new pipeline, and the loader of the pipeline's row groups."""
+        """Start reading at the current position; return a new pipeline, and the loader of the pipeline's row groups."""
         pace = pace_of(self._execution, batch_size)
         execution = self._execution.in_parts
         plan, extended = execution.plan, execution.extended
         limit = execution.workers.memory_budget
         if limit is not None and isinstance(plan, Plan) and plan.parts is None:
-            from petastore.readers.loaded.part_loads import warn_of_huge_row_groups  # only needed with a budget
+            from petastore.readers.loaded.part_loads import warn_of_huge_row_groups  # few readers need it
 
             warn_of_huge_row_groups(plan, execution.footprint, limit)
         pool = execution.functions.pool()
-        # Windows use no arena: its size, `buffer_rows`, does not count the rows that windows append to row groups.
+        # Windows use no arena (arrays that row groups share), because `buffer_rows`, the arena's size in rows, does not
+        # include the rows that windows append to row groups.
         arena = None if extended else execution.memory.arena(execution.layout, plan.buffer_rows)
         # Small row groups that are loaded together are also freed together, later than the memory budget assumes. With
         # a budget, each row group is therefore loaded separately.
@@ -194,7 +197,7 @@ class Pass:
             pipeline.join()
         loads, self._loads = self._loads, None
         if loads is not None:
-            loads.take_back()  # needed if the pass was not read to its end
+            loads.take_back()  # the iteration may have stopped early, before the generator closed the loader
 
     def tell_end(self) -> None:
         """Record that the calling thread has received the end of the iteration."""
@@ -203,15 +206,15 @@ class Pass:
 
     @property
     def end_is_news(self) -> bool:
-        """Whether this iteration has ended, but the calling thread does not know: its next loop must be empty."""
+        """Whether this iteration is over, but the calling thread does not know it: its next loop must be empty."""
         return self._end is not None and self._end.is_news
 
 
 class _End:
     """Threads that have received the end of a pass (an iteration); decides which threads may start another pass.
 
-    Several threads may share one pass. A thread that begins its loop after the others have taken all rows must get an
-    empty loop, not a second pass over the rows. These threads start the next pass instead:
+    Several threads may share one pass. A thread that begins its loop after other threads have taken all rows must get
+    an empty loop, not a second pass over the rows. Only these threads start the next pass:
 
     * a thread that has received the end;
     * a thread that was started after the end, or by other means than Python's `threading`;

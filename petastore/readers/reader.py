@@ -36,7 +36,7 @@ MOVED = (
 
 
 class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
-    """A reader: an iterator of rows, or of batches of columns; `make_reader` and `make_batch_reader` open it.
+    """Reader of a dataset: an iterator of rows, or of batches of columns; `make_reader` and other functions open it.
 
     One iteration covers all epochs. `iter_batches(n)` yields batches of n rows, as loaders do. Workers start with the
     first `next`.
@@ -51,7 +51,8 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         workers: Number and kind of workers; the row order does not depend on them.
         transform: A function of rows, or of DataFrames if `batched`; or a `TransformSpec`.
         batched: Whether iteration yields batches of columns instead of rows.
-        build: Factory of the object that runs the plan: for rows (the default), windows or mixtures.
+        build: Factory of the execution (the objects that run the plan) of a reader of rows (the default), windows or
+            mixtures.
 
     Raises:
         InvalidArgumentError: The transform does not match the schema, a field is named `valid` although
@@ -71,7 +72,7 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
     ) -> None:
         spec: TransformSpec | None = None
         if transform is not None:
-            from petastore.transforming.transform import as_transform_spec  # only needed with a transform
+            from petastore.transforming.transform import as_transform_spec  # imported here: few readers need it
 
             spec = as_transform_spec(transform)
         execution = build(dataset, plan, workers=workers, transform=spec, batched=batched)
@@ -81,7 +82,7 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         self.workers = workers
         """Number and kind of workers."""
         self.transform = execution.transform
-        """The transform function; None if there is no transform."""
+        """The transform as a `TransformSpec`; None without one, or if the sources of a mixture have different ones."""
         self.schema = execution.schema
         """The fields of the output, after column selection and transform."""
         self.batched_output = self.is_batched_reader = batched
@@ -90,9 +91,9 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         self.num_epochs = plan.request.epochs
         """Number of epochs in one iteration; None means endless."""
         self.rows_per_batch = execution.rows_per_item
-        """Rows per `next`: 1, or in a batch reader the rows of the largest row group, at most 65,536."""
+        """Rows (or windows) per `next`: 1; for a batch reader, the rows of the largest row group, at most 65,536."""
         self.windows = None if execution.windows is None else execution.windows.windows
-        """The rows of each window, if this reader yields windows."""
+        """The rows of each window, if this reader yields windows; otherwise None."""
         self.ngram = None if execution.windows is None else execution.windows.ngram
         """The `NGram`, if this reader yields windows; otherwise None."""
         self.row_schema = self.schema if execution.windows is None else execution.windows.row_schema
@@ -100,7 +101,7 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         self.provenance = execution.provenance
         """Whether `provenance=True` added its columns to `schema`."""
         self.stacked_columns = execution.stacked_columns
-        """Names of columns that share one array in `Batch.source`, if no value is missing: one tuple for each array."""
+        """Names of columns that share one array in `Batch.source` if no value is missing: one tuple for each array."""
         self.stopped = False
         """Whether `stop` was called."""
         self.plan = plan
@@ -109,7 +110,7 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         """The shard that this reader reads."""
         self._execution = execution
         self.begin = Cursor()
-        """Position at which the current iteration began: the first row, or a loaded state."""
+        """Position at which the current iteration began: before the first row, or that of a loaded state."""
         self._pass = Pass(execution, self.begin)
         self.meter = self._pass.meter
         self._own = self._pass.items()  # the iterator behind `next(reader)`
@@ -149,7 +150,7 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         return each * self.num_epochs
 
     def __bool__(self) -> bool:
-        return True  # a reader without rows is also true
+        return True  # otherwise `__len__` would make a reader without rows false
 
     # `reader[0]` raises an error: otherwise torch's own DataLoader would use the reader as a map-style dataset.
     __getitem__ = none_by_number
@@ -213,7 +214,7 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         item: Row
         own = self._own
         try:
-            for item in own.at_hand:  # this iterator is written in C, so several threads may use it
+            for item in own.at_hand:  # no lock is needed, because the iterator is implemented in C
                 return item
             return own.next_of_next()
         except StopIteration:
@@ -313,7 +314,7 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         """Wait until all workers have ended, after `stop`, and free memory. May be called repeatedly."""
         try:
             self._pass.end()
-        finally:  # even if the warning about an abandoned thread is raised as an error
+        finally:  # `end` may raise the warning about an abandoned thread as an error
             if self.stopped:
                 self._pass.let_go()
                 self._execution.join()
@@ -324,7 +325,7 @@ class Reader(Monitored, contextlib.AbstractContextManager["Reader", None]):
         self.join()
 
     def cleanup_cache(self) -> None:
-        """Do nothing. It exists for Petastorm's callers; other readers may still use the cache."""
+        """Do nothing. The method exists for Petastorm's callers; other readers may still use the cache."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -1,4 +1,4 @@
-"""Petastorm's `WeightedSamplingReader`: mixes the rows of several readers by probability."""
+"""`WeightedSamplingReader`, as in Petastorm: mixes the rows of several readers by probability."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class WeightedSamplingReader(Reader):
     """A reader that mixes the rows of several readers by probability, with all methods of `Reader`.
 
     Mixing is deterministic: proportions are exact, and equal seeds give the same rows in every run, also after a
-    resume. Iteration ends when one reader is exhausted (all its epochs on all ranks); it never ends if all readers are
-    endless. Do not iterate or close the readers yourself: this reader uses their plan, dataset and transform, and
-    closes them.
+    resume. Iteration ends when the rows of one reader are used up (all epochs of this reader, on all ranks). If all
+    readers are endless, iteration never ends. Do not iterate or close the readers yourself: this reader uses their
+    plan, dataset and transform, and closes them.
 
     Readers from `make_reader` are mixed row by row. With readers from `make_batch_reader`, each batch comes from one
     reader, as in Petastorm. Readers of windows are mixed window by window, and must have equal `NGram`s.
@@ -47,7 +47,7 @@ class WeightedSamplingReader(Reader):
             read, and does not end the epoch.
         batching: `"mixed"` or `"per_source"`, as in `make_mixed_reader`; None means `"per_source"` for batch readers,
             else `"mixed"`.
-        seed: Seed of the order in which readers alternate; None derives it from their seeds.
+        seed: Seed of the order in which readers alternate; None derives it from the seeds of the readers.
         source_column: Name of an int32 column to add: index of the row's reader in `readers`. None adds no column.
 
     Raises:

@@ -6,9 +6,9 @@ several earlier row groups need the same rows if row groups are shorter than a w
 fetched once, and its first rows twice. In another order, or with long windows and small row groups, the first rows may
 be fetched several times.
 
-A span of windows is assembled in two steps. First, all rows of its windows are assembled and transformed, each row once
-even if several windows contain it. Then the values of these rows are copied window by window. A row that is in windows
-of several spans is decoded once for each span.
+A span (consecutive batches that are assembled together) of windows is assembled in two steps. First, all rows of its
+windows are assembled and transformed, each row once even if several windows contain it. Then the values of these rows
+are copied window by window. A row that is in windows of several spans is decoded once for each span.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ __all__ = ["execution_of_windows", "footprint_of_windows", "open_window_reader"]
 
 
 HEADS_BYTES = 16 * 1024 * 1024
-"""Maximum bytes of the cached first rows of row groups; those of one row group are cached even if larger."""
+"""Maximum bytes of the cache of row groups' first rows; the rows read last are cached even if they are larger."""
 
 
 def window_schema(rows: Unischema, places: Mapping[str, Sequence[int]]) -> Unischema:
-    """Return the schema of windows.
+    """Return the schema of windows: the fields of the rows that windows have.
 
     Each field has an additional first axis, whose length is the number of offsets with this field.
 
@@ -97,7 +97,16 @@ class RowsBehind:
     """Cache of the first rows of row groups, with all columns of the files."""
 
     def extended(self, group: int, rows: int, read: Read) -> tuple[int, Read]:
-        """Return the number of rows of an extended row group, and the function that reads it; see `Loads`."""
+        """Append to a row group the following rows that its windows need, as a function of type `Extended`.
+
+        Args:
+            group: Number of the row group.
+            rows: Number of its rows.
+            read: Function that reads the row group.
+
+        Returns:
+            Number of rows of the extended row group, and the function that reads it.
+        """
         following = self.windows.following(group)
         if not following:
             return rows, read
@@ -130,7 +139,7 @@ class RowsBehind:
 
 
 def heads_of(windows: Windows, rows: Execution) -> RecentRowGroups:
-    """Return the cache that loads the first rows of row groups, which windows of earlier row groups may need.
+    """Return a cache of the first rows of row groups, which windows of earlier row groups may need.
 
     Args:
         windows: Windows that may need the rows.
@@ -151,7 +160,8 @@ class WindowAssembler:
     """Assembler of windows (`NGram`): decodes rows once, then copies them into windows. Thread-safe."""
 
     rows: Assembler
-    """Assembler of the rows that windows contain; a row is identified by its extended row group and its index in it."""
+    """Assembler of the rows that windows contain. A row is identified by its extended row group (a row group with the
+    following rows that its windows need), and its index there."""
 
     windows: Windows
     """Windows to assemble."""
@@ -179,7 +189,7 @@ class WindowAssembler:
         return self.rows, self._covered(span, apart=True)[0]
 
     def _covered(self, span: Span, *, apart: bool) -> tuple[Span, NDArray[np.int64]]:
-        """Return a span of the distinct rows of windows, and the index of each window's rows in this span.
+        """Return a span (consecutive batches) of the distinct rows of windows, and each window's indices in this span.
 
         The index array has shape (windows, window length), with -1 for rows without fields.
 
@@ -194,7 +204,7 @@ class WindowAssembler:
         parts = [batches] if apart else []
         streams = np.empty(0, dtype=np.uint64)
         if self.rows.draws:
-            # A mixture source may yield a row in two of its epochs: its random numbers must differ.
+            # A source of a mixture may yield a row in two of the source's epochs; the random numbers must then differ.
             streams, which = np.unique(span.random_streams(), return_inverse=True)
             parts.append(np.repeat(which.reshape(-1), len(wanted)))
         first, place_of = _each_once(*self.windows.origin(groups, rows), parts)
@@ -235,10 +245,19 @@ class WindowAssembler:
 def _each_once(
     groups: NDArray[np.int32], rows: NDArray[np.int64], parts: Sequence[NDArray[np.int64]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the index of each distinct row's first occurrence, and the number of each row's distinct row.
+    """Find the distinct rows among some rows.
 
     Distinct rows are sorted by `parts`, then by their order in the dataset. Equal rows of different parts count as
     distinct.
+
+    Args:
+        groups: Row group of each row, shape (n,).
+        rows: Number of each row in its row group, shape (n,).
+        parts: Arrays of shape (n,), such as the batch of each row.
+
+    Returns:
+        Index of the first occurrence of each distinct row, shape (distinct,); and for each row, the number of its
+        distinct row, shape (n,).
     """
     key = groups * (rows.max(initial=0) + 1) + rows
     for part in reversed(parts):
@@ -296,7 +315,7 @@ def execution_of_windows(rows: Execution, ngram: NGram, windows: Windows) -> Exe
         hand_out=output_of(schema, last_batch, batched=True)
         if rows.batched
         else _window_output(ngram, rows.schema, last_batch),
-        # A batch of windows has about as many rows as the largest row group.
+        # Number of windows in a batch: together, they have about as many rows as the largest row group.
         rows_per_item=max(rows.rows_per_item // ngram.length, 1),
         windows=WindowsOfRows(ngram, windows, rows.schema),
     )
@@ -389,7 +408,7 @@ def open_window_reader(dataset: Dataset, ngram: NGram, options: ReadOptions, *, 
 
 
 def _resolved(ngram: NGram, schema: Unischema, transform: AnyTransform | None) -> NGram:
-    """Return the NGram with names replaced by fields: of the dataset, or of those that the transform adds."""
+    """Return the NGram with names replaced by fields: fields of the dataset, and fields that the transform adds."""
     spec = as_transform_spec(transform)
     after = schema if spec is None else schema_after(schema, spec)
     return ngram.resolved(Unischema(schema.name, [*schema, *(field for field in after if field.name not in schema)]))
@@ -398,7 +417,7 @@ def _resolved(ngram: NGram, schema: Unischema, transform: AnyTransform | None) -
 def footprint_of_windows(
     rows: Footprint, ngram: NGram, windows: Windows | None = None, *, workers: Workers
 ) -> Footprint:
-    """Return the memory of windows, computed from the memory of their rows.
+    """Return the memory footprint of a reader of windows, computed from that of a reader of the rows.
 
     Args:
         rows: Memory footprint of a reader of the rows.

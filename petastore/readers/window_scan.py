@@ -1,7 +1,8 @@
-"""Window starts of a dataset: computed from its timestamps once, and cached as a selection.
+"""Window starts of a dataset: the rows at which windows (`NGram`) begin, computed from the timestamps of all rows.
 
-Several row groups are read at the same time, and only a few values of each stay in memory. The result is cached in the
-same directory as the results of filters. Processes that start at the same time read the timestamps independently.
+Several row groups are read at the same time, and only a few values of each stay in memory; with `group_by`, at most 4
+bytes per row in addition. Without `group_by`, the result is cached as a selection, in the same directory as the results
+of filters. Processes that start at the same time read the timestamps independently.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def windows_of_series(
 def _found(
     dataset: Dataset, ngram: NGram, selection: Selection | None, workers: Workers
 ) -> tuple[Selection, SeriesLine]:
-    """Return the rows at which windows begin, with the numbers of skipped rows; and the rows sorted by series."""
+    """Return the rows at which windows begin, with the number of skipped rows; and all rows, ordered by series."""
     field, rows = ngram.timestamp_in(dataset.schema), dataset.inventory.rows
     most = most_between(ngram.delta_threshold, field)
     names = tuple(key.name for key in ngram.series_in(dataset.schema))
@@ -153,7 +154,7 @@ def _key(dataset: Dataset, ngram: NGram, field: UnischemaField, most: Any, selec
 
 
 def _of_rows(flags: NDArray[np.bool_], rows: int, order: NDArray[Any] | None) -> NDArray[np.bool_]:
-    """Convert flags of the rows in `order` to a mask of all rows of a row group, shape (rows,); None is file order."""
+    """Convert flags of the rows `order` to a mask of all rows of a row group, shape (rows,); None means file order."""
     if order is None:
         return flags
     of_rows = np.zeros(rows, dtype=np.bool_)
@@ -193,13 +194,13 @@ class _Timestamps:
         return dataclasses.replace(kept, order=order.astype(np.int32))
 
     def rows_of(self, line: SeriesLine, group: int) -> NDArray[Any] | None:
-        """Return a row group's rows from which windows are formed, sorted by series; None is all in file order."""
+        """Return a row group's rows from which windows are formed, sorted by series; None means all in file order."""
         return line.orders.get(group) if self._series else self._rows(group)
 
     def _coded(
         self, columns: list[pa.Array], group: int, rows: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.int32], list[tuple[Any, ...]]]:
-        """Return the series number of each row, and the key of each series; numbered by first occurrence."""
+        """Return the series number of each row, shape (rows,), and the key of each series, by first occurrence."""
         parts, values = [], []
         for name, column in zip(self._series, columns, strict=True):
             gone = np.flatnonzero(_is_nothing(column))
@@ -257,9 +258,9 @@ class _Timestamps:
             raise problem.at(file=file.path, row_group=ordinal) from problem.__cause__
 
     def _cells(self, group: int) -> dict[str, pa.Array]:
-        """Return the columns of a row group, with dictionary columns decoded.
+        """Return the columns of a row group by name, with dictionary columns decoded.
 
-        Dictionaries differ between row groups.
+        Dictionary columns are decoded, because dictionaries differ between row groups.
         """
         names = tuple(dict.fromkeys((self._field.name, *self._series)))
         cells = stored_cells(self._dataset, names, group, partitions=self._of_partitions)
@@ -290,7 +291,7 @@ class _Timestamps:
 
 
 def _missing(values: NDArray[Any], missing: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
-    """Return a mask of the timestamps that are missing or NaN; if none can be, it may have the shape (0,)."""
+    """Return a mask of the timestamps that are missing or NaN, shape (rows,), or (0,) if no value can be missing."""
     if values.dtype == np.dtype(object):
         return np.array([value is None or value.is_nan() for value in values], dtype=np.bool_)
     gone = np.isnan(values) if values.dtype.kind == "f" else np.zeros(0, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Transforms in worker processes: Python functions of rows, DataFrames or columns on all CPUs at a time.
+"""Transforms in worker processes: run Python functions of rows, DataFrames or columns on all CPUs in parallel.
 
 A span (consecutive batches that are assembled together) is divided into pieces: whole batches if the function is called
 once per batch, otherwise as many rows as take some milliseconds. A free worker takes the next piece. Each worker gets
@@ -10,15 +10,17 @@ These rules are the specification of this module:
 * **The function raises an error.** The reader raises the same error as with threads, with the worker's traceback as a
   note. If several pieces fail, the error of the first piece is raised.
 * **A worker dies.** All unfinished pieces fail at once with a `WorkerError`, which contains the exit status of the
-  worker and its rows. The other workers are stopped. The next pass of the reader starts new workers.
+  worker and its rows. The other workers are stopped. The next iteration over the reader starts new workers.
 * **A worker cannot start**, for example because it cannot import a module that the function needs. This also raises a
   `WorkerError`.
 * **The reader is stopped or garbage-collected, or the interpreter exits.** Workers end after their current call, or are
   killed after half a second.
 * **The parent is killed.** Workers end by themselves, also in the middle of a call.
 
-Shared memory is limited: each worker has two slots of two arenas, and each arena is as large as the largest piece. The
-memory is freed when the processes end, even if they are killed (`petastore.transforming.transport`).
+Shared memory is limited: each worker has two slots, one for each piece that it gets at a time. A slot has two regions
+of shared memory (arenas), for a piece and for its result. The size of a region is that of the largest piece or result
+so far, rounded up to a power of two. The memory is freed when the processes end, even if they are killed
+(`petastore.transforming.transport`).
 """
 
 from __future__ import annotations
@@ -58,13 +60,14 @@ from petastore.work.pools import ProcessPool, available_cpus
 __all__ = ["TransformProcesses"]
 
 _SLOTS = (0, 1)
-"""Concurrent calls of each worker, including the running one."""
+"""Numbers of the slots of each worker. A slot is for one call that was sent to the worker, running or waiting."""
 
 _PIECE_SECONDS = 0.02
-"""Target seconds per piece: long compared with the transfer to a worker, short compared with a whole span."""
+"""Target seconds per piece (rows of one call): long compared with the transfer to a worker, and short compared with the
+batches that are transformed together."""
 
 _FIRST_PIECE_ROWS = 64
-"""Number of rows in the first pieces, while the time per row is unknown."""
+"""Number of rows in the first pieces (rows of one call), while the time per row is unknown."""
 
 
 class TransformProcesses:
@@ -102,7 +105,9 @@ class TransformProcesses:
         buffers: Buffers,
         zones: Mapping[str, str] = MappingProxyType({}),
     ) -> Transform:
-        """Register a function, before `pool` is called for the first time.
+        """Register the function of a transform, and return a function that runs it in the worker processes.
+
+        Call this method before `pool` is called for the first time.
 
         Args:
             spec: Transform with a function.
@@ -112,8 +117,8 @@ class TransformProcesses:
             buffers: Allocator of memory for the results.
 
         Returns:
-            Function that transforms the columns of consecutive batches. It takes the columns and the first rows
-            of the batches, and returns a future of the transformed columns, in memory of `buffers`.
+            Function that transforms the columns of consecutive batches. It takes the columns and the rows at which the
+            batches begin, with the end; and returns a future of the transformed columns, in memory of `buffers`.
 
         Raises:
             InvalidArgumentError: The function cannot be sent to another process.
@@ -139,7 +144,7 @@ class TransformProcesses:
             pieces = [
                 _Piece(number, function, int(of_piece[0]), int(of_piece[-1]), of_piece, *shared) for of_piece in borders
             ]
-            # The future refers only to `made`, not to the pieces, because the future may live long.
+            # The future references only the output `made`, not the pieces with the input, because it may live long.
             future = after([piece.done for piece in pieces], functools.partial(_without_idle_masks, made))
             group.submit(pieces)
             return future
@@ -173,20 +178,20 @@ class TransformProcesses:
 
 
 class _Pace:
-    """Number of rows per piece, adapted to the time per row of the last calls."""
+    """Number of rows per piece (rows of one call), adapted to the time per row of the last calls."""
 
     def __init__(self) -> None:
         self._seconds_per_row: float | None = None
 
     def rows_at_once(self, rows: int, workers: int) -> int:
-        """Return the number of rows per piece, so that every worker gets a piece if possible."""
+        """Return the number of rows per piece (rows of one call), so that every worker gets a piece if possible."""
         share = -(-rows // workers)
         if self._seconds_per_row is None:
             return min(share, _FIRST_PIECE_ROWS)
         return max(min(share, int(_PIECE_SECONDS / max(self._seconds_per_row, 1e-9))), 1)
 
     def learn(self, seconds: float, rows: int) -> None:
-        """Update the mean duration of calls, with more weight on recent ones."""
+        """Update the mean time per row from the duration of a call; recent calls have more weight."""
         if rows:
             took, before = seconds / rows, self._seconds_per_row
             self._seconds_per_row = took if before is None else (3 * before + took) / 4
@@ -198,7 +203,7 @@ def _empty(field: UnischemaField, rows: int, buffers: Buffers) -> Decoded:
 
 
 def _cut(offsets: NDArray[np.int64], at_once: int, *, by_batch: bool) -> list[NDArray[np.int64]]:
-    """Cut a span (consecutive batches) into pieces of about `at_once` rows.
+    """Cut a span (consecutive batches) into pieces (rows of one call) of about `at_once` rows.
 
     Args:
         offsets: Rows at which the batches of the span begin, and the end, shape (batches + 1,).
@@ -231,10 +236,10 @@ class _Piece:
     columns: Mapping[str, Decoded]
     keys: NDArray[np.uint64] | None
     made: dict[str, Decoded]
-    """The columns of the whole span after the transform."""
+    """The columns of all rows of the span after the transform, to which all pieces copy their results."""
     pace: _Pace
     marking: threading.Lock
-    """Lock held while a piece writes to the masks of missing values, which the pieces share."""
+    """Lock held while the result of a piece is written to the masks of missing values, which all pieces share."""
     done: Future[None] = dataclasses.field(default_factory=Future)
     """Future that completes when the transformed rows are copied into `made`."""
 
@@ -260,7 +265,7 @@ class _Piece:
         """Copy the rows that a worker process has transformed to their positions in the output columns."""
         self.pace.learn(made.seconds, self.stop - self.first)
         where = slice(self.first, self.stop)
-        # Object columns are copied, because the user may keep their arrays longer than the arena exists.
+        # Unpickling copies object columns out of the shared memory, because the user may keep their arrays for long.
         objects = {} if made.objects is None else pickle.loads(made.objects)  # noqa: S301 - sent by our own worker
         for name, column in (*made.columns.items(), *objects.items()):
             out = self.made[name]
@@ -270,7 +275,7 @@ class _Piece:
         self.settle(None)
 
     def _mark(self, name: str, missing: NDArray[np.bool_]) -> None:
-        with self.marking:  # locked: a piece with nulls inside values replaces the mask of rows by a mask of values
+        with self.marking:  # because a piece with nulls inside its values replaces the mask that all pieces share
             out = self.made[name]
             if out.missing is not None and missing.ndim > out.missing.ndim:
                 out = self.made[name] = Decoded(out.values, out.mask(missing.ndim))
@@ -291,7 +296,7 @@ def _without_idle_masks(made: Mapping[str, Decoded]) -> dict[str, Decoded]:
 
 
 class _WorkerGroup:
-    """Workers started together, each served by a thread of the parent."""
+    """Worker processes that were started together; a thread of the parent sends pieces (calls) to each process."""
 
     def __init__(self, count: int, functions: Sequence[Function]) -> None:
         self._owner = os.getpid()
@@ -307,9 +312,10 @@ class _WorkerGroup:
         try:
             for number in range(count):
                 self._workers.append(WorkerProcess(number, of=count))
-        finally:  # started workers must be ended in any case
+        finally:  # even if a worker could not start, the started workers need a thread that ends them
             for worker in self._workers:
-                # Daemons: a reader that was not stopped must not block exit; `_end_all` ends them.
+                # Daemon threads, so that a reader that was not stopped does not block interpreter exit; `_end_all` ends
+                # the threads.
                 thread = threading.Thread(target=self._attend, args=(worker,), daemon=True, name=f"attends {worker}")
                 self._threads.append(thread)
                 thread.start()
@@ -344,7 +350,7 @@ class _WorkerGroup:
         return unfinished
 
     def cancel(self) -> None:
-        """Cancel queued pieces; running calls continue, and their results are dropped."""
+        """Cancel all unfinished pieces; running calls continue, but their results are dropped."""
         if self._owner == os.getpid():
             with self._changed:
                 pieces = self._emptied()
@@ -370,7 +376,7 @@ class _WorkerGroup:
                 thread.join()
 
     def _attend(self, worker: WorkerProcess) -> None:
-        """Start one worker process, send pieces of batches to it, and end it; each process has one such thread."""
+        """Start one worker process, send pieces (calls) to it, and end it; each process has a thread that runs this."""
         sent: collections.deque[_Piece] = collections.deque()
         try:
             failure = worker.begin(self._setup)
@@ -410,7 +416,7 @@ class _WorkerGroup:
                     piece.put(answer)
             with self._changed:
                 self._unfinished.discard(piece)
-            # Drop references, because a slot whose last result is still referenced needs a new arena.
+            # References are dropped, because new shared memory would be needed while the last result is referenced.
             del answer, piece
 
     def _next(self, *, wait: bool) -> _Piece | None:
@@ -466,7 +472,7 @@ def _check_that_it_travels(function: Function) -> None:
 
 
 def _unpicklable_part(func: Any) -> str:
-    """Return the path of variables and attributes from a function to the value that cannot be pickled."""
+    """Return as text the path of variables and attributes from a function to the value that cannot be pickled."""
     import cloudpickle
 
     path: list[str] = []

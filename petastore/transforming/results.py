@@ -1,4 +1,4 @@
-"""Results of a transform function as columns, checked against the schema."""
+"""Convert the results of a transform function to columns, and check them against the schema."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class FunctionCall:
     zones: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Time zone of timestamp columns in DataFrames, by column name."""
     left_out: frozenset[str] | None = None
-    """Names of undeclared columns that the function may return, which are dropped; None allows any name."""
+    """Names of columns outside the schema that the function may return, which are dropped; None allows any name."""
     rng: str | None = None
     """Name of the function's keyword argument for random generators; None if the function takes none."""
     keys: NDArray[np.uint64] | None = None
@@ -84,7 +84,12 @@ class FunctionCall:
         return {self.rng: RowGenerators(of_rows) if row is None else generator_of(of_rows[row])}
 
     def error(self, what: str, row: int | None = None) -> TransformError:
-        """Return an error that names the function and the row."""
+        """Return an error that names the function and the row.
+
+        Args:
+            what: Rest of the message, after the function's name.
+            row: Index of the row in the call; None if the error is not about a single row.
+        """
         return TransformError(f"the transform {function_name(self.func)} {what}{self._row(row)}")
 
     def _row(self, row: int | None) -> str:
@@ -97,7 +102,10 @@ class FunctionCall:
         return f"; the row has {shown}" if shown else f"; the error is in row {row:,} of {self.rows:,}"
 
     def check_names(self, result: Any, row: int | None = None) -> None:
-        """Raise an error if a result has a missing, undeclared or removed column."""
+        """Raise an error if a result lacks a column of the schema, or has an undeclared column.
+
+        Columns of the argument and removed columns need no declaration: they are dropped if the schema lacks them.
+        """
         lacking = [field.name for field in self.schema if field.name not in result]
         if lacking:
             raise self.error(
@@ -117,7 +125,7 @@ class FunctionCall:
 
     @once
     def _known(self) -> set[str]:
-        """Return the names of the columns that a result may have."""
+        """Names of the columns that a result may have."""
         return {*self.schema.fields, *self.columns, *(self.left_out or ())}
 
     def check_rows(self, rows: int, of: str) -> None:

@@ -159,8 +159,8 @@ class TransformSpec:
     rng: str | None = dataclasses.field(default=None, kw_only=True)
     """Name of the function's keyword argument that receives random generators, such as `"rng"`; None passes none. A
     function of rows receives a `numpy.random.Generator`; a function of DataFrames or columns receives a sequence of
-    generators, one per row. They depend only on the reader's seed, the epoch and the row. So augmentation is
-    reproducible with any pool type, number of workers or ranks and batch size, and after a resume."""
+    generators, one per row. The generators depend only on the reader's seed, the epoch and the row. Augmentation is
+    therefore reproducible with any pool type, batch size, and number of workers or ranks, also after a resume."""
 
     def __post_init__(self) -> None:
         if self.func is not None and not callable(self.func):
@@ -280,7 +280,7 @@ def transform_columns(
     Args:
         columns: Columns before the transform.
         offsets: Rows at which batches begin, and the end, shape (batches + 1,). With `batched`, the function is called
-            once per batch, unless it takes rows.
+            once per batch, unless it takes single rows.
         schema: Schema after the transform.
         spec: The transform.
         batched: Whether the reader yields batches instead of rows.
@@ -379,8 +379,8 @@ def is_described(spec: TransformSpec) -> bool:
 def showing(spec: TransformSpec, takes: Takes) -> TransformSpec:
     """Return a transform that calls another transform on one row, and returns dtypes and shapes of the result as JSON.
 
-    `settled` infers `edit_fields` from this JSON. The schema after the returned transform is `SHOWN`. It runs where
-    the other transform runs: in this process, or in a worker process.
+    `settled` infers `edit_fields` from this JSON. The schema after the returned transform is `SHOWN`. The returned
+    transform runs where the other transform runs: in this process, or in a worker process.
 
     Args:
         spec: The other transform, with a function.

@@ -1,8 +1,8 @@
 """Messages between a process and its worker, in shared memory.
 
 A message is any object that can be pickled. Its arrays are not copied into the pickle: the arrays and the pickle are
-stored in an *arena*, a memory region that both processes map. The socket between the processes only transfers positions
-in the arena, in small records of one size, so that a process never blocks because the other process does not read.
+stored in an *arena*, a memory region that both processes map. The socket between the processes only transfers a small
+record for each message. A process therefore never blocks because the other process does not read.
 
 An arena is an anonymous file whose descriptor is sent through the socket. It is freed when the last process that maps
 it ends, even if the processes are killed. Therefore no cleanup is needed, and the size limit of /dev/shm does not
@@ -10,8 +10,8 @@ apply.
 
 A channel has *slots*. In each slot, the two processes send messages alternately. A slot has two arenas, one for each
 direction, which are reused for the next message. If a process still references an array of a message when it answers,
-the answer tells the other process, which then uses a new arena for its next message. A process may therefore keep
-arrays of a message; they are never overwritten.
+the record of the answer has a flag. The other process then uses a new arena for its next message. A process may
+therefore keep arrays of a message; they are never overwritten.
 
 Messages are unpickled without checks. Use a channel only between processes that run petastore's own code.
 """
@@ -35,9 +35,9 @@ from numpy.typing import NDArray
 __all__ = ["Channel"]
 
 _RECORD = struct.Struct("<BBxxIQ")
-"""Slot; whether arrays of the slot's last received message are still referenced; number of parts; size of a new arena.
-
-The size is 0 if the message is in the arena that the other process has already mapped."""
+"""Record that announces a message: number of the slot; whether arrays of the slot's last received message are still
+referenced; number of the message's parts (pickle and large arrays); size of a new arena, or 0 if the message is in the
+arena that the other process has already mapped."""
 
 _ONE_DESCRIPTOR = socket.CMSG_LEN(array.array("i").itemsize)
 
@@ -152,7 +152,7 @@ class Channel:
             return
 
     def close(self) -> None:
-        """Release the connection and the unused arenas. May be called again."""
+        """Close the connection, and release arenas (shared memory) that no array uses. May be called again."""
         self._connection.close()
         self._outgoing.clear()
         self._incoming.clear()

@@ -77,7 +77,7 @@ def unpacked(setup: Setup) -> list[Function]:
     """Return the functions of the first message.
 
     Raises:
-        Exception: A function cannot be unpickled, because importing its module fails for example.
+        Exception: A function cannot be unpickled, for example because importing its module fails.
     """
     functions: list[Function] = pickle.loads(setup[0], buffers=setup[1])  # noqa: S301 - sent by our own parent
     return functions
@@ -138,7 +138,11 @@ class Failure(NamedTuple):
         )
 
     def error(self, worker: str) -> BaseException:
-        """Rebuild the exception, with the worker's traceback as a note."""
+        """Rebuild the exception in the parent, with the worker's traceback as a note; return it.
+
+        Args:
+            worker: Name of the worker, for the note.
+        """
         problem = _unpickled(self.problem) or TransformError(self.text)
         problem.__cause__ = _unpickled(self.cause)
         problem.add_note(f"In {worker}:\n{self.trace}")
@@ -146,7 +150,7 @@ class Failure(NamedTuple):
 
 
 def _dumps(thing: object) -> bytes:
-    """Return the pickle of an object; if pickle fails, as for classes that were sent by value, use cloudpickle."""
+    """Return the pickle of an object; if pickle fails, such as for classes that were sent by value, use cloudpickle."""
     try:
         return pickle.dumps(thing, protocol=5)
     except Exception:  # noqa: BLE001 - pickling may raise anything; cloudpickle raises it again
@@ -174,7 +178,7 @@ def _unpickled(problem: bytes | None) -> BaseException | None:
 
 
 def main(connection: int, parent: int) -> None:
-    """Run the worker process.
+    """Run the worker process, until the connection is closed or the parent ends.
 
     Args:
         connection: Descriptor of the socket to the parent.
@@ -183,7 +187,7 @@ def main(connection: int, parent: int) -> None:
     faulthandler.enable()
     # Ctrl-C in a terminal goes to all processes of the program; the parent handles it for its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the parent blocked the signal until now
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the parent had blocked the signal
     threading.Thread(target=_end_with, args=(parent,), daemon=True, name="end with the parent").start()
     channel = Channel(socket.socket(fileno=connection))
     try:

@@ -1,4 +1,4 @@
-"""Parent side of a worker process: start it, exchange messages, stop it, and raise an error if it died.
+"""Parent side of a worker process: start the process, exchange messages, stop it, and detect that it died.
 
 The worker is a new interpreter. It is not forked, so threads and locks of the parent cannot block it, and it does not
 import the main module of the program. Unlike `multiprocessing` with its forkserver and resource tracker, this module
@@ -30,7 +30,7 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 
 
 class WorkerProcess:
-    """Worker process, which runs `petastore.transforming.worker.main`.
+    """Worker process that runs the functions of transforms (`petastore.transforming.worker.main`).
 
     Args:
         number: Number of the worker, from 0, for its name.
@@ -64,7 +64,7 @@ class WorkerProcess:
         """The connection to the worker."""
 
     def begin(self, setup: Setup) -> Failure | None:
-        """Send the functions to the worker, and wait until it has imported them; return None, or its error.
+        """Send the functions to the worker, and wait until it has imported them; return None, or the worker's error.
 
         Raises:
             EOFError: The worker died, or `hang_up` was called.
@@ -132,7 +132,10 @@ def _command(connection: int) -> list[str]:
 
 
 def _environment(workers: int) -> dict[str, str]:
-    """Return environment variables that limit each worker's libraries to one thread."""
+    """Return the environment of a worker: its libraries may use its share of the CPUs as threads.
+
+    Variables that are already set keep their values.
+    """
     threads = str(max(available_cpus() // workers, 1))
     return {**dict.fromkeys(_THREAD_VARIABLES, threads), **os.environ}
 

@@ -1,9 +1,12 @@
 """Assemble batches from row groups in memory, within the memory budget.
 
 A span is a sequence of consecutive batches that are assembled together. The number of rows of a span is chosen before
-any data is read, from an estimate of their size. After loading, the decoded size is computed from the cells. A span
-that is larger than its share of the budget is not assembled in advance; some batches of it are assembled when the
-consumer needs them. A single batch that exceeds the budget raises an error before it is decoded.
+any data is read, from an estimate of their size. After loading, the decoded size is computed from the cells. If a span
+is larger than its share of the budget, it is not assembled in advance. Instead, whenever the consumer needs more
+batches, as many batches of the span are assembled as fit into the budget. A single batch that exceeds the budget raises
+an error before it is decoded.
+
+The budget for values of variable size, such as text and images, is divided into equal shares:
 
 ```text
 a third    batches that the consumer holds
@@ -11,8 +14,8 @@ a third    batches being assembled on request
 a third    spans that are assembled in advance
 ```
 
-If only one span is assembled at a time, nothing is assembled in advance while batches are assembled on request: each of
-the two gets a half.
+If only one span is assembled at a time, nothing is assembled in advance while batches are assembled on request. The
+budget then has two halves: one for the consumer's batches, one for the batches being assembled.
 
 Each column of a span is assembled in one buffer, and batches are views of this buffer. Assembly is divided into tasks
 of a few milliseconds that write to different parts of the buffer, so that all workers can work on one span. The first
@@ -80,28 +83,35 @@ class Room:
     """Budget of batches that are assembled together on request, in bytes."""
 
     workers: int
-    """Number of cells decoded at a time: each may need its size again while it is decoded."""
+    """Number of cells decoded at a time. Decoding a cell may need as much working memory as its value takes."""
 
     least: Callable[[int], int] = lambda size: size
-    """Function from the bytes of a batch's values to a sufficient `memory_budget`, for error messages."""
+    """Function that returns a `memory_budget` that suffices for a batch, given the bytes of the batch's values; for
+    error messages."""
 
     @classmethod
     def of(cls, limit: int, values_bytes: int, *, ahead: int, workers: int, least: Callable[[int], int]) -> Self:
-        """Divide the memory for variable-size values between batches assembled in advance and batches on request.
+        """Divide the memory for variable-size values into shares, and return the limits.
+
+        There is a share for batches that the consumer holds, for batches assembled on request, and for spans assembled
+        in advance; see the table in this module's docstring.
 
         Args:
             limit: Value of `memory_budget` in bytes.
             values_bytes: Bytes of the budget that are available for these values.
             ahead: Number of spans (groups of consecutive batches) that are assembled at a time.
             workers: Number of cells decoded at a time.
-            least: Function from the bytes of a batch's values to a sufficient `memory_budget`.
+            least: Function that returns a sufficient `memory_budget`, given the bytes of a batch's values.
         """
         share = values_bytes // cls.shares(ahead)
         return cls(limit, ahead_bytes=share // ahead, asked_bytes=share, workers=workers, least=least)
 
     @staticmethod
     def shares(ahead: int) -> int:
-        """Return the number of equal shares into which the memory is divided; see the table in this module's docstring.
+        """Return the number of equal shares of the memory; the table in this module's docstring lists them.
+
+        Args:
+            ahead: Number of spans (groups of consecutive batches) that are assembled at a time.
 
         Example:
             >>> Room.shares(1), Room.shares(2), Room.shares(5)
@@ -110,7 +120,7 @@ class Room:
         return min(ahead + 1, 3)
 
     def taken(self, total: int, largest: int) -> int:
-        """Return the peak memory in bytes for decoding values: their own size, and working memory of the decoder.
+        """Return the peak memory in bytes for decoding values: the values, and working memory of the decoder.
 
         Args:
             total: Bytes of all values.
@@ -120,10 +130,12 @@ class Room:
 
 
 def begin_in_room(assembler: Assembles, room: Room, span: Span, loaded: LoadedRowGroups) -> SpanWork:
-    """Begin to assemble a span (consecutive batches); split it into parts if its values exceed the memory budget.
+    """Return the tasks that assemble a span (consecutive batches), or parts of it if its values exceed the budget.
+
+    A part has as many consecutive batches of the span as fit into the budget, and is assembled when it is needed.
 
     Raises:
-        DecodeError: A single batch exceeds the budget; the message names its largest cell.
+        DecodeError: A single batch exceeds the budget; the message names the batch's largest cell.
     """
     maker, rows = assembler.decoded_rows(span)
     by_column = maker.decoded_sizes(rows, loaded)
@@ -148,7 +160,7 @@ def begin_in_room(assembler: Assembles, room: Room, span: Span, loaded: LoadedRo
 
 
 def _begin(assembler: Assembles, part: Span, loaded: LoadedRowGroups) -> SpanWork:
-    """Begin to assemble some batches of a span; the returned work references only the row groups of these batches."""
+    """Return the tasks that assemble some batches; the tasks reference only the row groups of these batches."""
     return assembler.begin(part, {group: loaded[group] for group in np.unique(part.groups).tolist()})
 
 
@@ -178,21 +190,22 @@ _TASK_BYTES = 2 * 1024 * 1024
 """Target size of an assembly task, in decoded bytes."""
 
 _TASK_ROWS = 8192
-"""Number of rows of a task if the size of the values is unknown."""
+"""Number of rows of a task that decodes values of variable size, if these values are small or of unknown size."""
 
 _LARGE_VALUE_BYTES = 16 * 1024
 """Minimum mean bytes of values for which tasks are divided by bytes. For smaller values, each task has `_TASK_ROWS`
-rows, because starting a task takes as long as decoding several of them."""
+rows, because starting a task takes as long as decoding several values."""
 
 LoadedRowGroups: TypeAlias = Mapping[int, LoadedRowGroup]
 Task: TypeAlias = Callable[[], None]
 SpanTransform: TypeAlias = Callable[..., "dict[str, Decoded] | Future[dict[str, Decoded]]"]
-"""Function `transform(columns, span)` that returns the transformed columns of a span as a new dict. A transform that
-draws random numbers also takes `keys=`, the random key of each row, shape (rows, 2)."""
+"""Function `transform(columns, span)` that returns the transformed columns of a span (consecutive batches) as a new
+dict, or a future of this dict. A transform that draws random numbers also takes `keys=`, the random key of each row,
+shape (rows, 2)."""
 
 
 def _where_they_are(groups: NDArray[Any], rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Default `origin`: row groups and rows have the same numbers in memory as in the dataset."""
+    """Return row groups and rows unchanged: the default `origin`, if they are numbered in memory as in the dataset."""
     return groups, rows
 
 
@@ -204,34 +217,37 @@ class AssembledSpan:
     columns: Columns
 
     def batch(self, place: int) -> Batch:
-        """Return the batch with this index, counted from the first batch of the span; its columns are views."""
+        """Return the batch with this index among these consecutive batches; its columns are views."""
         first, stop = self.span.offsets[place : place + 2].tolist()
         return Batch(self.columns, first, stop, self.span.cursor_after(place))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class SpanWork:
-    """Tasks that assemble consecutive batches (a span). Threads run the tasks in any order, then call `finish` once."""
+    """Tasks that assemble consecutive batches (a span), and the function that returns the result.
+
+    Threads run the tasks in any order. After the last task, one thread calls `finish`.
+    """
 
     tasks: list[Task]
     """Tasks that write to different parts of the columns."""
 
     finish: Callable[[], AssembledSpan | Future[AssembledSpan]]
-    """Function that combines the results, called once after all tasks. It returns a future if processes still run."""
+    """Function that returns the assembled batches, or a future of them if worker processes still transform rows."""
 
     parts: tuple[Callable[[], SpanWork], ...] = ()
-    """Parts that replace `tasks` and `finish` if the whole span exceeds the memory budget: each part has some of the
-    batches, and begins on request."""
+    """Functions that replace `tasks` and `finish` if all batches together exceed the memory budget. Each function
+    returns the tasks for some of the batches, and is called when the consumer needs these batches."""
 
 
 class Assembles(Protocol):
-    """Interface of assemblers of spans: `Assembler` for rows, `WindowAssembler` for windows."""
+    """Interface of batch assemblers: `Assembler` for rows, `WindowAssembler` for windows."""
 
     def begin(self, span: Span, loaded: LoadedRowGroups) -> SpanWork:
         """Return the tasks that assemble a span (consecutive batches) from its loaded row groups."""
 
     def decoded_rows(self, span: Span) -> tuple[Assembler, Span]:
-        """Return the assembler that decodes the rows of a span, and the span of these rows in batch order."""
+        """Return the assembler that decodes single rows, and a span (consecutive batches) of the rows to decode."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -266,10 +282,11 @@ class Assembler:
     """Whether the transform draws random numbers, so that it receives a random key for each row."""
 
     origin: Origin = dataclasses.field(default=_where_they_are, kw_only=True)
-    """Function that converts row groups and rows, as numbered in memory, to those of the dataset."""
+    """Function that converts numbers of row groups and rows in memory to their numbers in the dataset."""
 
     parts: RowGroupParts | None = dataclasses.field(default=None, kw_only=True)
-    """Division of row groups into parts, if parts are loaded: spans then number parts instead of row groups."""
+    """Division of huge row groups into parts (row ranges that are loaded one by one). Spans then have part numbers
+    instead of row group numbers. None if row groups are loaded whole."""
 
     def begin(self, span: Span, loaded: LoadedRowGroups) -> SpanWork:
         """Return the tasks that assemble a span (consecutive batches) from its loaded row groups.
@@ -294,16 +311,16 @@ class Assembler:
         return SpanWork(tasks, functools.partial(self._finish, span, columns, tuple(stacks)))
 
     def decoded_rows(self, span: Span) -> tuple[Assembler, Span]:
-        """Return the assembler that decodes the rows of a span, and a span of these rows, batch after batch."""
+        """Return the assembler that decodes the rows of a span (consecutive batches), and the span itself."""
         return self._of_loaded, span
 
     @once
     def _of_loaded(self) -> Assembler:
-        """Assembler that reports errors with row group numbers instead of part numbers; itself without parts."""
+        """Assembler that converts part numbers to row group numbers in errors; this object if `parts` is None."""
         return self if self.parts is None else dataclasses.replace(self, origin=self.parts.in_row_groups, parts=None)
 
     def decoded_sizes(self, span: Span, loaded: LoadedRowGroups) -> dict[str, NDArray[np.int64]]:
-        """Return the decoded bytes of each value of each variable-size column, shape (rows,); 0 if unknown.
+        """Return the decoded bytes of each value, shape (rows,), by name of variable-size column; 0 if unknown.
 
         Args:
             span: Consecutive batches that contain the rows.
@@ -325,7 +342,8 @@ class Assembler:
         stacks: list[tuple[tuple[str, ...], NDArray[Any]]],
     ) -> list[Task]:
         task_of = stack_gather(span.picked, loaded, self.layout, self.buffers)
-        # A stack of columns is also returned whole, if no row group has nulls or encoded cells of these columns.
+        # The array of all columns of one dtype and shape is also returned as a whole, so that it can be converted at
+        # once. This requires that no row group has nulls or encoded cells in these columns.
         encoded = set().union(*(row_group.cells for row_group in loaded.values()))
         missing = set().union(*(row_group.missing for row_group in loaded.values()))
         tasks: list[Task] = []
@@ -353,7 +371,10 @@ class Assembler:
     def _encoded_tasks(
         self, field: UnischemaField, span: Span, loaded: LoadedRowGroups, columns: dict[str, Decoded]
     ) -> list[Task]:
-        """Return the tasks that decode the stored cells of a column into its output array, some rows per task."""
+        """Return the tasks that decode the stored cells of a column, some rows per task, into a new array.
+
+        The array is added to `columns`.
+        """
         rows = span.num_rows
         values = empty_column(field, rows, self.buffers, most_rows=span.most_rows)
         inside = may_hold_nulls(field) and any(of.has_nulls_inside(field.name) for of in loaded.values())
@@ -398,7 +419,7 @@ class Assembler:
         with during("transform"):
             transformed = self.transform(made, span, **self._keys(span))
         if isinstance(transformed, Future):
-            # This callback is added first, so that it runs before any other.
+            # The callback that logs the time is added first, so that it runs before the consumer is notified.
             transformed.add_done_callback(running_since("transform"))
             return after([transformed], lambda: _put_together(span, (), transformed.result()))
         return _put_together(span, (), transformed)
@@ -408,7 +429,7 @@ class Assembler:
         return {"keys": random_keys(span, self.origin)} if self.draws else {}
 
     def placed(self, problem: DecodeError, groups: NDArray[np.int32], rows: NDArray[np.int64]) -> DecodeError:
-        """Return the error with file, row group and row, computed from the index of the row in these arrays."""
+        """Add file, row group and row to an error whose `row` is an index in `groups` and `rows`; return the error."""
         if problem.row is not None:
             at = [problem.row]
             (group,), (row,) = self.origin(groups[at], rows[at])
@@ -418,12 +439,12 @@ class Assembler:
 
 
 def of_spans(transform: Transform | None) -> SpanTransform | None:
-    """Convert a transform of columns and batch offsets to a transform of columns and a span; None stays None."""
+    """Convert a transform of columns and batch offsets to one of columns and a span (batches); None stays None."""
     return None if transform is None else lambda columns, span, **keys: transform(columns, span.offsets, **keys)
 
 
 def _missing(name: str, span: Span, loaded: LoadedRowGroups) -> NDArray[np.bool_] | None:
-    """Return a mask of the missing values of a column, shape (rows of the span,); None if no value is missing."""
+    """Return a mask of the missing values of a column in the batches, shape (rows,); None if no value is missing."""
     missing = np.zeros(span.num_rows, dtype=np.bool_)
     for group, row_group in loaded.items():
         if name in row_group.missing:
@@ -455,7 +476,7 @@ def random_keys(span: Span, origin: Origin) -> NDArray[np.uint64]:
 
     Args:
         span: Consecutive batches that contain the rows.
-        origin: Function that converts row groups and rows of the span to those of the dataset.
+        origin: Function that converts numbers of row groups and rows of the span to their numbers in the dataset.
 
     Returns:
         Array of shape (rows, 2): a hash of seed, epoch and row group, and the row number in the row group.

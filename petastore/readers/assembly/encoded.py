@@ -1,9 +1,12 @@
 """Encoded columns: cells stay in memory as stored, and are decoded when a batch needs them.
 
-Cells are decoded by the first of these methods that applies. Partition values are repeated, one value for each row
-group. Columns that are stacked in some row groups, but not in others, are copied from the stack. If all values of a
-variable-shape field have the same shape, they are copied into one array. Files such as images are decoded directly into
-the batch. All other cells are concatenated into one Arrow column and decoded together.
+Cells are decoded by the first of these methods that applies:
+
+* Partition column: the row group's value is repeated for each of its rows.
+* Column that is decoded in only some of the row groups in memory: their values are copied from the decoded array.
+* Variable-shape field whose values all have the same shape: values are copied into one array.
+* Files such as images: each file is decoded directly into the batch.
+* All other columns: the cells are concatenated into one Arrow column and decoded together.
 """
 
 from __future__ import annotations
@@ -39,29 +42,29 @@ from petastore.schema.field import BytesCodec, UnischemaField
 __all__ = ["ColumnSource", "EncodedCells", "EncodedColumn"]
 
 _LARGE_ROW_BYTES = 4096
-"""Row size in bytes from which rows are copied one by one. A NumPy index over many rows copies each row twice."""
+"""Minimum bytes of rows that are copied one by one, because a NumPy index over many rows copies each row twice."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class ColumnSource:
-    """Stored column of one dataset: its field and codec."""
+    """Stored form of a column in one dataset: its field, codec and partition values."""
 
     field: UnischemaField
     """Field of the column, with the codec of its dataset."""
 
     partition_values: Any = None
-    """A `pyarrow.Array` with the stored value of each row group, of all datasets; None if files store the column."""
+    """A `pyarrow.Array` with one value for each row group of all datasets; None if the files store the column."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class EncodedColumn:
-    """Column of one dataset, or of several mixed datasets."""
+    """Stored form of a column in one dataset, or in several mixed datasets."""
 
     sources: tuple[ColumnSource, ...]
-    """Column source of each dataset; datasets with equal fields share one object."""
+    """Stored form of the column in each dataset; datasets with equal forms share one object."""
 
     first_groups: Sequence[int] = (0,)
-    """Number of the first row group of each dataset."""
+    """Number of each dataset's first row group, among the row groups of all datasets."""
 
     @classmethod
     def of(cls, field: UnischemaField, partition_values: Any = None) -> Self:
@@ -103,28 +106,28 @@ class EncodedCells:
     """Layout of the row groups in memory."""
 
     origin: Origin
-    """Function that converts row groups and rows, as numbered in memory, to those of the datasets."""
+    """Function that converts numbers of row groups and rows in memory to their numbers in the datasets."""
 
     max_cell_bytes: int | None
     """Maximum decoded bytes of a cell; None means no limit."""
 
     buffers: Buffers = dataclasses.field(default_factory=Buffers)
-    """Allocator of memory for values of one shape."""
+    """Allocator of the array for a variable-shape column whose values all have the same shape."""
 
     def decode(self, column: EncodedColumn, picked: GroupedRows, out: Decoded) -> None:
-        """Decode rows of a column whose cells are stored encoded in at least one of the row groups.
+        """Decode rows of a column that is a partition column, or stays encoded in at least one of the row groups.
 
         Args:
             column: Column to decode.
-            picked: Rows to decode, in order; without runs.
+            picked: Rows to decode, in output order; one entry per row, not ranges of rows (runs).
             out: Output array.
 
         Raises:
-            DecodeError: A cell cannot be decoded; `row` is its position in `picked`.
+            DecodeError: A cell cannot be decoded; `row` is its index in `picked`.
         """
         groups = each_once(picked).tolist()
         way_of_each = [column.way_of(group, self.loaded[group]) for group in groups]
-        if all(way == way_of_each[0] for way in way_of_each):  # Arrow types are compared faster than hashed
+        if all(way == way_of_each[0] for way in way_of_each):  # comparing Arrow types is faster than hashing them
             self._decode(way_of_each[0], picked, groups, out)
             return
         ways: dict[_Way, list[int]] = {}
@@ -145,7 +148,7 @@ class EncodedCells:
                 out.missing[where] = missing
 
     def _decode(self, way: _Way, picked: GroupedRows, distinct: Sequence[int], out: Decoded) -> None:
-        """Decode rows whose row groups, `distinct`, all have the same decoding method."""
+        """Decode rows of the row groups `distinct`, which all have the same decoding method."""
         field, codec = way.source.field, codec_of(way.source.field)
         if way.source.partition_values is not None:
             groups, _ = self.origin(picked.groups, picked.rows)
@@ -188,7 +191,7 @@ class EncodedCells:
         refuse_large_cells(sizes, field, most)
 
     def _take_stacked(self, name: str, picked: GroupedRows, out: Decoded) -> None:
-        """Copy rows from those row groups in which the column is decoded already, as part of a NumPy array."""
+        """Copy rows of a column that is already decoded in these row groups, in an array of several columns (stack)."""
         number, place = self.layout.places[name]
         for group, where in places_by_key(picked.groups):
             rows, row_group = picked.rows[where], self.loaded[group]
@@ -199,14 +202,14 @@ class EncodedCells:
 
 
 def _alike(name: str, of_groups: Mapping[int, LoadedRowGroup]) -> dict[int, NDArray[Any]] | None:
-    """Return the values of a column by row group, if all of them have one shape and dtype; otherwise None."""
+    """Return the values of a column by row group, if all values have the same shape and dtype; otherwise None."""
     viewed = {group: row_group.alike[name] for group, row_group in of_groups.items() if name in row_group.alike}
     kinds = {(values.shape[1:], values.dtype) for values in viewed.values()}
     return viewed if len(viewed) == len(of_groups) and len(kinds) == 1 else None
 
 
 def _put_alike(viewed: Mapping[int, NDArray[Any]], picked: GroupedRows, buffers: Buffers, out: NDArray[Any]) -> None:
-    """Copy values of one shape into one reusable array; each element of `out` becomes a view of this array."""
+    """Copy values of equal shape into one array; each element of `out` becomes a view of this array."""
     first = next(iter(viewed.values()))
     values = buffers.empty((len(out), *first.shape[1:]), first.dtype.newbyteorder("="))
     are_large = values[:1].nbytes >= _LARGE_ROW_BYTES

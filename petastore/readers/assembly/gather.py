@@ -1,9 +1,9 @@
 """Gather the rows of a batch from row groups in memory: NumPy values by `np.take`, Arrow cells by `take`.
 
 Columns of the same dtype and shape are stored in one NumPy array, a *stack*. Row groups in memory usually share the
-arrays of one arena (`petastore.readers.loaded.arena`); then one call for each stack copies rows from all of them. A
-stack stores its rows in file order, or in the order in which the epoch reads them; row indices are computed once for
-each of these two orders. Small row groups that were loaded together count as one row group.
+large arrays of one arena (`petastore.readers.loaded.arena`); then one call for each stack copies rows from all row
+groups. A stack stores its rows in file order, or in the order in which the epoch reads them; row indices are computed
+once for each of these two orders. Small row groups that were loaded together count as one row group.
 """
 
 from __future__ import annotations
@@ -27,23 +27,26 @@ from petastore.readers.loaded.row_group_reader import LoadedRowGroup
 __all__ = ["Origin", "cell_gather", "rows_in_memory", "stack_gather"]
 
 Origin: TypeAlias = Callable[[NDArray[Any], NDArray[np.int64]], tuple[NDArray[Any], NDArray[np.int64]]]
-"""Function that converts row groups and rows, as numbered in memory, to those of the dataset; shapes (rows,)."""
+"""Function that converts numbers of row groups and rows in memory to their numbers in the dataset, all (rows,)."""
 
 _Rows: TypeAlias = slice | NDArray[np.int64]
 
 _RUN_ROWS = 64
-"""Average rows per run from which each run is copied as a slice."""
+"""Minimum average rows of a run (range of consecutive rows) for which each run is copied as a slice."""
 
 
 _Source: TypeAlias = tuple[Sequence[NDArray[Any]], _Rows, _Rows | None]
-"""Rows to copy from arrays that row groups share: the array of each stack, the row indices in these arrays, and the row
-indices in the output (None if all rows of the span come from these arrays, in order)."""
+"""Rows to copy from arrays that row groups share: the arrays, the row indices in the arrays, and the row indices in the
+output. There is one array for each stack (all columns of one dtype and shape). The indices in the output are None if
+all rows of the output come from these arrays, in order."""
 
 
 def stack_gather(
     picked: GroupedRows, loaded: Mapping[int, LoadedRowGroup], layout: Layout, buffers: Buffers
 ) -> Callable[[int, NDArray[Any]], Callable[[], None]]:
-    """Return a function that makes the task that copies rows of a stack (all columns of one dtype and shape).
+    """Return a function `task(number, out)`, which returns the task that copies rows of a stack into `out`.
+
+    A stack is the array of all columns of one dtype and shape, and `number` is its index in the layout.
 
     Args:
         picked: Rows to copy, at least one.
@@ -80,11 +83,12 @@ def _sources(
     places = [row_group.place for row_group in row_groups]
     permutation, runs = picked.permutation, picked.runs
     if not (in_read_order or all(row_group.in_file_order for row_group in row_groups)):
-        runs = None  # runs are ranges of rows in read order, but these stacks are stored in file order
+        runs = None  # runs are ranges of rows in read order, but these arrays are stored in file order
     if runs is not None and permutation is None and picked.num_rows >= _RUN_ROWS * len(runs.groups):
         return _runs_as_slices(runs, loaded)
     firsts = np.array([place.first for place in places], np.int64)
-    # arrays: shape (row groups,), number of the arena or separate arrays in which each row group is stored
+    # arrays: shape (row groups,), number of the set of arrays that stores each row group; row groups in an arena share
+    # a set, and all other row groups have their own sets
     numbers: dict[int, int] = {}
     arrays = np.array([numbers.setdefault(id(place.stacks), len(numbers)) for place in places])
     if len(numbers) == 1:
@@ -108,7 +112,10 @@ def _sources(
 
 
 def _runs_as_slices(runs: Runs, loaded: Mapping[int, LoadedRowGroup]) -> list[_Source]:
-    """Return one slice for each run: for long runs, copying slices is faster than copying rows by index."""
+    """Return one slice for each run (range of consecutive rows).
+
+    For long runs, copying slices is faster than copying rows by index.
+    """
     sources: list[_Source] = []
     stops = np.cumsum(runs.counts).tolist()
     for group, first, count, stop in zip(
@@ -121,11 +128,11 @@ def _runs_as_slices(runs: Runs, loaded: Mapping[int, LoadedRowGroup]) -> list[_S
 
 
 def _write_runs(runs: Runs, begins: NDArray[np.int64], out: NDArray[np.int64]) -> None:
-    """Write the indices of the rows of some runs; inside a run, indices are consecutive.
+    """Write the array index of each row of some runs (ranges of consecutive rows) into `out`.
 
     Args:
-        runs: Runs of consecutive rows.
-        begins: Index of the first row of each run's row group, shape (runs,).
+        runs: Ranges of consecutive rows.
+        begins: Array index of the first row of each run's row group, shape (runs,).
         out: Output array, shape (rows,).
     """
     filled = runs.counts > 0
@@ -141,7 +148,7 @@ def _add_rows(index: NDArray[np.int64], rows: NDArray[np.int64], places: NDArray
     Args:
         index: Index of the first row of each row's row group, shape (rows,).
         rows: Number of each row in its row group, in file order, shape (rows,).
-        places: `Place.places` for stacks in read order; None for file order.
+        places: `Place.places` for arrays (stacks) that are stored in read order; None for file order.
     """
     if places is None:
         index += rows
@@ -208,16 +215,16 @@ def rows_in_memory(
 ) -> tuple[Span, Mapping[int, LoadedRowGroup], Origin]:
     """Renumber the rows of a span, so that row groups that were loaded together count as one row group.
 
-    A batch then copies its rows from a few runs of row groups, instead of from thousands of small row groups.
+    A batch then copies its rows from a few large row groups, instead of from thousands of small ones.
 
     Args:
         span: Rows of consecutive batches, each by row group and row number.
         loaded: Loaded row groups by number.
-        origin: Function that converts row groups and rows of the span to those of the dataset.
+        origin: Function that converts numbers of row groups and rows of the span to their numbers in the dataset.
 
     Returns:
-        The span, renumbered; the row groups in memory, in which several that were loaded together are one value under
-        the lowest of their numbers; and the function that converts the new numbers to those of the dataset.
+        The renumbered span; the loaded row groups by new number; and the function that converts new numbers to numbers
+        in the dataset. Row groups that were loaded together get the lowest of their numbers.
     """
     groups = np.sort(np.fromiter(loaded, np.int32, len(loaded)))
     keys: dict[int, int] = {}
@@ -225,7 +232,8 @@ def rows_in_memory(
     key_of, first_of = groups.copy(), np.zeros(len(groups), np.int64)
     for place, group in enumerate(groups.tolist()):
         one = loaded[group]
-        # Runs are compared by `id`, because the first row group of a run may have been loaded again in another run.
+        # Row groups that were loaded together share one object, and are recognized by its `id`. The number of the first
+        # one is not unique, because this row group may have been loaded again, together with other row groups.
         key_of[place] = key = keys.setdefault(id(one), group)
         by_key[key] = one
         if one.members is not None:
@@ -239,7 +247,7 @@ def rows_in_memory(
 def _dataset_rows(
     loaded: Mapping[int, LoadedRowGroup], origin: Origin, keys: NDArray[Any], rows: NDArray[np.int64]
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Convert rows of loaded runs to row groups and rows of the dataset."""
+    """Convert numbers from `rows_in_memory` to row groups and rows of the dataset; two arrays of shape (rows,)."""
     groups, rows = keys.copy(), rows.copy()
     for key, where in places_by_key(keys):
         members = loaded[key].members

@@ -1,4 +1,7 @@
-"""Selected rows of a reader: rows that filters select, without rows that cannot be decoded or transformed."""
+"""Row selection of a reader: the rows that filters select, without excluded rows and bad rows.
+
+A bad row cannot be decoded or transformed.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,14 @@ def selected_rows(
     batched: bool = False,
     source: tuple[str, int] | None = None,
 ) -> Selection | None:
-    """Return the rows of a dataset that a reader reads; None means all rows. May read data to evaluate filters.
+    """Return the rows of a dataset that a reader reads; None means all rows.
+
+    May read data, to evaluate filters and to find rows that cannot be decoded or transformed.
 
     Args:
         dataset: The dataset.
         columns: Names of the columns that are read.
-        rows: Options of the selected rows.
+        rows: Options that select rows.
         run: Workers, and the transform.
         batched: Whether the reader yields batches, so that predicates and transforms receive DataFrames.
         source: For a mixture, name of the column with each row's source, and the number of this source; None without

@@ -29,7 +29,7 @@ from petastore.storage.files.whole_files import read_range, replace_whole
 __all__ = ["Quarantine"]
 
 _MOST_BYTES = 128 * 1024 * 1024
-"""Bytes from which a quarantine file is complete; the rows of the next row group begin another file."""
+"""Size in bytes above which a quarantine file is closed; bad rows of the next row group begin a new file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Quarantine:
         return open_location(text, filesystem=filesystem, timeout_s=of_dataset.timeout_s)
 
     def _files(self, rows: Iterable[tuple[int, list[int], dict[str, Any], list[RowError]]]) -> Iterator[bytes]:
-        """Yield the content of each Parquet file."""
+        """Yield the content of each Parquet file, as bytes."""
         buffer, writer = io.BytesIO(), None
         for group, numbers, cells, errors in rows:
             table = self._table(group, numbers, cells, errors)

@@ -25,7 +25,7 @@ RowError: TypeAlias = DecodeError | TransformError
 """Error of a bad row."""
 
 _MOST_ROWS = 8192
-"""Maximum rows that are decoded together; if decoding fails, parts of them are decoded again to find bad rows."""
+"""Maximum rows that are decoded together. If decoding fails, parts of these rows are decoded again to find bad rows."""
 
 _MOST_BYTES = 64 * 1024 * 1024
 """Maximum decoded bytes of rows that are decoded together, unless one row has more."""
@@ -48,7 +48,7 @@ class RowCheck:
     """Maximum decoded bytes of a cell; a larger cell fails."""
 
     transform: Transform | None
-    """Function of columns and row offsets: each call gets the rows between two offsets; None without a transform."""
+    """Function `transform(columns, offsets)`, which calls the user's function; None without a transform."""
 
     more: Mapping[str, int]
     """Columns that the transform receives although no file stores them: name, and the value for all rows."""
@@ -60,7 +60,7 @@ class RowCheck:
     """Maximum number of rows that are transformed together."""
 
     def cells(self, group: int, rows: NDArray[np.int64]) -> dict[str, Any]:
-        """Read the stored cells of some rows of a row group."""
+        """Read the stored cells of some rows of a row group; return a `pyarrow.Array` for each column, by name."""
         names = [field.name for field in self.fields]
         cells = stored_cells(self.dataset, names, group, partitions=self.dataset.partition_values(names))
         if len(rows) == self.dataset.inventory.rows[group]:
@@ -68,7 +68,7 @@ class RowCheck:
         return {name: column.take(arrow_numbers(rows)) for name, column in cells.items()}
 
     def failing(self, cells: Mapping[str, Any], rows: int) -> NDArray[np.int64]:
-        """Return the indices of the rows that fail, ascending, shape (n,)."""
+        """Return the indices in `cells` of the rows that fail, ascending, shape (n,)."""
         failing: list[int] = []
         sizes = sum((_cell_bytes(cells[field.name], field) for field in self.fields), np.zeros(rows, np.int64))
         for first, stop in row_ranges(sizes, _MOST_BYTES, min(_MOST_ROWS, self.rows_per_call)):
@@ -126,7 +126,9 @@ class RowCheck:
 
 
 def failing_rows(attempt: Callable[[int, int], None], rows: int) -> list[int]:
-    """Return the rows for which a function raises, found by bisection of the ranges for which the function raises.
+    """Return the rows for which a function raises an error, in any order, found by bisection.
+
+    If the function raises for a range of rows, the range is split at the row that the error names, or in the middle.
 
     Args:
         attempt: Function of a half-open range of rows (first row, end row); called first for the range of all rows.

@@ -45,7 +45,9 @@ _VERSION = 1  # version of the scan; a change invalidates all cached results
 _ROWS_PER_CALL = {"row": 256, "dataframe": 8192, "columns": 8192}
 _SHOWN_ROWS = 3
 _FIRST_ROWS = 100
-"""Maximum rows tried to infer the output schema of a transform without `edit_fields`: bad rows are skipped."""
+"""Maximum number of first rows that are tried to infer the output schema of a transform without `edit_fields`.
+
+If a row cannot be decoded or transformed, the next row is tried."""
 
 _LOGGED_EVERY_S = 30.0
 _log = logging.getLogger(__name__)
@@ -117,7 +119,7 @@ class _Scan:
 
     @property
     def limit(self) -> int:
-        """Maximum number of bad rows."""
+        """Maximum number of bad rows; without `max_bad_rows`, all selected rows but one."""
         rows = int(self.before.counts.sum())
         if self.most is None:
             return max(rows - 1, 0)
@@ -179,7 +181,7 @@ class _Scan:
         raise (TransformError(text) if isinstance(first, TransformError) else DecodeError(text)) from first
 
     def bad_rows(self, good: Selection) -> Iterator[tuple[int, list[int], dict[str, Any], list[RowError]]]:
-        """Yield, for each row group with bad rows, its number, and their numbers, stored cells and errors."""
+        """Yield (row group, numbers of its bad rows, stored cells, errors) for each row group with bad rows."""
         groups = np.flatnonzero(self.before.counts > good.counts)
         for group, (rows, cells, errors) in in_order(
             functools.partial(self._errors_of_group, good), groups.tolist(), self.pool
@@ -231,7 +233,7 @@ def _check(
     batched: bool,
     source: tuple[str, int] | None,
 ) -> Iterator[tuple[RowCheck, Pool]]:
-    """Context manager: yield the row check, and the pool that runs it; close both at the end."""
+    """Context manager: yield the row check and its worker pool; at the end, close the pool and transform processes."""
     more = {} if source is None else {source[0]: source[1]}
     view = Unischema(f"{dataset.schema.name}_view", [*fields, *(UnischemaField(name, "int32") for name in more)])
     workers = _within_budget(run.workers, dataset)
@@ -260,7 +262,7 @@ def _check(
 
 
 def _within_budget(workers: Workers, dataset: Dataset) -> Workers:
-    """Return the workers, reduced to the number that fits `memory_budget`: each has a row group in memory."""
+    """Return the workers, at most as many as `memory_budget` allows: each worker has a row group in memory."""
     if workers.memory_budget is None or workers.kind == "dummy":
         return workers
     largest = max(int(dataset.inventory.decoded_bytes.max(initial=1)), 1)

@@ -1,4 +1,7 @@
-"""Build the execution of a reader for one dataset, or for several datasets that are mixed by weight."""
+"""Build the execution of a reader: the objects that load, assemble and transform the rows of its plan.
+
+A reader reads one dataset, or several datasets that are mixed by weight.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Build", "Readable", "build_execution"]
 
 Build: TypeAlias = Callable[..., Execution]
-"""Factory of a reader's execution, such as `build_execution`."""
+"""Factory of a reader's execution (its loaders, assembler and workers), such as `build_execution`."""
 
 
 def build_execution(
@@ -43,13 +46,13 @@ def build_execution(
     source_column: str | None = None,
     provenance: bool = False,
 ) -> Execution:
-    """Return the execution of a reader.
+    """Return the execution of a reader: its plan, row-group loaders, batch assembler and workers.
 
     Args:
         source: Dataset, or `MixedDatasets` of a mixture.
         plan: Plan of the rows of this rank and their order.
         workers: Number and kind of workers.
-        transform: Transform of all rows; with `batched`, its function gets DataFrames.
+        transform: Transform of all rows; with `batched`, its function gets DataFrames by default.
         batched: Whether iteration yields batches of columns instead of rows.
         transforms: One transform (or None) for each dataset, instead of `transform`.
         source_column: Name of an int32 column to add, with the number of each row's dataset, from 0; None adds no
@@ -66,7 +69,7 @@ def build_execution(
     each = [transform] * len(mixed.datasets) if transforms is None else list(transforms)
     transformed: SpanTransform | None
     if any(spec is not each[0] for spec in each):
-        from petastore.readers.execution.own_transforms import transformed_apart  # only needed for few readers
+        from petastore.readers.execution.own_transforms import transformed_apart  # imported here: few readers need it
 
         schema, transformed, functions = transformed_apart(
             mixed, each, memory.buffers, workers, batched=batched, source_column=source_column
@@ -81,7 +84,7 @@ def build_execution(
         schema, of_all = functions.transform(transform, view, mixed, memory.buffers)
         transformed = of_spans(of_all)
     if provenance:
-        from petastore.readers.execution.position import with_provenance  # only needed for few readers
+        from petastore.readers.execution.position import with_provenance  # imported here: few readers need it
 
         schema, transformed = with_provenance(schema, transformed, source.inventory)
     largest_group = int(plan.inventory.rows.max(initial=1))
@@ -96,7 +99,7 @@ def build_execution(
         )
         for own, not_in_files in zip(mixed.views, mixed.own_partition_values, strict=True)
     ]
-    # A mixture reads at least one file of each source at a time, and prefetches the next one.
+    # A mixture reads files of all sources at the same time, so more idle files stay open than by default.
     most_idle = {} if len(loaders) == 1 else {"most_idle": 4 * len(loaders)}
     return Execution(
         source=source,
@@ -139,10 +142,10 @@ def _described(
     *,
     batched: bool,
 ) -> TransformSpec | None:
-    """Return the transform of all rows; if it lacks `edit_fields`, infer them from the first dataset's first row."""
+    """Return the transform of all rows; if it lacks `edit_fields`, infer them from a row of the first dataset."""
     if spec is None:
         return None
-    from petastore.readers.execution.first_row import described  # only needed for transforms
+    from petastore.readers.execution.first_row import described  # imported here: only transforms need it
 
     first = {} if source_column is None else {source_column: Decoded(np.zeros(1, np.int32), None)}
     dataset, selection = mixed.datasets[0], mixed.plan.sources[0].selection

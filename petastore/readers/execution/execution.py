@@ -52,7 +52,7 @@ class Functions:
     """
 
     workers: Workers
-    """Worker pools."""
+    """Number and kind of workers, and memory limits."""
 
     batched: bool
     """Whether the reader yields batches instead of rows."""
@@ -72,7 +72,7 @@ class Functions:
         called = [spec for spec in specs if spec is not None and spec.func is not None]
         processes = None
         if called and workers.kind == "process":
-            from petastore.transforming.processes import TransformProcesses  # only needed for process pools
+            from petastore.transforming.processes import TransformProcesses  # imported here: few readers need it
 
             processes = TransformProcesses(workers.at_a_time)
         return cls(workers, batched, bool(called), processes, any(spec.rng is not None for spec in called))
@@ -120,7 +120,7 @@ class Functions:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WindowsOfRows:
-    """Windows of a reader that returns windows of rows."""
+    """Definition, rows and row schema of the windows (`NGram`) that a reader returns instead of rows."""
 
     ngram: NGram
     """Window definition, with the fields of the dataset."""
@@ -134,16 +134,16 @@ class WindowsOfRows:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Execution:
-    """Everything that a reader needs to run.
+    """Everything that a reader needs to run: datasets, plan, row-group loaders, batch assembler and workers.
 
     The reader owns the memory and processes of its execution, and releases them.
     """
 
     source: Readable
-    """Dataset that is read, or several combined."""
+    """Dataset that is read, or several datasets as one."""
 
     plan: RankPlan
-    """Plan: the rows of each rank in order."""
+    """Plan: the rows of this rank, and their order."""
 
     loaders: tuple[RowGroupReader, ...]
     """Readers of row groups, one for each dataset."""
@@ -152,7 +152,8 @@ class Execution:
     """Memory of row groups and batches."""
 
     files_of_pass: Callable[[], OpenFiles]
-    """Function that returns the open files of a new pass; passes share which row groups have valid checksums."""
+    """Function that returns the pool of open files for a new iteration over the reader. All iterations share the record
+    of row groups whose checksums were verified."""
 
     assembler: Assembles
     """Assembler of the batches of a span (consecutive batches that are prepared together)."""
@@ -176,25 +177,27 @@ class Execution:
     """Whether columns that share one array in memory (a stack) also share one array in the output."""
 
     hand_out: Callable[[AssembledSpan], Handout]
-    """Function that returns the items of a span that the user receives: rows, batches or windows."""
+    """Function from an assembled span (consecutive batches) to an iterator of the rows, batches or windows that the
+    user receives."""
 
     rows_per_item: int
-    """Maximum number of rows in one item."""
+    """Maximum number of rows in one item that the user receives; of windows, if the reader returns windows."""
 
     workers: Workers
-    """Worker pools."""
+    """Number and kind of workers, and memory limits."""
 
     batched: bool
     """Whether iteration yields batches of columns instead of rows."""
 
     transform: TransformSpec | None
-    """Transform function of all rows, as given by the user; None without one, or if each source has its own."""
+    """Transform of all rows, with inferred `edit_fields` if the user passed none and the first row shows them. None
+    without a transform, or if the sources of a mixture have different transforms."""
 
     extended: Extended | None = None
-    """For windows, function that appends to a row group the following rows that its windows need; None for rows."""
+    """For windows, function that appends to a row group the following rows that its windows need; otherwise None."""
 
     windows: WindowsOfRows | None = None
-    """Description of windows; None for rows."""
+    """The windows, if the reader returns windows; otherwise None."""
 
     provenance: bool = False
     """Whether the columns of `provenance=True` are added."""
@@ -209,12 +212,15 @@ class Execution:
 
     @once
     def in_parts(self) -> Execution:
-        """This execution, changed to load huge row groups in parts if a memory budget and file order allow it."""
+        """This execution, changed to load huge row groups in parts; unchanged if that is impossible or not needed.
+
+        Row groups are loaded in parts only with a memory budget, if rows are read in file order.
+        """
         plan, assembler = self.plan, self.assembler
         limit = self.workers.memory_budget
         if limit is None or not isinstance(plan, Plan) or not isinstance(assembler, Assembler) or self.extended:
             return self
-        from petastore.readers.loaded.part_loads import (  # only needed with a budget
+        from petastore.readers.loaded.part_loads import (  # imported here: only a memory budget needs it
             STREAMED_COLUMN_BYTES,
             page_bytes_of,
             parts_of,
@@ -285,7 +291,7 @@ _KEYS = {"again": "retries", "damaged": "corrupt"}
 
 
 def counts_of(datasets: Iterable[Dataset]) -> dict[str, int]:
-    """Add the counters of several datasets; a cache that datasets share is counted once.
+    """Return the sums of the counters of several datasets, by name; a cache that datasets share is counted once.
 
     Requests are counted for remote files only; column chunks and footers are counted if there is a disk cache.
     """

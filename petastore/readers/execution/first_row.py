@@ -46,8 +46,9 @@ def described(
 ) -> TransformSpec | None:
     """Return the transform with `edit_fields`, inferred from the first row if the user did not pass them.
 
-    The first row is the first selected row in file order, which is the same for all ranks and orders. If the function
-    raises for this row, the error is raised later, when the row is read; until then, the output schema is unknown.
+    The first row is the first selected row in file order, which is the same for all ranks and orders. If the row cannot
+    be read, or if the function raises for it, the transform is returned unchanged. The error is then raised when the
+    row is read.
 
     Args:
         spec: Transform, or None.
@@ -93,7 +94,7 @@ def _first_row(
 
 
 def _shown(spec: TransformSpec, row: dict[str, Decoded], dataset: Dataset, workers: Workers, *, batched: bool) -> str:
-    """Call the transform function with one row; return a JSON text with the dtypes and shapes of its result."""
+    """Call the transform function with one row; return a JSON text with the dtypes and shapes of the values."""
     of_frames = takes_frames(spec, batched=batched)
     shows = showing(spec, spec.takes or ("dataframe" if of_frames else "row"))
     zones = dataset.time_zones if of_frames else {}

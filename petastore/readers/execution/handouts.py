@@ -1,8 +1,10 @@
 """Iterators of the rows, batches or windows of a span (consecutive batches assembled together), for several threads.
 
-Threads take items with `next` of an iterator that is implemented in C. Such an iterator does not run Python code or
-release the GIL, so several threads may call it at the same time, and each item goes to one thread.
-`operator.length_hint` of the iterator returns how many items are left.
+Threads take items with `next` of an iterator that is implemented in C. Such an iterator advances without running Python
+code or releasing the GIL. Several threads may therefore call it at the same time, and each item goes to one thread. The
+number of remaining items is the `operator.length_hint` of a second iterator, which advances together with the first.
+
+The module also has the errors of readers that are indexed, pickled, or used after an error.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ class Handout:
 
     Args:
         span: Consecutive batches that contain the items.
-        items: Iterator of the items that is implemented in C.
+        items: Iterator of the items, implemented in C.
         untaken: Iterator that advances by one for each item, and whose `operator.length_hint` is the number of items
             left.
         ends: Number of items up to the end of each batch; begins with 0, shape (batches + 1,).
@@ -63,10 +65,10 @@ class Handout:
 
     @property
     def cursor(self) -> Cursor | None:
-        """Cursor after the batch of the last taken item; None before the first item.
+        """Cursor (position to resume from) after the batch of the last taken item; None before the first item.
 
-        The cursor is computed from items, not batches, because with `last_batch="even"` the last batches of ranks may
-        have different numbers of rows.
+        The batch is looked up from the number of taken items, because batches may have different numbers of rows. With
+        `last_batch="even"`, the size of an epoch's last batch may differ.
         """
         taken = int(self._ends[-1]) - operator.length_hint(self._untaken)
         if taken == 0:
@@ -75,18 +77,21 @@ class Handout:
 
     @property
     def last_rows(self) -> tuple[Span, int, int] | None:
-        """Span of the last taken item, and the half-open range of its rows; None before the first item."""
+        """(span, first, stop) of the last taken item: its rows are [first, stop) of the span (consecutive batches).
+
+        None before the first item.
+        """
         taken = int(self._ends[-1]) - operator.length_hint(self._untaken)
         if taken == 0:
             return None
-        if self._ends is self._span.offsets:  # the items are rows
+        if self._ends is self._span.offsets:  # then each item is one row, or one window
             return self._span, taken - 1, taken
         first, stop = self._span.offsets[taken - 1 : taken + 1].tolist()
         return self._span, first, stop
 
 
 def rows_of(assembled: AssembledSpan, row_type: Any) -> Handout:
-    """Return an iterator of the rows of an assembled span as named tuples, implemented in C.
+    """Return the rows of an assembled span (consecutive batches) as named tuples, in a `Handout`.
 
     Args:
         assembled: Assembled columns of the span.
@@ -102,7 +107,12 @@ def rows_of(assembled: AssembledSpan, row_type: Any) -> Handout:
 
 
 def batches_of(assembled: AssembledSpan, make: Callable[[Batch], Any] | None = None) -> Handout:
-    """Return an iterator of the batches of an assembled span, or of the result of a function for each batch."""
+    """Return the batches of an assembled span (consecutive batches), in a `Handout`.
+
+    Args:
+        assembled: Assembled columns of the span.
+        make: Function whose result for a batch replaces the batch; None yields the batches themselves.
+    """
     span = assembled.span
     places = iter(range(span.num_batches))
     batches = map(assembled.batch, places)
@@ -110,11 +120,11 @@ def batches_of(assembled: AssembledSpan, make: Callable[[Batch], Any] | None = N
 
 
 def windows_of(span: Span, parts: list[list[Any]], make: Callable[[tuple[Any, ...]], Any]) -> Handout:
-    """Return an iterator of the windows (`NGram`) of an assembled span.
+    """Return the windows (`NGram`) of an assembled span (consecutive batches), in a `Handout`.
 
     Args:
         span: Span whose rows are windows.
-        parts: At least one list; each has one part of every window.
+        parts: At least one list; each list has one part of every window, such as the row at one offset.
         make: Function from the parts of a window to the window.
     """
     of_first = iter(parts[0])
@@ -124,13 +134,14 @@ def windows_of(span: Span, parts: list[list[Any]], make: Callable[[tuple[Any, ..
 class Shared(Iterator[_Item]):
     """Iterator over all rows, batches or windows of a reader, for one or several consuming threads.
 
-    Threads take items of the current span without a lock. One thread gets the next span while the others wait. If
-    iteration has begun, `next` raises `ReaderClosedError` in a forked child, because the parent reads the items. After
-    an error, `next` raises `ReaderClosedError` instead of `StopIteration`, which would look like the end of the epoch.
+    Threads take items of the current span (consecutive batches) without a lock. One thread gets the next span while
+    other threads wait. If iteration has begun, `next` raises `ReaderClosedError` in a forked child, because the parent
+    reads the items. After an error, `next` raises `ReaderClosedError` instead of `StopIteration`, which would look like
+    the end of the epoch.
 
     Args:
-        begin: Function that is called for the first item and returns a generator of iterables; their iterators are
-            implemented in C. This object closes the generator.
+        begin: Function that is called for the first item and returns a generator of iterables: the items of each span.
+            The iterators of the iterables are implemented in C. This object closes the generator.
 
     Example:
         >>> shared = Shared(lambda: (iter([10, 11][number:]) for number in range(2)))
@@ -140,7 +151,7 @@ class Shared(Iterator[_Item]):
 
     def __init__(self, begin: Callable[[], Generator[Iterable[_Item]]]) -> None:
         self.at_hand: Iterator[_Item] = iter(())
-        """Remaining items of the current handout."""
+        """Iterator of the remaining items of the current span (consecutive batches)."""
         self._begin = begin
         self._handouts: Generator[Iterable[_Item]] | None = None
         self._turn = threading.Lock()
@@ -159,17 +170,17 @@ class Shared(Iterator[_Item]):
             raise
 
     def fail(self, problem: BaseException) -> None:
-        """Stop yielding after an error."""
+        """Stop yielding after an error: from now on, `next` raises `ReaderClosedError`, which names the error."""
         if self._over is None:
             self.end(ended_by(problem))
 
     def next_of_next(self) -> _Item:
-        """Return the first item of the next span, after the items of the current span are used up.
+        """Return the first item of the next span (consecutive batches); the current span has no more items.
 
         If another thread has just fetched the next span, return an item of that span.
         """
         with self._turn:
-            for item in self.at_hand:  # another thread has already fetched the next handout
+            for item in self.at_hand:  # another thread has already fetched the next span
                 return item
             if self._handouts is None:
                 self._handouts = self._begin()
@@ -185,7 +196,7 @@ class Shared(Iterator[_Item]):
                     # StopIteration.
                     self.fail(problem)
                     raise
-                if self._over is not None:  # another thread has closed this object in the meantime
+                if self._over is not None:  # another thread has called `end` in the meantime
                     break
                 for item in self.at_hand:
                     return item
@@ -207,7 +218,7 @@ class Shared(Iterator[_Item]):
             )
 
     def close(self) -> None:
-        """Close the generator early, when no other thread runs it."""
+        """Close the generator early; wait until no other thread runs it."""
         with self._turn:
             self.at_hand = iter(())
             if self._handouts is not None:
@@ -222,7 +233,7 @@ class RaisesAfterErrors(Iterator[_Item]):
 
     Args:
         items: Iterator, for example a generator.
-        take: Function that takes the next item of it.
+        take: Function that returns the next item of the iterator.
 
     Example:
         >>> items = RaisesAfterErrors(1 // number for number in (1, 0, 1))
@@ -253,7 +264,7 @@ class RaisesAfterErrors(Iterator[_Item]):
 
 
 def ended_by(problem: BaseException) -> str:
-    """Return the message for the use of an iterator after an error."""
+    """Return the message of the `ReaderClosedError` that an iterator raises after it ended with this error."""
     if isinstance(problem, ReaderClosedError):
         return str(problem)
     return (
@@ -295,12 +306,12 @@ _LARGEST_BATCH = 65_536
 
 
 def most_rows(largest_group: int) -> int:
-    """Return the default batch size of a batch reader: the number of rows of the largest row group, within limits."""
+    """Return the default batch size of a batch reader: the rows of the largest row group, at most 65,536."""
     return max(min(largest_group, _LARGEST_BATCH), 1)
 
 
 def output_of(schema: Unischema, last_batch: LastBatch, *, batched: bool) -> Callable[[AssembledSpan], Handout]:
-    """Return the function that converts an assembled span to an iterator of named tuples: rows or batches.
+    """Return the function that converts an assembled span (consecutive batches) to named tuples: rows or batches.
 
     Args:
         schema: Output schema.

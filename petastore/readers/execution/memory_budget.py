@@ -30,14 +30,14 @@ from petastore.readers.loaded.row_group_reader import LoadedRowGroup
 __all__ = ["FOOTERS_PART", "Budget", "Pace", "budget_of", "check_enough", "fitted", "pace_of"]
 
 FOOTERS_PART = 8
-"""Divisor of the budget for footers: above an eighth, least recently used footers are dropped and read again."""
+"""Divisor of the memory budget: cached footers take at most an eighth of it; least recently used ones are evicted."""
 
 _FREE_SHARE = 4
-"""Divisor of the unused budget: a quarter of it is for prefetching if the size of some values is unknown before
-decoding, because the rest is for these values."""
+"""Divisor of the unused budget: prefetching gets only a quarter of it if the size of some values is unknown before
+decoding. These values may need the rest."""
 
 _STREAMED_SPANS_SHARE = 5
-"""Divisor of the budget: a fifth is for batches in preparation if huge row groups are loaded in parts."""
+"""Divisor of the budget: batches in preparation get a fifth of it if huge row groups are loaded in parts."""
 
 _PLANNED_BYTES = 16 * 1024 * 1024
 """Bytes reserved for the plan of the batches whose row groups are prefetched."""
@@ -45,7 +45,7 @@ _PLANNED_BYTES = 16 * 1024 * 1024
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Budget:
-    """Peak memory of a reader, by purpose, and its prefetch settings; print it.
+    """Peak memory of a reader, by purpose, and how many rows it assembles in advance; print it.
 
     Example:
         >>> print(Budget(rows_per_span=512, ahead=3, resident_bytes=96_000_000, batch_bytes=34_000_000, work_bytes=0))
@@ -54,10 +54,10 @@ class Budget:
     """
 
     rows_per_span: int
-    """Maximum rows of a span, unless a single batch has more."""
+    """Maximum rows of a span (consecutive batches assembled together), unless a single batch has more rows."""
 
     ahead: int
-    """Number of spans that are assembled at a time."""
+    """Number of spans (consecutive batches) that are assembled at a time."""
 
     resident_bytes: int
     """Bytes of row groups in memory."""
@@ -69,7 +69,7 @@ class Budget:
     """Bytes of workers, footers and the plan."""
 
     prefetched_bytes: int = 0
-    """Bytes of row groups prefetched from slow storage, as stored."""
+    """Stored (compressed) bytes of row groups that are prefetched from slow storage."""
 
     @property
     def total_bytes(self) -> int:
@@ -99,12 +99,14 @@ def fitted(
     limit: int | None,
     prefetched_bytes: int = 0,
 ) -> Budget:
-    """Return the fastest settings within a memory limit; if even the smallest exceed the limit, the smallest.
+    """Return the fastest settings within a memory limit.
+
+    If even the smallest settings exceed the limit, return these; `total_bytes` is then the smallest sufficient limit.
 
     Args:
         takes: Memory footprint of rows.
         resident_bytes: Function that returns the maximum bytes of row groups in memory, given the number of rows of the
-            spans in progress.
+            spans (consecutive batches) in progress.
         batch_size: Number of rows of a batch.
         rows_per_span: Number of rows to assemble together (a span) if memory is not limited.
         workers: Number of tasks that run at the same time; 0 if the tasks run in the consumer's thread.
@@ -126,7 +128,7 @@ def fitted(
                 share = (left - _PLANNED_BYTES) // (_FREE_SHARE if takes.free_row_bytes else 1)
                 prefetched = left if limit is None else max(min(share, prefetched_bytes), 0)
                 return dataclasses.replace(budget, prefetched_bytes=prefetched)
-    # No setting fits: compute the smallest limit that would. Cached footers may take a fixed share of the limit.
+    # No setting fits: compute the smallest sufficient limit, of which cached footers may take a fixed share.
     least = budget.total_bytes - footers
     least = min(least + takes.footer_bytes, (least - 1) * FOOTERS_PART // (FOOTERS_PART - 1) + 1)
     return dataclasses.replace(budget, work_bytes=budget.work_bytes + least - budget.total_bytes)
@@ -135,7 +137,8 @@ def fitted(
 def _value_bytes(takes: Footprint, batch_size: int, rows: int, *, ahead: int, workers: int) -> int:
     """Return the bytes to reserve for variable-size values, such as text and images, in all assembled batches.
 
-    The result is at least the values' estimated size in all spans, and at least one batch for each share of `Room`.
+    `Room` divides the memory into equal shares, and each share must hold at least one batch. The result is therefore
+    the larger of two sizes: the estimated values of all spans (consecutive batches), and one batch for each share.
     """
     decoded = min(max(workers, 1), batch_size) if takes.decodes_values else 0
     least = Room.shares(ahead) * (batch_size + decoded) * takes.value_row_bytes
@@ -177,27 +180,31 @@ def check_enough(
 
 
 _CALLED_ROWS = 4096
-"""Maximum rows of a span if a transform function is called: even at 1 µs a row, the span takes 4 ms."""
+"""Maximum rows assembled together if a transform function is called: even at 1 µs a row, they take 4 ms."""
 
 
 class Pace(NamedTuple):
     """Limits of one iteration over a reader: rows assembled together, concurrent assemblies, prefetched bytes."""
 
     rows_per_span: int
-    """Number of rows of a span."""
+    """Maximum rows of a span (consecutive batches assembled together), unless a single batch has more rows."""
 
     ahead: int
-    """Number of spans that are assembled at a time."""
+    """Number of spans (consecutive batches) that are assembled at a time."""
 
     prefetched_bytes: int
     """Stored bytes of row groups that may be prefetched from slow storage."""
 
     begin: Callable[[Span, Mapping[int, LoadedRowGroup]], SpanWork]
-    """Function that divides the assembly of a span into tasks; or into parts, if its values exceed the memory limit."""
+    """Function that divides the assembly of a span (consecutive batches) into tasks; or into parts, if the values of
+    the span exceed the memory limit."""
 
 
 def pace_of(execution: Execution, batch_size: int) -> Pace:
-    """Return the settings for batches of this size; see `budget_of`.
+    """Return the settings of an iteration with batches of this size.
+
+    With a memory budget, the settings are those of `budget_of`, and the function also limits the memory of the reader's
+    buffers and of cached footers.
 
     Raises:
         InvalidArgumentError: `memory_budget` is too small for such batches.
@@ -217,7 +224,7 @@ def pace_of(execution: Execution, batch_size: int) -> Pace:
 
 
 def _room(execution: Execution, budget: Budget, batch_size: int) -> Room:
-    """Return how much memory prefetched and requested batches may use for variable-size values, such as images.
+    """Return the memory for variable-size values, such as images, in batches assembled in advance and on request.
 
     These values get the bytes that the budget reserves for them, plus all bytes of `memory_budget` that are not used.
     """
@@ -258,7 +265,7 @@ def budget_of(execution: Execution, batch_size: int) -> Budget:
     """Return the peak memory of reading batches of this size; see `Reader.estimate_memory`.
 
     Args:
-        execution: Execution of a reader by whole row groups; the budget decides how they are divided.
+        execution: Execution of a reader that loads whole row groups; the budget decides which are loaded in parts.
         batch_size: Number of rows of a batch.
 
     Raises:
@@ -269,7 +276,7 @@ def budget_of(execution: Execution, batch_size: int) -> Budget:
     if limit is None or budget.total_bytes <= limit:
         return budget
     least = limit
-    while budget.total_bytes > least:  # a larger budget makes the parts of huge row groups larger, too
+    while budget.total_bytes > least:  # with a larger budget, the parts of huge row groups are larger, too
         least = budget.total_bytes
         budget = _fitted(_within(execution, least), batch_size)
     workers, shuffles = execution.workers.at_a_time, execution.plan.request.order.shuffle_rows
@@ -284,7 +291,7 @@ def _fitted(execution: Execution, batch_size: int) -> Budget:
     ranks = plan.request.shard.count
     return fitted(
         footprint,
-        # On `ranks` ranks, `rows` rows of one rank extend over `rows * ranks` positions of the epoch.
+        # The next `rows` rows of one rank are among the next `rows * ranks` rows of the epoch.
         lambda rows: plan.resident_bytes(footprint.group_bytes, early=rows * ranks - 1),
         batch_size=batch_size,
         rows_per_span=_rows_per_span(execution),
@@ -295,12 +302,12 @@ def _fitted(execution: Execution, batch_size: int) -> Budget:
 
 
 def _rows_per_span(execution: Execution) -> int:
-    """Return the maximum number of rows to assemble together, before `fitted` reduces it for the memory budget."""
+    """Return the maximum rows to assemble together, before `fitted` reduces this number for the memory budget."""
     workers = execution.workers
     is_bounded = workers.memory_budget is not None
     rows = execution.footprint.rows_per_span(workers.at_a_time + 1, is_bounded=is_bounded)
     if execution.plan.parts is not None and workers.memory_budget is not None:
-        # Use several small spans instead of a large one, so that a span is assembled while the next parts are decoded.
+        # Spans (consecutive batches) are small, so that one is assembled while the next row-group parts are decoded.
         most = workers.memory_budget // _STREAMED_SPANS_SHARE // (workers.at_a_time + 2)
         rows = max(min(rows, most // execution.footprint.row_bytes), 1)
     return min(rows, _CALLED_ROWS) if execution.functions.are_called else rows
@@ -309,9 +316,9 @@ def _rows_per_span(execution: Execution) -> int:
 def _most_prefetched(execution: Execution) -> int:
     """Return the maximum prefetched bytes if memory is not limited; 0 if all files are local.
 
-    The result is at least the stored size of the largest row group. If it exceeds the stored size of the dataset, row
-    groups of the next epoch are requested while those of this epoch are still prefetched; each is then fetched once
-    for both epochs.
+    The result is at least the stored size of the largest row group. If the result exceeds the stored size of the
+    dataset, row groups of the next epoch are requested while those of this epoch are still prefetched. Each row group
+    is then fetched once for both epochs.
     """
     if not any(dataset.is_fetched for dataset in execution.source.datasets):
         return 0

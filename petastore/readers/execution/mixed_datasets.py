@@ -32,7 +32,7 @@ class MixedDatasets:
     """Dataset of each source."""
 
     plan: RankPlan
-    """Plan of their rows: a mixture, or the plan of the only dataset."""
+    """Plan of the datasets' rows: a mixture, or the plan of the only dataset."""
 
     @once
     def url(self) -> str:
@@ -80,7 +80,7 @@ class MixedDatasets:
         return np.searchsorted(self.plan.first_groups, groups, side="right") - 1
 
     def partition_values(self, columns: Sequence[str]) -> dict[str, pa.Array]:
-        """Return the value of each row group for columns that are partition columns in all datasets."""
+        """Return, by name, the values of columns that are partition columns in all datasets: one for each row group."""
         parts = [dataset.partition_values(columns) for dataset in self.datasets]
         return {
             name: pa.concat_arrays([part[name] for part in parts])
@@ -90,7 +90,10 @@ class MixedDatasets:
 
     @once
     def own_partition_values(self) -> list[dict[str, pa.Array]]:
-        """Return the partition columns of each dataset, with nulls for the row groups of other datasets."""
+        """Partition columns of each dataset: by name, an array with one value for each row group of all datasets.
+
+        Values for row groups of other datasets are null, unless the column is a partition column in all datasets.
+        """
         of_all = self.partition_values(self.plan.request.columns)
         if len(self.datasets) == 1:
             return [of_all]
@@ -120,7 +123,7 @@ class MixedDatasets:
         )
 
     def column_of_sources(self, name: str) -> EncodedColumn:
-        """Return the column with the source number of each row, as a partition column: one value per row group."""
+        """Return the column with the source number of each row, as a partition column with one value per row group."""
         counts = np.diff(self.plan.first_groups)
         numbers = pa.array(np.repeat(np.arange(len(counts), dtype=np.int32), counts))
         return EncodedColumn.of(UnischemaField(name, np.int32), numbers)

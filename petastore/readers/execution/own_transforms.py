@@ -25,7 +25,7 @@ from petastore.work.pools import Workers
 __all__ = ["OwnTransforms", "transformed_apart"]
 
 _Piece: TypeAlias = tuple[NDArray[np.int64], "dict[str, Decoded] | Future[dict[str, Decoded]]"]
-"""Positions of a source's rows in a span, shape (n,), and the transformed columns of these rows."""
+"""Indices of a source's rows in a span (consecutive batches), shape (n,), and the transformed columns of these rows."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ def _rows_of(column: Decoded, where: NDArray[np.int64]) -> Decoded:
 
 
 def _put_together(field: UnischemaField, rows: int, pieces: Sequence[tuple[NDArray[np.int64], Decoded]]) -> Decoded:
-    """Return one column of a span: the rows of each source, copied to their positions among all rows."""
+    """Return one column of a span (consecutive batches): each source's rows, copied to their indices in the span."""
     values = empty_column(field, rows)
     for where, part in pieces:
         values[where] = part.values
@@ -109,9 +109,9 @@ def transformed_apart(
     batched: bool,
     source_column: str | None,
 ) -> tuple[Unischema, OwnTransforms, Functions]:
-    """Give each source of a mixture its own transform.
+    """Combine the transforms of a mixture's sources into one, which transforms each row by its source's transform.
 
-    Returns the common output schema, the combined transform, and the functions that it calls.
+    Returns the common output schema, the combined transform, and the functions that this transform calls.
     """
     datasets, views = mixed.datasets, mixed.views
     selections = [source.selection for source in mixed.plan.sources]

@@ -24,12 +24,12 @@ __all__ = ["LastRows", "Position", "places_of_rows", "position_of", "with_proven
 
 
 LastRows: TypeAlias = "tuple[Span, int, int]"
-"""Span, first row and end row: the half-open range of rows in the span that were returned last."""
+"""Span (consecutive batches), first row and end row: the half-open range of the span's rows that were returned last."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Position:
-    """Position of a reader.
+    """Position of a reader: epoch and step of the next batch, and the rows of the last batch.
 
     Example:
         >>> Position(epoch=2, step=17, rows=(("part-0.parquet", 3, 41),)).step
@@ -49,14 +49,14 @@ class Position:
 
 
 def position_of(plan: RankPlan, inventory: Inventory, cursor: Cursor, size: int, last: LastRows | None) -> Position:
-    """Return the position of a reader.
+    """Return the position of a reader: the next step, and the rows that were returned last.
 
     Args:
         plan: The plan.
         inventory: Files and row groups, with paths for display.
         cursor: Position after the last row or batch.
         size: Rows per batch.
-        last: Rows that were returned last; None if there are none.
+        last: Rows that were returned last; None if no row was returned.
     """
     step = 0
     if cursor.position:
@@ -121,7 +121,7 @@ def with_provenance_fields(schema: Unischema) -> Unischema:
 
 
 def places_of_rows(inventory: Inventory, groups: NDArray[Any], rows: NDArray[np.int64]) -> dict[str, Decoded]:
-    """Return the columns of `provenance=True`.
+    """Return the columns of `provenance=True` by name: file, row group in the file, and row in the row group.
 
     Args:
         inventory: Inventory of the dataset.

@@ -6,9 +6,9 @@ A shuffled batch has rows of many row groups. With separate arrays, one call wou
 every call that releases the GIL must wait for the GIL afterwards. With an arena, one call copies the rows of all row
 groups.
 
-Each row group is stored at the lowest free place that is large enough, so that memory that was used before is reused.
-The operating system provides memory only when it is first used, so an arena can have its maximum size from the start. A
-row group that does not fit gets separate arrays.
+Each row group is stored in the first free range of rows that is large enough, so that memory that was used before is
+reused. The operating system provides memory only when it is first used, so an arena can have its maximum size from
+the start. A row group that does not fit gets separate arrays.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ __all__ = ["Arena", "Place", "ReusableMemory"]
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Place:
-    """Where the fixed-size columns of a row group are stored: a row range of shared arrays, or separate arrays."""
+    """Memory of the fixed-size columns of a row group: a row range of shared arrays, or separate arrays."""
 
     first: int
-    """First row of the range."""
+    """Index of the range's first row in the arrays."""
 
     rows: int
-    """Number of rows."""
+    """Number of rows of the range."""
 
     stacks: tuple[NDArray[Any], ...]
-    """One array for each stack of the layout, `(columns, rows, *shape)`; row groups in an arena share these arrays."""
+    """One array for each stack (all columns of one dtype and shape) of the layout, `(columns, rows, *shape)`. Row
+    groups in an arena share these arrays."""
 
     places: NDArray[np.int32] | None
     """Index, counted from `first`, of each row in stacks that are stored in read order; -1 for rows that are not read.
@@ -59,7 +60,7 @@ class Place:
         return self.stacks[number][:, self.first : self.first + self.rows]
 
     def write_order(self, read_order: NDArray[np.int64] | None) -> None:
-        """Write to `places` the index of each row in stacks whose rows are stored in read order.
+        """Write to `places` the index of each row in those arrays (stacks) whose rows are stored in read order.
 
         Args:
             read_order: Distinct rows in reading order; None means file order.
@@ -100,7 +101,7 @@ class Arena:
     Args:
         layout: Layout that lists the stacks (arrays of columns).
         rows: Maximum number of rows.
-        buffers: Allocator that counts touched memory.
+        buffers: Allocator whose memory limit includes the memory that the arena has used so far.
 
     Example:
         >>> from petastore.schema.field import UnischemaField
@@ -184,7 +185,7 @@ class ReusableMemory:
             rows: Maximum number of rows; 0 for no arena.
         """
         if rows and (self._arena is None or self._arena.rows < rows):
-            with contextlib.suppress(OSError):  # the address space is exhausted
+            with contextlib.suppress(OSError):  # raised if the address space is exhausted
                 self._arena = Arena(layout, rows, self.buffers)
         return self._arena if rows else None
 

@@ -27,7 +27,8 @@ ROUNDED = 1.25
 _LEAST_SPAN_BYTES = 8 * 1024 * 1024
 _MOST_SPAN_BYTES = 25 * 1024 * 1024
 _SPANS_BYTES = 75 * 1024 * 1024
-"""Minimum and maximum decoded bytes of one span, and decoded bytes of all spans that are assembled at a time.
+"""Minimum and maximum decoded bytes of one span (consecutive batches assembled together), and decoded bytes of all
+spans that are assembled at a time.
 
 In each span, of any size, threads wait for each other about twenty times, and each wait idles a CPU for about 50 µs.
 With two workers, spans of 25 MB are read 1.1 to 1.5 times as fast as spans of 8 MB (measured). With many workers, some
@@ -58,7 +59,7 @@ _COVERED_ROW_BYTES = 56
 """Bytes per row of a window besides the values: the row's number and position."""
 
 _CHUNK_BYTES = 1000
-"""Bytes of a column chunk in a parsed footer (measured: 990, and 110 in the file)."""
+"""Bytes of memory for a column chunk in a parsed footer (measured: 990, and 110 in the file)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,39 +88,42 @@ class Footprint:
     """Inventory of the dataset."""
 
     rows_of_window: int = 0
-    """Number of rows of a window that have fields; 0 for a reader of rows. A window needs its rows and a copy."""
+    """Number of rows of a window that have fields; 0 for a reader of rows. These rows are in memory twice."""
 
     head_bytes: int = 0
-    """One worker's share of the cached first rows of row groups, for windows."""
+    """Bytes of one worker's share of the cached first rows of row groups; 0 for a reader of rows, which needs none."""
 
     parts: RowGroupParts | None = None
-    """Division of the row groups, if the inventory has an entry for each part; None if it lists row groups."""
+    """Division of the row groups into parts, if `inventory` has an entry for each part; None if it has row groups."""
 
     streamed_column_bytes: int = 0
-    """Memory of a column while huge row groups are decoded part by part, besides its rows."""
+    """Bytes of memory, besides the rows, for decoding one column of a huge row group part by part."""
 
     page_bytes: int = 0
-    """Memory of the largest pages of all columns while huge row groups are decoded; 0 if unknown."""
+    """Bytes of memory for the largest pages of all columns while huge row groups are decoded; 0 if unknown."""
 
     @once
     def streamed_bytes(self) -> int:
-        """Memory for decoding huge row groups part by part; 0 if no row group is huge."""
+        """Bytes of memory for decoding huge row groups part by part; 0 if no row group is huge."""
         if self.parts is None:
             return 0
         rows = self.inventory.rows * sum(len(stack.names) * stack.row_bytes for stack in self.layout.stacks)
-        # Two parts are in memory, because a part is decoded while the one before it is copied.
+        # Two parts are in memory, because a part is decoded while the previous part is copied.
         decoded = int((rows + self._encoded_bytes)[self.parts.is_divided].max(initial=0))
         return decoded + max(decoded + self.streamed_column_bytes * len(self.view.fields), self.page_bytes)
 
     @once
     def row_bytes(self) -> int:
-        """Bytes of a decoded row, estimated from the stored bytes for columns of variable size."""
+        """Bytes of a decoded row, or of a window and its rows. The bytes of variable-size values are estimated."""
         of_row = max(sum(field.decoded_bytes or 0 for field in self.view) + self.free_row_bytes, 1)
         return 2 * self.rows_of_window * of_row if self.rows_of_window else of_row
 
     @once
     def free_row_bytes(self) -> int:
-        """Bytes of a decoded row's variable-size values, estimated from the stored bytes."""
+        """Estimated bytes of a decoded row's variable-size values: the mean decompressed size of a row's pages.
+
+        0 if all columns have a fixed size.
+        """
         if all(field.decoded_bytes is not None for field in self.view):
             return 0
         return max(
@@ -139,7 +143,7 @@ class Footprint:
         return any(field.decoded_bytes is None and needs_decoding(field) for field in self.view)
 
     def rows_per_span(self, ahead: int, *, is_bounded: bool = False) -> int:
-        """Return the number of rows to assemble together (a span), given the number of spans assembled at a time.
+        """Return the number of rows to assemble together: the rows of a span (consecutive batches).
 
         Args:
             ahead: Number of spans that are assembled at a time.
@@ -208,7 +212,7 @@ class Footprint:
 
     @once
     def footer_bytes(self) -> int:
-        """Bytes of the footers of all files."""
+        """Bytes of memory for the parsed footers of all files."""
         places = np.stack([self.inventory.file, self.inventory.ordinal])
         row_groups = int((np.diff(places, prepend=-1) != 0).any(axis=0).sum())  # parts of one row group are adjacent
         return row_groups * len(self.stored.fields) * _CHUNK_BYTES

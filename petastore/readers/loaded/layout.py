@@ -35,7 +35,9 @@ _CACHE_LINE = 64
 """Bytes of a CPU cache line: reading a shorter row also fetches its neighbors."""
 
 _SHORT_ROW_BYTES = 16 * 1024
-"""Maximum row size in bytes for stacks in read order: decoding a longer row costs much more than a cache miss."""
+"""Maximum bytes of a row for which stacks (arrays of columns) are stored in read order.
+
+Decoding a longer row takes much longer than the cache misses that this order avoids."""
 
 _STACKED = "biufcmM"
 """NumPy dtype kinds whose values have a fixed size."""
@@ -49,7 +51,7 @@ class Stack:
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     in_read_order: bool = False
-    """Whether its rows are stored in read order instead of file order."""
+    """Whether the rows are stored in the order in which the epoch reads them, instead of file order."""
 
     @once
     def row_bytes(self) -> int:
@@ -64,7 +66,9 @@ class Stack:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Which columns are stored in arrays (stacks) in memory, and which stay encoded cells. Immutable; one per reader.
+    """Memory layout of row groups: columns that are stored in arrays (stacks), and columns that stay encoded cells.
+
+    Immutable; one per reader.
 
     Example:
         >>> fields = [UnischemaField("x", "f4"), UnischemaField("name", str), UnischemaField("y", "f4")]
@@ -74,14 +78,15 @@ class Layout:
     """
 
     stacks: tuple[Stack, ...]
-    """Stacks; scalars of one dtype are divided into several stacks if reading them at once is slower."""
+    """Arrays of columns (stacks). Scalars of one dtype are divided into several stacks if reading all of them at once
+    is slower."""
 
     encoded: tuple[str, ...]
     """Names of columns that stay encoded cells."""
 
     @once
     def places(self) -> dict[str, tuple[int, int]]:
-        """For each column in a stack (array of all columns of one dtype and shape): its stack, and its index there."""
+        """Stack number (array of columns of one dtype and shape) and index in the stack, by name of stacked column."""
         return {
             name: (number, place) for number, stack in enumerate(self.stacks) for place, name in enumerate(stack.names)
         }
@@ -93,7 +98,7 @@ class Layout:
 
     @once
     def kinds(self) -> tuple[tuple[int, ...], ...]:
-        """Stack numbers, grouped by dtype and shape: the columns of one dtype and shape may need several stacks."""
+        """Numbers of stacks (arrays of columns), one tuple for each dtype and shape, which may need several stacks."""
         kinds: dict[tuple[np.dtype[Any], tuple[int, ...]], list[int]] = {}
         for number, stack in enumerate(self.stacks):
             kinds.setdefault((stack.dtype, stack.shape), []).append(number)
@@ -149,8 +154,8 @@ def stacked_view(stack: Stack, table: pa.Table, columns: Mapping[str, BoundCodec
         columns: Codec of each column that the files store.
 
     Returns:
-        An array of shape (columns, rows), if possible a view of the table's memory; None if a column has nulls or not
-        its declared type.
+        An array of shape (columns, rows), if possible a view of the table's memory. None if it is impossible, for
+        example because a column has nulls or another type than declared.
 
     Example:
         >>> from petastore.schema.field import UnischemaField
@@ -177,7 +182,7 @@ def stacked_view(stack: Stack, table: pa.Table, columns: Mapping[str, BoundCodec
     (batch,) = table.to_batches()
     try:
         values: NDArray[Any] = batch.to_tensor(row_major=False).to_numpy().T
-    except pa.ArrowException:  # raised for nulls
+    except pa.ArrowException:  # Arrow raises it if a column has nulls
         return None
     return values
 

@@ -1,4 +1,4 @@
-"""Load row groups: several workers share a large row group, and one worker loads several small ones."""
+"""Load row groups: several workers share a large row group, and one worker loads several small row groups."""
 
 from __future__ import annotations
 
@@ -32,11 +32,14 @@ if TYPE_CHECKING:
 __all__ = ["Extended", "Loads", "Readable", "runs"]
 
 _Asked: TypeAlias = tuple[float, int, NDArray[np.int64] | None]
-"""Time of use of a row group (see `CacheOrder.plan`), its number, and its rows in read order (None is file order)."""
+"""Row group to load: time at which it is needed (see `CacheOrder.plan`), number, and rows in read order (None means
+file order)."""
 
 Extended: TypeAlias = Callable[[int, int, Read], tuple[int, Read]]
-"""Function of a row group, its number of rows and the function that reads it; returns the last two for the row group
-with the following rows of its windows appended."""
+"""Function `extended(group, rows, read)`, which appends to a row group the following rows that its windows need.
+
+`rows` is the number of rows of the row group, and `read` the function that reads it. The result is the number of rows
+of the extended row group, and the function that reads the extended row group."""
 
 _MOST_BYTES = 512 * 1024
 """Maximum bytes of several small row groups that one task reads."""
@@ -48,7 +51,7 @@ _MOST_CACHED = 1.25
 """Maximum cache bytes per stored byte: entries are whole blocks of 4 KiB."""
 
 _TASKS_A_WORKER = 4
-"""Minimum number of tasks per worker into which the row groups of a span are divided."""
+"""Minimum number of tasks per worker into which loading the row groups of a span (consecutive batches) is divided."""
 
 
 class Readable(Protocol):
@@ -89,8 +92,8 @@ class Loads:
         pool: Pool that loads the row groups.
         sizes: Bytes of each row group, so that one task loads several small ones; None means one task each.
         prefetched_bytes: Stored bytes of row groups that may be prefetched from slow storage.
-        extended: For windows, function that takes a row group, its rows and its reader, and returns these with the
-            following rows appended; rows are then in file order. None without windows.
+        extended: For windows, function that appends to a row group the following rows that its windows need; rows are
+            then in file order. None without windows.
         meter: Counters of the iteration; None counts nothing.
     """
 
@@ -123,7 +126,7 @@ class Loads:
         self._submit = functools.partial(pool.submit, priority=-1)
         self._part_loads: PartLoads | None = None
         if plan.parts is not None:
-            from petastore.readers.loaded.part_loads import PartLoads  # only needed for huge row groups
+            from petastore.readers.loaded.part_loads import PartLoads  # imported here: only huge row groups need it
 
             self._part_loads = PartLoads(
                 plan.parts, plan.inventory, datasets[0], loaders[0], self._reading[0], pool, self._meter.log
@@ -171,7 +174,7 @@ class Loads:
         return end
 
     def _load_one(self, asked: _Asked) -> Future[LoadedRowGroup]:
-        """Return a row group, or a future of it while other workers still load it."""
+        """Load a row group in the calling worker; return its future, which is pending while other workers help."""
         time, group, read_order = asked
         end = self._begin(time, group)
         loaded = self._load(group, read_order)
@@ -180,7 +183,8 @@ class Loads:
 
     def _load(self, group: int, read_order: NDArray[np.int64] | None) -> Future[LoadedRowGroup]:
         """Load a row group in the calling worker, with the help of other workers if it is large; return its future."""
-        # `Inventory.place_of`, called for each row group, would add one file to those that each batch runs
+        # `Inventory.place_of` is not used, because a batch should run the code of few files, and no other code of the
+        # inventory's file is run for a batch.
         inventory = self._inventory
         place = inventory.files[inventory.file[group]], int(inventory.ordinal[group])
         source, rows = self._source_of(group), int(inventory.rows[group])
@@ -207,11 +211,12 @@ class Loads:
                 settle(futures[place], functools.partial(self._load, group, read_order))
 
     def _load_together(self, groups: Sequence[int]) -> LoadedRowGroup | None:
-        """Return several small row groups as one, in file order; None if each must be loaded separately."""
+        """Load several small row groups as one, with rows in file order; return None if that is impossible."""
         sources = set(map(self._source_of, groups))
         if self._extended is not None or len(sources) > 1 or self._pool.closed:
             return None
-        # Larger row groups are loaded separately into an arena in reading order, from which rows are copied faster.
+        # Larger row groups are loaded separately, into an arena (shared arrays) in the order in which they are read:
+        # batches then copy contiguous rows, which is faster.
         if self._arena is not None and self._sizes is not None and self._sizes[groups].max() > _TINY_BYTES:
             return None
         (source,) = sources
@@ -227,12 +232,12 @@ class Loads:
         return dataclasses.replace(loaded, members=dict(zip(groups, firsts, strict=True)))
 
     def close(self) -> None:
-        """Close files when they are no longer read, and delete the announced reading order from caches."""
+        """Close files when they are no longer read, and delete the published reading order from caches."""
         self._files.close()
         self.take_back()
 
     def take_back(self) -> None:
-        """Delete from the caches the announcement of the order in which row groups will be read.
+        """Delete from the disk caches the published order in which row groups will be read.
 
         Does not close files: after a fork, threads of the parent process may still use them.
         """
@@ -255,7 +260,7 @@ def _read_datasets(datasets: Sequence[Dataset], plan: RankPlan, loaders: Sequenc
 
 
 def runs(groups: Sequence[int], sizes: NDArray[np.int64] | None, workers: int) -> list[slice]:
-    """Divide row groups among tasks.
+    """Divide row groups among tasks; return the slice of `groups` that each task loads.
 
     One task loads several small row groups, because starting a task takes longer than reading a small row group.
 

@@ -1,9 +1,9 @@
 """Huge row groups: divide them into parts within the memory budget, and load one part at a time.
 
-Reading huge row groups in file order thus stays within the budget. A stream decodes some of the columns. It has a few
-pages and the rows of one part in memory. The streams of a row group run in parallel, and each reads the row group once
-from the start: rows before the first needed part are decoded and dropped. If an earlier part is needed again, such as
-for `last_batch="wrap"`, the streams start again.
+Reading huge row groups in file order thus stays within the budget. A *stream* decodes some of the columns, part after
+part, and has a few pages and the rows of one part in memory. The streams of a row group run in parallel, and each reads
+the row group once from the start: rows before the first needed part are decoded and dropped. If an earlier part is
+needed again, such as for `last_batch="wrap"`, the streams start again.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ __all__ = [
 ]
 
 _STREAMS_A_WORKER = 2
-"""Number of streams per worker into which the columns are divided, because columns take unequal time."""
+"""Number of streams (decoders of some columns) per worker; more than one, because columns take unequal time."""
 
 _MOST_OPEN = 2
 """Maximum number of row groups with open streams: a batch may need the rows of two row groups."""
 
 _COPIED_PART = 4
-"""Divisor of the size limit of a dictionary column: each part may take a quarter, as several are in memory at once."""
+"""Divisor of the size limit of a dictionary column: each part (row range of a huge row group) may take a quarter of it.
+Several parts are in memory at the same time."""
 
 _REQUESTS_SHARE = 4
 """Divisor of `most_bytes`: the concurrent requests for all columns of a row group take a quarter of it."""
@@ -59,17 +60,17 @@ _HUGE_SHARE = 4
 """Divisor of the budget: row groups that take more than a quarter of it are divided into parts."""
 
 _PART_SHARE = 24
-"""Divisor of the budget: a part takes a 24th of it, because two parts are decoded at a time, and several more are in
-memory for the batches being assembled."""
+"""Divisor of the budget: a part (row range of a huge row group) takes a 24th of it. Two parts are decoded at a time,
+and several more are in memory for the batches being assembled."""
 
 STREAMED_COLUMN_BYTES = 2_500_000
 """Memory of a streamed column: a page of 1 MiB, as most writers make them, compressed and decoded, and a buffer."""
 
 
 def parts_of(plan: Plan, footprint: Footprint, limit: int) -> RowGroupParts | None:
-    """Divide row groups that are larger than a quarter of the budget into parts; return None if no row group is larger.
+    """Divide row groups larger than a quarter of the budget into parts; return None if no row group is divided.
 
-    If rows are shuffled, row groups are not divided.
+    If rows are shuffled or interleaved, row groups are not divided.
 
     Args:
         plan: Plan of the rows.
@@ -80,8 +81,8 @@ def parts_of(plan: Plan, footprint: Footprint, limit: int) -> RowGroupParts | No
     if plan.parts is not None or not is_huge.any() or not plan.reads_in_file_order:
         return None
     sizes, rows = footprint.group_bytes, plan.inventory.rows
-    # Decoding in parts keeps pages of all columns in memory. With many columns, they may take as much memory as the
-    # whole row group.
+    # Decoding in parts keeps pages of all columns in memory. With many columns, these pages may take as much memory as
+    # the whole row group.
     is_huge &= sizes > 2 * len(footprint.view.fields) * STREAMED_COLUMN_BYTES
     of_parts = np.where(is_huge, rows_of_part(sizes, rows, limit // _PART_SHARE), np.maximum(rows, 1))
     return RowGroupParts.of(rows, of_parts) if (of_parts < rows).any() else None
@@ -91,7 +92,7 @@ def page_bytes_of(dataset: Dataset, plan: Plan, footprint: Footprint, limit: int
     """Return the bytes of pages that are in memory while the largest row group is decoded; 0 for remote files."""
     if not dataset.location.is_local:
         return 0
-    from petastore.storage.row_groups.page_headers import page_bytes  # only needed for huge row groups
+    from petastore.storage.row_groups.page_headers import page_bytes  # imported here: only huge row groups need it
 
     is_huge = _are_huge(plan, footprint, limit)
     file, ordinal = plan.inventory.place_of(int(np.where(is_huge, footprint.group_bytes, 0).argmax()))
@@ -129,13 +130,13 @@ def warn_of_huge_row_groups(plan: Plan, footprint: Footprint, limit: int) -> Non
 
 
 class PartLoads:
-    """Loads the parts of row groups. Only one thread at a time may call `submit`, in the order of the plan.
+    """Loads the parts (row ranges) of huge row groups. Only one thread at a time may call `submit`, in plan order.
 
     Args:
         parts: Division of the row groups.
         inventory: Inventory with an entry for each part.
         dataset: The dataset of the row groups.
-        loader: Reader of loaded row groups.
+        loader: Reader that converts tables to row groups in memory.
         read: Function that reads a row group of the dataset, from `Dataset.reading`.
         pool: Pool that decodes the parts.
         log: Log of the time that decoding takes.
@@ -158,11 +159,11 @@ class PartLoads:
         self._submit_now = functools.partial(pool.submit, priority=-1)
 
     def has(self, part: int) -> bool:
-        """Return whether the row group of a part has several parts."""
+        """Return whether the row group of a part (row range) has several parts."""
         return bool(self._parts.is_divided[part])
 
     def submit(self, part: int, read_order: NDArray[np.int64] | None, *, priority: int) -> Future[LoadedRowGroup]:
-        """Submit the load of a part; lower priority numbers run first.
+        """Submit the load of a part, and return its future; lower priority numbers run first.
 
         Args:
             part: Number of the part.
@@ -179,7 +180,7 @@ class PartLoads:
         return after([decoded], functools.partial(self._submit_now, load))
 
     def _streams_for(self, part: int) -> _Streams:
-        """Return the streams of a part's row group; new streams if the existing ones have already decoded the part."""
+        """Return the streams (decoders) of a part's row group; new streams if the existing ones are past the part."""
         group = int(self._parts.groups[part])
         first, stop = self._parts.starts[group : group + 2].tolist()
         streams = self._streams.pop(group, None)
@@ -193,7 +194,7 @@ class PartLoads:
         return streams
 
     def _begun(self, part: int) -> list[Iterator[pa.Table]]:
-        """Return new streams of a part's row group, which start at the first row of the row group."""
+        """Return new streams of a part's row group: iterators of tables that start at the row group's first row."""
         group, names = int(self._parts.groups[part]), tuple(self._loader.fields)
         first, stop = self._parts.starts[group : group + 2].tolist()
         file, ordinal = self._inventory.place_of(part)
@@ -212,7 +213,7 @@ class PartLoads:
         return [_tables(self._read(file, ordinal, [each]), rows) for each in parts]
 
     def _decode(self, streams: _Streams, part: int, tables: list[pa.Table]) -> Future[None]:
-        """Decode a part with all streams; decode and drop earlier parts that were not needed."""
+        """Decode a part with all streams, and add the tables to `tables`; drop earlier parts that were not needed."""
         if streams.running is None:
             streams.running = self._placed(part, lambda: self._begun(part))
         skipped, streams.at = part - streams.at, part + 1
@@ -240,7 +241,7 @@ class PartLoads:
 
 
 class _Streams:
-    """Decoders of one row group's columns, which decode one part of the row group at a time.
+    """Streams of one row group: decoders of its columns, which decode one part of the row group at a time.
 
     Args:
         first: Number of the first part of the row group.
@@ -248,7 +249,7 @@ class _Streams:
 
     def __init__(self, first: int) -> None:
         self.running: list[Iterator[pa.Table]] | None = None
-        """Tables of each stream, one for each part; None before the first part is decoded."""
+        """Iterators of the tables of each stream, one table for each part; None before the first part is decoded."""
         self.at = self.next = first
         """Number of the next part to decode (`at`), and of the next part to submit (`next`)."""
         self.decoded: Future[Any] = Future()

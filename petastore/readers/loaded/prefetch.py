@@ -35,10 +35,10 @@ class ReadDataset(NamedTuple):
     """Dataset of the row groups."""
 
     first_group: int
-    """Number of its first row group among the row groups of all datasets."""
+    """Number of the dataset's first row group, among the row groups of all datasets."""
 
     columns: tuple[str, ...]
-    """Names of columns that are read from its files."""
+    """Names of columns that are read from the dataset's files."""
 
     fits_cache: bool = False
     """Whether the cache can hold all data that is read, so that the order does not matter for eviction."""
@@ -50,12 +50,12 @@ class ReadDataset(NamedTuple):
 
 
 class CacheOrder:
-    """Tells disk caches in which order row groups will be used, and how far the reader is.
+    """Publishes to disk caches in which order row groups will be used, and how far the reader has come.
 
     Only one thread at a time may call `plan`, in the order of the plan. Any thread may call the other methods.
 
     Args:
-        plan: Plan from which the next uses are computed.
+        plan: Plan from which the next uses (loads) of row groups are computed.
         datasets: Datasets with a cache.
     """
 
@@ -78,13 +78,13 @@ class CacheOrder:
         """Record that the row groups of a span (consecutive batches) will be loaded next.
 
         Returns:
-            Time of use of each row group in `span.fetch`.
+            Time at which each row group in `span.fetch` is needed, as a number of rows of all datasets since epoch 0.
         """
         before, _ = span.times
         if before >= self._until:
             self._announce(before)
         first, stop = np.searchsorted(self._times, span.times).tolist()
-        # If a span uses a row group several times, the first use counts.
+        # The uses are reversed, so that the first use counts if a span uses a row group several times.
         uses = zip(self._groups[first:stop][::-1].tolist(), self._times[first:stop][::-1].tolist(), strict=True)
         known = dict(uses)
         times = [known.get(group, before) for group in span.fetch]
@@ -94,7 +94,7 @@ class CacheOrder:
         return times
 
     def _announce(self, now: float) -> None:
-        """Announce to the caches when each row group will be used, from this time on."""
+        """Publish to the caches the order in which row groups will be used, from this time on."""
         with self._lock:
             begin = self._open[0] if self._open else now
         uses = self._plan.next_uses(begin, now)
@@ -103,7 +103,8 @@ class CacheOrder:
             one.dataset.kept.announce(one.dataset.location, one.dataset.inventory, one.columns, one.own(groups))
             for one in self._datasets
         ]
-        # Only the current period is kept: with a million row groups, the next one would double the memory.
+        # Only the uses in the current period (an epoch) are stored: with a million row groups, the uses in the next
+        # period would double the memory.
         period = slice(int(np.searchsorted(uses.times, uses.until)))
         with self._lock:
             self._groups, self._times, self._until = uses.groups[period].copy(), uses.times[period].copy(), uses.until
@@ -114,13 +115,13 @@ class CacheOrder:
             announcement.close()
 
     def begin(self, time: float) -> None:
-        """Record that the load of a row group starts."""
+        """Record that the load of the row group that is needed at this time (see `plan`) starts."""
         with self._lock:
             self._begun = max(self._begun, time)
         self._report()
 
     def end(self, time: float) -> None:
-        """Record that the load of a row group has ended."""
+        """Record that the load of the row group that is needed at this time (see `plan`) has ended."""
         with self._lock:
             self._over[time] += 1
             while self._open and self._open[0] in self._over:
@@ -131,7 +132,7 @@ class CacheOrder:
         self._report()
 
     def _report(self) -> None:
-        """Report to the caches which announced uses have ended, and which have begun."""
+        """Report to the caches how many uses in the published order have ended, and how many have begun."""
         with self._lock:
             begun = int(self._times.searchsorted(self._begun, side="right"))
             over = int(self._times.searchsorted(self._open[0])) if self._open else begun
@@ -140,7 +141,7 @@ class CacheOrder:
             announcement.move_to(min(over, begun), begun)
 
     def close(self) -> None:
-        """Delete the announcements. May be called again."""
+        """Delete the published order from the caches. May be called again."""
         with self._lock:
             self._is_closed = True
             announcements, self._announcements = self._announcements, []
@@ -194,7 +195,7 @@ class Prefetcher:
         return len(self._requested) < _MOST_PREFETCHED
 
     def plan(self, span: Span) -> None:
-        """Add the row groups of the next span (consecutive batches) to the queue."""
+        """Add the row groups of the next span (consecutive batches) to the queue; request as many as limits allow."""
         with self._lock:
             self._planned.extend(
                 group
@@ -215,7 +216,12 @@ class Prefetcher:
             return False
 
     def end(self, group: int, *, was_requested: bool) -> None:
-        """Record the end of a load."""
+        """Record the end of a load, free the prefetched data after its last load, and request further row groups.
+
+        Args:
+            group: Number of the row group.
+            was_requested: Result of `begin` for this load.
+        """
         with self._lock:
             self._is_open = True
             if was_requested:

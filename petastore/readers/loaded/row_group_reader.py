@@ -46,11 +46,11 @@ Read: TypeAlias = Callable[[Sequence[Part]], Iterator[pa.Table]]
 _Made = TypeVar("_Made")
 
 PIECE_BYTES = 8 * 1024 * 1024
-"""Bytes of stacked columns per task: several workers read a larger row group, instead of waiting for one worker."""
+"""Bytes of fixed-size columns per task: several workers read a larger row group, instead of waiting for one worker."""
 
 _FEW_COLUMNS = 4
-"""Minimum columns of a stack that one Arrow call converts together. Fewer columns are copied one by one by NumPy,
-because the Arrow call releases the GIL and must then wait for it."""
+"""Minimum columns of a stack (array of columns) that one Arrow call converts together. NumPy copies fewer columns one
+by one, because the Arrow call releases the GIL and must then wait for it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,10 +64,10 @@ class LoadedRowGroup:
     """Memory of the fixed-size columns. Values of columns that are also in `cells` are arbitrary in this memory."""
 
     missing: Mapping[str, NDArray[np.bool_]]
-    """Masks of missing rows of stacked columns, shape (rows,)."""
+    """Masks of the missing values of fixed-size columns, by column name, shape (rows,)."""
 
     cells: Mapping[str, Any]
-    """Encoded columns: a `pyarrow.Array` of all rows."""
+    """Encoded columns by name: each a `pyarrow.Array` of all rows."""
 
     files: Mapping[str, ByteCells]
     """Bytes of each cell, for columns without nulls whose codec decodes bytes directly into the batch (images)."""
@@ -76,7 +76,7 @@ class LoadedRowGroup:
     """Decoded bytes of each value in variable-size columns, shape (rows,)."""
 
     alike: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict)
-    """Free-shape columns whose values all have one shape: a view of the cells' memory, shape (rows, *shape)."""
+    """Variable-shape columns whose values all have the same shape: a view of the cells' memory, (rows, *shape)."""
 
     in_file_order: bool = True
     """Whether the plan reads the rows in file order."""
@@ -110,17 +110,17 @@ class LoadedRowGroup:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Reading:
-    """State of a row group that is being read; concurrent tasks each add other columns."""
+    """State of a row group that is being read; each of the concurrent tasks adds different columns."""
 
     rows: int
     read_order: NDArray[np.int64] | None
     read: Read
     place: Place | None
-    """Range of rows in the arena's shared arrays; None if the row group has separate arrays."""
+    """Range of rows in the shared arrays of the arena; None if the row group has separate arrays."""
     stacks: dict[int, NDArray[Any]] = dataclasses.field(default_factory=dict)
     missing: dict[str, NDArray[np.bool_]] = dataclasses.field(default_factory=dict)
     cells: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """A `pyarrow.Array` of all rows by column; None if the column must be read again."""
+    """A `pyarrow.Array` of all rows, by column name; None if the column must be read again."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +128,7 @@ class RowGroupReader:
     """Reads row groups into memory. Thread-safe."""
 
     layout: Layout
-    """Stacked columns."""
+    """Layout in memory: columns that are stored in arrays (stacks), and columns that stay encoded cells."""
 
     fields: Mapping[str, UnischemaField]
     """Columns that the files store, with the codec of this dataset."""
@@ -140,7 +140,7 @@ class RowGroupReader:
     """Maximum decoded bytes of a dictionary-encoded column in one row group; more raise an error."""
 
     piece_bytes: int = dataclasses.field(default=PIECE_BYTES, kw_only=True)
-    """Bytes of stacked columns per task; a larger row group is divided into several tasks."""
+    """Bytes of fixed-size columns per task; a larger row group is divided into several tasks."""
 
     @once
     def columns(self) -> dict[str, BoundCodec]:
@@ -165,7 +165,7 @@ class RowGroupReader:
     def load(
         self, rows: int, read_order: NDArray[np.int64] | None, read: Read, arena: Arena | None = None
     ) -> LoadedRowGroup:
-        """Read a row group, part by part, in the calling thread; see `loading`."""
+        """Read a row group in the calling thread, some columns at a time; see `loading` for the arguments."""
         tasks, finish = self.loading(rows, read_order, read, arena)
         for task in tasks:
             task()
@@ -174,22 +174,22 @@ class RowGroupReader:
     def loading(
         self, rows: int, read_order: NDArray[np.int64] | None, read: Read, arena: Arena | None = None, *, most: int = 1
     ) -> tuple[Sequence[Callable[[], None]], Callable[[], LoadedRowGroup]]:
-        """Return the tasks that read a row group, each for other columns.
+        """Return the tasks that read a row group, each for different columns.
 
         Args:
             rows: Number of rows in the row group.
             read_order: Distinct rows in read order; None means file order.
-            read: Function from parts to their tables.
+            read: Function from parts (sets of columns) to the tables with these columns.
             arena: Arena (shared arrays) for the fixed-size columns, if enough rows are free; None uses separate arrays.
             most: Maximum number of tasks; small row groups are one task.
 
         Returns:
-            At least one task, each for other columns, which any threads may run in any order; and a function that
-            builds the row group, to be called once after all tasks.
+            At least one task, each for different columns; any threads may run the tasks in any order. And a function
+            that builds the row group, to be called once after all tasks.
         """
         reading = _Reading(rows, read_order, read, None if arena is None else arena.place(rows))
         pieces = self._divided(rows, most)
-        # The last task also reads the encoded columns.
+        # Tasks are divided by the sizes of the arrays (stacks), so a single task, the last, reads all encoded columns.
         tasks = [functools.partial(self._run, reading, piece, ()) for piece in pieces[:-1]]
         tasks.append(functools.partial(self._run, reading, pieces[-1], self.stored_cells))
         return tasks, functools.partial(self._loaded, reading)
@@ -239,7 +239,7 @@ class RowGroupReader:
         table, order = next(tables), read_order if stack.in_read_order else None
         whole = None if len(stack.names) < _FEW_COLUMNS else stacked_view(stack, table, self.columns)
         if whole is not None and order is None and place is None:
-            reading.stacks[number] = whole  # Arrow has concatenated the column in new memory, in the expected layout
+            reading.stacks[number] = whole  # no copy: Arrow has put the columns into new memory, in the right layout
             return {}
         out = self._array(stack, table.num_rows if order is None else len(order), place, number)
         reading.stacks[number] = out
@@ -282,7 +282,10 @@ class RowGroupReader:
     def _fill_by_pieces(
         self, stack: Stack, tables: Iterator[pa.Table], reading: _Reading, out: NDArray[Any]
     ) -> dict[str, Any]:
-        """Fill one column of large values, in file order, from tables with a few rows each."""
+        """Fill one column of large values, in file order, from tables with a few rows each.
+
+        Return {}, or {name: None} if a value cannot be decoded, so that the column must be read again as cells.
+        """
         (name,) = stack.names
         bound, rows = self.columns.get(name), reading.rows
         is_missing = np.zeros(rows, dtype=np.bool_)
@@ -316,11 +319,11 @@ class RowGroupReader:
 
 
 def placed(task: Callable[[], _Made], *, place: tuple[DataFile, int], log: Segments, group: int) -> _Made:
-    """Run a task that reads a row group: log its time, and add the file to its errors.
+    """Run a task that reads a row group, and return its result; log its time, and add the file to its errors.
 
     Args:
         task: Function to call.
-        place: File of the row group, and its number in the file.
+        place: File of the row group, and the row group's number in the file.
         log: Log of the time that decoding takes.
         group: Number of the row group, for the log.
     """
@@ -332,7 +335,7 @@ def placed(task: Callable[[], _Made], *, place: tuple[DataFile, int], log: Segme
 
 
 def at_least(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Yield the tables of a row group; raise an error if rows are missing.
+    """Yield the tables of a row group; raise an error if the caller then needs further tables.
 
     Raises:
         DecodeError: Rows are missing. The error replaces a `StopIteration`, which would silently end the calling loop.
@@ -396,7 +399,7 @@ def _decode_to(bound: BoundCodec, chunk: Any, out: Decoded) -> bool:
 
 
 def cells_in_place(columns: Mapping[str, BoundCodec], cells: Mapping[str, pa.Array]) -> dict[str, ByteCells]:
-    """Return the bytes of each cell, for columns without nulls whose codec decodes directly into an output array."""
+    """Return the bytes of each cell, by name of column without nulls whose codec decodes directly into an array."""
     return {
         name: byte_cells(chunk, columns[name].field)
         for name, chunk in cells.items()
@@ -407,13 +410,13 @@ def cells_in_place(columns: Mapping[str, BoundCodec], cells: Mapping[str, pa.Arr
 
 
 def cell_sizes(columns: Mapping[str, BoundCodec], cells: Mapping[str, pa.Array]) -> dict[str, NDArray[np.int64]]:
-    """For each variable-size column, return the decoded bytes of each value, shape (rows,)."""
+    """Return the decoded bytes of each value, shape (rows,), by name of variable-size column."""
     measured = {name: _sizes(columns[name], chunk) for name, chunk in cells.items()}
     return {name: sizes for name, sizes in measured.items() if sizes is not None}
 
 
 def cells_of_one_shape(columns: Mapping[str, BoundCodec], cells: Mapping[str, pa.Array]) -> dict[str, NDArray[Any]]:
-    """Return each variable-shape column whose values all have the same shape as one zero-copy array."""
+    """Return a zero-copy array of each variable-shape column whose values all have the same shape, by name."""
     views = {name: (columns[name].view_alike, chunk) for name, chunk in cells.items()}
     viewed = {name: view(chunk) for name, (view, chunk) in views.items() if view is not None}
     return {name: values for name, values in viewed.items() if values is not None}
@@ -423,4 +426,4 @@ def _sizes(bound: BoundCodec, chunk: pa.Array) -> NDArray[np.int64] | None:
     try:
         return decoded_sizes(chunk, bound.field, bound.codec)
     except DecodeError:
-        return None  # the column does not have its declared type; the error is raised when a row is decoded
+        return None  # the column does not have its declared type: the error is raised when a row is decoded
