@@ -1,4 +1,7 @@
-"""Local disk cache: a key-value store of bytes, shared by all processes of a host, with a hard size limit."""
+"""Local disk cache: a key-value store of bytes with a hard size limit.
+
+All processes of a host share the cache.
+"""
 
 from petastore.cache.disk_cache import Announcement, DiskCache
 from petastore.cache.entries import CacheMetrics

@@ -1,4 +1,7 @@
-"""Disk cache: a local key-value store of bytes, shared by all processes of a host, with a hard size limit."""
+"""Disk cache: a local key-value store of bytes with a hard size limit.
+
+All processes of a host share the cache.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,15 @@ from petastore.forks import Lock
 __all__ = ["ANNOUNCED_SHARE", "Announcement", "DiskCache", "announced", "has_cache"]
 
 ANNOUNCED_SHARE = 64
-"""Divisor of the cache's limit: announcements of future reads take at most this fraction, 1/64."""
+"""Divisor of the cache's limit: an announcement file takes at most 1/64 of it."""
 
 _MOST_USES = 1 << 22
 
 
 class Announcement:
-    """Published order in which a reader will use entries; valid until it is closed or the reader's process ends.
+    """Announced order in which a reader will use cache entries.
 
+    All processes that share the cache use it for eviction, until it is closed or the reader's process ends.
     Thread-safe. In a forked child, the object does nothing, because it belongs to the parent.
 
     Example:
@@ -48,13 +52,17 @@ class Announcement:
         self._file = file
         self._lock = Lock()
         self.uses = uses
-        """Number of published positions of the order: all, or fewer if the announcement would be too large."""
+        """Number of announced positions of the order.
+
+        It is less than the length of the order if the announcement would be too large.
+        """
 
     def move_to(self, position: int, begun: int | None = None) -> None:
         """Publish how far the reader is in the announced order.
 
         Args:
-            position: Number of positions of the order that are finished, or that the reader's only thread requests now.
+            position: Number of positions (uses) of the order that are finished. A reader with a single thread also
+                counts the position that it requests now.
             begun: Number of begun positions, including finished ones, if several positions are requested at the same
                 time; begun positions still need their entries. None means `position`.
         """
@@ -86,7 +94,9 @@ class Announcement:
 def announced(
     folder: Folder, ledger: Ledger, keys: Sequence[str] | NDArray[np.uint64], order: NDArray[np.int64]
 ) -> Announcement:
-    """Write to a file in which order a reader will use entries, for all processes that share the cache.
+    """Write the order in which a reader will use entries to an announcement file.
+
+    All processes that share the cache read the file. Return the announcement, which the caller must close.
 
     Args:
         folder: Folder of the cache.
@@ -126,11 +136,11 @@ Fetch: TypeAlias = Callable[[], Any]
 
 
 class DiskCache:
-    """Disk cache of bytes by key, shared by all processes of a host, and never larger than its limit.
+    """Disk cache of bytes by key, never larger than its limit. Thread-safe.
 
-    Thread-safe. Any number of processes may open the same location. A forked child may use the inherited cache, and a
-    pickled cache opens the same location when it is unpickled. If the disk is full, read-only or not permitted, bytes
-    are fetched and not cached, and one `CacheBypassWarning` names the reason.
+    Any number of processes of a host may open the same location and share the cache. A forked child may use the
+    inherited cache, and a pickled cache opens the same location when it is unpickled. If the disk is full, read-only or
+    not permitted, bytes are fetched and not cached, and one `CacheBypassWarning` names the reason.
 
     Args:
         location: Local directory, in which the cache creates its folder; None means the user's cache directory.
@@ -169,7 +179,10 @@ class DiskCache:
         self.close()
 
     def close(self) -> None:
-        """Close the open files. Views in use stay valid, and the next use of the cache reopens the files."""
+        """Close the open files. Views in use stay valid.
+
+        The next use of the cache reopens the files.
+        """
         if self._disk.ledger is not None:
             self._disk.ledger.close()
 
@@ -180,7 +193,10 @@ class DiskCache:
 
     @property
     def room(self) -> int:
-        """Maximum total bytes of all entries; if the disk cannot be used, a number above the size of any entry."""
+        """Maximum total bytes of all entries.
+
+        If the disk cannot be used, this is a number above the size of any entry.
+        """
         return self._disk.most
 
     def counting_apart(self) -> DiskCache:
@@ -234,17 +250,17 @@ class DiskCache:
         *,
         sizes: Sequence[int | None],
     ) -> Iterator[list[memoryview]]:
-        """Return several entries, as `entry` does; one call fetches all missing ones.
+        """Return several entries, as `entry` does; one call fetches all missing entries.
 
         Args:
             keys: Distinct keys.
-            fetch: Function that takes positions in `keys`, ascending, and returns their bytes in this order; called
-                only for missing entries.
+            fetch: Function that takes indices into `keys`, ascending, and returns the bytes of these keys in this
+                order; called only for missing entries.
             sizes: Number of bytes of each key, or None if unknown.
 
         Returns:
-            A context manager with a view for each key: of the entry's memory-mapped file, or of a copy if there are
-            more than 64 keys or the entry is small.
+            A context manager that yields a view for each key. It is a view of the entry's memory-mapped file, or of a
+            copy if there are more than 64 keys or the entry is small.
 
         Example:
             >>> import tempfile
@@ -264,7 +280,7 @@ class DiskCache:
                 entry.close()
 
     def has(self, keys: Iterable[str | Key]) -> bool:
-        """Return whether each key has an entry now, valid or not.
+        """Return whether every key has an entry file now; the files may be damaged.
 
         Example:
             >>> import tempfile
@@ -277,7 +293,7 @@ class DiskCache:
         return all(Path(self._disk.folder.entry(digest.hex())).exists() for digest in map(digest_of, keys))
 
     def discard(self, keys: Iterable[str | Key]) -> None:
-        """Remove entries whose fetched bytes turned out to be unusable. Views stay valid.
+        """Remove entries whose bytes turned out to be unusable. Views stay valid.
 
         Example:
             >>> import tempfile
@@ -296,11 +312,11 @@ class DiskCache:
     def announce(
         self, keys: Sequence[str] | NDArray[np.uint64], order: Sequence[int] | NDArray[np.integer[Any]]
     ) -> Announcement:
-        """Announce the order in which a reader will use keys: for example the rest of this epoch and the next.
+        """Announce the order in which a reader will use keys.
 
-        The cache first evicts entries that no reader has announced. Among announced entries, it first evicts the entry
-        whose next use, by any reader, is farthest in the future. The reader calls `move_to(n + 1)` before it requests
-        the entry at position `n` of the order.
+        For example, the rest of this epoch and the next epoch. The cache first evicts entries that no reader has
+        announced. Among announced entries, it first evicts the entry whose next use, by any reader, is farthest in the
+        future. The reader calls `move_to(n + 1)` before it requests the entry at position `n` of the order.
 
         Args:
             keys: Distinct keys of entries. Instead of keys, an array of 64-bit hashes (`petastore.cache.Key.word`) is
@@ -341,7 +357,9 @@ class DiskCache:
             return Announcement()
 
     def info(self) -> CacheContents:
-        """Return the contents of the cache, written by all processes.
+        """Return the contents of the cache: limit, entries, bytes and running readers.
+
+        They include the entries of all processes.
 
         Raises:
             StorageError: The location has no usable cache.
@@ -357,7 +375,9 @@ class DiskCache:
         return self._disk.asked_of_ledger(Ledger.contents)
 
     def prune(self, *, most_bytes: ByteSize | None = None, unused_s: float | None = None) -> int:
-        """Remove files of killed processes and files that do not belong to the cache, and count the entries again.
+        """Remove files of killed processes and foreign files, and old entries on request.
+
+        The remaining entries are counted again.
 
         Args:
             most_bytes: Maximum bytes of entries afterwards; least recently used entries are evicted. None means the

@@ -1,4 +1,7 @@
-"""Cache entries: read an entry from the cache directory, or let one process fetch and write it for all."""
+"""Cache entries: read them from the cache directory, or fetch and write them.
+
+If several processes need the same missing entry, one process fetches and writes it for all.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,10 @@ class CacheMetrics:
     """Number of damaged entries, which were removed and fetched again."""
 
     bypassed: int = 0
-    """Number of misses that were not stored: too large, needed later than the stored entries, or a failed write."""
+    """Number of misses that were not stored.
+
+    These entries were too large, are needed later than the stored entries, or could not be written.
+    """
 
 
 class Counts:
@@ -96,13 +102,18 @@ FOLDER = "petastore-cache-1"
 """Name of the cache's folder inside the user's cache location."""
 
 _REST_S = 60.0
-"""Seconds for which the cache is not written to, after other processes held the ledger's lock for too long."""
+"""Seconds for which nothing is written to the cache after a timeout.
+
+After the timeout, other processes have held the ledger's lock for too long.
+"""
 
 _Answer = TypeVar("_Answer")
 
 
 class Disk:
-    """Files of a cache, and whether it is paused; shared by a `DiskCache` and those from its `counting_apart`.
+    """Directory and ledger of a cache, and whether the cache is paused.
+
+    A `DiskCache` shares this object with all those from its `counting_apart`.
 
     Args:
         location: Directory of the cache.
@@ -113,9 +124,9 @@ class Disk:
         self.location, self.limit = location, limit
         self.folder = Folder(location / FOLDER)
         self.ledger: Ledger | None = None
-        """Ledger (table of all entries) of the cache; None if the table cannot be opened."""
+        """Ledger (table of all entries) of the cache; None if it cannot be opened."""
         self.rests_until = 0.0
-        """Time until which nothing is written to the cache."""
+        """Time by `time.monotonic` until which nothing is written to the cache."""
         self._has_warned = False
         self._lock = Lock()
         try:
@@ -129,7 +140,9 @@ class Disk:
         return sys.maxsize if self.ledger is None else self.ledger.most
 
     def asked_of_ledger(self, ask: Callable[[Ledger], _Answer]) -> _Answer:
-        """Call a function with the ledger (the cache's table of entries); open the ledger if needed.
+        """Call a function with the ledger (the table of entries), and return its result.
+
+        The ledger is opened if needed.
 
         Raises:
             StorageError: The ledger cannot be opened or locked.
@@ -143,7 +156,7 @@ class Disk:
             ) from problem
 
     def bypass(self, problem: OSError) -> None:
-        """Pause the disk cache, and warn once."""
+        """Warn once that the cache is bypassed; after a timeout, also pause writing to it."""
         if isinstance(problem, TimeoutError):
             self.rests_until = time.monotonic() + _REST_S
         with self._lock:
@@ -164,7 +177,10 @@ def _remedy(problem: OSError) -> str:
 
 
 Write: TypeAlias = Callable[[int, int], None]
-"""Function that writes a file, given its file descriptor and the number of its row (slot) in the ledger's table."""
+"""Function (file descriptor, slot) that writes a file.
+
+The slot is the number of the file's row in the ledger's table.
+"""
 
 
 class Writing:
@@ -199,7 +215,9 @@ class Writing:
 
     @classmethod
     def begun(cls, folder: Folder, ledger: Ledger, digest: bytes, *, patience: float) -> Self | None:
-        """Acquire the lock on the name of an entry; return None if another writer holds the lock until the timeout.
+        """Lock the name of an entry for writing.
+
+        Return None if another writer holds the lock until the timeout.
 
         Args:
             folder: Folder of the cache.
@@ -229,7 +247,7 @@ class Writing:
             file.close()
 
     def write(self, size: int, write: Write, *, has_to: bool = False) -> bool:
-        """Write an entry to a temporary file, after evicting other entries if the cache is full.
+        """Write an entry to a temporary file; if the cache is full, evict entries first.
 
         Args:
             size: Final size of the file in bytes.
@@ -249,10 +267,10 @@ class Writing:
         return True
 
     def place(self, target: Path, state: int = KEPT) -> LockedFile:
-        """Rename the written file to its final path, and record its new state in the ledger.
+        """Rename the written file to its final path, and record its state in the ledger.
 
         Returns:
-            The file, which the caller holds from now on.
+            The locked file, which the caller must close.
 
         Raises:
             OSError: The file cannot be renamed, or the ledger cannot be used. The next process that opens the cache
@@ -276,18 +294,27 @@ class Writing:
 
 
 FetchSeveral: TypeAlias = Callable[[Sequence[int]], Sequence[Any]]
-"""Function from positions in a list of keys to the bytes of each, as C-contiguous buffers."""
+"""Function from indices into a list of keys to the bytes of each key, as buffers.
+
+The buffers are C-contiguous.
+"""
 
 MOST_OPEN = 64
-"""Maximum open entry files of one call: a process may have only about a thousand open files in total."""
+"""Maximum number of entry files that one call opens.
+
+A process may have only about a thousand open files in total.
+"""
 
 FETCH_PATIENCE_S = 30.0
-"""Seconds to wait for another process that fetches the same entry, before this one fetches it as well."""
+"""Seconds to wait for another process that fetches the same entry.
+
+After this time, this process fetches the entry as well.
+"""
 
 
 @dataclasses.dataclass(slots=True)
 class _Asked:
-    """Entries of one call, requested by number, and those that are in memory already."""
+    """Requested entries of one call, and those of them that are in memory."""
 
     digests: list[bytes]
     sizes: Sequence[int | None]
@@ -300,7 +327,10 @@ class _Asked:
 
     @property
     def are_mapped(self) -> bool:
-        """Whether few enough entries are requested to memory-map each file, instead of copying its bytes."""
+        """Whether to memory-map the entry files, instead of copying their bytes.
+
+        This is done only for a few entries, because a mapped file stays open.
+        """
         return len(self.digests) <= MOST_OPEN
 
 
@@ -321,7 +351,10 @@ class Entries:
         fetch: FetchSeveral,
         sizes: Sequence[int | None],
     ) -> list[Entry]:
-        """Return the entries of several keys, and fetch missing ones; see `DiskCache.entries`."""
+        """Return the entries of several keys, in order; fetch missing entries.
+
+        See `DiskCache.entries`.
+        """
         asked = _Asked([digest_of(key) for key in keys], sizes)
         for number in range(len(keys)):
             found, is_damaged = self._found(asked, number)
@@ -362,7 +395,7 @@ class Entries:
             self._disk.bypass(problem)
 
     def _make(self, asked: _Asked, fetch: FetchSeveral) -> None:
-        """Fetch the missing entries, or use those that another process has fetched in the meantime."""
+        """Fetch the missing entries, unless another process has fetched them meanwhile."""
         # Names are locked in a fixed order, so that two processes that want the same entries do not deadlock.
         order = sorted(asked.missing, key=asked.digests.__getitem__)
         held: dict[int, Writing | None] = {}
@@ -383,7 +416,10 @@ class Entries:
                     self._take_in(asked, number, writing)
 
     def _take_in(self, asked: _Asked, number: int, writing: Writing | None) -> None:
-        """Write a fetched entry to the cache, if it is needed sooner than the entries to evict; count the miss."""
+        """Count a miss, and write the fetched entry to the cache.
+
+        The entry is not written if it is needed later than the entries that would be evicted.
+        """
         digest, view, is_kept, evicted = asked.digests[number], asked.entries[number].view, False, 0
         if writing is not None:
             with writing:
@@ -398,14 +434,17 @@ class Entries:
         )
 
     def _begun(self, asked: _Asked, number: int) -> Writing | None:
-        """Return a lock for writing an entry, after waiting for other writers; None if the entry cannot be stored."""
+        """Lock the name of an entry for writing, after waiting for other writers.
+
+        Return None if the entry cannot be stored.
+        """
         ledger, size = self._disk.ledger, asked.sizes[number]
         if ledger is None or (size is not None and size_on_disk(size) > ledger.most):
             return None
         return self._held(asked.digests[number])
 
     def _held(self, digest: bytes) -> Writing | None:
-        """Return a lock on a name; None if it cannot be locked before the timeout."""
+        """Lock the name of an entry; return None after the timeout or while paused."""
         disk = self._disk
         if disk.ledger is None or time.monotonic() < disk.rests_until:
             return None
@@ -416,7 +455,10 @@ class Entries:
             return None
 
     def _find_or_remove(self, asked: _Asked, number: int) -> None:
-        """Use the entry if another process wrote it meanwhile; remove it if damaged. The caller holds its lock."""
+        """Use an entry that another process wrote meanwhile; if it is damaged, remove it.
+
+        The caller holds the lock on the entry's name.
+        """
         digest = asked.digests[number]
         entry, is_damaged = self._found(asked, number)
         asked.damaged.discard(number)
@@ -427,7 +469,10 @@ class Entries:
             self._remove(digest)
 
     def _remove(self, digest: bytes) -> None:
-        """Delete the file of an entry and free its row in the ledger. The caller holds the lock on the entry's name."""
+        """Delete the file of an entry, and free its row in the ledger.
+
+        The caller holds the lock on the entry's name.
+        """
         try:
             self._disk.folder.remove_entry(digest.hex())
             if self._disk.ledger is not None:
@@ -436,7 +481,7 @@ class Entries:
             self._disk.bypass(problem)
 
     def discard(self, keys: Iterable[str | Key]) -> None:
-        """Discard entries as `DiskCache.discard` does."""
+        """Remove entries, as `DiskCache.discard` does."""
         for digest in map(digest_of, keys):
             writing = self._held(digest)
             if writing is not None:

@@ -52,19 +52,27 @@ _HEAD = struct.Struct("<8sQ16sI20s")
 _MAGIC = b"petacch2"
 _ZEROS = bytes(20)
 _PAGES_AT_ONCE = mmap.MAP_PRIVATE | getattr(mmap, "MAP_POPULATE", 0)
-"""Flags of the memory map: it maps all pages at once, because single page faults and writable maps are slower."""
+"""Flags of the memory map, so that it maps all pages at once and is private.
+
+Single page faults and writable maps are slower.
+"""
 
 HEADER = _HEAD.size + SIZE
 """Size of the header in bytes; the payload is aligned to the same number."""
 
 MAPPED_BYTES = 512 * 1024
-"""Smallest file that is memory-mapped. Smaller ones are copied: mmap holds the GIL and the kernel's memory lock."""
+"""Smallest file that is memory-mapped; smaller files are copied.
+
+For small files, mmap is slower: it holds the GIL and the kernel's memory lock.
+"""
 
 _FOREIGN = (errno.ELOOP, errno.EISDIR, errno.ENXIO)
 
 
 def checksum(head: bytes, data: memoryview) -> bytes:
-    """Return the XXH3 checksum (64 bits) of a header and the data after it; not cryptographic.
+    """Return the XXH3 checksum (64 bits) of a header and the data after it.
+
+    It is not cryptographic.
 
     Args:
         head: The first bytes.
@@ -80,10 +88,10 @@ def checksum(head: bytes, data: memoryview) -> bytes:
 
 
 class Key(NamedTuple):
-    """Key of an entry, with a 64-bit hash (`word`) that can be announced before the complete key is known.
+    """Key of an entry, with a 64-bit hash for announcements.
 
-    For example, the hash does not depend on the file version. An announcement of the hash applies to each entry with
-    this hash.
+    The hash (`word`) can be announced before the complete key is known. For example, it does not depend on the file
+    version. An announcement of the hash applies to each entry with this hash.
     """
 
     word: int
@@ -98,7 +106,9 @@ class DamagedEntryError(Exception):
 
 
 def digest_of(key: str | Key) -> bytes:
-    """Return the 16-byte digest of a key, from which the entry's file is named; announcements use the first 8 bytes.
+    """Return the 16-byte digest of a key, which names the entry's file.
+
+    Announcements use the first 8 bytes.
 
     Example:
         >>> digest_of("part-0.parquet@7:3:image").hex()
@@ -133,7 +143,9 @@ def size_on_disk(length: int) -> int:
 
 
 class Entry:
-    """Bytes of a cache entry: read from its verified file (memory-mapped or copied), or fetched by this process.
+    """Bytes of a cache entry, from its verified file or fetched by this process.
+
+    The bytes of a file are memory-mapped or copied.
 
     Attributes:
         view: The payload, read-only.
@@ -149,7 +161,7 @@ class Entry:
 
     @classmethod
     def of(cls, data: Any) -> Self:
-        """Return an entry of a fetched C-contiguous buffer."""
+        """Return an entry with the bytes of a fetched C-contiguous buffer."""
         return cls(memoryview(data).cast("B").toreadonly())
 
     def close(self) -> None:
@@ -163,7 +175,7 @@ class Entry:
 
 
 def map_entry(path: Path | str, digest: bytes, most: int, *, mapped: bool = True) -> Entry | None:
-    """Return the verified entry of a path; None if there is no file.
+    """Read and verify an entry file; return None if it is missing.
 
     Args:
         path: Path of the entry file.
@@ -229,7 +241,7 @@ def write_entry(fd: int, digest: bytes, slot: int, payload: memoryview) -> None:
 
 
 def write_all(fd: int, data: bytes | memoryview, offset: int) -> None:
-    """Write all bytes at an offset of an open file, in several system calls if necessary."""
+    """Write all bytes at an offset of an open file, in several calls if necessary."""
     left = memoryview(data)
     while left:
         written = os.pwrite(fd, left, offset)

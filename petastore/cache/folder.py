@@ -1,4 +1,4 @@
-"""Cache directory: its default location and limit, its file locks, and the kinds of its files.
+"""Cache directory: default location and limit, file locks, and kinds of files.
 
 ```text
 petastore-cache-1/
@@ -54,7 +54,10 @@ _LONGEST_WAIT_S = 0.002
 
 
 class LockedFile:
-    """Open and locked file. Its lock ends with `close` or with the process, and is never inherited by a child."""
+    """Open and locked file.
+
+    The lock ends with `close` or with the process. A child process never inherits it.
+    """
 
     __slots__ = ("__weakref__", "fd", "path")
 
@@ -64,14 +67,17 @@ class LockedFile:
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """In a forked child, close the file without releasing the lock, which the parent still holds."""
+        """Close the file in a forked child, without releasing the lock.
+
+        The parent still holds the lock.
+        """
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
 
     @property
     def is_in_place(self) -> bool:
-        """Return whether the file is still at its path, and was not removed, renamed or replaced."""
+        """Whether the file is still at its path, and was not removed, renamed or replaced."""
         try:
             found = self.path.lstat()
         except FileNotFoundError:
@@ -99,7 +105,7 @@ class LockedFile:
 
 
 def locked(path: Path, *, patience: float | None) -> LockedFile | None:
-    """Return the locked file of a path; create the file if it is missing.
+    """Open and lock a file, which is created if missing.
 
     Args:
         path: Path of the lock file.
@@ -186,7 +192,10 @@ class Folder:
         return f"{self._entries}{name[:2]}/{name}"
 
     def rename(self, path: Path, target: Path) -> None:
-        """Rename a file atomically inside the folder; create the target directory if it is missing."""
+        """Rename a file atomically inside the folder.
+
+        The target directory is created if it is missing.
+        """
         try:
             path.rename(target)
         except FileNotFoundError:
@@ -199,10 +208,10 @@ class Folder:
             Path(self.entry(name)).unlink()
 
     def files(self) -> Rows:
-        """Return all files of the cache; remove foreign files and those of killed processes.
+        """Return the files of the cache as table rows; remove foreign and leftover files.
 
-        Files that are renamed during the listing are not missed, because the directory `writing`, from which they are
-        renamed, is listed first.
+        Leftover files are those of killed processes. Files that are renamed during the listing are not missed, because
+        the directory `writing`, from which they are renamed, is listed first.
         """
         found: dict[str, tuple[int, int, int]] = {}
         found.update(self._held(self.writing, WRITING))
@@ -250,7 +259,7 @@ def _scanned(folder: Path | str) -> list[os.DirEntry[str]]:
 
 
 def user_cache_directory() -> Path:
-    """Return the directory of `PETASTORE_CACHE`, or else `petastore` in the user's cache directory.
+    """Return `$PETASTORE_CACHE`, or else `petastore` in the user's cache directory.
 
     Example:
         >>> user_cache_directory().is_absolute()
@@ -287,7 +296,7 @@ def cache_location(asked: str | os.PathLike[str] | None) -> Path:
 
 
 def verified_limit(asked: ByteSize | None) -> int | None:
-    """Return the limit of a cache in bytes, or None if none was given.
+    """Check the limit of a cache, and return it in bytes; None stays None.
 
     Raises:
         InvalidArgumentError: The limit is not a size in bytes, or is below the minimum.
@@ -296,7 +305,7 @@ def verified_limit(asked: ByteSize | None) -> int | None:
 
 
 def limit_of_free_disk(directory: Path) -> int:
-    """Return a quarter of the free disk space at a directory, in bytes.
+    """Return a quarter of the free disk space in bytes, at least `LEAST_LIMIT`.
 
     Example:
         >>> limit_of_free_disk(Path("/")) >= LEAST_LIMIT

@@ -1,9 +1,9 @@
-"""Cache ledger: bytes counted for each file, admission of new entries, and eviction.
+"""Cache ledger: count the bytes of each file, admit new entries, evict entries.
 
 All processes share the table of the ledger. A process changes the table only while it holds the lock on the file
-`lock`, usually for much less than a millisecond; selecting entries to evict takes longer. While a process holds the
-lock, it does not fetch, read, write or remove entries, except when it rebuilds the table. Bytes are counted from before
-they are written until after they are removed:
+`lock`. This usually takes much less than a millisecond; selecting entries to evict takes longer. While a process holds
+the lock, it does not fetch, read, write or remove entries, except when it rebuilds the table. Bytes are counted from
+before they are written until after they are removed:
 
 * A reservation is a row of the table, and extends the reserved file to its final size. If the table is rebuilt from the
   existing files, it therefore includes files that other processes are about to write.
@@ -47,7 +47,7 @@ LOCK_PATIENCE_S = 5.0
 """Seconds to wait for the lock before the cache is bypassed."""
 
 _ROUNDS = 8
-"""Retries of an eviction when other processes take the freed space."""
+"""Maximum attempts to evict entries; other processes may take the freed space."""
 
 _NEEDED_NOW = -1
 
@@ -76,7 +76,7 @@ class CacheContents:
 
 
 class Ledger:
-    """Accounts for the disk usage of one cache, admits entries and evicts them. Thread-safe.
+    """Counts the disk usage of a cache, admits entries and evicts them. Thread-safe.
 
     A forked child reopens the table.
 
@@ -104,7 +104,7 @@ class Ledger:
         self.settle()
 
     def make_anew(self) -> None:
-        """Forget the open table and the readers' files, so that the next call opens them again.
+        """Forget the open table and the readers' files; the next call opens them again.
 
         For a forked child, for `close`, and before another table is used.
         """
@@ -121,7 +121,7 @@ class Ledger:
     # Add and remove rows
 
     def reserve(self, file: LockedFile, size: int, *, has_to: bool = False) -> tuple[int | None, int]:
-        """Reserve disk usage for a file that will be written; evict other entries if needed.
+        """Reserve disk usage for a file that will be written, and evict entries if needed.
 
         Args:
             file: File locked by the caller; older rows of its name belong to removed files.
@@ -164,7 +164,10 @@ class Ledger:
             raise
 
     def _victims(self, table: Table, digest: bytes, size: int, *, has_to: bool) -> list[int] | None:
-        """Return the table rows of the entries to evict for a new entry; None if the new entry is not admitted."""
+        """Return the table rows of the entries to evict for a new entry.
+
+        The list is empty if nothing must be evicted. Return None if the new entry is not admitted.
+        """
         need = table.counted + size - table.room
         rows = int(table.rows == table.slots and not (table.state == FREE).any())
         if need <= 0 and not rows:
@@ -197,20 +200,29 @@ class Ledger:
 
     @staticmethod
     def _marked(table: Table, slots: Iterable[int]) -> dict[int, int]:
-        """Set rows to the state "being removed", with a unique random mark per row; return the marks by row number."""
+        """Set rows to the state "being removed"; return a dict from row to mark.
+
+        A mark is a random negative number, unique for each row, which is stored as the row's state.
+        """
         marks = {slot: -1 - secrets.randbits(62) for slot in slots}
         for slot, mark in marks.items():
             table.set_state(slot, mark)
         return marks
 
     def _remove(self, table: Table, leaving: dict[int, int]) -> None:
-        """Delete the files of evicted entries. The caller does not hold the lock of the ledger."""
+        """Delete the files of evicted entries.
+
+        The caller does not hold the lock of the ledger.
+        """
         for slot in leaving:
             self._folder.remove_entry(table.name(slot))
 
     @staticmethod
     def _left(table: Table, leaving: dict[int, int]) -> int:
-        """Free the table rows of deleted files, unless another process has freed them; return the freed bytes."""
+        """Free the table rows of deleted files; return the freed bytes.
+
+        Rows that another process has already freed are skipped.
+        """
         size = 0
         for slot, mark in leaving.items():
             if slot < table.slots and table.state[slot] == mark:
@@ -234,7 +246,9 @@ class Ledger:
             return any(table.state[slot] == state for slot in slots)
 
     def release(self, digest: bytes, *, is_there: bool = False) -> None:
-        """Stop counting a removed file; the caller holds its lock, under `writing` or `futures`.
+        """Stop counting a removed file.
+
+        The caller holds the lock on the file in the directory `writing` or `futures`.
 
         Args:
             digest: Digest of the file's key.
@@ -298,7 +312,7 @@ class Ledger:
     # All rows
 
     def clear(self, *, but_bytes: int = 0, but_since: int = sys.maxsize) -> int:
-        """Remove entries, and return their bytes.
+        """Remove entries, and return the number of freed bytes.
 
         Args:
             but_bytes: Maximum bytes of the entries that stay, which are the most recently used ones.
@@ -381,7 +395,7 @@ class Ledger:
         return self._begin_with(Table.create(self._folder.ledger, limit, files))
 
     def _without_oldest(self, files: Rows, limit: int) -> Rows:
-        """Remove least recently used entries until the rest is within the limit."""
+        """Remove least recently used entries down to the limit; return the rows that stay."""
         slots = slots_for(limit)
         order = np.lexsort((-files.used, files.state == KEPT))
         fits = np.cumsum(files.size[order]) <= limit - table_bytes(slots)
@@ -393,7 +407,7 @@ class Ledger:
 
 
 def _with_last_uses(files: Rows, table: Table) -> Rows:
-    """Return the rows with the times of last use from a table."""
+    """Return the rows, with the times of last use that a table has for them."""
     rows = table.rows
     order = np.argsort(table.digest[:rows, 0])
     words = table.digest[:rows, 0][order]

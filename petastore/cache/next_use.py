@@ -1,9 +1,12 @@
-"""Eviction by next use: the entry whose next use by any reader is furthest in the future is evicted first.
+"""Eviction by next use (Belady's rule), which readers announce in files.
 
-Belady's rule (IBM Systems Journal, 1966) requires future uses, which the plan of a reader contains. Each reader writes
-a file with the order in which it will use entries, and its progress; all processes that share the cache read this file.
-The distance of an entry is the number of uses before its next use, the smallest over all readers. Entries that no
-reader will use are evicted first, in least recently used order.
+The cache first evicts the entry whose next use, by any reader, is furthest in the future. Belady's rule (IBM Systems
+Journal, 1966) requires future uses, which the plan of a reader contains. Each reader writes a file with the order in
+which it will use entries, and its progress; all processes that share the cache read this file. The distance of an entry
+is the number of uses before its next use, the smallest over all readers. Entries that no reader will use are evicted
+first, in least recently used order.
+
+A position is an index into the order; at each position, a reader uses any number of entries. The file has this layout:
 
 ```text
  0  8  petaftr3
@@ -56,20 +59,26 @@ __all__ = [
 ]
 
 NEVER = 1 << 62
-"""Number of uses until the next use of an entry that no reader announced: larger than any other number."""
+"""Number of uses until the next use of an entry that no reader announced.
+
+It is larger than any other number of uses.
+"""
 
 LATEST = 1 << 61
 """Time later than any use: nanoseconds since 1970, in the year 2043."""
 
 BATCHES = 64
-"""Divisor of an eviction batch: this fraction of the limit, or of the rows, is freed at once."""
+"""Divisor of an eviction batch: 1/64 of the limit, or of the rows, is freed."""
 
 _POSITION = np.uint64(32)
 _LOW = np.uint64((1 << 32) - 1)
 
 
 def first_words(digests: Sequence[bytes]) -> NDArray[np.uint64]:
-    """Return the first eight bytes of each digest, which identify entries in announcements; shape (n,)."""
+    """Return the first eight bytes of each digest as integers; shape (n,).
+
+    These words identify entries in announcements.
+    """
     return np.frombuffer(b"".join(digests), np.dtype("<u8"))[::2]
 
 
@@ -84,10 +93,13 @@ class Future:
     """
 
     words: NDArray[np.uint64]
-    """Words of the entries, ascending; shape (entries,)."""
+    """Words (64-bit hashes) of the entries, ascending; shape (entries,)."""
 
     uses: NDArray[np.uint64]
-    """Uses, ascending: the entry's number in the upper 32 bits, the position in the lower; shape (uses,)."""
+    """Uses of entries, ascending; shape (uses,).
+
+    The upper 32 bits have the entry's index in `words`, the lower 32 bits the position in the order.
+    """
 
     length: int
     """Number of positions in the order; each has any number of uses."""
@@ -97,7 +109,7 @@ class Future:
         """Return a future from entries and the order of their use.
 
         Args:
-            words: Words of entries, shape (n,); or (n, k) for k entries that are used together.
+            words: Words (64-bit hashes) of entries, shape (n,); or (n, k) for k entries that are used together.
             order: Numbers in [0, n), fewer than 2³² of them, or -1 where none of the entries is used; shape
                 (positions,).
 
@@ -113,7 +125,10 @@ class Future:
         return cls(ascending, np.sort(uses.ravel()), len(order))
 
     def next_use(self, words: NDArray[np.uint64], position: int) -> NDArray[np.int64]:
-        """Return the first use of each entry from a position on, or `NEVER`; shape (n,), as `words`."""
+        """Return the position of each entry's first use from `position` on, or `NEVER`.
+
+        The result has shape (n,), as `words`.
+        """
         if not len(self.uses):
             return np.full(len(words), NEVER, np.int64)
         numbers = np.minimum(np.searchsorted(self.words, words), len(self.words) - 1)
@@ -124,7 +139,7 @@ class Future:
 
 
 class Moving(Protocol):
-    """A reader's announced order of cache entries, and how far the reader is in this order."""
+    """Interface of a reader's announced order of cache entries, with its progress."""
 
     @property
     def future(self) -> Future:
@@ -136,7 +151,7 @@ class Moving(Protocol):
 
     @property
     def begun(self) -> int:
-        """Number of uses that have begun, including finished ones.
+        """Number of positions that have begun, including finished ones.
 
         If an entry is in use now, only uses after this number count as its next use.
         """
@@ -145,11 +160,14 @@ class Moving(Protocol):
 def eviction_order(
     words: NDArray[np.uint64], used: NDArray[np.int64], readers: Sequence[Moving], *, are_in_use: bool = False
 ) -> NDArray[np.int64]:
-    """Return the next use of each entry, counted in uses from now; the entry with the largest number is evicted first.
+    """Return when each entry is needed next, counted in uses from now; shape (n,).
+
+    The entry with the largest number is evicted first. If no reader will use an entry, its number is larger than
+    `NEVER`, and largest for the least recently used entry.
 
     Args:
-        words: Words of the entries; shape (n,).
-        used: When each was last used, in nanoseconds since 1970; shape (n,).
+        words: Words (64-bit hashes) of the entries; shape (n,).
+        used: Time of each entry's last use, in nanoseconds since 1970; shape (n,).
         readers: All living readers.
         are_in_use: Whether the entries are in use now: their current use is skipped, and the one after it counts.
     """
@@ -180,7 +198,7 @@ def victims(
         batch: Bytes and entries to free if any must be freed, as far as entries are needed later than the new one.
 
     Returns:
-        Numbers in [0, n); None where the entries that are needed later do not free enough.
+        Numbers in [0, n); None if the entries that are needed later than the new entry do not free enough.
 
     Example:
         >>> needed, sizes = np.array([5, 9, 7, 2]), np.array([10, 10, 10, 10])
@@ -198,10 +216,10 @@ def victims(
 
 
 class LastRejection:
-    """Cached rejection of an entry, so that entries that are needed even later are rejected without another search.
+    """Last rejection of a new entry, remembered to save searches.
 
-    It is valid until readers have made, on average, 1/64 of the progress to the latest use of a stored entry. Not
-    thread-safe.
+    Entries that are needed even later are rejected without another search. The rejection is valid until readers have
+    made, on average, 1/64 of the progress to the latest use of a stored entry. Not thread-safe.
     """
 
     def __init__(self) -> None:
@@ -210,7 +228,10 @@ class LastRejection:
         self._latest = 0
 
     def note(self, readers: Sequence[Moving], latest: int) -> None:
-        """Record that an entry was rejected; `latest` is the latest next use of all stored entries."""
+        """Record that an entry was rejected.
+
+        `latest` is the latest next use of all stored entries, in uses from now.
+        """
         self._readers, self._latest = tuple(readers), latest
         self._positions = sum(reader.position for reader in readers)
 
@@ -242,9 +263,10 @@ def future_bytes(future: Future) -> memoryview:
 
 
 def uses_within(size: int) -> int:
-    """Return how many uses of cache entries a file of `size` bytes can announce, if each use is of a different entry.
+    """Return how many uses of cache entries a file of `size` bytes can announce.
 
-    A reader announces in such a file the order in which it will use cache entries.
+    Each use is assumed to be of a different entry. A reader announces in such a file the order in which it will use
+    cache entries.
 
     Example:
         >>> uses_within(1 << 20)
@@ -254,7 +276,7 @@ def uses_within(size: int) -> int:
 
 
 def note_position(fd: int, position: int, begun: int) -> None:
-    """Write the numbers of finished and of begun positions to the file."""
+    """Write the numbers of finished and of begun positions to an announcement file."""
     os.pwrite(fd, _POSITIONS.pack(position, begun), _POSITION_AT)
 
 
@@ -303,7 +325,7 @@ class FutureFile:
 
     @property
     def is_living(self) -> bool:
-        """Return whether the reader still runs: it holds the lock."""
+        """Whether the reader still runs, that is, holds the lock on the file."""
         try:
             fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
@@ -383,7 +405,7 @@ def simulate(
 
 
 def _following(order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return for each use the position of the next use of the same entry."""
+    """Return for each use the position of the next use of the same entry, or `NEVER`."""
     following = np.full(len(order), NEVER)
     by_entry = np.argsort(order, kind="stable")
     is_same = order[by_entry[1:]] == order[by_entry[:-1]]
@@ -394,9 +416,10 @@ def _following(order: NDArray[np.int64]) -> NDArray[np.int64]:
 def _take_in(
     entry: int, is_kept: NDArray[np.bool_], sizes: NDArray[np.int64], limit: int, stays: NDArray[np.int64]
 ) -> bool:
-    """Store an entry, and evict entries for it from the end of `stays` on; return whether it is stored.
+    """Store an entry, after evicting entries from the end of `stays` on.
 
-    It is not stored if all entries after it in `stays` together do not free enough space.
+    Return whether the entry is stored. It is not stored if all entries after it in `stays` together do not free enough
+    space.
     """
     need = sizes[is_kept].sum() + sizes[entry] - limit
     batch = max(need, limit // BATCHES) if need > 0 else 0

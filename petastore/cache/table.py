@@ -1,14 +1,15 @@
-"""Ledger table of the cache: one row for each entry, in one memory-mapped file of fixed size.
+"""Ledger table of the cache: one row for each cache file, memory-mapped.
 
-The table is read through a memory map and written by `pwrite`, so that a full disk raises an error instead of a signal.
-Each column is stored contiguously, so that operations on all entries are vectorized. A row has one of these states:
+The file has a fixed size. The table is read through a memory map and written by `pwrite`, so that a full disk raises an
+error instead of a signal. Each column is stored contiguously, so that operations on all entries are vectorized. A row
+has one of these states:
 
 ```text
 FREE     0   unused; counts no bytes
 KEPT     1   a file under `entries`
 WRITING  2   reserved by the process that holds the lock on the file of this name under `writing`
 FUTURE   3   a file under `futures`
-LEAVING  <0  being removed; the number identifies the process that removes it
+LEAVING  <0  being removed; the number identifies this removal
 ```
 
 A process may write rows only while it holds the ledger's lock. Any process may write the time of last use of an entry
@@ -84,7 +85,9 @@ class DamagedTableError(Exception):
 
 
 def slots_for(limit: int) -> int:
-    """Return the maximum number of entries of a cache of this size: one per 16 KiB, from 64 to 1,048,576.
+    """Return the maximum number of entries of a cache with this limit.
+
+    There is one per 16 KiB, from 64 to 1,048,576.
 
     Example:
         >>> slots_for(1 << 30), slots_for(1 << 60)
@@ -94,7 +97,7 @@ def slots_for(limit: int) -> int:
 
 
 def table_bytes(slots: int) -> int:
-    """Return the size of the table's file in bytes, for this maximum number of entries.
+    """Return the size of the table's file in bytes, for at most `slots` entries.
 
     Example:
         >>> table_bytes(65536)
@@ -104,9 +107,9 @@ def table_bytes(slots: int) -> int:
 
 
 class Table:
-    """Open table of the ledger, with one row (slot) for each cache file, shared by all processes.
+    """Open table of the ledger, with one row (slot) for each cache file.
 
-    Any thread may read it; only a thread that holds the ledger's lock may write.
+    All processes share it. Any thread may read it; only a thread that holds the ledger's lock may write.
 
     Attributes:
         slots: Maximum number of rows.
@@ -115,7 +118,10 @@ class Table:
     """
 
     digest: NDArray[np.uint64]
-    """Digest of each row, shape (slots, 2); the other columns have shape (slots,). All are read-only shared memory."""
+    """Digest of each row, shape (slots, 2); all other columns have shape (slots,).
+
+    All columns are read-only shared memory.
+    """
 
     size: NDArray[np.int64]
     """Bytes counted for each row."""
@@ -196,7 +202,7 @@ class Table:
         return cls(fd)
 
     def __del__(self) -> None:
-        # Not closed earlier, because a thread may still record a use, and another file may reuse the descriptor number.
+        # The file is closed only here: a thread may still record a use, and another file may reuse the descriptor.
         fd, self._fd = getattr(self, "_fd", -1), -1
         if fd >= 0:
             os.close(fd)
@@ -208,7 +214,10 @@ class Table:
 
     @property
     def room(self) -> int:
-        """Maximum total bytes of all entries: the cache limit, minus the size of the table itself."""
+        """Maximum total bytes of all entries.
+
+        This is the limit of the cache, minus the size of the table itself.
+        """
         return self.limit - table_bytes(self.slots)
 
     @property
@@ -259,7 +268,7 @@ class Table:
         self._put("used", slot, used)
 
     def is_row_of(self, slot: int, digest: bytes) -> bool:
-        """Return whether a row belongs, or belonged before it was freed, to a digest."""
+        """Return whether a row has this digest, or had it before the row was freed."""
         at = self._offsets["digest"] + 16 * slot
         return slot < self.slots and self._mapped[at : at + 16] == digest
 

@@ -1,4 +1,4 @@
-"""Datasets: the schema and row groups at a URL, read once when the dataset is opened."""
+"""Datasets: schema and row groups at a URL, read once when a dataset is opened."""
 
 from __future__ import annotations
 

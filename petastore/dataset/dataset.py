@@ -1,4 +1,4 @@
-"""Dataset: one version of the data at a URL, with its schema, row groups and readers."""
+"""Dataset: one version of the data at a URL, with methods to plan and read it."""
 
 from __future__ import annotations
 
@@ -55,15 +55,19 @@ from petastore.storage.row_groups.row_group import fetch_ahead, read_row_group, 
 __all__ = ["Dataset", "ReadInParts"]
 
 ReadInParts: TypeAlias = Callable[[DataFile, int, Sequence[Part]], Iterator[pa.Table]]
-"""Function that reads a row group part by part: from file, number in the file, and parts to an iterator of tables."""
+"""Function (file, row group number in the file, parts) that reads a row group.
+
+It returns an iterator of tables, at least one for each part (columns that are read together).
+"""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Dataset:
-    """An open dataset: one version of its schema and its files, with methods to read row groups.
+    """An open dataset: one version of its schema and its files.
 
-    `open_dataset` returns it. Immutable, picklable and thread-safe. Only `read`, `head`, `to_pandas`, `to_arrow`,
-    `arrow_schema` and `time_zones` read from storage.
+    `open_dataset` returns it. Immutable, picklable and thread-safe. `plan` and most attributes do not access storage.
+    `arrow_schema`, `time_zones` and `first_footer` may read a footer. `head`, `to_pandas`, `to_arrow`, `read`,
+    `reading`, `read_together` and `fetch_ahead` read data.
     """
 
     location: Location
@@ -82,16 +86,22 @@ class Dataset:
     """Name and version of the program that wrote the dataset, for display."""
 
     has_schema_document: bool
-    """Whether the dataset has a stored schema; otherwise the schema is inferred from plain Parquet."""
+    """Whether the dataset has a stored schema.
+
+    Otherwise the schema is inferred from plain Parquet.
+    """
 
     unreadable: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Columns of unsupported types, which are not in the schema: dict from name to reason."""
+    """Columns of unsupported types, which the schema lacks: dict from name to reason."""
 
     stored_keys: tuple[str, ...] = ()
-    """Partition keys that are also columns of the files; their values are checked against the directory names."""
+    """Partition keys that are also columns of the files.
+
+    The stored values are checked against the directory names.
+    """
 
     unified: pa.Schema | None = None
-    """Arrow schema to which all files are cast, if their schemas differ; None means no cast."""
+    """Arrow schema to which all files are cast if they differ; None means no cast."""
 
     differences: tuple[ColumnDifference, ...] = ()
     """Columns that some files lack or store as another type."""
@@ -139,7 +149,10 @@ class Dataset:
 
     @once
     def arrow_schema(self) -> pa.Schema:
-        """Arrow schema of the data files, without partition columns; reads one footer if none was read yet."""
+        """Arrow schema of the data files, without partition columns.
+
+        Reads one footer if no footer was read yet.
+        """
         if self.unified is not None:
             return self.unified
         if not self.inventory.files:
@@ -153,7 +166,10 @@ class Dataset:
 
     @once
     def time_zones(self) -> dict[str, str]:
-        """Time zones of timestamp columns, by name; reads one footer if none was read yet."""
+        """Dict from timestamp column to its time zone.
+
+        Reads one footer if no footer was read yet.
+        """
         return {field.name: field.type.tz for field in self.arrow_schema if getattr(field.type, "tz", None)}
 
     def plan(
@@ -215,7 +231,9 @@ class Dataset:
         return Plan(self.inventory, request, _fitting(selection, self.inventory))
 
     def head(self, n: int = 5, columns: Fields | None = None) -> list[Row]:
-        """Return the first rows, in the order of an unshuffled reader, without reading the rest.
+        """Return the first rows, in the order of an unshuffled reader.
+
+        The rest is not read.
 
         Args:
             n: Maximum number of rows.
@@ -249,7 +267,9 @@ class Dataset:
         ]
 
     def to_pandas(self, n: int | None = None, columns: Fields | None = None) -> Any:
-        """Return the decoded rows as a `pandas.DataFrame`, in unshuffled order; arrays are objects.
+        """Return the decoded rows as a `pandas.DataFrame`, in unshuffled order.
+
+        Arrays are objects.
 
         Args:
             n: Number of rows, from the first; None means all, which must fit in memory.
@@ -264,7 +284,9 @@ class Dataset:
         return frame_of(self._first(n, columns), self.time_zones, needed_by="Dataset.to_pandas")
 
     def to_arrow(self, n: int | None = None, columns: Fields | None = None) -> pa.Table:
-        """Return the decoded rows as a `pyarrow.Table`, in unshuffled order; arrays become nested lists.
+        """Return the decoded rows as a `pyarrow.Table`, in unshuffled order.
+
+        Arrays become nested lists.
 
         Args:
             n: Number of rows, from the first; None means all, which must fit in memory.
@@ -286,7 +308,10 @@ class Dataset:
         )
 
     def _decimal_of(self, field: UnischemaField) -> pa.DataType | None:
-        """Return the stored type of the decimals in a column of plain Parquet, whose field has no precision."""
+        """Return the stored Arrow type of the decimals in a column of plain Parquet.
+
+        The field of such a column has no precision. Return None for other columns.
+        """
         if field.numpy_dtype is not Decimal or field.codec is not None or field.name in self.partition_names:
             return None
         stored = self.first_footer.columns.read_as(field.name).type
@@ -299,7 +324,9 @@ class Dataset:
         return first_columns(self, self.fields_of(columns), count)
 
     def with_decode(self, decode: Mapping[str, ImageDecode] | None) -> Dataset:
-        """Return this dataset with `ImageDecode` options for some image fields; the schema has the resulting shapes.
+        """Return this dataset with `ImageDecode` options for some image fields.
+
+        The schema has the resulting shapes.
 
         Args:
             decode: Dict from field name to `ImageDecode`; None adds none. An option replaces an earlier option of the
@@ -331,7 +358,7 @@ class Dataset:
         return dataclasses.replace(self, schema=Unischema(self.schema.name, fields))
 
     def with_cache(self, location: str | os.PathLike[str] | None = None, *, limit: ByteSize | None = None) -> Dataset:
-        """Return this dataset with a local disk cache for the column chunks of remote files.
+        """Return this dataset with a disk cache for the column chunks of remote files.
 
         Column chunks are cached as stored (encoded and compressed), per file version. All processes of the host share
         the cache; see `petastore.cache.DiskCache`. Local files are not cached.
@@ -356,7 +383,9 @@ class Dataset:
         return not self.location.is_local
 
     def read(self, unit: ReadUnit) -> pa.Table:
-        """Read the stored cells of a work item, one chunk per column, without partition columns.
+        """Read the stored cells (not decoded) of a work item, without partition columns.
+
+        The table has one chunk per column.
 
         Raises:
             DatasetChangedError: The file differs from the inventory.
@@ -380,7 +409,9 @@ class Dataset:
         return (self,)
 
     def reading(self, files: OpenFiles | None = None) -> ReadInParts:
-        """Return a function that reads the stored cells of a row group, one part at a time.
+        """Return a function that reads the stored cells of a row group part by part.
+
+        A part is a group of columns that are read together (`Part`).
 
         Args:
             files: Store of open files and verified page checksums, which later calls reuse; None closes each file after
@@ -389,8 +420,8 @@ class Dataset:
         Returns:
             A function that takes a file, the number of a row group in the file, and the parts to read (without
             partition columns). It yields the tables of the parts, with one chunk per column. It raises
-            DatasetChangedError if the file differs from the inventory, DecodeError if pages are damaged or a stored
-            partition key contradicts its directory, and StorageError if the file cannot be read.
+            DatasetChangedError if the file differs from the inventory, and StorageError if the file cannot be read. It
+            raises DecodeError if pages are damaged, or if a stored partition key contradicts its directory.
         """
         read = functools.partial(
             read_row_group_in_parts, self.location, footers=self.footers, files=files, kept=self.kept
@@ -413,13 +444,15 @@ class Dataset:
         fetch_ahead(self.location, *asked, footers=self.footers, files=files, kept=self.kept, by_cache=by_cache)
 
     def _held(self, read: ReadInParts, file: DataFile, ordinal: int, parts: Sequence[Part]) -> Iterator[pa.Table]:
-        """Check that stored partition keys of the tables agree with the directory."""
+        """Read a row group, and compare its stored partition keys with the directory name."""
         return held_against_directory(read(file, ordinal, parts), self._stored_keys, file, ordinal)
 
     def read_together(
         self, asked: Sequence[tuple[DataFile, int]], parts: Sequence[Part], files: OpenFiles | None = None
     ) -> Iterator[pa.Table]:
-        """Read the same columns of several small row groups at once; each table has the rows of all row groups.
+        """Read the same columns of several small row groups at once.
+
+        Yield one table for each part (columns that are read together), with the rows of all row groups.
 
         Args:
             asked: File of each row group, and its number in the file.
@@ -438,11 +471,16 @@ class Dataset:
         return read_row_groups_together(self.location, asked, parts, footers=self.footers, files=files, kept=self.kept)
 
     def partition_values(self, columns: Sequence[str]) -> dict[str, pa.Array]:
-        """Return the values of partition columns: dict from name to Arrow array, one value per row group."""
+        """Return a dict from partition column to its values, one per row group.
+
+        The values are Arrow arrays.
+        """
         return {name: self.directory_values(name) for name in self.partition_names if name in columns}
 
     def directory_values(self, key: str) -> pa.Array:
-        """Return the values of a partition key as an Arrow array, one per row group, parsed from directory names.
+        """Return the values of a partition key as an Arrow array, one per row group.
+
+        They are parsed from directory names.
 
         Raises:
             SchemaError: A directory name is not a valid value of the key's field.
@@ -470,7 +508,7 @@ class Dataset:
 
 
 def _fitting(selection: Selection | None, inventory: Inventory) -> Selection | None:
-    """Return the selection; raise if it does not fit this inventory."""
+    """Return the selection; raise an error if it does not fit this inventory."""
     if selection is not None and (
         len(selection.counts) != inventory.num_row_groups or (selection.counts > inventory.rows).any()
     ):

@@ -1,4 +1,4 @@
-"""Open a dataset: read its manifest or the footers of its files, and determine the schema."""
+"""Open a dataset: read its manifest or file footers, and determine the schema."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ __all__ = ["dataset_at", "dataset_of_footers", "find_document", "located", "open
 
 @dataclasses.dataclass(frozen=True)
 class ReadSchema:
-    """Attributes of a `Dataset` that its schema determines: its fields, and the casts that each file needs."""
+    """Schema with which a dataset is read, and the casts that each file needs.
+
+    It has those attributes of a `Dataset` that depend on the schema.
+    """
 
     schema: Unischema
     """Schema of a row."""
@@ -74,7 +77,7 @@ class ReadSchema:
         *,
         above: Collection[str] = (),
     ) -> ReadSchema:
-        """Return the read schema for these files.
+        """Return the schema with which these files are read.
 
         Args:
             schemas: Arrow schemas of the files; None if the schema document describes each of them.
@@ -117,7 +120,7 @@ class ReadSchema:
 
 
 def _check_stored(declared: Unischema, schemas: FileSchemas, stored: Collection[str], keys: Collection[str]) -> None:
-    """Raise for fields of a schema document that no file has, or that files store as something else."""
+    """Raise an error for declared fields that no file has, or that have another type."""
     fields = [field for field in declared if schemas.are_equal or field.name not in stored]
     check_stored_schema(
         Unischema(declared.name, fields),
@@ -128,18 +131,21 @@ def _check_stored(declared: Unischema, schemas: FileSchemas, stored: Collection[
 
 
 def _without(schema: Unischema, names: Collection[str]) -> Unischema:
-    """Return the schema without these columns: partition columns above the path, or unreadable columns."""
+    """Return the schema without some columns.
+
+    These are partition columns above the path, or unreadable columns.
+    """
     return Unischema(schema.name, [field for field in schema if field.name not in names]) if names else schema
 
 
 def _with_partitions(declared: Unischema, partitions: Sequence[UnischemaField]) -> Unischema:
-    """Return the declared schema, followed by the partition columns that it does not declare."""
+    """Return the declared schema, followed by partition columns that it lacks."""
     missing = [field for field in partitions if field.name not in declared]
     return Unischema(declared.name, [*declared, *missing]) if missing else declared
 
 
 def _inferred(stored: pa.Schema, partitions: Sequence[UnischemaField], unreadable: dict[str, str]) -> Unischema:
-    """Infer the schema of plain Parquet; unsupported columns are added to `unreadable`."""
+    """Infer the schema of plain Parquet; add unsupported columns to `unreadable`."""
     inside = {}
     for field in stored:
         try:
@@ -152,7 +158,10 @@ def _inferred(stored: pa.Schema, partitions: Sequence[UnischemaField], unreadabl
 
 
 def _writable(field: UnischemaField, stored: pa.DataType) -> UnischemaField:
-    """Return the field with a codec that can write its values, if they are Python objects."""
+    """Return the field with a codec that can write its values.
+
+    Only a field of Python objects gets such a codec.
+    """
     if field.numpy_dtype is not np.object_:
         return field
     from petastore.codecs.arrow_cells import with_arrow_type  # lazy import: rarely needed
@@ -238,8 +247,8 @@ def dataset_at(location: Location, cache: DiskCache | None = None, *, schema: Sc
 
     Args:
         location: Location of the dataset.
-        cache: Disk cache of column chunks, as in `Dataset.with_cache`, and of footers, so that the next open requests
-            none of them from storage; None caches nothing.
+        cache: Disk cache of column chunks, as in `Dataset.with_cache`, and of footers, so that the next open does not
+            request footers from storage; None caches nothing.
         schema: Schema of files that differ, as in `open_dataset`.
 
     Raises:
@@ -313,14 +322,14 @@ def dataset_of_footers(
     kept: KeptFiles | None = None,
     option: SchemaOption = "union",
 ) -> Dataset:
-    """Return the dataset of some files.
+    """Return the dataset of some files, given their footers.
 
     Args:
         location: The dataset's directory, or its files.
         footers: Footers of the files, at least one, sorted by path.
         document: Schema document; None infers the schema from the files.
         above: Partition columns that come from directories above the root.
-        kept: Cached parts of the files.
+        kept: File versions and cached column chunks of the files.
         option: Schema of files that differ, as in `open_dataset`.
 
     Raises:
@@ -349,14 +358,16 @@ def dataset_of_footers(
 
 
 def _named_times(inventory: Inventory, location: Location) -> Inventory:
-    """Return the row groups of each file, repeated as often as the file is listed."""
+    """Return the inventory, with each file repeated as often as the caller listed it."""
     return (
         inventory.repeated([location.times_of(file.path) for file in inventory.files]) if location.times else inventory
     )
 
 
 def find_document(location: Location, footers: Sequence[Footer]) -> tuple[str | None, list[str]]:
-    """Return the schema document of the dataset, or of the dataset that contains these files or this partition.
+    """Find the schema document of the dataset to which these files belong.
+
+    If the root is a partition (`key=value`), the directories above it are searched, too.
 
     Returns:
         The document, and the partition columns of directories above the root.

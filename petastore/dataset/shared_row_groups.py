@@ -1,9 +1,11 @@
-"""Remote row groups that several DataLoader workers need: one worker fetches each, the others read it from a cache.
+"""Cache for remote row groups that several DataLoader workers need.
 
-The last batches of an epoch have rows of all lanes, and only some workers build these batches. A row group may
-therefore be needed by two workers: by the worker that reads its lane, and by a worker that builds a last batch. Without
-sharing, four workers fetch 1.5 times the bytes of 80 row groups. A disk cache stores only these shared row groups, in a
-temporary folder that is removed when the last worker of the loop ends.
+One worker fetches such a row group, and the other workers read it from the cache.
+
+The last batches of an epoch have rows of all lanes (row sequences that an epoch interleaves), and only some workers
+build these batches. A row group may therefore be needed by two workers: by the worker that reads its lane, and by a
+worker that builds a last batch. Without sharing, four workers fetch 1.5 times the bytes of 80 row groups. A disk cache
+stores only these shared row groups, in a temporary folder that is removed when the last worker of the loop ends.
 """
 
 from __future__ import annotations
@@ -35,22 +37,34 @@ from petastore.storage.row_groups.open_files import OpenFiles
 __all__ = ["SharedFolder", "sharing"]
 
 _LEAST_SHARE = 0.02
-"""Smallest fraction of a rank's row groups that is worth sharing; below it, sharing costs more than it saves."""
+"""Smallest fraction of a rank's row groups that is worth sharing.
+
+Below this fraction, sharing costs more than it saves.
+"""
 
 _ROOM = 2.5
-"""Bytes of cache per stored byte of an epoch's shared row groups: epochs overlap, and blocks are rounded up."""
+"""Bytes of cache per stored byte of an epoch's shared row groups.
+
+More than 1, because epochs overlap, and files are rounded up to disk blocks.
+"""
 
 
 class SharedFolder:
-    """Temporary folder of the worker processes of one dataset; the last process that uses it removes it."""
+    """Temporary folder of the worker processes of one dataset.
+
+    The last process that uses the folder removes it.
+    """
 
     def __init__(self) -> None:
         self.path = Path(tempfile.gettempdir(), f"petastore-workers-{os.getpid()}-{os.urandom(6).hex()}")
-        weakref.finalize(self, _remove_in, os.getpid(), self.path)  # if workers were killed, their folder is left
+        # Needed if all workers are killed, because then no worker removes the folder.
+        weakref.finalize(self, _remove_in, os.getpid(), self.path)
 
     @contextlib.contextmanager
     def used(self) -> Iterator[Path]:
-        """Return the folder, marked as used by this process.
+        """Context manager: create the folder, and mark it as used by this process.
+
+        It yields the path. At the end of the block, the folder is removed if no other process uses it.
 
         Raises:
             OSError: The folder cannot be created.
@@ -59,7 +73,7 @@ class SharedFolder:
         try:
             yield self.path
         finally:
-            with contextlib.suppress(OSError):  # another worker holds the lock
+            with contextlib.suppress(OSError):  # if another worker holds the lock, the folder stays
                 fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(self.path, ignore_errors=True)
             os.close(holder)
@@ -84,9 +98,10 @@ def _remove_in(process: int, path: Path) -> None:
 def sharing(
     dataset: Dataset, plan: WorkerPlan, batch_size: int, folder: SharedFolder
 ) -> Iterator[tuple[Dataset, SharedRowGroups | None]]:
-    """Return a dataset that reads the row groups needed by several workers of a rank through a cache.
+    """Context manager: cache the row groups that several workers of a rank need.
 
-    Return the dataset itself and None if the row groups are too few, or the folder cannot be created.
+    It yields a dataset that reads these row groups through a disk cache, and the row groups. It yields the dataset
+    itself and None if the row groups are too few, or if the folder cannot be created.
 
     Args:
         dataset: A remote dataset without a cache.
@@ -112,7 +127,7 @@ def sharing(
 
 
 class SharedRowGroups:
-    """Row groups that several workers of a rank read in the current epoch or the next one.
+    """Row groups that several workers of a rank read in this epoch or the next.
 
     Args:
         plan: Plan of one of the workers.
@@ -127,14 +142,14 @@ class SharedRowGroups:
 
     @property
     def are_worth_sharing(self) -> bool:
-        """Return whether enough of a rank's row groups are shared to make the cache worthwhile."""
+        """Whether enough of a rank's row groups are shared to make the cache worthwhile."""
         return self._plan.request.order.lanes > _LEAST_SHARE * int(np.count_nonzero(self._plan.rows))
 
     def __contains__(self, place: object) -> bool:
         return any(place in places for places in self._places.values())
 
     def move_to(self, epoch: int) -> None:
-        """Set the current epoch."""
+        """Set the current epoch; compute the shared row groups of this and the next epoch."""
         if epoch + 1 not in self._places:
             self._places = {each: self._places_in(each) for each in (epoch, epoch + 1)}
 

@@ -1,8 +1,10 @@
-"""Read stored cells of row groups: the first rows (`head`), and partition keys that the files also store as columns.
+"""Read the first rows of a dataset (`head`), and check stored partition keys.
 
-`head` reads the first rows without reading whole row groups. In files under `day=1/`, the values of a stored column
-`day` must equal the value in the directory name. Readers return the stored values, in their stored type. Each value
-that is read is compared with the directory name, where `day=01` equals the integer 1.
+`head` reads the first rows without reading whole row groups.
+
+A stored partition key is a partition key that the files also have as a column. In files under `day=1/`, the values of a
+stored column `day` must equal the value in the directory name. Readers return the stored values, in their stored type.
+Each value that is read is compared with the directory name, where `day=01` equals the integer 1.
 """
 
 from __future__ import annotations
@@ -38,7 +40,10 @@ __all__ = [
 
 
 class _Dataset(Protocol):
-    """Interface of `petastore.Dataset` that this module needs; `petastore.dataset.dataset` imports this module."""
+    """Interface of `petastore.Dataset` that this module needs.
+
+    `petastore.dataset.dataset` imports this module, so that this module cannot import `Dataset`.
+    """
 
     @property
     def inventory(self) -> Inventory: ...
@@ -114,7 +119,7 @@ def first_columns(dataset: _Dataset, fields: Sequence[UnischemaField], count: in
 def _first_groups(
     dataset: _Dataset, fields: Sequence[UnischemaField], count: int
 ) -> Iterator[tuple[int, dict[str, Decoded]]]:
-    """Yield the number and columns of each row group with some of the first rows."""
+    """Yield (number of rows, columns) for each row group with some of the first rows."""
     refuse_large_fields(Unischema("head", fields), DEFAULT_MAX_CELL_BYTES)
     left = count
     for group, rows in enumerate(dataset.inventory.rows.tolist()):
@@ -125,7 +130,7 @@ def _first_groups(
 
 
 def _columns(dataset: _Dataset, fields: Sequence[UnischemaField], group: int, rows: int) -> dict[str, Decoded]:
-    """Return the first rows of a row group as columns."""
+    """Return the first rows of a row group as decoded columns."""
     file, ordinal = dataset.inventory.place_of(group)
     names = [field.name for field in fields]
     cells = stored_cells(dataset, names, group, partitions=dataset.partition_values(names), first=rows)
@@ -146,7 +151,9 @@ def stored_cells(
     partitions: Mapping[str, Any],
     first: int | None = None,
 ) -> dict[str, Any]:
-    """Read the stored cells of some columns of a row group; partition columns have one value for all of its rows.
+    """Read the stored cells (not decoded) of some columns of a row group.
+
+    Partition columns have one value for all rows of the row group.
 
     Args:
         dataset: Dataset to read.
@@ -203,7 +210,7 @@ class StoredKey:
         return _first(missing | ~self._equal(cells, value))
 
     def _equal(self, cells: pa.Array, value: Any) -> NDArray[np.bool_]:
-        """Return a mask of cells with this value; arbitrary for missing cells."""
+        """Return a mask of the cells with this value; False for missing cells."""
         same = np.zeros(len(cells), np.bool_)
         if isinstance(cells, pa.DictionaryArray):
             cells = cells.dictionary_decode()
@@ -242,7 +249,9 @@ def _first(bad: NDArray[np.bool_]) -> int | None:
 def held_against_directory(
     tables: Iterator[pa.Table], keys: Sequence[StoredKey], file: DataFile, row_group: int
 ) -> Iterator[pa.Table]:
-    """Check stored partition keys of a row group's tables against the file's directory.
+    """Yield the tables of a row group; check stored partition keys in them.
+
+    The keys must agree with the directory of the file.
 
     Args:
         tables: All rows of each column in the order of the file, in one table or several.

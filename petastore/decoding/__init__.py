@@ -1,1 +1,1 @@
-"""Decoding: convert stored cells of a column to arrays, in bounded memory that is reused."""
+"""Decoding: convert stored cells of columns to arrays, in bounded, reused memory."""

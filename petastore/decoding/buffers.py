@@ -1,7 +1,7 @@
 """Buffers: memory for batches and row groups, reused once nothing references it.
 
-New memory is slow: at the first access, the operating system provides it page by page and zeroes it, which takes as
-long as decoding the data. Memory that a reader no longer needs is therefore kept and reused.
+New memory is slow: at the first access, the operating system provides it page by page and zeroes it. This takes as long
+as decoding the data. Memory that a reader no longer needs is therefore kept and reused.
 
 An array from `Buffers.empty` is an ordinary array. The array, its views, and tensors over its memory keep the memory
 alive. When the last of them is deleted, reference counting returns the memory to the buffers; the user need not release
@@ -24,20 +24,27 @@ from petastore.forks import made_anew_in_children
 __all__ = ["Buffers", "untouched"]
 
 _SMALLEST = 16 * 1024
-"""Minimum bytes of an array whose memory is reused; for smaller arrays, NumPy's allocator is as fast."""
+"""Minimum bytes of an array whose memory is reused.
+
+For smaller arrays, NumPy's allocator is as fast.
+"""
 
 _OWN_PAGES = 64 * 1024
-"""Minimum bytes that are allocated with `mmap` instead of `malloc`, which might not return them to the system.
+"""Minimum bytes that are allocated with `mmap` instead of `malloc`.
 
-Huge pages are not requested: reused memory is not faster with them, and a virtual machine waits long for the first one.
+`malloc` might not return such memory to the system. Huge pages are not requested: reused memory is not faster with
+them, and a virtual machine waits long for the first one.
 """
 
 _STEPS = 4
-"""Number of size classes per power of two: an allocation is at most a quarter larger than the requested size."""
+"""Number of size classes per power of two.
+
+An allocation is at most a quarter larger than the requested size.
+"""
 
 
 class Buffers:
-    """Allocate arrays, and reuse their memory once they are garbage.
+    """Allocator of arrays that reuses their memory once they are garbage.
 
     Thread-safe. Memory may be returned at any time in any thread, also by the garbage collector.
 
@@ -104,7 +111,7 @@ class Buffers:
         return _fresh(size) if memory is None else memory
 
     def _let_go(self, size: int) -> None:
-        """Free this many bytes of idle memory, or all of it."""
+        """Free this many bytes of kept memory, or all of it."""
         for kept_size, kept in self._kept.items():
             while kept and size > 0:
                 kept.pop()
@@ -112,7 +119,10 @@ class Buffers:
                 size -= kept_size
 
     def count(self, size: int) -> None:
-        """Add to `given_bytes` the size of memory that was not allocated here; it counts towards the limit."""
+        """Count memory that was allocated elsewhere towards the limit.
+
+        It is added to `given_bytes`.
+        """
         with self._lock:
             self.given_bytes += size
             if self.limit is not None:
@@ -120,7 +130,7 @@ class Buffers:
             self.most_bytes = max(self.most_bytes, self.given_bytes + self.kept_bytes)
 
     def take_back(self, memory: NDArray[np.uint8]) -> None:
-        """Take back memory that is no longer referenced."""
+        """Take back memory that no array references any more, and keep it for reuse."""
         with self._lock:
             self.given_bytes -= len(memory)
             if not self._closed:
@@ -128,7 +138,7 @@ class Buffers:
                 self.kept_bytes += len(memory)
 
     def close(self) -> None:
-        """Free idle memory now, and memory that is returned later. May be called again."""
+        """Free kept memory now, and free returned memory later. May be called again."""
         with self._lock:
             self._closed = True
             self._kept.clear()
@@ -143,7 +153,9 @@ def _fresh(size: int) -> NDArray[np.uint8]:
 
 
 def untouched(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """Allocate a C-contiguous array of zeros that uses memory only when it is written to, and is not reused.
+    """Allocate an array of zeros that uses memory only when it is written to.
+
+    The array is C-contiguous, and its memory is not reused.
 
     Raises:
         OSError: The address space is exhausted.
@@ -157,7 +169,10 @@ def untouched(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
 
 
 class _Lease:
-    """Owner of an array's memory: NumPy deletes it with the last view of the array, which returns the memory."""
+    """Owner of an array's memory.
+
+    NumPy deletes this object with the last view of the array; this returns the memory to the buffers.
+    """
 
     __slots__ = ("__array_interface__", "_home", "_memory")
 

@@ -1,11 +1,11 @@
-"""Decode stored cells of one column to an array and a mask of missing values, in memory whose size is checked first.
+"""Decode stored cells of one column to an array and a mask of missing values.
 
-If a codec can compute decoded sizes in advance (`petastore.schema.field.MeasuringCodec`), these are checked before
-decoding, and a decoded value of another size raises an error. With other codecs, sizes are checked after decoding.
-Memory for the first values is then already used, but an error stops decoding before the next values.
+If a codec can compute decoded sizes in advance (`petastore.schema.field.MeasuringCodec`), the sizes are checked before
+memory is allocated. A decoded value of another size then raises an error. With other codecs, sizes are checked after
+decoding. Memory for the first values is then already used, but an error stops decoding before the next values.
 
 Codecs never receive nulls. A `DecodeError` of this module has the column and the position of the cell in its input. The
-assembler, which knows the origin of each cell, adds file, row group and row.
+caller, which knows the origin of each cell, adds file, row group and row.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Decoded:
-    """The values of one column."""
+    """Decoded values of one column, with a mask of missing values."""
 
     values: NDArray[Any]
     """Shape (rows, *shape) for fields of fixed shape, else (rows,) of dtype object."""
@@ -57,7 +57,7 @@ class Decoded:
     object columns."""
 
     def rows(self, first: int, stop: int) -> NDArray[Any]:
-        """Return the rows [first, stop) as a view; a masked array if some of them are missing."""
+        """Return the rows [first, stop) as a view; a masked array if values are missing."""
         values = self.values[first:stop]
         if self.missing is None or not self.missing[first:stop].any():
             return values
@@ -65,7 +65,10 @@ class Decoded:
         return np.ma.MaskedArray(values, mask=np.broadcast_to(missing, values.shape))
 
     def mask(self, dimensions: int) -> NDArray[np.bool_]:
-        """Return `missing`, broadcast to the first `dimensions` dimensions of `values`; all False if it is None."""
+        """Return a mask of missing values for the first `dimensions` dimensions.
+
+        The mask is `missing`, broadcast to these dimensions of `values`; all False if `missing` is None.
+        """
         if self.missing is not None and self.missing.ndim == dimensions:
             return self.missing
         mask = np.zeros(self.values.shape[:dimensions], np.bool_)
@@ -74,14 +77,17 @@ class Decoded:
         return mask
 
     def value(self, row: int) -> Any:
-        """Return the value of a row: None if it is missing, a masked array if only a part is missing."""
+        """Return the value of a row; None if it is missing.
+
+        If only a part of the value is missing, it is a masked array.
+        """
         missing = None if self.missing is None else self.missing[row]
         if missing is None or not missing.any():
             return self.values[row]
         return None if missing.all() else np.ma.MaskedArray(self.values[row], missing)
 
     def each(self, first: int, stop: int) -> Sequence[Any] | NDArray[Any]:
-        """Return the values of the rows [first, stop) one by one, as `value` does."""
+        """Return the value of each row in [first, stop), as `value` does."""
         values = self.values[first:stop]
         if self.missing is None:
             return values
@@ -96,13 +102,18 @@ class Decoded:
 
 
 def masks_of(parts: Sequence[Decoded]) -> list[NDArray[np.bool_]] | None:
-    """Return the masks of the parts of a column, with equal numbers of dimensions; None if no value is missing."""
+    """Return the masks of the parts of a column; None if no part has a mask.
+
+    All masks have the same number of dimensions.
+    """
     dimensions = max((part.missing.ndim for part in parts if part.missing is not None), default=0)
     return [part.mask(dimensions) for part in parts] if dimensions else None
 
 
 def empty_missing(field: UnischemaField, rows: int, *, inside: bool = False) -> NDArray[np.bool_] | None:
-    """Return an all-False mask for values of a field; None for object columns, which need no mask.
+    """Return an all-False mask for values of a field.
+
+    Return None for object columns, which need no mask.
 
     Args:
         field: The field.
@@ -116,7 +127,10 @@ def empty_missing(field: UnischemaField, rows: int, *, inside: bool = False) -> 
 
 
 def mask_of_shape(missing: NDArray[np.bool_], dimensions: int) -> NDArray[np.bool_]:
-    """Return a mask with dimensions of size 1 appended, so that it broadcasts against the values."""
+    """Return a mask with dimensions of size 1 appended, up to `dimensions` dimensions.
+
+    It then broadcasts against the values.
+    """
     return missing.reshape(missing.shape + (1,) * (dimensions - missing.ndim))
 
 
@@ -148,14 +162,15 @@ rare in training data, and each worker may have one in memory.
 
 
 def measuring_face(codec: Codec) -> MeasuringCodec | None:
-    """Return the codec if it can compute decoded sizes (`MeasuringCodec`), otherwise None."""
+    """Return the codec if it can compute decoded sizes (`MeasuringCodec`), or None."""
     return cast("MeasuringCodec", codec) if hasattr(codec, "decoded_sizes") else None
 
 
 def decoded_sizes(cells: Any, field: UnischemaField, codec: Codec) -> NDArray[np.int64] | None:
-    """Return the decoded bytes of each value, shape (rows,), 0 if missing, without allocating memory for values.
+    """Return the decoded bytes of each value, shape (rows,); 0 for a missing value.
 
-    Return None if all values have the size that the field declares, or if the codec cannot compute sizes.
+    No memory is allocated for the values. Return None if all values have the size that the field declares, or if the
+    codec cannot compute sizes.
 
     Args:
         cells: A `pyarrow.Array`, possibly with nulls.
@@ -195,7 +210,7 @@ def refuse_large_cells(sizes: NDArray[np.int64] | None, field: UnischemaField, m
         most: `max_cell_bytes`; None is no limit.
 
     Raises:
-        DecodeError: Names the first one; `row` is its position.
+        DecodeError: A cell exceeds the limit; `row` is the position of the first such cell.
     """
     if sizes is None or most is None or int(sizes.max(initial=0)) <= most:
         return
@@ -209,7 +224,9 @@ def refuse_large_cells(sizes: NDArray[np.int64] | None, field: UnischemaField, m
 
 
 def refuse_large_values(values: NDArray[Any], field: UnischemaField, most: int | None) -> None:
-    """Raise an error for decoded values above the limit, for codecs without `decoded_sizes`.
+    """Raise an error for decoded values above the limit.
+
+    For codecs that cannot compute decoded sizes in advance (`decoded_sizes`).
 
     Args:
         values: Decoded values, shape (rows,), of dtype object.
@@ -217,7 +234,7 @@ def refuse_large_values(values: NDArray[Any], field: UnischemaField, most: int |
         most: `max_cell_bytes`; None is no limit.
 
     Raises:
-        DecodeError: Names the first one; `row` is its position.
+        DecodeError: A value exceeds the limit; `row` is the position of the first such value.
     """
     if most is not None:
         sizes = (getattr(value, "nbytes", 0) for value in values)
@@ -309,7 +326,7 @@ def decode_into(cells: Any, field: UnischemaField, codec: Codec, out: Decoded, *
 
 
 def may_hold_nulls(field: UnischemaField) -> bool:
-    """Return whether values of a fixed size may contain nulls, such as plain lists of numbers."""
+    """Return whether values of a fixed size may contain nulls, as in lists of numbers."""
     return bool(field.codec is None and field.shape and field.is_fixed)
 
 
@@ -325,11 +342,11 @@ def _decode(cells: Any, field: UnischemaField, codec: Codec, out: Decoded, max_c
 
 
 def row_ranges(sizes: NDArray[np.int64], most_bytes: int, most_rows: int) -> list[tuple[int, int]]:
-    """Divide rows into half-open ranges of bounded size.
+    """Divide rows into half-open ranges of bounded size; return (first, stop) of each.
 
     Args:
         sizes: Decoded bytes of each row, shape (rows,).
-        most_bytes: Maximum bytes of a range; a single row may be larger.
+        most_bytes: Approximate maximum bytes of a range: all rows of a range after its first row have fewer bytes.
         most_rows: Maximum rows of a range.
 
     Example:

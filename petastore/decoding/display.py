@@ -42,10 +42,10 @@ _COLOR_TYPES = {1: 0, 3: 2, 4: 6}
 
 
 def printable(text: str) -> str:
-    r"""Return the text with each unprintable character escaped as in Python; spaces stay.
+    r"""Return the text with each unprintable character escaped; spaces stay.
 
-    Cells, column names and paths are untrusted. Escape sequences in them could control the terminal, and characters
-    that change the direction of writing could hide the real text.
+    The escapes are those of Python strings. Cells, column names and paths are untrusted. Escape sequences in them could
+    control the terminal, and characters that change the direction of writing could hide the real text.
 
     Example:
         >>> print(printable("one\ntwo \x1b[31mred\x1b[0m"), printable("Zürich 東京"))
@@ -86,7 +86,7 @@ def in_words(value: Any, dtype_name: str) -> str:
 
 
 def shape_in_words(shape: tuple[int, ...]) -> str:
-    """Return the shape of an array.
+    """Format the shape of an array for display.
 
     Example:
         >>> shape_in_words((1024, 3))
@@ -112,10 +112,10 @@ def _item(value: Any) -> str:
 
 
 def holds_images(field: UnischemaField) -> bool:
-    """Return whether a field declares images: an image codec, or `uint8` values with the shape of an image.
+    """Return whether a field declares images.
 
-    The shape of an image is `(height, width)`, or `(height, width, n)` with 1, 3 or 4 channels; height and width may be
-    variable.
+    It declares images if it has an image codec, or `uint8` values with the shape of an image. The shape of an image is
+    `(height, width)`, or `(height, width, n)` with 1, 3 or 4 channels; height and width may be variable.
 
     Example:
         >>> from petastore.codecs import NdarrayCodec
@@ -130,7 +130,7 @@ def holds_images(field: UnischemaField) -> bool:
 
 
 def pixels_of(value: NDArray[Any]) -> NDArray[Any] | None:
-    """Return the pixels of an image; None if it has none or cannot be drawn.
+    """Return the pixels of an image; None if the array is empty or has another shape.
 
     Returns:
         Shape (height, width), (height, width, 3) or (height, width, 4).
@@ -142,7 +142,10 @@ def pixels_of(value: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def shrunk(pixels: NDArray[Any], side: int) -> NDArray[np.float64]:
-    """Downsample an image to at most this side by means over nearly equal areas."""
+    """Downsample an image, so that its height and width are at most `side`.
+
+    Each pixel of the result is the mean of an area; all areas are nearly equal.
+    """
     height, width = pixels.shape[:2]
     shrink = max(1.0, max(height, width) / side)
     smaller: NDArray[Any] = pixels
@@ -169,7 +172,7 @@ def png_bytes(pixels: NDArray[Any]) -> bytes:
     channels = 1 if pixels.ndim == 2 else pixels.shape[2]
     size = pixels.dtype.itemsize
     step = channels * size
-    # lines: (height, bytes of a line), with the high byte of 16 bits first
+    # lines: shape (height, bytes of a line); 16-bit numbers are big-endian
     lines = np.ascontiguousarray(pixels, f">u{size}").view(np.uint8).reshape(height, width * step)
     # Filter 1: each byte is stored as the difference to the byte of the pixel on its left.
     filtered = np.ones((height, 1 + width * step), np.uint8)
@@ -183,7 +186,9 @@ def png_bytes(pixels: NDArray[Any]) -> bytes:
 
 
 def drawable(value: Any) -> NDArray[Any] | None:
-    """Return an array that can be drawn as an image: pixels, a matrix, or the first matrix of more dimensions.
+    """Return an array that can be drawn as an image, or None.
+
+    The array has pixels, or is a matrix, or is the first matrix of more dimensions.
 
     Returns:
         Shape (height, width), (height, width, 3) or (height, width, 4); None for other values.
@@ -203,7 +208,7 @@ def drawable(value: Any) -> NDArray[Any] | None:
 
 
 def thumbnail_png(pixels: NDArray[Any], side: int) -> bytes:
-    """Return a PNG file of an array from `drawable`, of at most this side.
+    """Return a PNG file of an array from `drawable`; at most `side` pixels per side.
 
     Values from 0 to 255 keep their brightness. Other values, and arrays of 0 and 1, are scaled to this range.
     """

@@ -1,7 +1,9 @@
-"""Frames: columns as a pandas DataFrame, for predicates that were written for Petastorm's batch reader.
+"""Frames: columns as a pandas DataFrame.
+
+They are needed for predicates that were written for Petastorm's batch reader, and for `Dataset.to_pandas`.
 
 No value changes: integers and booleans with missing values become pandas' nullable types instead of floats, and
-timestamps keep their time zone. pandas is imported only when a predicate needs it.
+timestamps keep their time zone. pandas is imported only when a DataFrame is needed.
 """
 
 from __future__ import annotations
@@ -73,7 +75,10 @@ def _values(column: NDArray[Any], pandas: Any) -> Any:
 
 
 def frame_answers(answer: Any) -> Any:
-    """Return a Series of booleans as an array, False where missing; anything else unchanged."""
+    """Convert a pandas Series of booleans to an array; missing values become False.
+
+    Anything else is returned unchanged.
+    """
     dtype = getattr(answer, "dtype", None)
     if not hasattr(answer, "iloc") or (str(dtype) not in ("bool", "boolean") and dtype != np.dtype(object)):
         return answer

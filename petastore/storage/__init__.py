@@ -1,1 +1,4 @@
-"""Storage: locations, footers, manifest and row groups of a dataset. All dataset I/O is here."""
+"""Storage: locations, footers, manifest and row groups of a dataset.
+
+All dataset I/O is here.
+"""

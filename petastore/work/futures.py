@@ -1,4 +1,4 @@
-"""Futures of pool tasks: combine them, chain them, and wait for them with a storage deadline."""
+"""Futures of pool tasks: combine and chain them, and wait with a storage deadline."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Pool(Protocol):
 
     @property
     def workers(self) -> int:
-        """Number of tasks that run at a time; 0 if they run in the thread that submits them."""
+        """Number of tasks that run at a time; 0 if they run in the submitting thread."""
         ...
 
     @property
@@ -49,9 +49,10 @@ class Pool(Protocol):
         ...
 
     def join(self) -> None:
-        """After `close`, wait until all tasks have ended, and release the pool's threads. May be called again.
+        """After `close`, wait until all tasks have ended. May be called again.
 
-        Tasks whose storage does not respond are abandoned after about a second, with an `AbandonedThreadWarning`.
+        The pool's threads are released. Tasks whose storage does not respond are abandoned after about a second, with
+        an `AbandonedThreadWarning`.
         """
         ...
 
@@ -60,11 +61,16 @@ _Asked = TypeVar("_Asked")
 _Made = TypeVar("_Made")
 
 _LOOK_AGAIN_S = 0.25
-"""Seconds between checks of storage requests in flight: the start of a request does not notify waiting threads."""
+"""Seconds between checks of storage requests in flight.
+
+The checks are needed because the start of a request does not notify waiting threads.
+"""
 
 
 def settle(future: Future[Any], task: Task) -> None:
-    """Run a task, and set a future to its result or exception; a returned future is resolved.
+    """Run a task, and set its result or exception as that of a future.
+
+    If the task returns another future, the result of that future is set when it is done.
 
     Example:
         >>> outer, inner = Future(), Future()
@@ -82,7 +88,10 @@ def settle(future: Future[Any], task: Task) -> None:
 
 
 def _pass_on(future: Future[Any], made: Any) -> None:
-    """Set a future to a result; if the result is a future, to that future's result when it is done."""
+    """Set the result of a future.
+
+    If the result is another future, its result is set instead, when it is done.
+    """
     if not isinstance(made, Future):
         future.set_result(made)
     else:
@@ -101,7 +110,9 @@ def _settle_with(future: Future[Any], made: Future[Any]) -> None:
 
 
 def together(tasks: Sequence[Task], finish: Callable[[], Any], submit: Callable[[Task], Any]) -> Future[Any]:
-    """Submit all tasks except the first, and run the first in the calling thread, without waiting for the others.
+    """Run the first task in the calling thread, and submit all other tasks.
+
+    Do not wait for the other tasks.
 
     Args:
         tasks: Functions without arguments; their references are dropped before `finish` is called.
@@ -172,7 +183,10 @@ class _Job:
         self._problem: BaseException | None = None
 
     def run(self, number: int) -> None:
-        """Run a task, unless an earlier one in their order has failed, and count it as done."""
+        """Run a task and count it as done; skip it if an earlier task has failed.
+
+        Earlier means earlier in the order of the tasks.
+        """
         try:
             if number < self._first_failed:
                 self.tasks[number]()
@@ -203,7 +217,10 @@ class _Job:
             self.settle()
 
     def settle(self) -> None:
-        """Set the result: that of `finish`, or the exception of the first failed task in their order."""
+        """Set the result of the job's future.
+
+        It is the result of `finish`, or the exception of the first failed task in the order of the tasks.
+        """
         future, finish, problem = self.future, self._finish, self._problem
         self.tasks.clear()
         del self.future, self._finish, self._problem
@@ -214,7 +231,7 @@ class _Job:
 
 
 def wait_for(done: Callable[[], bool], changed: threading.Condition, pool: Pool) -> None:
-    """Wait on a condition until something is done.
+    """Wait until `done` returns True; it is called whenever the condition is notified.
 
     Raises:
         StorageTimeoutError: A storage request of a task in the pool exceeded its timeout.
@@ -246,9 +263,9 @@ def result_of(future: Future[_Made], pool: Pool) -> _Made:
 def in_order(
     function: Callable[[_Asked], _Made], items: Iterable[_Asked], pool: Pool
 ) -> Iterator[tuple[_Asked, _Made]]:
-    """Call a function for each item in a pool, and yield `(item, result)` in the order of the items.
+    """Call a function for each item in a pool; yield `(item, result)` in order.
 
-    Submits at most one more item at a time than the pool has workers.
+    At most one more item is submitted at a time than the pool has workers.
 
     Raises:
         StorageTimeoutError: A storage request of a task in the pool exceeded its timeout.

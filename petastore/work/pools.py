@@ -1,4 +1,4 @@
-"""Pools that run the tasks of readers: a thread pool, a process pool and an inline pool.
+"""Pools that run the tasks of readers: thread pool, process pool and inline pool.
 
 All readers of a process share the same threads. Decoding of pages and images, decompression and large NumPy copies
 release the GIL, so they run in parallel in threads. The threads start with the first reader and end with the last one.
@@ -43,7 +43,7 @@ PoolType: TypeAlias = Literal["thread", "process", "dummy"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Workers:
-    """Worker pools of a reader.
+    """Settings of a reader's worker pool, and limits of its memory.
 
     Example:
         >>> Workers("dummy").pool().workers
@@ -54,14 +54,20 @@ class Workers:
     """
 
     kind: PoolType = "thread"
-    """`"thread"`, `"process"` (threads too, but functions of transforms in processes), or `"dummy"`: everything in the
-    thread that iterates."""
+    """Name of the pool: `"thread"`, `"process"` or `"dummy"`.
+
+    `"process"` uses threads, too, but runs functions of transforms in processes. `"dummy"` runs everything in the
+    thread that iterates.
+    """
 
     count: int | None = None
-    """Number of tasks that run at a time, or of processes for transform functions; None means one per usable CPU."""
+    """Number of tasks that run at a time; None means one per usable CPU.
+
+    With `"process"`, it is instead the number of processes for transform functions.
+    """
 
     memory_budget: int | None = None
-    """Maximum bytes of row groups in memory and prefetched batches; None means no limit."""
+    """Maximum bytes of loaded row groups and prefetched batches; None means no limit."""
 
     max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES
     """Maximum decoded bytes of one cell; None means no limit."""
@@ -79,7 +85,10 @@ class Workers:
 
     @property
     def most_copied_bytes(self) -> int:
-        """Maximum bytes of a dictionary-encoded column of a row group after decoding, with one value per row."""
+        """Maximum decoded bytes of a dictionary-encoded column of a row group.
+
+        Decoding copies the dictionary value for each row.
+        """
         return MOST_BYTES if self.memory_budget is None else self.memory_budget // 4
 
     @property
@@ -88,12 +97,18 @@ class Workers:
         return 0 if self.kind == "dummy" else self.count or available_cpus()
 
     def pool(self) -> Pool:
-        """Return an open pool for work without transform functions; the caller closes and joins it."""
+        """Return an open pool for work without transform functions.
+
+        The caller closes and joins the pool.
+        """
         return InlinePool() if self.kind == "dummy" else ThreadPool(self.count or available_cpus())
 
 
 _GRACE_S = 1.0
-"""Seconds for which `join` waits for storage requests: most responses arrive within this time."""
+"""Seconds for which `join` waits for storage requests.
+
+Most responses arrive within this time.
+"""
 
 _LOOK_AGAIN_S = 0.05
 """Seconds between checks in `join` for running tasks that wait for storage."""
@@ -172,7 +187,7 @@ class ThreadPool:
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """Close the pool and drop all tasks in a forked child, which does not have the threads."""
+        """Close the pool and drop all tasks, in a forked child without the threads."""
         self._begin_without_threads()
         self.closed = True
 
@@ -232,7 +247,10 @@ class ThreadPool:
             del future, task  # drop references, or an idle thread would keep the last result alive
 
     def _give_threads_back(self, *, once_idle: bool) -> None:
-        """End the lease of a closed pool; with `once_idle`, only if none of its threads runs or starts."""
+        """End the use of the shared threads by a closed pool.
+
+        With `once_idle`, do nothing while threads of the pool run or start.
+        """
         if self.closed and self._is_leasing and not (once_idle and (self._starting or self._running)):
             self._is_leasing = False
             _shared.give_back()
@@ -253,10 +271,10 @@ class ThreadPool:
             future.cancel()
 
     def join(self) -> None:
-        """After `close`, wait for running tasks, but only about a second for tasks that wait for storage.
+        """After `close`, wait for running tasks.
 
-        Threads that wait longer are abandoned, and one `AbandonedThreadWarning` names their storage requests. Later
-        calls do not wait for them.
+        For tasks that wait for storage, wait only about a second. Threads that wait longer are abandoned, and one
+        `AbandonedThreadWarning` names their storage requests. Later calls do not wait for them.
         """
         began = time.monotonic()
         hopeless: list[Request] = []
@@ -277,7 +295,10 @@ class ThreadPool:
         return len(self._starting) + len(self._running - {threading.get_ident(), *self._left_behind})
 
     def _hopeless(self) -> list[Request]:
-        """Return the storage requests of all other threads if each has waited at least `_GRACE_S`; otherwise []."""
+        """Return the storage requests of all other threads, if all have waited too long.
+
+        Too long means at least `_GRACE_S`. Otherwise, return an empty list.
+        """
         waited_for = self._running - self._left_behind - {threading.get_ident()}
         requests = map(request_by_thread.get, waited_for)
         hopeless = [request for request in requests if request is not None and request.seconds >= _GRACE_S]
@@ -296,7 +317,7 @@ def _warn_of(requests: list[Request]) -> None:
 
 
 class ProcessPool(ThreadPool):
-    """Threads of a reader whose transform functions run in processes.
+    """Thread pool of a reader whose transform functions run in processes.
 
     Thread-safe.
 
@@ -322,7 +343,10 @@ class ProcessPool(ThreadPool):
         self._cancel_calls()
 
     def join(self) -> None:
-        """Wait for running tasks, then release the threads. The processes stay for the next iteration."""
+        """Wait for running tasks, then release the threads.
+
+        The processes stay for the next iteration.
+        """
         super().join()
         self._cancel_calls()  # cancel calls that the last tasks have submitted
 

@@ -1,7 +1,8 @@
-"""Resolve a URL to its filesystem and path without requests, and pickle filesystems for worker processes.
+"""Filesystem and path of a URL, and pickling of filesystems for worker processes.
 
-A pickled filesystem contains no secrets, because pickles may be stored or sent, for example by Spark. The exception is
-a pickle that `multiprocessing` passes through a pipe to a process that it starts, because this pickle is not stored.
+Resolving a URL makes no request. A pickled filesystem contains no secrets, because pickles may be stored or sent, for
+example by Spark. The exception is a pickle that `multiprocessing` passes through a pipe to a process that it starts,
+because this pickle is not stored.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _SAY_HOW = {"access", "account_host", "default_location", "location_mode", "prof
 
 
 def goes_to_a_child() -> bool:
-    """Return whether `multiprocessing` is pickling objects for a process that it starts."""
+    """Return whether `multiprocessing` is pickling objects for a process it starts."""
     from multiprocessing.context import get_spawning_popen  # imported on demand, because few filesystems are pickled
 
     return get_spawning_popen() is not None
@@ -72,7 +73,7 @@ class WithoutSecrets:
 
 
 def _parts_of(filesystem: Any) -> tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]:
-    """Return the constructor of a filesystem, and its arguments and options."""
+    """Return a filesystem's constructor, its positional arguments, and its options."""
     handler = attribute(filesystem, "handler") or filesystem
     store = attribute(handler, "fs")
     if store is not None:
@@ -90,7 +91,7 @@ def _parts_of(filesystem: Any) -> tuple[Callable[..., Any], tuple[Any, ...], Map
 
 
 def _shareable(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the options that cannot contain a secret, and the names of all other options."""
+    """Return the options without secrets, and the names of the omitted options."""
     kept: dict[str, Any] = {}
     left_out: list[str] = []
     for name, value in options.items():
@@ -109,12 +110,12 @@ def _object_store(make: Any, scheme: str, timeout_s: float | None, options: Mapp
 
 
 def _fsspec_files(kinds: tuple[Any, ...], options: Mapping[str, Any], *arguments: Any) -> Any:
-    """Create an fsspec filesystem that is wrapped in the same classes as the pickled one."""
+    """Create an fsspec filesystem, wrapped in the same classes as the pickled one."""
     return functools.reduce(lambda inner, kind: kind(inner), kinds[-2::-1], kinds[-1](*arguments, **options))
 
 
 def _tried(make: Callable[..., Any], options: Mapping[str, Any], arguments: Any, left_out: list[str], url: str) -> Any:
-    """Rebuild a filesystem; if it needs an omitted option, the error names the option."""
+    """Rebuild a filesystem; if this fails, the error names the omitted options."""
     try:
         return make(options, *arguments)
     except Exception:  # noqa: BLE001 - filesystems raise any exception
@@ -139,7 +140,9 @@ _BY_OBSTORE = {"s3", "gs", "http", "https", *_AZURE}
 
 
 def scheme_and_host(url: str) -> tuple[str, str]:
-    """Return scheme and host, which all URLs of a dataset share; for a plain path `file` and an empty host.
+    """Return scheme and host, which all URLs of a dataset share.
+
+    For a plain path, return `"file"` and an empty host.
 
     Example:
         >>> scheme_and_host("s3a://bucket/frames"), scheme_and_host("/data/frames")
@@ -150,7 +153,7 @@ def scheme_and_host(url: str) -> tuple[str, str]:
 
 
 def _scheme(url: str) -> str:
-    """Return the canonical scheme; for a plain path `file`."""
+    """Return the canonical scheme of a URL (`s3` for `s3a`); `"file"` for plain paths."""
     match = _URL.match(url)
     if match is None:
         return "file"
@@ -172,7 +175,7 @@ def filesystem_and_path(
     filesystem: Any,
     timeout_s: float | None = DEFAULT_STORAGE_TIMEOUT_S,
 ) -> tuple[Any, str]:
-    """Return the pyarrow filesystem of one URL, and the path in it.
+    """Return the filesystem of a URL (pyarrow's, or a `Store`), and the path in it.
 
     Args:
         url: URL of the dataset.
@@ -227,7 +230,7 @@ def _fsspec_store(filesystem: Any) -> Any:
 
 
 def _from_obstore(url: str, options: Mapping[str, Any], timeout_s: float | None) -> Any:
-    from petastore.storage.stores.object_store import ObjectStore  # local files need no obstore
+    from petastore.storage.stores.object_store import ObjectStore  # local files do not need it
 
     scheme, host = _scheme(url), urlsplit(url).netloc.rpartition("@")[2]
     if scheme in _AZURE and "." in host and "@" in urlsplit(url).netloc:
@@ -277,7 +280,7 @@ def _from_fsspec(url: str, options: Mapping[str, Any] | None) -> Any:
 
 
 def _hdfs_options(url: str) -> dict[str, Any]:
-    from petastore.storage.files.hadoop import configuration, hdfs_options  # imports an XML parser
+    from petastore.storage.files.hadoop import configuration, hdfs_options  # lazy, because it imports an XML parser
 
     return hdfs_options(url, configuration())
 

@@ -1,7 +1,8 @@
-"""Settings of libhdfs for HDFS URLs: default filesystem and nameservices from the Hadoop configuration.
+"""Settings of libhdfs for HDFS URLs, from the Hadoop configuration.
 
-libhdfs finds Hadoop's configuration only through CLASSPATH, and otherwise reports "UnknownHost". This module therefore
-reads the files from HADOOP_CONF_DIR, and passes the settings of a nameservice to libhdfs.
+These are the default filesystem and the nameservices. libhdfs finds Hadoop's configuration only through CLASSPATH, and
+otherwise reports "UnknownHost". This module therefore reads the files from HADOOP_CONF_DIR, and passes the settings of
+a nameservice to libhdfs.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _PROVIDER = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyPr
 
 
 def configuration(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return Hadoop's configuration with variables resolved; empty if Hadoop is not configured.
+    """Return Hadoop's configuration, as a dict from property name to value.
+
+    Variables in values are resolved. The dict is empty if Hadoop is not configured.
 
     Args:
         environment: Environment variables; `HADOOP_CONF_DIR` or `HADOOP_HOME` names the folder.
@@ -127,7 +130,10 @@ def _mounts(name: str, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _nameservice(name: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return a nameservice's client settings: its name nodes, and how to find the active one."""
+    """Return a nameservice's client settings.
+
+    These are its name nodes, and how to find the active one.
+    """
     nodes = [node.strip() for node in settings.get(f"dfs.ha.namenodes.{name}", "").split(",") if node.strip()]
     keys = [f"dfs.namenode.rpc-address.{name}.{node}" for node in nodes] or [f"dfs.namenode.rpc-address.{name}"]
     missing = [key for key in keys if not settings.get(key)]

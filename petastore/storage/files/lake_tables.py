@@ -1,8 +1,8 @@
-"""Detect Delta, Iceberg and Hudi tables: directories in which only the table's metadata lists the current files.
+"""Detect Delta, Iceberg and Hudi tables, in order to reject them.
 
-Such a directory also has files with removed rows, files of older versions, and delete files. Reading all of its Parquet
-files returns wrong rows, so petastore raises an error for the directory. Users can pass the list of files that the
-table's own API returns.
+Only the table's metadata lists the current files of such a table. Its directory also has files with removed rows, files
+of older versions, and delete files. Reading all of its Parquet files returns wrong rows, so petastore raises an error
+for the directory. Users can pass the list of files that the table's own API returns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from petastore.storage.requests.retries import at_once
 __all__ = ["reject_lake_tables_above", "reject_lake_tables_among"]
 
 _MARKERS = {"_delta_log": "a Delta", ".hoodie": "a Hudi", "metadata": "an Iceberg"}
-"""Dict from the name of a metadata directory to the table format that it identifies.
+"""Dict from the name of a metadata directory to the table format it identifies.
 
 A directory `metadata` identifies an Iceberg table only if it contains a file `*.metadata.json`.
 """
@@ -36,11 +36,13 @@ _CURRENT_FILES = {
     "an Iceberg": "[task.file.file_path for task in table.scan().plan_files()] with pyiceberg's table for {table!r}",
     "a Hudi": 'spark.read.format("hudi").load({table!r}).inputFiles()',
 }
-"""Per table format: the call that lists the current files."""
+"""Dict from table format to the call that lists the current files, for messages."""
 
 
 def reject_lake_tables_among(location: Location, paths: Iterable[str], data_files: Collection[str]) -> None:
-    """Raise an error if a listed path shows that data files are in a Delta, Iceberg or Hudi table.
+    """Raise an error if data files are in a Delta, Iceberg or Hudi table.
+
+    The table is detected by its metadata files among the listed paths.
 
     Args:
         location: Location of the listed folder.
@@ -60,9 +62,9 @@ def reject_lake_tables_among(location: Location, paths: Iterable[str], data_file
 
 
 def reject_lake_tables_above(location: Location, listed: Collection[str], directories: Collection[str]) -> None:
-    """Raise an error if directories are inside a lake table; looks for table metadata in all parent directories.
+    """Raise an error if directories are inside a Delta, Iceberg or Hudi table.
 
-    A directory without read permission is ignored.
+    All parent directories are searched for table metadata. A directory without read permission is ignored.
 
     Args:
         location: Location of the dataset.
@@ -100,12 +102,15 @@ def _reject(table_format: str, table: str) -> NoReturn:
 
 
 def _marked_table(path: str) -> tuple[str, str] | None:
-    """Return the directory and format of the table to which a metadata path belongs."""
+    """Return the directory and format of the table to which a metadata path belongs.
+
+    Return None for any other path.
+    """
     parts = path.split("/")
     for depth, name in enumerate(parts):
         if name == "_delta_log":
             return "/".join(parts[:depth]), "a Delta"
-        if name.startswith(".hoodie"):  # partitions have a file .hoodie_partition_metadata
+        if name.startswith(".hoodie"):  # not `==`, because partitions have a file .hoodie_partition_metadata
             return "/".join(parts[:depth]), "a Hudi"
         if name == "metadata" and depth + 2 == len(parts) and _METADATA_FILE.fullmatch(parts[-1]):
             return "/".join(parts[:depth]), "an Iceberg"
@@ -119,7 +124,7 @@ def _directories_above(path: str) -> Iterator[str]:
 
 
 def _parents(path: str) -> Iterator[str]:
-    """Return the parent directories of a path in a filesystem."""
+    """Yield the parent directories of a path in a filesystem, nearest first."""
     scheme, _, path = path.rpartition("://")  # scheme of a web address
     while "/" in (path := path.rstrip("/")):
         path = path.rpartition("/")[0]

@@ -1,15 +1,15 @@
-"""Listing of a dataset's directory: data files with Hive partition values, and markers of unfinished writes.
+"""Listing of a dataset's directory: data files and Hive partition values.
 
 Every directory of the form `key=value` below the root is a partition column. Values are percent-decoded;
 `__HIVE_DEFAULT_PARTITION__` is null. A column is `int64` if each of its values is a 64-bit integer in canonical form
-(`7`, not `07` or `+7`), a date if each is `YYYY-MM-DD`, boolean if each is `true` or `false`, and text otherwise, so
-that the text of the directory name can always be restored. pyarrow infers integers only; Spark, DuckDB and Polars infer
-dates, too.
+(`7`, not `07` or `+7`). It is a date if each value is `YYYY-MM-DD`, boolean if each is `true` or `false`, and text
+otherwise. The text of the directory name can therefore always be restored. pyarrow infers integers only; Spark, DuckDB
+and Polars infer dates, too.
 
 Parquet files are identified by their first and last bytes, which `petastore.storage.footers.footers` checks, and never
-by name. Every file is a data file, except, at every level: names that begin with `.` or `_` (but `_key=value` is a
-partition), names that end in `.crc`, empty files, and the files of an unfinished `write_dataset`. A file whose path the
-user passes is always a data file.
+by name. Every file is a data file, except files and directories whose names begin with `.` or `_` (but `_key=value` is
+a partition). Names that end in `.crc`, empty files, and the files of an unfinished `write_dataset` are also excluded; a
+marker file names the unfinished write. A file whose path the user passes is always a data file.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ _CANONICAL_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _INT64 = np.iinfo(np.int64)
 
 keys_are_text = False
-"""Whether partition keys that are dates or booleans are read as text, as Petastorm does.
+"""Whether partition values that are dates or booleans are read as text.
 
-It is True while `import petastorm` gives petastore.
+Petastorm reads them as text. It is True while `import petastorm` gives petastore.
 """
 
 
 def parse_partitions(path: str) -> tuple[tuple[str, str | None], ...]:
-    """Return the partition keys and values of a file's path relative to the root, outermost first.
+    """Return the partition keys and values in a file's path, outermost first.
 
     Raises:
         SchemaError: A key occurs twice.
@@ -126,7 +126,7 @@ def _dtype_of(text: str) -> np.dtype[Any]:
 
 
 def partition_value(text: str | None, field: UnischemaField) -> Any:
-    """Return the value of a partition column for all rows of a file.
+    """Convert the text of a partition value to the value of the partition column.
 
     Args:
         text: The decoded value, as in `DataFile.partitions`; None is null.
@@ -187,7 +187,9 @@ _SHOWN = 5
 
 
 def writing_marker(token: str) -> str:
-    """Return the path of the marker file of an unfinished write, by the token in its files' names.
+    """Return the path of the marker file of an unfinished write.
+
+    The names of the files that this write creates contain the token.
 
     Args:
         token: 32 hexadecimal digits.
@@ -203,7 +205,7 @@ def unfinished_writes(location: Location) -> set[str]:
 
 
 def is_hidden(path: str) -> bool:
-    """Return whether a file is ignored by its name, given its path relative to the dataset.
+    """Return whether a file is ignored because of its path relative to the dataset.
 
     Example:
         >>> [is_hidden(path) for path in ("a/_b/c.parquet", "_key=1/c", "a/.b.crc", "a/b.crc", "a/README")]
@@ -213,7 +215,9 @@ def is_hidden(path: str) -> bool:
 
 
 def is_called_parquet(path: str) -> bool:
-    """Return whether a file name has a usual ending of Parquet files; many Parquet files have other names.
+    """Return whether a file name has a usual ending of Parquet files.
+
+    Many Parquet files have other names.
 
     Example:
         >>> [is_called_parquet(path) for path in ("a.parquet", "A.PQ", "part-00001", "a.parquet.gz", "a.csv")]
@@ -227,11 +231,12 @@ def _has_hidden_part(path: str) -> bool:
 
 
 def list_data_files(location: Location) -> list[str]:
-    """Return the sorted paths of the data files, relative to the root, without checking that they are Parquet.
+    """Return the sorted paths of the data files, relative to the root.
 
-    At every level, these are omitted: names that begin with `_` or `.` (but `_key=value` is a partition), names that
-    end in `.crc`, empty files, and files of an unfinished `write_dataset`. If `location.paths` has files or
-    directories, only these are listed; a file that the caller passed without a pattern is always included.
+    No file is opened, so some may not be Parquet files. Files and directories whose names begin with `_` or `.` are
+    omitted (but `_key=value` is a partition). Names that end in `.crc`, empty files, and files of an unfinished
+    `write_dataset` are omitted, too. If `location.paths` has files or directories, only these are listed; a file that
+    the caller passed without a pattern is always included.
 
     On local file systems, links are followed, except links to a parent directory, or to a directory or file that is
     listed under another path.
@@ -247,7 +252,9 @@ def list_data_files(location: Location) -> list[str]:
 
 
 def list_etags(location: Location) -> dict[str, tuple[int | None, str]]:
-    """Return the data files with the size and etag of each, from the listing; the etag is "" if unknown.
+    """Return a dict from the path of each data file to its size and etag.
+
+    Both are from the listing; the size is None and the etag is `""` if unknown.
 
     Raises:
         DatasetNotFoundError: As `list_data_files`.
@@ -269,7 +276,9 @@ def list_etags(location: Location) -> dict[str, tuple[int | None, str]]:
 
 
 def files_beside(location: Location, listed: Collection[str]) -> list[str]:
-    """Return the sorted files that the manifest does not list, but that look like data files.
+    """Return the sorted files that look like data files, but are not in the manifest.
+
+    `listed` has the paths in the manifest.
 
     Raises:
         StorageError: A storage operation failed, or a path in `listed` is not a file.
@@ -278,9 +287,10 @@ def files_beside(location: Location, listed: Collection[str]) -> list[str]:
 
 
 def etags_around(location: Location, listed: Collection[str]) -> dict[str, tuple[int | None, str]]:
-    """Return size and etag of the existing files in `listed`, and of other files that look like data files.
+    """Return a dict from path to size and etag, of files that look like data files.
 
-    The result is a dict as in `list_etags`, sorted by path; it is empty if the location does not exist.
+    The result is as in `list_etags`, sorted by path; it is empty if the location does not exist. `listed` has the paths
+    in the manifest, which must be files.
 
     Raises:
         StorageError: As `files_beside`.
@@ -295,7 +305,10 @@ def etags_around(location: Location, listed: Collection[str]) -> dict[str, tuple
 
 
 def _looked_through(location: Location) -> tuple[list[_Found], list[_Found], bool]:
-    """Return all entries, the data files, and whether files of unfinished writes were omitted."""
+    """List the location; return all listed files, the data files, and a flag.
+
+    The flag says whether files of unfinished writes were omitted from the data files.
+    """
     everything = _found(location, _is_entered)
     all_entries = [one for one in everything.values() if not one.entry.is_directory]
     unfinished = {match[1] for one in all_entries if (match := _MARKER.fullmatch(one.path))}
@@ -310,7 +323,10 @@ def _looked_through(location: Location) -> tuple[list[_Found], list[_Found], boo
 
 
 def _without_links_to_neighbours(location: Location, written: list[_Found]) -> list[_Found]:
-    """Remove links to files that are also listed; two links to one file outside of the dataset both stay."""
+    """Remove links to files that are also listed.
+
+    Two links to the same file outside of the dataset both stay.
+    """
     links = {one.path: one.entry.links_to for one in written if one.entry.links_to and not one.is_named}
     if not links:
         return written
@@ -330,7 +346,10 @@ def _reject_lake_tables_among(location: Location, listed: Iterable[str], data: S
 
 
 def _reject_lake_tables_above(location: Location, data: Sequence[_Found]) -> None:
-    """Raise an error if the data is inside a lake table, unless the caller passed the files."""
+    """Raise an error if the data is inside a lake table.
+
+    Files that the caller passed one by one are not checked.
+    """
     listed = {one.start for one in data if one.below}
     matched = {posixpath.dirname(one.path) for one in data if not one.below}
     reject_lake_tables_above(location, *([_home(location, path) for path in paths] for paths in (listed, matched)))
@@ -348,7 +367,10 @@ class _Found:
     """Path relative to the root."""
 
     below: str
-    """Path relative to the listed directory; empty if the caller passed the path, or a pattern matched it."""
+    """Path relative to the listed directory, or empty.
+
+    It is empty if the caller passed the path, or if a pattern matched it.
+    """
 
     entry: DirectoryEntry
     """Size, etag and kind of the entry, from the listing."""
@@ -363,7 +385,7 @@ class _Found:
 
     @property
     def is_left_out(self) -> bool:
-        """Whether the entry is not a data file, and the caller did not pass its path."""
+        """Whether the entry is not a data file: empty, a checksum (`.crc`), or hidden."""
         return self.entry.size == 0 or self.path.endswith(".crc") or is_hidden(self.below)
 
 
@@ -373,7 +395,7 @@ def _is_entered(directory: str) -> bool:
 
 
 def files_below(location: Location) -> list[str]:
-    """Return each file below the root, including hidden files, or the files in `location.paths`.
+    """Return all files below the root (or `location.paths`), including hidden files.
 
     Raises:
         DatasetNotFoundError: The root, or one of the paths, does not exist.
@@ -383,7 +405,7 @@ def files_below(location: Location) -> list[str]:
 
 
 def _found(location: Location, enter: Enter) -> dict[str, _Found]:
-    """Return all entries by path relative to the root, including directories."""
+    """Return a dict from path relative to the root to entry, including directories."""
     location.store.forget_listings()
     starts = ("",) if location.paths is None else location.paths
     homes = [_home(location, start) for start in starts]

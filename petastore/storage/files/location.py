@@ -1,4 +1,7 @@
-"""Location of a dataset: the filesystem and paths of its URLs. Credentials are never shown."""
+"""Location of a dataset: the filesystem and paths of its URLs.
+
+Credentials are never shown.
+"""
 
 from __future__ import annotations
 
@@ -61,23 +64,29 @@ class Location:
     """Path of the dataset's directory in `filesystem`, without a trailing slash."""
 
     paths: tuple[str, ...] | None = None
-    """Paths relative to `root` if single files, a list or a pattern were given; None means all files in `root`."""
+    """Files or directories to read, relative to `root`; None means all of `root`.
+
+    They are given if the caller passed a single file, a list or a pattern.
+    """
 
     matched: frozenset[str] = frozenset()
-    """Paths that a pattern found."""
+    """The `paths` that match a pattern of the caller."""
 
     named: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Full path in `filesystem`, including the query, of those `paths` whose URL has one, such as a signed URL."""
+    """Full path in `filesystem`, with the query, for each path whose URL has a query.
+
+    The keys are such `paths`, for example those of signed URLs.
+    """
 
     timeout_s: float | None = dataclasses.field(default=DEFAULT_STORAGE_TIMEOUT_S, compare=False)
     """Timeout of each storage request in seconds; None means no timeout."""
 
     times: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """How often the caller listed each file, for those `paths` that were listed several times."""
+    """How often the caller listed each path, for paths that were listed repeatedly."""
 
     @property
     def store(self) -> Store:
-        """The filesystem as a store, whose reads take and return versions."""
+        """The filesystem as a `Store`, whose reads can require and return file versions."""
         return store_of(self.filesystem)
 
     @property
@@ -98,12 +107,15 @@ class Location:
 
     @property
     def has_buckets(self) -> bool:
-        """Whether the filesystem is an object store, where paths begin with a bucket and directories do not exist."""
+        """Whether the filesystem is an object store.
+
+        Its paths begin with a bucket, and directories do not exist.
+        """
         return self.store.has_buckets
 
     @property
     def missing_bucket(self) -> str | None:
-        """Return the bucket if it does not exist; makes a request.
+        """The location's bucket if it does not exist, otherwise None; makes a request.
 
         Raises:
             StorageError: The request failed.
@@ -120,11 +132,17 @@ class Location:
 
     @once
     def is_asked_again(self) -> bool:
-        """Whether petastore retries failed requests; False for a local disk and for clients that the user passed."""
+        """Whether petastore retries failed requests.
+
+        False for a local disk and for clients that the user passed.
+        """
         return self.store.is_retried
 
     def times_of(self, relative: str) -> int:
-        """Return how often the user passed a file or its directory, and how often its rows are therefore read."""
+        """Return how often the rows of a file are read in each epoch.
+
+        This is how often the user passed the file or its directory.
+        """
         return next((times for path, times in self.times.items() if f"{relative}/".startswith(f"{path}/")), 1)
 
     def join(self, relative: str) -> str:
@@ -135,11 +153,17 @@ class Location:
 
     @property
     def has_cheap_rename(self) -> bool:
-        """Whether a rename is atomic. On object stores, a rename is a copy, but writing an object is atomic."""
+        """Whether a rename is atomic.
+
+        On object stores, a rename is a copy, but writing an object is atomic.
+        """
         return self.store.has_cheap_rename
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the pickled state, without credentials, except for a process that `multiprocessing` starts."""
+        """Return the state to pickle, without credentials.
+
+        Only the state for a process that `multiprocessing` starts has credentials.
+        """
         if goes_to_a_child():
             return dict(vars(self))
         unsigned = {name: without_query(path) for name, path in self.named.items()}
@@ -166,7 +190,7 @@ def open_location(
     The path need not exist. A URL may name a directory or a file. The URLs of a list must share scheme and host, and a
     URL must not be inside another one. Their nearest common directory is the root, so that hive keys below it become
     columns. Repeated paths are read repeatedly (`Location.times`). The root of a pattern such as `day=*/part-?.parquet`
-    is the directory before the first wildcard, so that root and partition columns do not depend on the matches.
+    is the directory before the first wildcard. Root and partition columns therefore do not depend on the matches.
 
     Args:
         url_or_urls: A URL of any fsspec scheme (`file`, `s3`, `gs`, `abfs`, `hdfs`, `memory`, …), a local path, or a
@@ -206,7 +230,7 @@ def open_location(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Way:
-    """Options that the user passed for access to storage: filesystem, storage options, timeout."""
+    """Options that the user passed for access to storage, such as `storage_options`."""
 
     storage_options: Mapping[str, Any] | None
     filesystem: Any
@@ -254,7 +278,10 @@ def _whole_or_file(filesystem: Any, place: _Place, way: _Way) -> Location:
 
 
 def _asked(location: Location, look: Callable[[], _Found], way: _Way) -> _Found:
-    """Make the first request to a storage, and return its result."""
+    """Make the first request to a storage, and return its result.
+
+    Some filesystems reject invalid `storage_options` only at the first request.
+    """
 
     def looked() -> _Found:
         try:
@@ -385,7 +412,10 @@ def _named_alone(location: Location, times: int) -> Location:
 
 
 def _unlike(named: list[str], paths: list[str]) -> list[str]:
-    """Return distinct names for files whose paths differ only in the query, by appending a digest of the query."""
+    """Return distinct names for files whose paths differ only in the query.
+
+    A digest of the path, including the query, is appended to equal names.
+    """
     ways: dict[str, set[str]] = collections.defaultdict(set)
     for name, path in zip(named, paths, strict=True):
         ways[name].add(path)

@@ -1,10 +1,11 @@
-"""Directory walk: all files below a directory, each once, and glob patterns in paths as in fsspec and the shell.
+"""Directory walk: all files below a directory, each once; and glob patterns.
 
 On local filesystems, links to files and directories are followed. A link to a parent of the listed directory, or to a
 directory inside it, is not followed, because its files are listed under another path.
 
-The directory before the first wildcard is the *fixed* directory. Partition keys are the `key=value` directories below
-it, for any pattern. An existing path with `*`, `?` or `[` in its name is not a pattern.
+Glob patterns in paths are as in fsspec and the shell. The directory before the first wildcard is the *fixed* directory.
+Partition keys are the `key=value` directories below it, for any pattern. An existing path with `*`, `?` or `[` in its
+name is not a pattern.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ __all__ = ["DirectoryEntry", "Enter", "Tree", "entry_at", "local_path", "pattern
 
 
 _MOST_VISITS = 100
-"""Maximum visits of one directory through chains of links, whose number of paths may be exponential."""
+"""Maximum number of different chains of links through which a directory is listed.
+
+Links to directories with further links may form exponentially many chains.
+"""
 
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
@@ -57,13 +61,16 @@ class DirectoryEntry:
     """Whether the entry is a directory, or a link to a directory."""
 
     oddity: str = ""
-    """Kind of an entry that is not a file or directory, such as `a FIFO`; never opened."""
+    """Kind of an entry that is not a file or directory, such as `a FIFO`; else empty.
+
+    Such an entry is never opened.
+    """
 
     etag: str = ""
     """Version name in the storage; empty if the listing has none."""
 
     links_to: str = ""
-    """Real path of the local file that a link leads to; empty if it is not a link to a file."""
+    """Real path of the local file to which a link leads; empty for other entries."""
 
     @property
     def is_file(self) -> bool:
@@ -79,7 +86,7 @@ class Tree:
     called: str
 
     def has(self, real: str, enter: Enter) -> bool:
-        """Return whether a directory is this one, a parent of it, or a subdirectory that is walked."""
+        """Return whether a directory is this one, above it, or walked inside it."""
         if self.is_in(real):
             return True
         inside = real.removeprefix(self.real.rstrip("/") + "/")
@@ -89,24 +96,27 @@ class Tree:
         return all(enter(posixpath.join(self.called, *parts[:depth])) for depth in range(1, len(parts) + 1))
 
     def is_in(self, real: str) -> bool:
-        """Return whether a path is this directory or inside it."""
+        """Return whether this directory is the directory `real`, or is inside it."""
         return real == self.real or self.real.startswith(real.rstrip("/") + "/")
 
 
 def trees_at(filesystem: Any, paths: Iterable[str]) -> list[Tree]:
-    """Return the trees of directories in a local filesystem."""
+    """Return the trees, with real paths, of directories in a local filesystem."""
     return [Tree(os.path.realpath(str(local_path(filesystem, path))), "") for path in paths]
 
 
 def local_path(filesystem: Any, path: str) -> str | None:
-    """Return the operating system's path of a `pyarrow.fs.FileSystem` path; None if it is not local."""
+    """Return the operating system's path of a path in a filesystem; None if not local."""
     if isinstance(filesystem, fs.SubTreeFileSystem):
         return local_path(filesystem.base_fs, filesystem.base_path.rstrip("/") + "/" + path.lstrip("/"))
     return (path or "/") if isinstance(filesystem, fs.LocalFileSystem) else None
 
 
 def entry_at(filesystem: Any, path: str) -> DirectoryEntry | None:
-    """Return the entry at a path, with the relative path `""`; None if the path does not exist."""
+    """Return the entry at a path; None if the path does not exist.
+
+    The relative path of the entry is `""`.
+    """
     local = local_path(filesystem, path)
     if local is not None:
         try:
@@ -125,7 +135,7 @@ def walk(
     trees: Callable[[], Sequence[Tree]] | None = None,
     by_level: bool = False,
 ) -> Iterator[DirectoryEntry]:
-    """Yield everything below a directory, unordered; nothing if the directory does not exist.
+    """Yield all entries below a directory, in any order; none if it does not exist.
 
     Args:
         filesystem: A `pyarrow.fs.FileSystem`.
@@ -145,7 +155,8 @@ def walk(
         return
     waiting = [start]
     while waiting:
-        # An object store has no directories, so a request for a directory may fail although objects are below it.
+        # A missing directory is not an error: an object store has no directories, so a request for a directory may fail
+        # although objects are below it.
         selector = fs.FileSelector(waiting.pop(), recursive=not by_level, allow_not_found=True)
         try:
             infos = filesystem.get_file_info(selector)
@@ -237,10 +248,10 @@ class Pattern:
     """Rest of the pattern, relative to `fixed`."""
 
     def matches(self, filesystem: Any) -> list[str]:
-        """Return sorted matching paths, relative to the fixed directory, without those inside a matching directory.
+        """Return the sorted paths that match the pattern, relative to `fixed`.
 
-        A name that begins with `.` or `_` matches only a part of the pattern that begins with the same character.
-        `_key=value` is a partition and matches any part.
+        Paths inside a matching directory are omitted. A name that begins with `.` or `_` matches only a part of the
+        pattern that begins with the same character. `_key=value` is a partition and matches any part.
 
         Args:
             filesystem: A `pyarrow.fs.FileSystem`.
@@ -292,7 +303,7 @@ def _outermost(entries: Iterable[DirectoryEntry]) -> list[DirectoryEntry]:
 
 
 def _each_once(filesystem: Any, fixed: str, entries: Sequence[DirectoryEntry]) -> list[DirectoryEntry]:
-    """Remove links that point to a parent directory, to another match, or inside another match."""
+    """Remove links to a parent directory, to another match, or inside another match."""
     directories = [posixpath.join(fixed, entry.path) for entry in entries if entry.is_directory]
     if local_path(filesystem, fixed) is None:
         return list(entries)
@@ -315,7 +326,7 @@ def _is_any(_: str) -> bool:
 
 
 def pattern_at(filesystem: Any, path: str) -> Pattern | None:
-    """Return the pattern of a path in a filesystem; None if it has no wildcard, or exists literally.
+    """Return the pattern in a path; None without a wildcard, or if the path exists.
 
     In web addresses `?` begins the query.
 

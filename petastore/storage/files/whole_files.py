@@ -1,11 +1,12 @@
 """Small files of a dataset, read and replaced as a whole, with a checksum inside.
 
-A whole file is read or written in one request. If it were opened for writing instead, readers could see an empty file
-for a while, and on some filesystems, threads that open the same file share one position.
+A whole file is read or written in one request. If the file were opened for writing instead, readers could see an empty
+file for a while. On some filesystems, threads that open the same file share one file position.
 
-The checksum of an Arrow IPC file is text in its metadata, `petastore.digest`: the SHA-256 of the whole file with these
-64 digits replaced by zeros at each occurrence, because an IPC file repeats its schema. The file stays a normal IPC
-file. Older releases read it without a check; newer releases verify all bytes before they parse the file.
+The checksum of an Arrow IPC file is text in its metadata, `petastore.digest`. It is the SHA-256 of the whole file, with
+zeros in place of these 64 digits. The digits occur several times, because an IPC file repeats its schema. The file
+stays a normal IPC file. Older releases read it without a check; newer releases verify all bytes before they parse the
+file.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ __all__ = [
 
 
 def read_whole(location: Location, relative: str, *, max_bytes: int) -> bytes | None:
-    """Return the bytes of a file, or None if it is missing.
+    """Return the bytes of a file; None if it is missing.
 
     On an object store, all bytes are of one version, even if the file is replaced during the read.
 
@@ -87,7 +88,9 @@ def read_up_to(location: Location, relative: str, size: int) -> bytes:
 
 
 def read_range(location: Location, relative: str, offset: int, length: int) -> bytes:
-    """Return a range of a file with one request; at the end of the file, some storages return fewer bytes.
+    """Read a byte range of a file with one request.
+
+    If the file ends before the range does, some storages return fewer bytes, and others raise an error.
 
     Raises:
         FileMissingError: The file does not exist.
@@ -98,11 +101,14 @@ def read_range(location: Location, relative: str, offset: int, length: int) -> b
 
 
 TICK_NS = 10_000_000
-"""Coarsest clock tick of file times, in nanoseconds: two writes within one tick may have equal times."""
+"""Coarsest clock tick of file times, in nanoseconds.
+
+Two writes within one tick may have equal times.
+"""
 
 
 def read_at(opened: int, length: int, offset: int) -> bytes:
-    """Return a range of an open local file; fewer than `length` bytes only at the end of the file."""
+    """Read a byte range of an open local file; fewer bytes only at the file's end."""
     data = os.pread(opened, length, offset)
     while len(data) < length and (more := os.pread(opened, length - len(data), offset + len(data))):
         data += more
@@ -110,7 +116,10 @@ def read_at(opened: int, length: int, offset: int) -> bytes:
 
 
 def _local_bytes(path: str, size: int) -> bytes:
-    """Return bytes of one version of a local file; a file that is written during the read is read again."""
+    """Read the first bytes of a local file, all of one version.
+
+    If the file is written during the read, it is read again, at most five times in total.
+    """
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # does not block on a FIFO without a writer
     try:
         for _ in range(MOST_REREADS):
@@ -128,7 +137,9 @@ def _local_bytes(path: str, size: int) -> bytes:
 
 
 def replace_whole(location: Location, relative: str, data: bytes) -> None:
-    """Replace a small file atomically, by renaming a temporary file, or with one write on an object store.
+    """Replace a small file atomically.
+
+    A temporary file is written and renamed; on an object store, one write replaces the object.
 
     Raises:
         StorageError: A storage operation failed; the old file is unchanged.
@@ -147,7 +158,9 @@ def replace_whole(location: Location, relative: str, data: bytes) -> None:
 
 
 def create_directory(location: Location, relative: str = "") -> None:
-    """Create a directory and its parents if missing; object stores need none.
+    """Create a directory and its parents if missing.
+
+    Object stores do not need directories; there, only check that the bucket exists.
 
     Raises:
         DatasetNotFoundError: The bucket does not exist; buckets are never created.
@@ -177,7 +190,7 @@ def write_file(location: Location, relative: str, data: bytes) -> None:
 
 
 def rename(location: Location, old: str, new: str) -> None:
-    """Rename a file over an existing one.
+    """Rename a file, and replace an existing file of the new name.
 
     Raises:
         StorageError: A storage operation failed.
@@ -208,7 +221,7 @@ SEAL_KEY = "petastore.digest"
 _KIND = b"sha256:"
 _ZEROS = b"0" * 64
 UNSEALED = (_KIND + _ZEROS).decode()
-"""Placeholder under `SEAL_KEY` before the file is sealed."""
+"""Placeholder under `SEAL_KEY`, which `sealed` replaces by the digest."""
 
 _DIGEST = re.compile(rb"[0-9a-f]{64}")
 _INVALID = (LookupError, ValueError, TypeError, ArithmeticError)  # raised while content of another format is parsed
@@ -217,13 +230,13 @@ _MOST_TEXTS = 16
 
 
 def sealed_table(table: pa.Table, form: str, version: int, metadata: Mapping[str, str], source: str) -> bytes:
-    """Return an Arrow IPC file of a table, with its digest.
+    """Return a table as the bytes of an Arrow IPC file that contains its own digest.
 
     Args:
         table: Table to store.
         form: Format of the file.
         version: Version of the format.
-        metadata: Further metadata of its schema.
+        metadata: Further metadata of the table's schema.
         source: Name of the file, for messages.
 
     Raises:
@@ -244,7 +257,9 @@ class NewerFormatError(MetadataError):
 def opened_table(
     data: bytes, source: str, form: str, newest: int, *, again: str
 ) -> Iterator[tuple[bool, Any, dict[str, str]]]:
-    """Verify and open an Arrow IPC file in a `with` block; yield whether it has a digest, its reader and metadata.
+    """Context manager that verifies and opens an Arrow IPC file.
+
+    It yields whether the file has a digest, a `pyarrow.ipc.RecordBatchFileReader`, and the metadata of the schema.
 
     Args:
         data: Bytes of the file, not trusted.
@@ -288,7 +303,9 @@ def _check_format(metadata: Mapping[str, str], source: str, form: str, newest: i
 
 
 def sealed(data: bytes, source: str) -> bytes:
-    """Return an Arrow IPC file with its digest in the metadata `SEAL_KEY`, in place of `UNSEALED`.
+    """Return an Arrow IPC file in which `UNSEALED` is replaced by the file's digest.
+
+    The digest is in the metadata `SEAL_KEY`.
 
     Args:
         data: Bytes of the file.
@@ -306,7 +323,9 @@ def sealed(data: bytes, source: str) -> bytes:
 
 
 def is_sealed(data: bytes, source: str, *, again: str) -> bool:
-    """Verify the digest of a file, and return whether it has one; False for files of older releases.
+    """Verify the digest in a file; return False if the file does not have a digest.
+
+    Files of older releases do not have a digest.
 
     Args:
         data: Bytes of the file, not trusted.
@@ -324,7 +343,7 @@ def is_sealed(data: bytes, source: str, *, again: str) -> bool:
 
 
 def _texts(data: bytes) -> Iterator[bytes]:
-    """Return the distinct texts in a file that look like a digest."""
+    """Yield the distinct texts in a file that look like a digest."""
     seen: set[bytes] = set()
     at = data.find(_KIND)
     while at >= 0:
@@ -336,7 +355,10 @@ def _texts(data: bytes) -> Iterator[bytes]:
 
 
 def _is_digest(data: bytes, text: bytes) -> bool:
-    """Return whether `text` is the digest of the file, which is computed with zeros in place of `text`."""
+    """Return whether `text` is the digest of the file.
+
+    The digest is computed with zeros in place of `text`.
+    """
     digest, written, whole = hashlib.sha256(), _KIND + text, memoryview(data)
     begin = 0
     while (at := data.find(written, begin)) >= 0:

@@ -1,1 +1,1 @@
-"""Footers of Parquet files: parse their fields and compare them between files."""
+"""Footers of Parquet files: read, parse, verify and cache them."""

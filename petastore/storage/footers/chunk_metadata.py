@@ -1,8 +1,8 @@
-"""Column chunk metadata of a Parquet footer, parsed from its bytes: sizes, contents and statistics. No I/O.
+"""Column chunk metadata of a Parquet footer, parsed from its bytes. No I/O.
 
-pyarrow returns column chunk metadata only through `RowGroupMetaData.column`, which terminates the process for some
-damaged footers (an uncaught C++ exception; seen with 26.0). This module therefore parses the needed fields itself, and
-skips the rest.
+The metadata has sizes, contents and statistics. In pyarrow, only `RowGroupMetaData.column` returns it, and terminates
+the process for some damaged footers (an uncaught C++ exception; seen with 26.0). This module therefore parses the
+needed fields itself, and skips the rest.
 
 Footers and page headers are written in the Thrift compact protocol
 (https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md). Each parsing function takes the
@@ -12,12 +12,11 @@ ValueError, truncated data IndexError.
 Bounds (minimum and maximum) are ignored if their sort order is unknown. This concerns the old fields `min` and `max`,
 whose order was never specified, and columns for which the footer does not declare an order.
 
-Field numbers are those of `parquet.thrift`: FileMetaData {4 row_groups, 7 column_orders}, RowGroup {1 columns,
-2 total_byte_size, 3 num_rows}, ColumnChunk {3 meta_data, 8 crypto_metadata}, ColumnMetaData {1 type, 2 encodings,
-3 path_in_schema, 4 codec, 5 num_values, 6 total_uncompressed_size, 7 total_compressed_size, 9 data_page_offset,
-11 dictionary_page_offset, 12 statistics, 16 size_statistics},
-Statistics {3 null_count, 5 max_value, 6 min_value}, SizeStatistics {1 unencoded_byte_array_data_bytes}, ColumnOrder
-{1 TYPE_ORDER}.
+Field numbers are those of `parquet.thrift`: FileMetaData {4 row_groups, 7 column_orders}, RowGroup {1 columns, 2
+total_byte_size, 3 num_rows}, ColumnChunk {3 meta_data, 8 crypto_metadata}, ColumnMetaData {1 type, 2 encodings, 3
+path_in_schema, 4 codec, 5 num_values, 6 total_uncompressed_size, 7 total_compressed_size, 9 data_page_offset, 11
+dictionary_page_offset, 12 statistics, 16 size_statistics}, Statistics {3 null_count, 5 max_value, 6 min_value},
+SizeStatistics {1 unencoded_byte_array_data_bytes}, ColumnOrder {1 TYPE_ORDER}.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ __all__ = [
 ]
 
 Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
-"""Function that reads the value at a position, and returns it with the position after it."""
+"""Function that parses the value at a position; returns it and the next position."""
 
 # Types of the compact protocol. Maps do not occur in a footer.
 INTEGERS = (4, 5, 6)
@@ -77,7 +76,7 @@ def read_struct_list(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_list_header(data: bytes, at: int) -> tuple[int, int, int]:
-    """Return length and element type of the list at `at`, and the position of its first element."""
+    """Return length and element type of a list, and the position of its first element."""
     header = data[at]
     if header >> 4 != 15:
         return header >> 4, header & 15, at + 1
@@ -119,9 +118,10 @@ INTEGER: Mapping[int, Read] = dict.fromkeys(INTEGERS, read_integer)
 
 
 def struct_reader(fields: Mapping[int, Mapping[int, Read]]) -> Read:
-    """Return a parser of structs that returns some fields as a dict by number, and skips all other fields.
+    """Return a parser of structs that returns a dict of some fields.
 
-    If a field occurs several times, the parser returns the last one, like any Thrift reader.
+    The keys of the dict are field numbers; all other fields are skipped. If a field occurs several times, the parser
+    returns the last one, like any Thrift reader.
 
     Args:
         fields: For each field to read, a dict from Thrift type to reader. Values of other types are skipped, as if
@@ -158,9 +158,9 @@ def struct_reader(fields: Mapping[int, Mapping[int, Read]]) -> Read:
 
 
 def list_reader(kinds: Mapping[int, Read]) -> Mapping[int, Read]:
-    """Return a list reader for `struct_reader`, given the reader of elements.
+    """Return a value for `struct_reader` that reads a list field.
 
-    A list of another element type raises ValueError.
+    `kinds` is a dict from Thrift type to the reader of elements. A list of another element type raises ValueError.
 
     Example:
         >>> struct_reader({1: list_reader(INTEGER)})(bytes([0x19, 0x25, 8, 10, 0]), 0)
@@ -185,7 +185,10 @@ def list_reader(kinds: Mapping[int, Read]) -> Mapping[int, Read]:
 
 
 def some_structs_reader(read: Read, places: Collection[int]) -> Mapping[int, Read]:
-    """Return a parser of lists of structs that returns some structs as a dict by index, and skips the others."""
+    """Return a value for `struct_reader` that reads some structs of a list field.
+
+    The result is a dict from the index in `places` to the struct; all other structs are skipped.
+    """
 
     def read_some(data: bytes, at: int) -> tuple[dict[int, Any], int]:
         count, at = read_struct_list(data, at)
@@ -227,7 +230,10 @@ PRESENCE: Mapping[int, Read] = {kind: _present(kind) for kind in (*_FIXED_BYTES,
 
 
 def skip_struct(data: bytes, at: int) -> int:
-    """Return the position after a struct, given the position of a field. Most of the parsing time is spent here."""
+    """Return the position after the struct at `at`.
+
+    Most of the parsing time is spent here.
+    """
     while header := data[at]:
         at += 1
         if header < 16:
@@ -281,7 +287,10 @@ def _footer_fields(footer: bytes, fields: Mapping[int, Mapping[int, Read]], sour
 
 
 def schema_end(footer: bytes) -> int:
-    """Return the end position of the schema if the footer begins with version and schema; otherwise 0."""
+    """Return the position after the schema in a footer.
+
+    Return 0 if the footer does not begin with version and schema.
+    """
     try:
         _, at = read_integer(footer, 1)
         begins = footer[0] == _VERSION_FIELD and footer[at] == _SCHEMA_FIELD
@@ -291,9 +300,9 @@ def schema_end(footer: bytes) -> int:
 
 
 def _stored_chunk(data: bytes, at: int) -> tuple[tuple[int | None, int], int]:
-    """Parse the metadata of a column chunk; return its bytes on disk, `at`, and the position after the metadata.
+    """Parse the metadata of a column chunk for its bytes on disk.
 
-    The bytes are None if the footer does not have them.
+    Return ((bytes, `at`), position after the metadata). The bytes are None if the footer does not have them.
     """
     chunk, after = _stored(data, at)
     return (chunk.get(_METADATA, {}).get(_STORED), at), after
@@ -306,7 +315,9 @@ _GROUPS = list_reader(
 
 
 def row_group_counts(footer: bytes, *, source: str) -> tuple[NDArray[np.int64], list[array.array[int]]]:
-    """Return, for each row group, rows, compressed and uncompressed bytes, and positions of its chunk metadata.
+    """Return rows, compressed and uncompressed bytes of each row group in a footer.
+
+    Also return the positions of the metadata of its column chunks.
 
     Args:
         footer: Thrift bytes of the footer, without length and magic.
@@ -333,7 +344,7 @@ def row_group_counts(footer: bytes, *, source: str) -> tuple[NDArray[np.int64], 
 
 
 class ChunkContents(NamedTuple):
-    """Metadata of one column chunk as written in the footer; not checked against the data."""
+    """Metadata of one column chunk as in the footer; not compared with the data."""
 
     path: str = ""
     """Names from the column to the leaf, separated by dots."""
@@ -354,7 +365,7 @@ class ChunkContents(NamedTuple):
     """Bytes of the chunk's pages in the file, usually compressed."""
 
     copied_bytes: int | None = None
-    """Total bytes of all text or bytes values, each counted separately; None if the footer lacks it."""
+    """Bytes of all text or bytes values, repeated values included; None if unknown."""
 
     is_plain: bool = True
     """Whether the chunk has metadata in the footer, and is not encrypted."""
@@ -366,12 +377,16 @@ class ChunkContents(NamedTuple):
     """Number of nulls in the chunk; None if the footer does not have it."""
 
     minimum: bytes | None = None
-    """Minimum of the values, as stored in the footer; None if the footer does not have it.
+    """Minimum of the values, as stored bytes; None if the footer does not have it.
 
-    `chunk_contents` removes the minimum if the footer does not declare the order of values."""
+    `chunk_contents` removes the minimum if the footer does not declare the order of values.
+    """
 
     maximum: bytes | None = None
-    """Maximum of the values, as stored in the footer; None in the same cases as `minimum`."""
+    """Maximum of the values, as stored bytes; None if the footer does not have it.
+
+    `chunk_contents` removes the maximum if the footer does not declare the order of values.
+    """
 
     compression: int = 0
     """Compression codec, by the numbers of `parquet.thrift`."""
@@ -395,7 +410,7 @@ def read_chunk(footer: bytes, place: int, *, source: str) -> ChunkContents:
 
 
 def chunk_contents(footer: bytes, leaves: Collection[int], *, source: str) -> list[dict[int, ChunkContents]]:
-    """Return the metadata of some column chunks: for each row group, a dict by leaf column number.
+    """Return metadata of column chunks: for each row group, a dict by leaf number.
 
     Args:
         footer: Thrift bytes of the footer, without length and magic.

@@ -1,4 +1,4 @@
-"""Parquet footer of one file: parsed from memory, and validated in every field.
+"""Parquet footer of one file: parsed from memory, and validated.
 
 Sizes are checked before memory is allocated, and numbers of rows must add up.
 """
@@ -44,7 +44,10 @@ from petastore.storage.stores.interface import FileVersion
 __all__ = ["INT96_UNIT", "FileColumns", "Footer", "FooterParser", "check_unchanged", "document_in", "is_unchanged"]
 
 INT96_UNIT = "us"
-"""Unit of INT96 timestamps. Spark writes microseconds; nanoseconds wrap around outside of the years 1677 to 2262."""
+"""Unit in which INT96 timestamps are read.
+
+Spark writes microseconds; nanoseconds would wrap around outside of the years 1677 to 2262.
+"""
 
 _NO_UTF8 = "a writer whose name is not UTF-8"
 
@@ -57,13 +60,16 @@ class FileColumns:
     """The `pyarrow.Schema` of the columns, without the file's key-value metadata."""
 
     leaves: Mapping[str, range]
-    """Half-open range of leaf columns of each readable top-level column, and of struct members by dotted name."""
+    """Half-open range of leaf columns of each readable column, by name.
+
+    A name is that of a top-level column, or the dotted name of a struct member such as `geo.lat`.
+    """
 
     unreadable: Mapping[str, str]
     """Reason for each unreadable column."""
 
     members: Mapping[str, tuple[str, ...]]
-    """Path of each struct member that can be read by its dotted name, such as `geo.lat`."""
+    """Path of each struct member that can be read, by dotted name such as `geo.lat`."""
 
     stored: Any
     """The `pyarrow.parquet.ParquetSchema` of the columns."""
@@ -72,18 +78,24 @@ class FileColumns:
     """Cache: numbers of the leaf columns, by the tuple of requested column names."""
 
     as_asked: dict[tuple[str, ...], Any] = dataclasses.field(default_factory=dict)
-    """Cache: `pyarrow.Schema` of tables that need no conversion, by the tuple of requested column names."""
+    """Cache: `pyarrow.Schema` of tables that need no conversion after reading.
+
+    The key is the tuple of requested column names.
+    """
 
     casts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """`pyarrow.Field` of each column that the file lacks, or stores as another type than the dataset declares."""
+    """`pyarrow.Field` of the dataset for each column that must be cast, by name.
+
+    These are the columns that the file lacks, or stores as another type than the dataset declares.
+    """
 
     is_renamed: bool = False
-    """Whether columns were renamed, because several columns of the file have the same name."""
+    """Whether columns were renamed, because several columns have the same name."""
 
     def unified(self, schema: Any) -> FileColumns:
-        """Return these columns with the casts to the `pyarrow.Schema` of a dataset whose files differ.
+        """Return the columns with casts to the common schema of the dataset's files.
 
-        Columns and struct members that are not in the file have no leaves.
+        `schema` is the common `pyarrow.Schema`. Columns and struct members that are not in the file have no leaves.
         """
         own = {field.name: field for field in self.arrow_schema}
         casts = {field.name: field for field in schema if field.name not in own or own[field.name] != field}
@@ -109,16 +121,19 @@ class FileColumns:
         return name in self.casts and not self.leaves[name]
 
     def field(self, name: str) -> pa.Field:
-        """Return the file's Arrow field of a readable column, or of a struct's member by its dotted name."""
+        """Return the file's Arrow field of a column, or of a struct member by dotted name."""
         return member_at(self.arrow_schema, self.members.get(name, (name,)))
 
     def read_as(self, name: str) -> pa.Field:
-        """Return the Arrow field of a column after reading: the dataset's field if it differs from the file's."""
+        """Return the Arrow field of a column after reading.
+
+        This is the dataset's field if it differs from the file's.
+        """
         return self.casts[name] if name in self.casts else self.field(name)
 
     @once
     def are_nested(self) -> bool:
-        """Return whether some columns may have more values than rows, such as lists."""
+        """Whether some columns may have more values than rows, such as lists."""
         kinds = self.arrow_schema.types
         return any(pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType) for kind in kinds)
 
@@ -152,28 +167,34 @@ class Footer:
     """Columns of the file."""
 
     version: FileVersion | None = dataclasses.field(default=None, repr=False)
-    """Version of the file from which the footer was read; None if unknown, or if requests cannot require it."""
+    """File version from which the footer was read; None if requests cannot require it."""
 
     local: LocalVersion | None = dataclasses.field(default=None, repr=False)
-    """Version of the local file from which the footer was read; None if not local or unknown."""
+    """Local file version from which the footer was read; None if remote or unknown."""
 
     copied_bytes: dict[tuple[int, str], int] = dataclasses.field(default_factory=dict, repr=False)
-    """Decoded bytes of dictionary columns by (row group, column), as measured or bounded while reading."""
+    """Cache: decoded bytes of dictionary-encoded columns, by (row group, column).
+
+    They are measured while reading, or are an upper bound.
+    """
 
     page_bytes: dict[tuple[int, int], int] = dataclasses.field(default_factory=dict, repr=False)
-    """Cache: memory for the largest pages of a column chunk, by (row group, leaf column)."""
+    """Cache: memory for the largest pages of a chunk, by (row group, leaf column)."""
 
     whole_microseconds: set[tuple[int, int]] = dataclasses.field(default_factory=set, repr=False)
-    """Pairs (row group, leaf column) whose INT96 timestamps were checked: none has nanoseconds."""
+    """Checked pairs (row group, leaf column) of INT96 timestamps without nanoseconds."""
 
     def unified(self, columns: FileColumns) -> Footer:
-        """Return the footer with casts of its columns, for a dataset whose files differ."""
+        """Return a copy of the footer with these columns, which have casts.
+
+        For a dataset whose files differ.
+        """
         footer = copy.copy(self)  # keeps the cached parsed parts
         object.__setattr__(footer, "columns", columns)
         return footer
 
     def note_local(self, version: LocalVersion) -> None:
-        """Record another version of the local file, for example after a touch, that has the same footer."""
+        """Record another version of the local file with the same footer, as after a touch."""
         object.__setattr__(self, "local", version)
 
     @once
@@ -186,7 +207,9 @@ class Footer:
         return _opened(self.encoded, self.file.path, self.file.size).metadata
 
     def chunk(self, ordinal: int, leaf: int) -> ChunkContents:
-        """Return the metadata of a column chunk, without Arrow, which crashes on damaged metadata.
+        """Return the metadata of a column chunk.
+
+        Arrow is not used, because it crashes on damaged metadata.
 
         Raises:
             DecodeError: The chunk is encrypted, or its metadata is not in the footer.
@@ -206,12 +229,12 @@ class Footer:
 
     @property
     def arrow_schema(self) -> Any:
-        """The `pyarrow.Schema` of the file's columns, without the file's key-value metadata."""
+        """The `pyarrow.Schema` of the columns, without the file's key-value metadata."""
         return self.columns.arrow_schema
 
     @property
     def leaves(self) -> Mapping[str, range]:
-        """Half-open range of leaf columns of each top-level column."""
+        """Half-open range of leaf columns of each readable column and struct member."""
         return self.columns.leaves
 
     @once
@@ -220,7 +243,7 @@ class Footer:
 
     @once
     def groups(self) -> dict[str, NDArray[np.int64]]:
-        """`rows`, `stored_bytes` and `decoded_bytes` of each row group, arrays of shape (row groups,)."""
+        """Dict of `rows`, `stored_bytes`, `decoded_bytes`; arrays of shape (row groups,)."""
         counts, _ = self._counts
         _check_counts(counts, self.metadata.num_rows, self.file.path)
         return dict(zip(("rows", "stored_bytes", "decoded_bytes"), counts, strict=True))
@@ -230,7 +253,7 @@ class Footer:
 
     @property
     def rows(self) -> list[int]:
-        """Rows of each row group, without parsing its columns."""
+        """Number of rows of each row group; columns are not parsed."""
         return [group.num_rows for group in self._row_groups()]
 
     @once
@@ -245,15 +268,18 @@ class Footer:
 
     @once
     def dictionaries(self) -> list[dict[int, ChunkContents]]:
-        """Column chunks of text or bytes with a dictionary, for each row group, by leaf column number."""
+        """Column chunks of text or bytes that have a dictionary.
+
+        For each row group, a dict from leaf column number to chunk.
+        """
         groups = chunk_contents(self.encoded, self.columns.byte_leaves, source=self.file.path)
         return [{leaf: chunk for leaf, chunk in group.items() if chunk.has_dictionary} for group in groups]
 
     @once
     def most_copied_bytes(self) -> float:
-        """Upper bound on the decoded text of a row group.
+        """Upper bound on the decoded text of a row group in bytes.
 
-        It assumes that each value is as long as its whole dictionary.
+        It assumes that each value is as long as the whole uncompressed row group. It is infinite if columns are nested.
         """
         if not self.columns.byte_leaves:
             return 0
@@ -273,17 +299,17 @@ class Footer:
 
     @property
     def may_miscount(self) -> bool:
-        """Whether the file's writer may have stored too small sizes of column chunks that have a dictionary."""
+        """Whether the writer may have stored too small sizes of chunks with a dictionary."""
         return self.written_by.startswith(("parquet-mr", _NO_UTF8)) or not self.written_by
 
     @property
     def schema_document(self) -> str | None:
-        """Schema document in the file's key-value metadata, unchecked; None if there is none."""
+        """Schema document in the key-value metadata, unchecked; None without one."""
         return document_in(self.metadata, self.file.path)
 
 
 def document_in(metadata: Any, source: str) -> str | None:
-    """Return the schema document in a footer's key-value metadata; None if there is none.
+    """Return the schema document in a footer's key-value metadata; None without one.
 
     Raises:
         MetadataError: The document is not text.
@@ -312,7 +338,7 @@ def _check_counts(counts: NDArray[np.int64], num_rows: int, path: str) -> None:
         )
     # Python's integers cannot overflow, whatever the footer contains.
     total = sum(counts[0].tolist())
-    # Some writers do not store the total count, so row groups are counted.
+    # Some writers store 0 instead of the total count, so 0 is accepted.
     if num_rows not in (0, total):
         raise MetadataError(
             f"{path}: the footer is damaged: it declares {num_rows:,} rows, but {total:,} in the row groups. Restore "
@@ -321,7 +347,9 @@ def _check_counts(counts: NDArray[np.int64], num_rows: int, path: str) -> None:
 
 
 class FooterParser:
-    """Parser of a dataset's footers. Files with equal columns share one `FileColumns` object. Thread-safe.
+    """Parser of a dataset's footers. Thread-safe.
+
+    Files with equal columns share one `FileColumns` object.
 
     Args:
         unified: `pyarrow.Schema` to which all files are cast; None keeps the types of each file.
@@ -413,7 +441,9 @@ def _opened(footer: bytes, path: str, size: int) -> Any:
 
 
 def check_unchanged(now: DataFile, expected: DataFile) -> None:
-    """Raise an error if a file differs from the inventory; an unknown digest is not compared.
+    """Raise an error if a file's size or footer digest differs from the inventory.
+
+    An unknown digest is not compared.
 
     Raises:
         DatasetChangedError: Size or digest differ.
@@ -427,10 +457,16 @@ def check_unchanged(now: DataFile, expected: DataFile) -> None:
 
 
 def _version_of(file: DataFile, other: DataFile) -> str:
-    """Describe the version of a file for a message: its size, and its footer digest if `other` has a digest, too."""
+    """Describe the version of a file for a message: its size, and its footer digest.
+
+    The digest is omitted if one of the two files has none.
+    """
     return f"{file.size:,} bytes and footer {file.digest}" if file.digest and other.digest else f"{file.size:,} bytes"
 
 
 def is_unchanged(now: DataFile, expected: DataFile) -> bool:
-    """Return whether a file is the expected one; an unknown digest is not compared."""
+    """Return whether a file has the expected size and footer digest.
+
+    An unknown digest is not compared.
+    """
     return now.size == expected.size and (not expected.digest or now.digest == expected.digest)

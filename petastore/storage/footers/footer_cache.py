@@ -1,4 +1,4 @@
-"""Footer cache: each file's footer is read and parsed once, however many of its row groups are read."""
+"""Footer cache: read and parse the footer of each file only once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class FooterCache:
         beside: Positions of packed footers, from the manifest.
         longest: Bytes of the longest footer so far, from which the size of the first request for a remote footer is
             estimated.
-        unified: `pyarrow.Schema` as which all files are read, if their schemas differ; None keeps the types of each
+        unified: `pyarrow.Schema` to which all files are cast, if their schemas differ; None keeps the types of each
             file.
     """
 
@@ -80,7 +80,10 @@ class FooterCache:
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """Clear the cache in a forked child, because the threads that were reading footers do not exist there."""
+        """Clear the cache in a forked child.
+
+        Threads that were reading footers do not exist in the child.
+        """
         self._bytes = 0
         self._lock = threading.Lock()
         self._kept: collections.OrderedDict[_Key, Footer] = collections.OrderedDict()
@@ -127,7 +130,7 @@ class FooterCache:
             self._evict()
 
     def know(self, location: Location, footers: Iterable[Footer]) -> None:
-        """Add the inventory's footers to the cache, within its limit.
+        """Add footers that were read elsewhere to the cache, within its limit.
 
         Only footers with a known file version are added, because later reads require this version.
         """
@@ -141,7 +144,7 @@ class FooterCache:
                     self._keep(_key(location, footer.file), footer)
 
     def _cast(self, footers: Iterable[Footer]) -> Iterator[Footer]:
-        """Yield the footers, with the casts of their columns to the common schema of all files, if there is one."""
+        """Yield the footers, with casts to the common schema of all files if there is one."""
         known: dict[int, FileColumns] = {}  # files with the same columns share one value
         for footer in footers:
             if self._unified is None:
@@ -185,7 +188,7 @@ class FooterCache:
             return self._kept.get(key)
 
     def _checked(self, location: Location, file: DataFile, tail: Tail) -> Footer:
-        """Return a newly read footer after comparing it with the inventory."""
+        """Parse a newly read footer, compare it with the inventory, and return it."""
         footer = self._parser.parse(file.path, tail, file.etag)
         if self._inventory is not None:
             check_unchanged(footer.file, file)
@@ -201,7 +204,7 @@ class FooterCache:
         self._evict()
 
     def _evict(self) -> None:
-        """Evict footers. The caller must hold the lock."""
+        """Evict least recently used footers down to the limit. The caller holds the lock."""
         while self._bytes > self._max_bytes and len(self._kept) > 1:
             self._bytes -= len(self._kept.popitem(last=False)[1].encoded)
 
@@ -227,7 +230,7 @@ class FooterCache:
         return footer
 
     def _read_right(self, location: Location, file: DataFile, pinned: PinnedFiles | None) -> Footer:
-        """Return a file's footer after comparing it with the inventory; a damaged footer is fetched again once.
+        """Read a file's footer and compare it with the inventory.
 
         The digest of a damaged footer differs from the inventory, as if the file had changed. Therefore the footer is
         fetched a second time before an error is raised.
@@ -251,7 +254,10 @@ class FooterCache:
         return read_right(read, asked_again, refused=(MetadataError, DatasetChangedError), forget=forget)
 
     def _tail(self, location: Location, file: DataFile, pinned: PinnedFiles | None) -> Tail:
-        """Return the end of a file: from the packed footers if its etag is known, otherwise from the file."""
+        """Return the tail of a file: its footer, size and version.
+
+        The footer is from the packed footers if the manifest's etag of the file is trusted, otherwise from the file.
+        """
         footer = None
         if not location.is_local and file.etag and (pinned is None or pinned.trusts_etag(file)):
             footer = self._found_beside(location, file, pinned)
@@ -281,11 +287,14 @@ class FooterCache:
         cache = None if pinned is None else pinned.cache
         footer = beside.footer_in(self._block(beside, location, block, pinned), block, file)
         if footer is None and cache is not None:
-            cache.discard([beside.key_of(block)])  # fetch it again next time: it may be from before a commit
+            cache.discard([beside.key_of(block)])  # the cached block may be from before a commit: fetch it next time
         return footer
 
     def _block(self, beside: FootersBeside, location: Location, block: Block, pinned: PinnedFiles | None) -> bytes:
-        """Return a block of packed footers, fetched by the first thread; recently used blocks are cached."""
+        """Return a decompressed block of packed footers, from memory or storage.
+
+        If several threads need the same block, the first one fetches it. Recently used blocks stay in memory.
+        """
 
         def fetched() -> bytes:
             data = self._blocks.get(block.first)
@@ -301,7 +310,7 @@ class FooterCache:
         return self._blocks_being_read.result(block.first, fetched)
 
     def check(self, location: Location, files: Sequence[DataFile]) -> None:
-        """Read the footers of some files concurrently.
+        """Read the footers of some files concurrently, to compare them with the inventory.
 
         Raises:
             StorageError: As in `get`, for the first failing file.
@@ -318,7 +327,7 @@ class FooterCache:
         files: Sequence[int],
         look: Callable[[Footer, NDArray[np.int32]], _Found],
     ) -> Iterator[tuple[slice, _Found]]:
-        """Read the footers of some files with up to 16 threads, and yield the result of a function for each.
+        """Apply a function to the footers of some files, read with up to 16 threads.
 
         Args:
             location: Location of the dataset.
@@ -328,7 +337,7 @@ class FooterCache:
                 groups,).
 
         Yields:
-            For each file, the numbers of its row groups in the dataset, and the result of `look`.
+            For each file, the slice of its row groups among those of the dataset, and the result of `look`.
 
         Raises:
             DatasetChangedError: A file differs from the inventory.
@@ -351,7 +360,9 @@ class FooterCache:
         yield from zip(own, each_of_files(location, of_file, range(len(files))), strict=True)
 
     def holding_against(self, inventory: Inventory, unified: Any = None) -> FooterCache:
-        """Return a footer cache that checks footers against this inventory and schema: this cache or a new one.
+        """Return a cache that compares footers with this inventory and schema.
+
+        This is the cache itself if it already has this inventory and schema, otherwise a new cache.
 
         Args:
             inventory: Inventory of the dataset.
@@ -370,12 +381,15 @@ class FooterCache:
         return FooterCache, (self._max_bytes, self._inventory, self._beside, self._longest, self._unified)
 
     def emptied(self) -> FooterCache:
-        """Return an empty cache with its own locks."""
+        """Return an empty cache with the same settings and its own locks."""
         return FooterCache(self._max_bytes, self._inventory, self._beside, self._longest, self._unified)
 
 
 def _is_current(location: Location, footer: Footer) -> bool:
-    """Return whether a local file still has the version of its cached footer; remote files are checked later."""
+    """Return whether a local file still has the version of its cached footer.
+
+    True for a remote file, because its later requests check the version.
+    """
     try:
         return footer.local is None or LocalVersion.of(location.join(footer.file.path)) == footer.local
     except OSError:
@@ -383,14 +397,19 @@ def _is_current(location: Location, footer: Footer) -> bool:
 
 
 def _kept_tails(location: Location, file: DataFile, pinned: PinnedFiles | None) -> KeptTails | None:
-    """Return the cache for the end of a file with a known etag; otherwise None."""
+    """Return the disk cache for the tail of a file.
+
+    Return None without a disk cache, or if the manifest's etag of the file is missing or not trusted.
+    """
     if pinned is None or not pinned.trusts_etag(file) or pinned.footers is None:
         return None
     return KeptTails(pinned.footers, location, {file.path: FileVersion(file.size, file.etag)})
 
 
 def check_row_groups(footer: Footer, inventory: Inventory, url: str) -> None:
-    """Raise an error if the row groups of a file differ from the inventory; unlisted files are not compared.
+    """Raise an error if the row groups of a file differ from the inventory.
+
+    Files that the inventory does not list are not compared.
 
     Raises:
         MetadataError: The number of row groups, or the rows of one of them, differ.

@@ -1,8 +1,9 @@
-"""Statistics of row groups from the footers: bounds and null counts, in the types that filters compare.
+"""Statistics of row groups from the footers: minimum, maximum and null count.
 
-Statistics are read only for filters, and only for their columns. Minimum and maximum are treated as unknown if the
-minimum is larger than the maximum, or if their type does not fit the declared type of the values. Truncated bounds are
-valid, because writers round them outwards.
+Bounds (minimum and maximum) are in the types that filters compare (the column's domain, `petastore.expressions.bind`).
+Statistics are read only for filters, and only for their columns. Bounds are treated as unknown if the minimum is larger
+than the maximum, or if their type does not fit the declared type of the values. Truncated bounds are valid, because
+writers round them outwards.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ def read_statistics(
     groups: NDArray[np.int64],
     footers: FooterCache,
 ) -> dict[str, ColumnStatistics]:
-    """Return the statistics of some stored columns from the footers.
+    """Return a dict from column name to its statistics in the footers, per row group.
 
-    Only the files with `groups` are read, by up to 16 threads; statistics of other row groups stay unknown.
+    Only the files with `groups` are read, by up to 16 threads; statistics of row groups in other files stay unknown.
 
     Args:
         location: Location of the dataset.
@@ -85,7 +86,9 @@ def _joined(
 
 
 def footer_statistics(footer: Footer, fields: Sequence[UnischemaField]) -> dict[str, ColumnStatistics]:
-    """Return the statistics of some columns from one footer, by name; arrays have shape (row groups of the file,).
+    """Return a dict from column name to its statistics in one file's footer.
+
+    Arrays have shape (row groups of the file,).
 
     Raises:
         MetadataError: The footer is damaged.
@@ -99,7 +102,7 @@ def footer_statistics(footer: Footer, fields: Sequence[UnischemaField]) -> dict[
         if footer.columns.lacks(field.name):
             known[field.name] = _all_missing(field, rows)
             continue
-        # The null count of a list's leaf counts null items, not null lists.
+        # Statistics of a list are unknown, because the null count of its leaf counts null items, not null lists.
         if len(leaves[field.name]) != 1 or _is_nested(footer.columns.field(field.name).type):
             known[field.name] = ColumnStatistics.unknown(len(rows))
             continue
@@ -111,10 +114,10 @@ def footer_statistics(footer: Footer, fields: Sequence[UnischemaField]) -> dict[
 
 
 def _may_undercount_nulls(footer: Footer, name: str, chunks: Sequence[ChunkContents]) -> bool:
-    """Return whether null counts of a member may not include rows in which the struct around it is null.
+    """Return whether a struct member's null counts may omit rows with a null struct.
 
-    For a member that is a dictionary array, pyarrow ignores nulls of the struct. Only text and bytes are written from
-    dictionary arrays.
+    For a member that is a dictionary array, pyarrow ignores nulls of the struct when it writes statistics. Only text
+    and bytes are written from dictionary arrays.
     """
     are_bytes = any(chunk.physical == _BYTE_ARRAY for chunk in chunks)
     return are_bytes and name in footer.columns.members and footer.written_by.startswith("parquet-cpp")
@@ -125,7 +128,7 @@ def _is_nested(stored: pa.DataType) -> bool:
 
 
 def _all_missing(field: UnischemaField, rows: NDArray[np.int64]) -> ColumnStatistics:
-    """Return the statistics of a column that is not in the file."""
+    """Return the statistics of a column that is not in the file: all rows are null."""
     bounds, none = np.zeros(len(rows), dtype=_domain_dtype(field)), np.zeros(len(rows), np.bool_)
     return ColumnStatistics(bounds, bounds, none, none, nulls=rows, may_be_nan=none)
 
@@ -177,7 +180,10 @@ def _bounds(chunk: ChunkContents, convert: _Conversion) -> tuple[Any, Any]:
 
 
 def _conversion(stored: pa.DataType, field: UnischemaField) -> _Conversion:
-    """Return the conversion of stored bounds to the field's domain; unknown if they are incompatible."""
+    """Return the function that converts stored bounds to the type filters compare.
+
+    If the types are incompatible, the function returns None (unknown) for each bound.
+    """
     types = pa.types
     if isinstance(stored, pa.BaseExtensionType):
         return _conversion(stored.storage_type, field)
@@ -230,7 +236,7 @@ def _decimals(scale: int) -> _Conversion:
 
 
 def _numbers(stored: pa.DataType) -> Callable[[int, bytes], Any]:
-    """Return the conversion of stored bounds to exact numbers."""
+    """Return the function that converts stored bounds to exact numbers."""
     types = pa.types
     if types.is_decimal(stored):
         decimal = _decimals(stored.scale)

@@ -1,4 +1,4 @@
-"""Read the Parquet footers of a dataset's files: several at once, each checked."""
+"""Read and check the Parquet footers of a dataset's files, several at once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ _LOOKED_AT = 64
 
 
 def read_footer(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BYTES, has_rows: bool = True) -> Footer:
-    """Read and check the footer of one file; a remote footer that arrives damaged is fetched again once.
+    """Read and check the footer of one file.
+
+    If a remote footer arrives damaged, it is fetched again once.
 
     Args:
         location: Location of the dataset.
@@ -53,7 +55,7 @@ def read_footer(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BY
 
 
 def footer_if_there(location: Location, path: str) -> Footer | None:
-    """Return the footer of a metadata file such as `_common_metadata`; None if it is missing.
+    """Read the footer of a metadata file (`_common_metadata`); None if it is missing.
 
     Raises:
         StorageError: The file cannot be read, or its existence is unknown.
@@ -92,7 +94,7 @@ class _Ends:
         return read_right(read, None if self.tails.are_local else read, refused=MetadataError)
 
     def parsed(self, path: str, tail: Tail) -> Footer:
-        """Parse the footer in the end of a file; if the footer is damaged, fetch the end of the file once more.
+        """Parse the footer in a file's tail; if it is damaged, fetch the tail again once.
 
         Raises:
             MetadataError: The footer is damaged, also after a second fetch.
@@ -108,12 +110,14 @@ class _Ends:
     def _parse(self, path: str, tail: Tail) -> Footer:
         footer = self.parser.parse(path, tail)
         if self.has_rows:
-            _ = footer.groups  # counted here, in parallel, and cached
+            _ = footer.groups  # computed and cached here, because several threads parse footers in parallel
         return footer
 
 
 def read_footers(location: Location, paths: Iterable[str], kept: KeptTails | None = None) -> list[Footer]:
-    """Read the footers of many files with up to 16 threads, in the order of `paths`; fetch damaged ones again once.
+    """Read the footers of many files with up to 16 threads.
+
+    The result is in the order of `paths`. A damaged remote footer is fetched again once.
 
     Args:
         location: Location of the dataset.
@@ -146,9 +150,10 @@ def read_footers(location: Location, paths: Iterable[str], kept: KeptTails | Non
 
 
 def parquet_among(location: Location, paths: Sequence[str]) -> list[str]:
-    """Return, in order, the files that are Parquet by name or (for at most 64 other files) by their last bytes.
+    """Return the paths of Parquet files, in order, by name or by their last bytes.
 
-    The result is used for warnings about unlisted Parquet files, which should not name, for example, a README.
+    At most 64 files with other names are read. The result is used for warnings about unlisted Parquet files, which
+    should not name, for example, a README.
     """
     others = [path for path in paths if not is_called_parquet(path)]
     looked_at = others[:: -(-len(others) // _LOOKED_AT) or 1]
@@ -185,7 +190,7 @@ def _refuse_strangers(location: Location, paths: Sequence[str], strangers: Seque
 
 
 def inventory_of(footers: Iterable[Footer]) -> Inventory:
-    """Return the inventory (files, row groups and their sizes) of the files with these footers.
+    """Return the inventory (files, row groups, sizes) of the files with these footers.
 
     Raises:
         MetadataError: Counts are negative or do not add up.
@@ -194,17 +199,17 @@ def inventory_of(footers: Iterable[Footer]) -> Inventory:
 
 
 def schemas_of(footers: Sequence[Footer]) -> FileSchemas:
-    """Return the Arrow schemas of files, without columns that cannot be read in any of these files."""
+    """Return the Arrow schemas of files, without columns unreadable in some file."""
     unreadable = {name for footer in footers for name in footer.unreadable}
     return FileSchemas.of(((footer.file.path, footer.arrow_schema) for footer in footers), without=unreadable)
 
 
 def differing_schemas(footers: Sequence[Footer]) -> FileSchemas | None:
-    """Return the Arrow schemas of files, for the manifest; None if all schemas are equal."""
+    """Return the Arrow schemas of files for the manifest; None if all are equal."""
     schemas = schemas_of(footers) if footers else None
     return None if schemas is None or schemas.are_equal else schemas
 
 
 def encoded_footers(footers: Iterable[Footer]) -> dict[str, bytes]:
-    """Return footers as stored in their files, by path."""
+    """Return a dict from path to the footer bytes, as stored in the file."""
     return {footer.file.path: footer.encoded for footer in footers}

@@ -1,7 +1,8 @@
-"""Packed footers: the footers of many files in `_petastore/footers`, read with a few requests.
+"""Packed footers: the footers of many files in one file, `_petastore/footers`.
 
-Footers are stored in the order of the files, in blocks of 4 MiB compressed by zstd. The manifest has the length and the
-digest of each footer. If the bytes of a footer do not match its digest, the footer is read from its own data file.
+Readers fetch them with a few requests. Footers are stored in the order of the files, in blocks of 4 MiB compressed by
+zstd. The manifest has the length and the digest of each footer. If the bytes of a footer do not match its digest, the
+footer is read from its own data file.
 """
 
 from __future__ import annotations
@@ -30,33 +31,48 @@ if TYPE_CHECKING:
 __all__ = ["BLOCK_BYTES", "FOOTERS", "Block", "FootersBeside", "PackedFooters", "packed_footers"]
 
 FOOTERS = "_petastore/footers"
-"""Path of the file, relative to the dataset's root."""
+"""Path of the file with the packed footers, relative to the dataset's root."""
 
 MOST_BYTES = 128 * 1024 * 1024
-"""Largest total size of packed footers. For larger footers, writers pack none, and readers read them file by file."""
+"""Largest total size of packed footers.
+
+If the footers of a dataset are larger, writers pack none of them, and readers read each from its data file.
+"""
 
 MOST_STORED_BYTES = MOST_BYTES + MOST_BYTES // 8
-"""Largest total size of compressed blocks: slightly above `MOST_BYTES`, because incompressible data grows."""
+"""Largest total size of compressed blocks.
+
+It is slightly above `MOST_BYTES`, because incompressible data grows.
+"""
 
 BLOCK_BYTES = 4 * 1024 * 1024
-"""Uncompressed bytes of a block of packed footers: footers that begin in the same block are fetched together."""
+"""Uncompressed bytes of a block of packed footers.
+
+Footers that begin in the same block are fetched together.
+"""
 
 
 class PackedFooters(NamedTuple):
-    """Packed footers to write: the file, and the columns of the manifest that locate each footer in it."""
+    """Packed footers to write: the file's bytes, and two columns for the manifest.
+
+    The columns locate each footer in the file.
+    """
 
     data: bytes
     """Bytes of the file."""
 
     lengths: list[int]
-    """Footer bytes of each data file; 0 if not packed."""
+    """Length of each data file's footer in bytes; 0 if it is not packed."""
 
     stored: list[int]
-    """For the first data file of each block, the compressed bytes of the block; 0 for all other files."""
+    """Compressed bytes of each block, stored at the first data file of the block.
+
+    All other data files have 0.
+    """
 
 
 def packed_footers(files: Sequence[DataFile], footers: Mapping[str, bytes]) -> PackedFooters:
-    """Pack the footers of some files; pack none if their total size exceeds `MOST_BYTES`.
+    """Pack the footers of some files; pack none if they exceed `MOST_BYTES` in total.
 
     Args:
         files: Files in the order of the manifest.
@@ -82,7 +98,7 @@ def packed_footers(files: Sequence[DataFile], footers: Mapping[str, bytes]) -> P
 
 
 def _blocks(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each file, return the number of the compressed block in which its packed footer begins."""
+    """Return the number of the block in which each file's packed footer begins."""
     return (np.cumsum(lengths, dtype=np.int64) - lengths) // BLOCK_BYTES
 
 
@@ -114,14 +130,17 @@ class FootersBeside:
     """Files of the manifest."""
 
     lengths: NDArray[np.int64]
-    """Footer bytes of each file; 0 if not packed."""
+    """Length of each file's footer in bytes; 0 if it is not packed."""
 
     stored: NDArray[np.int64]
-    """For the first file of each block, the compressed bytes of the block; 0 for all other files."""
+    """Compressed bytes of each block, stored at the first file of the block.
+
+    All other files have 0.
+    """
 
     @property
     def can_be(self) -> bool:
-        """Return whether the sizes in the manifest are within the memory limit."""
+        """Whether the sizes in the manifest are valid: not negative, within the limits."""
         numbers = np.concatenate([self.lengths, self.stored])
         if not len(numbers):
             return True
@@ -131,7 +150,7 @@ class FootersBeside:
         return bool(is_each_right and are_few)
 
     def block_of(self, file: DataFile) -> Block | None:
-        """Return the block of packed footers that has the footer of a file; None if no block has it."""
+        """Return the block that has the packed footer of a file; None if it is not packed."""
         number = self._numbers.get(file)
         if number is None or not self.lengths[number]:
             return None
@@ -140,19 +159,22 @@ class FootersBeside:
         return Block(ByteRange(begin, end - begin), first, stop, int(self.lengths[first:stop].sum()))
 
     def length_of(self, file: DataFile) -> int:
-        """Return the footer bytes of a file; 0 if unknown."""
+        """Return the length of a file's footer in bytes; 0 if unknown."""
         number = self._numbers.get(file)
         return 0 if number is None else int(self.lengths[number])
 
     def footer_in(self, data: bytes, block: Block, file: DataFile) -> bytes | None:
-        """Return a file's footer from its decompressed block; None if the footer has another digest."""
+        """Return a file's footer from its decompressed block; None if its digest differs."""
         number = self._numbers[file]
         begin = int(self.lengths[block.first : number].sum())
         footer = data[begin : begin + int(self.lengths[number])]
         return footer if digest_of(footer) == file.digest else None
 
     def fetched(self, location: Location, block: Block, cache: DiskCache | None) -> bytes:
-        """Return the decompressed footers of a block, from the disk cache or storage; empty if unavailable."""
+        """Return a decompressed block of footers, from the disk cache or storage.
+
+        Return empty bytes if the block is missing or damaged.
+        """
 
         def fetch() -> bytes:
             return read_range(location, FOOTERS, *block.place)
@@ -166,7 +188,10 @@ class FootersBeside:
             return b""  # footers are then read from the data files
 
     def all_at(self, location: Location) -> dict[str, bytes]:
-        """Return all readable packed footers as a dict by file path, to pack them again in a new manifest."""
+        """Return all readable packed footers, as a dict from path to footer bytes.
+
+        They are packed again with a new manifest.
+        """
         footers: dict[str, bytes | None] = {}
         data, held = b"", None
         for file in self.files:

@@ -1,9 +1,9 @@
-"""Leaf columns of each top-level column of a Parquet file, and unreadable columns with reasons.
+"""Leaf columns of each top-level column of a Parquet file; unreadable columns.
 
 Parquet stores leaf columns: a list has one leaf or more, a struct one for each member. Leaves are stored in depth-first
 order, so this module finds the leaves of a column by counting the leaves of each Arrow type. Dotted path names are not
-unique: a column `a.b` and a struct `a` with a member `b` have the same path. Unreadable columns are detected when the
-footer is read, so that all other columns can be read.
+unique: a column `a.b` and a struct `a` with a member `b` have the same path. Unreadable columns are detected, with
+reasons, when the footer is read, so that all other columns can be read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _MOST_TEXT_BYTES = 2**31
-"""Bytes of nested text in a row group from which Arrow cannot read a column."""
+"""From this many bytes on, Arrow cannot read the nested text of a row group."""
 
 _VALUE_OVERHEAD = 8
 """Maximum bytes of a value besides its text: its length and levels."""
@@ -52,7 +52,7 @@ def leaf_count(arrow_type: pa.DataType) -> int:
 
 
 def leaves_by_column(schema: pa.Schema, num_leaves: int, *, source: str) -> dict[str, range]:
-    """For each top-level column with a unique name, return the half-open range of its leaves.
+    """Return the half-open range of leaves of each column with a unique name.
 
     Args:
         schema: The file's Arrow schema.
@@ -106,9 +106,10 @@ def with_distinct_names(schema: pa.Schema) -> pa.Schema:
 
 
 def members_of(schema: pa.Schema, leaves: Mapping[str, range]) -> dict[str, tuple[tuple[str, ...], range]]:
-    """Return the path and the half-open range of leaves of each struct member, by dotted name such as `geo.lat`.
+    """Return the path and the half-open range of leaves of each struct member.
 
-    A top-level column takes precedence over a member of the same name; members inside lists and maps have no name.
+    The keys are dotted names such as `geo.lat`. A top-level column takes precedence over a member of the same name;
+    members inside lists and maps have no name.
 
     Args:
         schema: The file's Arrow schema.
@@ -128,7 +129,10 @@ def members_of(schema: pa.Schema, leaves: Mapping[str, range]) -> dict[str, tupl
 
 
 def member_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field:
-    """Return the field of a column, or of a struct member by its path; nullable if a struct around it is."""
+    """Return the field of a column, or of a struct member by its path.
+
+    The field is nullable if a struct around the member is nullable.
+    """
     found = schema.field(path[0])
     for name in path[1:]:
         member = found.type.field(name)
@@ -148,13 +152,16 @@ def _members(stored: pa.DataType, above: tuple[str, ...], start: int) -> Iterato
 
 
 def leaf_paths(schema: pa.Schema, paths: list[Any]) -> dict[str, list[str]]:
-    """For each top-level column, return the dotted paths of its leaves, given the paths of all leaves in order."""
+    """Return a dict from top-level column to the dotted paths of its leaves.
+
+    `paths` are the paths of all leaves, in order.
+    """
     ranges = leaves_by_column(schema, len(paths), source="the schema")
     return {name: [str(paths[leaf]) for leaf in leaves] for name, leaves in ranges.items()}
 
 
 def may_be_unreadable(metadata: Any, encoded: bytes) -> bool:
-    """Return whether any column may be encrypted or too large, from a quick check of the footer.
+    """Return whether a quick check finds that columns may be encrypted or too large.
 
     Args:
         metadata: The `pyarrow.parquet.FileMetaData`.
@@ -169,7 +176,7 @@ def may_be_unreadable(metadata: Any, encoded: bytes) -> bool:
 def unreadable_columns(
     schema: pa.Schema, leaves: dict[str, range], metadata: Any, encoded: bytes, *, source: str
 ) -> dict[str, str]:
-    """For each unreadable top-level column, return the reason, as a sentence that names the column.
+    """Return a dict from unreadable column to the reason, as a complete sentence.
 
     Args:
         schema: The file's Arrow schema.

@@ -1,10 +1,10 @@
-"""File tails: the footer at the end of each file, with the file's size and version; also cached on disk.
+"""File tails: the footer at the end of a file, with the file's size and version.
 
 For a remote file, one request returns all three. The number of bytes to request is estimated from earlier files,
 because footers of one writer have similar sizes. Only local files are opened.
 
-Each tail is fetched once for all processes of a host, and reused when the dataset is opened again. Cached tails are
-parsed and checked in the same way as fetched ones.
+Tails can be cached on disk. Each tail is then fetched once for all processes of a host, and reused when the dataset is
+opened again. Cached tails are parsed and checked in the same way as fetched ones.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ _T = TypeVar("_T")
 _Made = TypeVar("_Made")
 
 _ALONE_S, _SLOW_S = 0.25, 0.002
-"""Total seconds, and seconds per file, that one thread may take; above them, several threads read local files.
+"""Limits for reading local files in one thread: total seconds, seconds per file.
 
-Such a disk is slow or remote.
+If reading takes longer than both, the disk is slow or remote, and several threads read the remaining files.
 """
 
 MAX_FOOTER_BYTES = 256 * 1024 * 1024
-"""Maximum footer size; a larger footer raises before memory is allocated."""
+"""Maximum footer size; a larger footer raises an error before memory is allocated."""
 
 _TAIL_BYTES = 64 * 1024
-"""Bytes read from the end of the first file."""
+"""Bytes to read from the end of a file if the size of its footer is unknown."""
 
 _LEAST_BYTES = 4 * 1024
 _MOST_BYTES = 1024 * 1024
@@ -72,14 +72,14 @@ _ENCRYPTED_MAGIC = b"PARE"
 
 
 class NoParquetError(MetadataError):
-    """The file neither begins nor ends like a Parquet file, so it is another kind of file."""
+    """The file is not Parquet: it neither begins nor ends like a Parquet file."""
 
     path = ""
     """Path of the file, relative to the root."""
 
 
 version_fields = operator.attrgetter("st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns")
-"""Function from an `os.stat_result` to the fields of a `LocalVersion`, as a comparable tuple."""
+"""Function from an `os.stat_result` to a tuple of the fields of a `LocalVersion`."""
 
 
 class LocalVersion(NamedTuple):
@@ -98,7 +98,10 @@ class LocalVersion(NamedTuple):
     """Time of the last write (mtime) in nanoseconds since 1970; programs can set it."""
 
     changed_ns: int
-    """Time of the last change (ctime), which programs cannot set; replacing the file changes it too."""
+    """Time of the last change (ctime) in nanoseconds since 1970.
+
+    Programs cannot set it, and replacing the file changes it, too.
+    """
 
     @classmethod
     def of(cls, file: int | str) -> LocalVersion:
@@ -115,7 +118,7 @@ class LocalVersion(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """Parsed end of a Parquet file: its footer bytes, size and version."""
+    """Parsed end of a Parquet file: the footer bytes, and the file's size and version."""
 
     size: int
     """Bytes of the file."""
@@ -131,7 +134,9 @@ class Tail(NamedTuple):
 
 
 class Tails:
-    """Reader of the ends (footers and versions) of a dataset's files; close after use. Thread-safe.
+    """Reader of the tails (footer, size, version) of a dataset's files. Thread-safe.
+
+    Close it after use.
 
     Args:
         location: Location of the dataset.
@@ -198,7 +203,9 @@ class Tails:
 
 
 def expected_bytes(longest: int) -> int:
-    """Return an estimate of a footer's size: slightly more than the longest footer so far; 0 before the first one.
+    """Return an estimate of a footer's size, from the longest footer so far.
+
+    The estimate is slightly larger than the longest footer; it is 0 before the first footer.
 
     Example:
         >>> expected_bytes(80_000), expected_bytes(100), expected_bytes(0)
@@ -208,7 +215,9 @@ def expected_bytes(longest: int) -> int:
 
 
 def fetched_tail(fetcher: RangeFetcher, path: str, footer_bytes: int = 0, *, max_bytes: int = MAX_FOOTER_BYTES) -> Tail:
-    """Return the end of a remote file with one request, or two for an unexpectedly long footer.
+    """Fetch the tail of a remote file: its footer, size and version.
+
+    This takes one request, or two if the footer is longer than expected.
 
     Args:
         fetcher: Range fetcher of the dataset's files.
@@ -239,7 +248,9 @@ def fetched_tail(fetcher: RangeFetcher, path: str, footer_bytes: int = 0, *, max
 
 @contextlib.contextmanager
 def reading_local(location: Location, path: str) -> Iterator[None]:
-    """Context manager for reading a local file in the calling thread; converts OS errors to petastore errors.
+    """Context manager for reading a local file in the calling thread.
+
+    It converts OS errors to petastore errors.
 
     Raises:
         FileMissingError: The file does not exist.
@@ -265,7 +276,7 @@ def _opened(location: Location, path: str) -> Iterator[int]:
 
 
 def tail_of(opened: int, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> Tail:
-    """Return the footer, size and version of an open local file.
+    """Read the tail of an open local file: its footer, size and version.
 
     Args:
         opened: File descriptor of the file.
@@ -290,10 +301,11 @@ def tail_of(opened: int, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> Tai
 
 
 def each_of_files(location: Location, task: Callable[[_T], _Made], files: Sequence[_T]) -> list[_Made]:
-    """Return the result of a function for each file, in order; the first failure in this order stops the others.
+    """Apply a function to each file, and return the results in order.
 
-    The calling thread reads local files while this is fast, because starting a task in another thread takes longer than
-    reading a footer from the page cache. Up to 16 threads read all other files.
+    The first failure in this order is raised, and stops the other calls. The calling thread reads local files while
+    this is fast: starting a task in another thread takes longer than reading a footer from the page cache. Up to 16
+    threads read all other files.
 
     Args:
         location: Location of the files.
@@ -318,7 +330,7 @@ def _check_least(size: int, path: str) -> None:
 
 
 def _refuse(path: str, first: bytes, last: bytes) -> None:
-    """Raise an error with the reason why a file is not Parquet, given its first and last bytes."""
+    """Raise the error for a file that is not Parquet, given its first and last bytes."""
     if last == _ENCRYPTED_MAGIC:
         raise MetadataError(f"{path} must not be encrypted, got an encrypted footer. Decrypt the file first")
     if first == MAGIC:
@@ -339,7 +351,7 @@ def digest_of(footer: bytes) -> str:
 
 
 def footer_in(tail: bytes, size: int, path: str, max_bytes: int) -> bytes | None:
-    """Return the footer in the last bytes of a file; None if there are too few bytes."""
+    """Return the footer in the last bytes of a file; None if these are too few bytes."""
     if tail[-4:] != MAGIC:
         raise NoParquetError(f"{path} is not a Parquet file: it must end with {MAGIC!r}, got {tail[-4:]!r}")
     length = _length_in(tail)
@@ -360,7 +372,7 @@ _MOST_ETAG_BYTES = 1024
 
 @dataclasses.dataclass(frozen=True)
 class KeptTails:
-    """Disk cache of the footers and versions of a dataset's files. Thread-safe."""
+    """Disk cache of the tails (footers, versions) of a dataset's files. Thread-safe."""
 
     cache: DiskCache
     """Cache that stores the tails."""
@@ -369,13 +381,14 @@ class KeptTails:
     """Location of the dataset."""
 
     told: Mapping[str, FileVersion]
-    """Versions of files from a listing or a manifest. Files without one are not cached."""
+    """Versions of files from a listing or manifest; files without one are not cached."""
 
     def tail(self, path: str, fetch: Callable[[], Tail]) -> Tail:
-        """Return the footer and version of a file from the cache; fetch and cache them on a miss.
+        """Return the tail of a file from the cache; fetch and cache it on a miss.
 
         If another process is fetching the tail, this call waits for it. A tail is not cached if its version differs
-        from the listed one, or is identified only by size and time, because two writes may have equal times.
+        from the listed one. A version with only size and time is not cached either, because two writes may have equal
+        times.
 
         Args:
             path: The file, relative to the root.
@@ -405,13 +418,13 @@ class KeptTails:
                 tail = _unpacked(bytes(view), version)
         except _AnotherVersionError:
             return others[0]
-        if tail is None:  # complete entry in another format
+        if tail is None:  # the entry is intact, but it has another format or belongs to another file version
             self.forget(path)
             return fetch()
         return tail
 
     def forget(self, *paths: str) -> None:
-        """Remove the entries of some files from the cache, because one of these entries may be damaged."""
+        """Remove the tails of files from the cache, because one of them may be damaged."""
         self.cache.discard([key for key in map(self._key, paths) if key is not None])
 
     def _key(self, path: str) -> str | None:
@@ -419,7 +432,7 @@ class KeptTails:
 
 
 class _AnotherVersionError(Exception):
-    """Raised so that a fetched footer of another file version than listed is not cached."""
+    """Raised to prevent caching: the fetched tail has another version than listed."""
 
 
 def _is_told(tail: Tail, version: FileVersion) -> bool:
@@ -438,13 +451,16 @@ def _bare(etag: str) -> str:
 
 
 def _packed(tail: Tail) -> bytes:
-    """Encode a footer and its file version as a cache entry: the etag for later requests, then the footer."""
+    """Encode a footer and the file's etag as a cache entry.
+
+    Later requests use the etag to require the version.
+    """
     etag = b"" if tail.version is None else tail.version.etag.encode("utf-8", "surrogatepass")
     return len(etag).to_bytes(4, "little") + etag + tail.footer
 
 
 def _unpacked(entry: bytes, version: FileVersion) -> Tail | None:
-    """Decode a cache entry; None if the entry is damaged or belongs to another file version."""
+    """Decode a cache entry; None if it is damaged or of another file version."""
     length = int.from_bytes(entry[:4], "little")
     etag, footer = entry[4 : 4 + length], entry[4 + length :]
     if length > _MOST_ETAG_BYTES or not 0 < len(footer) <= min(MAX_FOOTER_BYTES, version.size):

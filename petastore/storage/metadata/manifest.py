@@ -1,13 +1,14 @@
-"""Manifest `_petastore/inventory.arrow`: files and row groups of a dataset; also `_common_metadata` for other tools.
+"""Manifest `_petastore/inventory.arrow`: the files and row groups of a dataset.
 
-The packed footers of the files are stored next to it (`petastore.storage.footers.footers_beside`), so that opening a
-dataset takes few requests.
+This module also reads and writes `_common_metadata`, a Parquet file without rows that contains the schema for other
+tools. The packed footers of the data files are stored next to the manifest
+(`petastore.storage.footers.footers_beside`), so that opening a dataset takes few requests.
 
-The manifest is an Arrow IPC file with one record per data file and the row groups of the file as lists, so that it is
-read without Python code per row group. Its metadata holds the format's name and version, the writing program, the
-schema document, and a digest of the file (`petastore.storage.files.whole_files`). `docs/reference/file-format.md`
-describes the format. Readers compare the manifest's data about a file with the footer of the file
-(`petastore.storage.footers.footers`).
+The manifest is an Arrow IPC file with one record per data file. A record has the row groups of the file as lists, so
+that reading needs no Python code per row group. The metadata of the manifest has the format's name and version, the
+writing program, the schema document, and a digest of the file (`petastore.storage.files.whole_files`).
+`docs/reference/file-format.md` describes the format. Readers compare the manifest's record of a file with the footer of
+the file (`petastore.storage.footers.footer_cache`).
 
 A write proceeds in this order: data files, `_common_metadata`, footers, manifest. Each file is written completely and
 then renamed. Readers use only the manifest, so an interrupted write leaves either the old or the new dataset. Packed
@@ -61,7 +62,7 @@ MANIFEST = "_petastore/inventory.arrow"
 """Path of the manifest, relative to the dataset's root."""
 
 MANIFEST_VERSION = 1
-"""Version that this release writes, and the newest that it reads."""
+"""Format version that this release writes, and the newest that it reads."""
 
 COMMON_METADATA = "_common_metadata"
 """Path of the footer-only Parquet file that contains the schema for other tools."""
@@ -81,10 +82,13 @@ _TOLD: dict[str, pa.DataType] = {"etag": pa.string(), "footer_bytes": pa.int64()
 """Optional columns, which manifests of earlier releases lack."""
 
 _SCHEMA = "schema"
-"""Column with the index of each file's schema; present only if the schemas of the files differ."""
+"""Column with the index of each file's schema; absent if all schemas are equal."""
 
 _SCHEMAS_KEY = "petastore.schemas"
-"""Metadata key of the schemas that the column `_SCHEMA` refers to: a JSON list of Arrow IPC schemas in base64."""
+"""Metadata key of the list of file schemas, into which `_SCHEMA` has indices.
+
+The value is a JSON list of Arrow IPC schemas in base64.
+"""
 
 _ETAG = re.compile(r"[\x21-\x7e]{0,256}")
 _DIGEST = re.compile(r"(?:[0-9a-f]{32})?")
@@ -100,22 +104,28 @@ class Manifest:
     """All files and row groups of the dataset."""
 
     schema_document: str | None
-    """The schema as JSON (`petastore.schema.document`), not yet parsed; None for a dataset without one."""
+    """Schema document (`petastore.schema.document`), not yet parsed; None without one."""
 
     writer: str
     """Writer, for display: `"petastore 0.1.0 write_dataset"`."""
 
     schemas: FileSchemas | None = None
-    """Arrow schemas of the files, if they differ; None if all have the first file's schema."""
+    """Arrow schemas of the files; None if all files have the first file's schema."""
 
     is_sealed: bool = dataclasses.field(default=False, compare=False)
-    """Whether the file contained its own digest; without one, flipped bits are not detected."""
+    """Whether the file had a digest of itself; without one, bit flips are undetected."""
 
     footers: Mapping[str, bytes] = dataclasses.field(default_factory=dict, compare=False, repr=False)
-    """Known footers as stored in the files, by path, to write next to the manifest. Empty when read."""
+    """Dict from path to footer bytes: the footers to pack next to the manifest.
+
+    Empty if the manifest was read from storage.
+    """
 
     beside: FootersBeside | None = dataclasses.field(default=None, compare=False, repr=False)
-    """Positions of the packed footers; None if the manifest was not read, or lists none."""
+    """Positions of the packed footers; None if unknown, or if footers are not packed.
+
+    They are known only if the manifest was read from storage.
+    """
 
 
 def write_manifest(location: Location, manifest: Manifest) -> None:
@@ -133,7 +143,9 @@ def write_manifest(location: Location, manifest: Manifest) -> None:
 
 
 def read_manifest(location: Location) -> Manifest | None:
-    """Return the manifest of a dataset; None if it is missing, or if `location` has single files.
+    """Read and parse the manifest of a dataset.
+
+    Return None if the manifest is missing, or if `location` names single files instead of a directory.
 
     Raises:
         MetadataError: The manifest is damaged, or newer than this release.
@@ -146,20 +158,23 @@ def read_manifest(location: Location) -> Manifest | None:
 
 
 def manifest_token(location: Location) -> str | None:
-    """Return a token that identifies a version of the manifest, without parsing it; None if there is no manifest."""
+    """Return a hash that identifies a version of the manifest; None if missing.
+
+    The manifest is not parsed.
+    """
     data = read_whole(location, MANIFEST, max_bytes=_MAX_BYTES)
     return None if data is None else hashlib.sha256(data).hexdigest()
 
 
 def dubious_files(manifest: Manifest) -> list[DataFile]:
-    """Return the files whose footers must be checked against the manifest before planning.
+    """Return the files whose footers must be compared with the manifest first.
 
-    These are files with more rows than their bytes can contain, because planning would allocate memory for the rows. If
-    the manifest has no digest, these are also files with 0 rows, because readers would never open such a file and
-    notice an error.
+    They are compared before planning. These are files with more rows than their bytes can contain, because planning
+    would allocate memory for the rows. If the manifest has no digest, these are also files with 0 rows. Readers would
+    never open such a file, so a wrong number would not raise an error.
     """
     inventory = manifest.inventory
-    # Added as float64, which does not overflow.
+    # The rows are added as float64, because a sum of damaged counts could overflow int64.
     rows = np.bincount(inventory.file, inventory.rows, minlength=len(inventory.files))
     bits = 8.0 * np.array([file.size for file in inventory.files], dtype=np.float64)
     dubious = (rows > bits) | ((rows == 0) & (not manifest.is_sealed))
@@ -170,20 +185,24 @@ class Around(NamedTuple):
     """Result of listing a dataset's directory and comparing it with the manifest."""
 
     strangers: list[str]
-    """Sorted Parquet files that the directory contains and the manifest does not list; not part of the dataset.
+    """Sorted paths of Parquet files that the manifest does not list.
 
-    Another writer wrote such a file without a commit, or a write was interrupted before its last step.
-    `petastore.storage.footers.footers.parquet_among` decides which files are Parquet.
+    These files are not part of the dataset: another writer wrote them without a commit, or a write was interrupted
+    before its last step. `petastore.storage.footers.footers.parquet_among` decides which files are Parquet.
     """
 
     settled: dict[DataFile, FileVersion]
-    """Versions of files whose etag equals the manifest's, which need no request."""
+    """Versions of the files whose size and etag equal those in the manifest.
+
+    Readers need no request to find these versions.
+    """
 
 
 def looked_around(location: Location, manifest: Manifest) -> Around:
-    """List the directory once. Return the Parquet files that the manifest lacks, and the versions of unchanged files.
+    """List the dataset's directory once, and compare the listing with the manifest.
 
-    A file is unchanged if its size and etag equal those in the manifest.
+    Return the Parquet files that the manifest lacks, and the versions of unchanged files. A file is unchanged if its
+    size and etag equal those in the manifest.
 
     Raises:
         StorageError: A storage operation failed, or a path in the manifest is not a file.
@@ -323,7 +342,7 @@ def _files(columns: Mapping[str, pa.Array], source: str) -> tuple[DataFile, ...]
 
 
 def _beside(table: pa.Table, files: tuple[DataFile, ...], source: str) -> FootersBeside | None:
-    """Return the packed footers that the manifest describes; None if it describes none."""
+    """Return the positions of the packed footers; None if the manifest lists none."""
     if "footer_bytes" not in table.column_names:
         return None
     lengths, stored = (numbers_of(only_chunk(table.column(name))) for name in ("footer_bytes", "footer_stored"))
@@ -334,7 +353,7 @@ def _beside(table: pa.Table, files: tuple[DataFile, ...], source: str) -> Footer
 
 
 def _schemas(table: pa.Table, inventory: Inventory, encoded: str | None, source: str) -> FileSchemas | None:
-    """Return the schemas of the files, if the manifest has them because they differ."""
+    """Return the Arrow schemas of the files; None if all files have the same schema."""
     if encoded is None or _SCHEMA not in table.column_names:
         return None
     schemas = [pa.ipc.read_schema(pa.py_buffer(base64.b64decode(one, validate=True))) for one in json.loads(encoded)]
@@ -363,11 +382,14 @@ def _check_file(path: str, size: int, digest: str, source: str) -> None:
 
 
 def read_schema_document(location: Location, *, own: bool = False) -> str | None:
-    """Return the schema document in `_common_metadata`: petastore's, or else Petastorm's, converted; None without one.
+    """Return the schema document (JSON) in `_common_metadata`.
+
+    If the file has no document of petastore, the schema that Petastorm pickled is converted. Return None if both are
+    missing, or if the file is missing.
 
     Args:
         location: The dataset's directory.
-        own: Whether to return only petastore's document.
+        own: Whether to ignore a schema that Petastorm pickled.
 
     Raises:
         MetadataError: The file is damaged, or the pickle is not a schema of Petastorm.

@@ -1,7 +1,8 @@
-"""Row-group indexes that Petastorm pickled into `_common_metadata`, converted to petastore's. No I/O.
+"""Convert Petastorm's pickled row-group indexes to plain data. No I/O.
 
-An index maps a value to the numbers of the row groups that contain it, with files sorted by path and row groups
-numbered from 0. Keys were pickled as NumPy scalars; here they are Python numbers, text and bytes.
+The pickle is in the metadata of `_common_metadata`. An index maps a value to the numbers of the row groups that contain
+it. Files are sorted by path, and row groups are numbered from 0. Keys were pickled as NumPy scalars; here they are
+Python numbers, text, bytes and decimals.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ _DTYPE = re.compile(r"(?:b1|[iu][1248]|f[248]|[SU][0-9]{1,6}|[mM]8)")
 
 @dataclasses.dataclass(frozen=True)
 class PetastormIndex:
-    """Index of one column: the row groups that contain each value, or that contain any value."""
+    """Row-group index of one column.
+
+    It has the row groups of each value, or only the row groups with any value that is not null.
+    """
 
     name: str
     """Name of the index."""
@@ -56,26 +60,29 @@ class PetastormIndex:
     """Name of the indexed column."""
 
     values: Mapping[Any, frozenset[int]] | None
-    """Dict from value to the numbers of its row groups; None for an index of row groups with non-null values."""
+    """Dict from value to the numbers of its row groups, or None.
+
+    None means that the index only has the row groups with values that are not null.
+    """
 
     row_groups: frozenset[int]
     """Numbers of all row groups in the index."""
 
 
 class _NoIndexError(ValueError):
-    """The pickle is not an index; the message says what it is."""
+    """The pickle is not an index of Petastorm; the message has the broken rule."""
 
 
 def petastorm_indexes(pickled: bytes, *, source: str) -> dict[str, PetastormIndex]:
-    r"""Return the indexes of a pickle, by name.
+    r"""Convert the pickled indexes of Petastorm; return a dict from name to index.
 
     Args:
         pickled: Value of `PETASTORM_INDEX_KEY`, not trusted.
         source: Origin of the pickle, for messages.
 
     Raises:
-        MetadataError: The pickle is damaged, too large, not an index, or contains a name that Petastorm's indexes do
-            not.
+        MetadataError: The pickle is damaged, too large, not an index, or names a class or function that Petastorm's
+            indexes do not use.
 
     Example:
         >>> pickled = (
@@ -106,13 +113,17 @@ def petastorm_indexes(pickled: bytes, *, source: str) -> dict[str, PetastormInde
 
 
 class _Budget:
-    """Limit of parsed values and row-group numbers: as many as a pickle without shared objects can contain."""
+    """Limit on the number of parsed values and row-group numbers.
+
+    A small pickle may refer to one large object many times, so that parsing it would take very long. A pickle without
+    such references cannot exceed the limit, because each value needs an opcode.
+    """
 
     def __init__(self) -> None:
         self.left = _MAX_OPCODES
 
     def spend(self, parts: int) -> None:
-        """Subtract from the remaining size limit; raise an error if the limit is exceeded."""
+        """Count parsed values; raise an error if the limit is exceeded."""
         self.left -= parts
         if self.left < 0:
             raise _NoIndexError(
@@ -196,7 +207,10 @@ def _decimal(text: str) -> Decimal:
 
 
 def _scalar(dtype: Any, data: Any) -> Any:
-    """Return the number, text or bytes of a NumPy scalar, given the bytes of its memory."""
+    """Convert a pickled NumPy scalar, given its dtype and memory, to a Python value.
+
+    The value is a number, text or bytes; a time becomes an integer.
+    """
     given = dtype.arguments if isinstance(dtype, Record) and dtype.made_by.kind == "dtype" else ()
     if not given or not isinstance(given[0], str) or not _DTYPE.fullmatch(given[0]):
         raise _NoIndexError(
@@ -219,7 +233,7 @@ def _scalar(dtype: Any, data: Any) -> Any:
 
 
 def _characters(memory: bytes, order: str) -> str:
-    # Not by NumPy, which raises a SystemError for an invalid code point.
+    # NumPy is not used, because it raises a SystemError for an invalid code point.
     decode = codecs.utf_32_be_decode if order == ">" else codecs.utf_32_le_decode
     try:
         return decode(memory, "strict", True)[0].rstrip("\0")
@@ -228,7 +242,10 @@ def _characters(memory: bytes, order: str) -> str:
 
 
 def _bytes(data: Any) -> bytes:
-    """Return the bytes in a pickled value, which Python 2 and Python 3 pickle in different forms."""
+    """Return the bytes in a pickled value.
+
+    Python 2 and Python 3 pickle bytes in different forms.
+    """
     if isinstance(data, Record) and data.made_by.kind == "bytes" and data.arguments:
         data = data.arguments[0]
     try:

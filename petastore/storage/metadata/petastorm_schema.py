@@ -1,9 +1,10 @@
-"""Schema that Petastorm pickled into `_common_metadata`, converted to a schema document. No I/O.
+"""Convert Petastorm's pickled schema to a schema document. No I/O.
 
-All releases pickle a `Unischema`, with one of three forms of its fields (a class, a class rebuilt as a tuple, or
-PySpark's form of named tuples), by protocols 0 to 5, with the names of Python 2 or 3, from the package `petastorm` or
-one of its predecessors. `NAMES` has every name that may occur in them. The result is JSON, which is parsed and checked
-like any schema document; codecs are identified by their ids.
+The pickle is in the metadata of `_common_metadata`. All releases of Petastorm pickle a `Unischema` from the package
+`petastorm` or one of its predecessors. They use protocols 0 to 5, and the names of Python 2 or 3. The fields have one
+of three forms: a class, a class rebuilt as a tuple, or PySpark's form of named tuples. `NAMES` has every class and
+function that may occur in a pickle. The result is JSON, which is parsed and checked like any schema document; codecs
+are identified by their ids.
 """
 
 from __future__ import annotations
@@ -77,16 +78,17 @@ NAMES: Mapping[tuple[str, str], str] = _names()
 
 
 def petastorm_document(pickled: bytes, stored: pa.Schema, *, source: str) -> str:
-    r"""Return the schema document of a pickled schema.
+    r"""Convert a pickled schema of Petastorm to a schema document (JSON).
 
     Args:
         pickled: Value of `PETASTORM_SCHEMA_KEY`, not trusted.
-        stored: Arrow schema of the stored columns, from which decimal precisions are taken that are not in the pickle.
+        stored: Arrow schema of the stored columns. For fields without a codec, it has facts that the pickle lacks:
+            whether bytes are stored as text, and the precision of decimals.
         source: Origin of the pickle, for messages.
 
     Raises:
-        MetadataError: The pickle is damaged, too large, not a schema, or contains a name that Petastorm's schemas do
-            not.
+        MetadataError: The pickle is damaged, too large, not a schema, or names a class or function that Petastorm's
+            schemas do not use.
 
     Example:
         >>> pickled = (
@@ -110,7 +112,7 @@ def petastorm_document(pickled: bytes, stored: pa.Schema, *, source: str) -> str
 
 
 class _NoSchemaError(ValueError):
-    """The pickle is not a schema; the message says what it is."""
+    """The pickle is not a schema of Petastorm; the message has the broken rule."""
 
 
 def _schema(value: Any, stored: pa.Schema) -> tuple[str, list[dict[str, Any]]]:
@@ -134,7 +136,10 @@ def _schema(value: Any, stored: pa.Schema) -> tuple[str, list[dict[str, Any]]]:
 
 
 def _pairs(ordered: Record) -> list[tuple[Any, Any]]:
-    """Return keys and values of a pickled OrderedDict, which Python 2 and Python 3 pickle differently."""
+    """Return the (key, value) pairs of a pickled OrderedDict.
+
+    Python 2 pickles the pairs as an argument of the constructor, Python 3 as items.
+    """
     if not ordered.arguments:
         return list(ordered.items.items())
     given = ordered.arguments[0]
@@ -166,7 +171,10 @@ def _field(value: Any, stored: pa.Schema) -> dict[str, Any]:
 
 
 def _field_parts(value: Any) -> dict[str, Any]:
-    """Return name, dtype, shape, codec and nullability of a field in any of its three pickled forms."""
+    """Return a dict of a field's attributes, from any of its three pickled forms.
+
+    The keys are `_FIELD_PARTS`. If the codec is missing, it is None; if the nullability is missing, it is False.
+    """
     kind, arguments = (value.made_by.kind, value.arguments) if isinstance(value, Record) else ("", ())
     names: Any = _FIELD_PARTS
     if kind == "restore" and len(arguments) == 3 and arguments[0] == "UnischemaField":
@@ -187,7 +195,11 @@ def _field_parts(value: Any) -> dict[str, Any]:
 
 
 def _natural_codec(name: str, dtype: str, shape: tuple[Any, ...], stored: pa.Schema) -> dict[str, Any] | None:
-    """Return the codec of a field without a codec, if Petastorm stores its values in another type than petastore."""
+    """Return the codec (JSON) of a field that was pickled without one.
+
+    Return None for petastore's default codec. Petastorm stored scalar bytes as text, and decimals with a precision that
+    only the stored column has.
+    """
     arrow_type = stored.field(name).type if stored.names.count(name) == 1 else None
     if shape or dtype not in ("bytes", "decimal"):
         return None
@@ -227,7 +239,7 @@ def _image_codec(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spark_type(value: Any) -> str | None:
-    """Return the simple name of a scalar Spark type; None for an array."""
+    """Return the SQL name of a pickled Spark type, as `"bigint"`; None for an array."""
     kind = value.kind if isinstance(value, Name) else _kind_of_object(value)
     name = kind.removeprefix("Spark ")
     if not kind.startswith("Spark "):
@@ -251,7 +263,7 @@ def _number(state: Mapping[str, Any], key: str, default: int) -> int:
 
 
 def _dtype(value: Any) -> str:
-    """Return the name of a dtype in a schema document."""
+    """Return the name that schema documents use for a pickled dtype, as `"int32"`."""
     if isinstance(value, Name) and value.kind.startswith("dtype "):
         return value.kind.removeprefix("dtype ")
     if isinstance(value, Record) and value.made_by.kind == "dtype" and value.arguments:
@@ -262,7 +274,10 @@ def _dtype(value: Any) -> str:
 
 
 def _dtype_text(text: Any) -> str | None:
-    """Return the dtype text that NumPy pickles, such as `"i4"`; None if it is not one."""
+    """Convert a dtype text that NumPy pickles (`"i4"`) to a dtype name (`"int32"`).
+
+    Return None if the text is not a known dtype.
+    """
     matched = _DTYPE_TEXT.fullmatch(text) if isinstance(text, str) else None
     if matched is None:
         return None
@@ -273,7 +288,10 @@ def _dtype_text(text: Any) -> str | None:
 
 
 def _unit(states: list[Any]) -> str:
-    """Return the time unit of a dtype, such as `"[us]"`, from its pickled state; empty for other dtypes."""
+    """Return the time unit in the pickled state of a dtype, such as `"[us]"`.
+
+    Return `""` if the state has no unit.
+    """
     state = states[0] if states and isinstance(states[0], tuple) else ()
     inner = state[-1] if state and isinstance(state[-1], tuple) and len(state[-1]) == 2 else ((), ())
     unit = inner[1][0] if isinstance(inner[1], tuple) and inner[1] else b""
@@ -286,7 +304,10 @@ def _unit(states: list[Any]) -> str:
 
 
 def _object(value: Any, kind: str, what: str) -> dict[str, Any]:
-    """Return the attributes of a pickled object of this kind, in any of its pickled forms."""
+    """Return the attributes of a pickled object, which must be of this kind.
+
+    The object may have any of the forms that pickle protocols use.
+    """
     if not isinstance(value, Record) or _kind_of_object(value) != kind:
         raise _NoSchemaError(f"{what} must be a {kind.removeprefix('Spark ')}, got {described(value)}")
     state = value.state[0] if value.state else {}
@@ -305,7 +326,10 @@ def _kind_of_object(value: Any) -> str:
 
 
 def _reconstructed(value: Record, kind: str, base: str) -> Any:
-    """Return the base class state in a call of `_reconstructor(class, base, state)`."""
+    """Return the `state` of a pickled call `_reconstructor(class, base, state)`.
+
+    Raise an error if the call has another class, another base class, or other arguments.
+    """
     made = value.arguments
     named = [part.kind for part in made[:2] if isinstance(part, Name)]
     if len(made) != 3 or named != [kind, base] or (base == "object" and made[2] is not None):

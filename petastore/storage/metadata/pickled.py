@@ -1,10 +1,10 @@
 """Parse untrusted pickles as plain data: nothing is imported or called. No I/O.
 
 `pickletools` of the standard library reads the arguments of opcodes. A global name becomes a `Name` if the caller's
-table has exactly this pair of module and name, and a call of such a name becomes a `Record`. All other values must be
+table has exactly this pair of module and name. A call of such a name becomes a `Record`. All other values must be
 numbers, text, bytes, tuples, lists, dicts or sets.
 
-The length of the pickle and the number of its opcodes limit memory and time: even if the pickle declares a larger size,
+The length of the pickle and the number of its opcodes limit memory and time. Even if the pickle declares a larger size,
 no read returns more bytes than are left. The value is a finite tree of at most 64 levels. Parts of the tree may be
 shared, so that visiting the whole tree may take exponential time. Read only known places of the tree, and never print
 the whole value.
@@ -29,10 +29,10 @@ PACKAGES = ("petastorm", "dataset_toolkit", "av.ml.dataset_toolkit", "av.experim
 """Packages whose classes pickles may name: Petastorm and its predecessors."""
 
 MAX_PICKLE_BYTES = 8 * 1024 * 1024
-"""Most bytes of a pickle, unless the caller sets another bound."""
+"""Default maximum size of a pickle in bytes."""
 
 MAX_OPCODES = 500_000
-"""Most opcodes of a pickle, unless the caller sets another bound; a field of a schema takes about sixty."""
+"""Default maximum opcodes of a pickle; a schema has about sixty for each field."""
 
 _Step: TypeAlias = "Callable[[_Machine, Any], Any]"
 _MAX_DEPTH = 64
@@ -49,7 +49,7 @@ _ESCAPED = {"\\": "\\", "'": "'", '"': '"', "n": "\n", "r": "\r", "t": "\t"}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Name:
-    """Global name in the pickle that the caller's table allows."""
+    """Global name in a pickle (class or function) that the caller's table allows."""
 
     kind: str
     """The meaning of the name, from the table."""
@@ -72,14 +72,17 @@ class Record:
     """Arguments of the call."""
 
     items: dict[Any, Any] = dataclasses.field(default_factory=dict)
-    """Items that the pickle then sets."""
+    """Dict items that the pickle sets after the call."""
 
     state: list[Any] = dataclasses.field(default_factory=list)
-    """The state that the pickle then sets: an empty list, or a list with one state."""
+    """State that the pickle sets after the call: a list with one state, or empty."""
 
 
 def described(value: Any) -> str:
-    """Format a value for a message; shortened, because shared parts would be printed many times."""
+    """Describe a value in a few words, for a message.
+
+    The value is not printed completely, because shared parts would be printed many times.
+    """
     if isinstance(value, Name):
         return f"the name {value.spelled!r}"
     if isinstance(value, Record):
@@ -96,7 +99,7 @@ class OldText(str):
 
     @property
     def text(self) -> str:
-        """Decoded as UTF-8 if it is valid UTF-8, otherwise as Latin-1."""
+        """The text, decoded as UTF-8 if it is valid UTF-8, otherwise as Latin-1."""
         try:
             return self.encode("latin-1").decode()
         except UnicodeDecodeError:
@@ -111,7 +114,7 @@ def read_pickle(
     max_bytes: int = MAX_PICKLE_BYTES,
     max_opcodes: int = MAX_OPCODES,
 ) -> Any:
-    r"""Return the value of an untrusted pickle as plain data.
+    r"""Convert an untrusted pickle to plain data; nothing is imported or called.
 
     Args:
         data: The pickle.
@@ -286,7 +289,10 @@ def _hashable(key: Any) -> Any:
 
 
 def _height(value: Any, heights: dict[int, int], most: int) -> int:
-    """Return the number of levels of nested containers; raise an error if there are more than `most`, as in a cycle."""
+    """Return the number of levels of nested containers in a value.
+
+    Raise an error if there are more than `most` levels; a value that contains itself has infinitely many.
+    """
     if isinstance(value, Record):
         parts: Iterable[Any] = (value.arguments, value.items, value.state)
     elif isinstance(value, dict):

@@ -1,14 +1,16 @@
-"""Read and write row-group indexes (`_petastore/indexes/<name>.arrow`); if missing, read those of Petastorm.
+"""Row-group indexes: read and write `_petastore/indexes/<name>.arrow`.
+
+If an index does not exist there, an index of this name that Petastorm pickled is read.
 
 A file has one record for each value: the value as JSON (`petastore.expressions.literal.literal_json`) and the numbers
-of the row groups that contain it. An index of `FieldNotNullIndexer` has one record, with a null value: the row groups
-with any value that is not missing. The metadata of the file has the name of the index, its fields, the version of each
-indexed data file, and a digest of the file (`petastore.storage.files.whole_files`). If the data files have changed,
-reading the index raises an error.
+of the row groups that contain it. An index of `FieldNotNullIndexer` has a single record, whose value is null: the row
+groups with any value that is not missing. The metadata of the file has the name of the index, its fields, and the
+version of each indexed data file. It also has a digest of the file (`petastore.storage.files.whole_files`). If the data
+files have changed, reading the index raises an error.
 
-Petastorm's indexes do not contain the versions of the data files. Petastorm stored only the number of row groups of
-each file: an index raises an error if these numbers differ or are missing. If a file was rewritten with the same number
-of row groups, this is not detected; rebuild the index after such a change.
+Petastorm's indexes do not contain the versions of the data files, only the number of row groups of each file. If these
+numbers are missing or differ from the dataset, using the index raises an error. If a file was rewritten with the same
+number of row groups, this is not detected; rebuild the index after such a change.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ _AGAIN = "build the index again with petastore.indexing.build_rowgroup_index"
 
 
 def write_indexes(location: Location, inventory: Inventory, indexes: Sequence[RowGroupIndex]) -> None:
-    """Replace each index atomically; if an index cannot be stored, write none.
+    """Write row-group indexes, each atomically; if one cannot be encoded, write none.
 
     Args:
         location: Location of the dataset.
@@ -81,7 +83,7 @@ def write_indexes(location: Location, inventory: Inventory, indexes: Sequence[Ro
     Raises:
         InvalidArgumentError: A name is too long, or a value cannot be stored.
         MetadataError: An index is larger than readers accept.
-        StorageError: A storage operation failed; this index and all later ones are unchanged.
+        StorageError: A storage operation failed; the index of the failed write and all later ones are unchanged.
     """
     encoded = {_path(index.index_name): _encoded(inventory, index) for index in indexes}
     for path, data in encoded.items():
@@ -117,7 +119,7 @@ def _check_size(index: RowGroupIndex, size: int) -> None:
 
 
 def stored_index_names(location: Location) -> list[str]:
-    """Return the sorted names of the stored indexes.
+    """Return the sorted names of indexes that petastore stored, without Petastorm's.
 
     Raises:
         StorageError: A storage operation failed.
@@ -129,7 +131,7 @@ def stored_index_names(location: Location) -> list[str]:
 
 
 def read_index(location: Location, inventory: Inventory, name: str) -> RowGroupIndex | None:
-    """Return a stored index; None if it is missing.
+    """Read an index that petastore stored; return None if it is missing.
 
     Args:
         location: Location of the dataset.
@@ -232,7 +234,7 @@ def _row_groups(column: pa.ChunkedArray, num_row_groups: int) -> Sequence[Sequen
 
 
 def _value(written: Any) -> Any:
-    """Return the literal that `literal_json` wrote."""
+    """Convert a JSON value that `literal_json` wrote back to the Python literal."""
     if isinstance(written, (bool, int, str)):
         return written
     if not isinstance(written, dict) or len(written) != 1:
@@ -252,7 +254,9 @@ def _value(written: Any) -> Any:
 
 
 def index_names(location: Location, inventory: Inventory) -> list[str]:
-    """Return the sorted names of a dataset's indexes.
+    """Return the sorted names of a dataset's indexes, petastore's and Petastorm's.
+
+    If Petastorm's indexes are damaged, their names are omitted.
 
     Raises:
         StorageError: A storage operation failed.
@@ -267,7 +271,9 @@ def index_names(location: Location, inventory: Inventory) -> list[str]:
 def find_indexes(
     location: Location, inventory: Inventory, names: Iterable[str] | None = None
 ) -> dict[str, RowGroupIndex]:
-    """Return the indexes of a dataset by name.
+    """Return row-group indexes of a dataset, as a dict from name to index.
+
+    An index that petastore stored takes precedence over an index of this name that Petastorm pickled.
 
     Args:
         location: Location of the dataset.
@@ -275,7 +281,7 @@ def find_indexes(
         names: Names of the indexes to return; None means all.
 
     Raises:
-        InvalidArgumentError: No index has that name, or `location` names single files.
+        InvalidArgumentError: A name is not that of an index, or `location` names single files.
         DatasetChangedError: An index is stale.
         MetadataError: An index is damaged, or newer than this release.
         StorageError: A storage operation failed.
@@ -317,9 +323,10 @@ _BUILD_AGAIN = "build the indexes again with petastore.indexing.build_rowgroup_i
 
 
 def read_petastorm_indexes(location: Location, inventory: Inventory) -> dict[str, RowGroupIndex]:
-    """Return Petastorm's pickled indexes from `_common_metadata`, by name; empty if it has none.
+    """Return the indexes that Petastorm pickled, as a dict by name.
 
-    Before you use an index, call `check_petastorm_counts`, which checks that the index fits the dataset.
+    They are in `_common_metadata`; the dict is empty without them. Before you use an index, call
+    `check_petastorm_counts`, which checks that the index fits the dataset.
 
     Args:
         location: Location of the dataset.
@@ -352,7 +359,9 @@ def _as_ours(index: PetastormIndex, num_row_groups: int) -> RowGroupIndex:
 
 
 def check_petastorm_counts(location: Location, inventory: Inventory) -> None:
-    """Raise an error if the row-group counts of Petastorm's indexes differ from the dataset.
+    """Raise an error if Petastorm's indexes do not fit the files of the dataset.
+
+    Petastorm stored the number of row groups of each file when it built its indexes; these counts are compared.
 
     Args:
         location: Location of the dataset.
@@ -360,7 +369,8 @@ def check_petastorm_counts(location: Location, inventory: Inventory) -> None:
 
     Raises:
         DatasetChangedError: A file has another number of row groups, is new or is missing.
-        MetadataError: Petastorm's counts are missing or damaged, or Petastorm numbered row groups in another order.
+        MetadataError: Petastorm's counts are missing or damaged, or the file `_metadata` has row groups, so that
+            Petastorm numbered row groups in an unknown order.
         StorageError: A storage operation failed.
     """
     summary = footer_if_there(location, _SUMMARY)

@@ -1,1 +1,4 @@
-"""Range reads of files in object stores and on web servers, always of the planned file version."""
+"""Range reads of remote files (object stores, web servers).
+
+All byte ranges of a file are read from the same version of the file.
+"""

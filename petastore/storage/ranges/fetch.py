@@ -1,4 +1,4 @@
-"""Coalesced range requests: fetch byte ranges of a dataset's files into memory, with concurrent requests.
+"""Coalesced range requests: fetch byte ranges of files into memory, concurrently.
 
 Two ranges with a short gap between them are fetched in one request, with the gap. A large request is split among
 several connections.
@@ -47,22 +47,25 @@ __all__ = [
 
 
 END_BYTES = 8
-"""Bytes at the end of a Parquet file: footer length and magic, after column chunks and footer."""
+"""Bytes after the footer of a Parquet file: the footer's length and the magic."""
 
 MAX_GAP_BYTES = 1024 * 1024
-"""Maximum gap between ranges that is fetched in the same request.
+"""Maximum gap between two byte ranges that one request fetches, with the gap.
 
-To fetch the bytes of a longer gap takes longer than another request, and costs money.
+Fetching the bytes of a longer gap would take longer than another request, and cost money.
 """
 
 MIN_GAP_BYTES = 16 * 1024
-"""Gaps between ranges of up to this many bytes are always fetched, because they add at most a few network packets."""
+"""Gaps of up to this many bytes are always fetched with the ranges around them.
+
+They add at most a few network packets.
+"""
 
 MAX_REQUEST_BYTES = 16 * 1024 * 1024
 """Maximum size of a request: a retry repeats at most this many bytes."""
 
 MIN_PART_BYTES = 4 * 1024 * 1024
-"""Minimum size of a part of a split request: for shorter parts latency would dominate."""
+"""Minimum bytes of a part of a split request; smaller parts are mostly latency."""
 
 
 class ByteRange(NamedTuple):
@@ -87,14 +90,14 @@ class RowGroupChunks(NamedTuple):
     """Number of the row group in its file, from 0."""
 
     columns: Mapping[ByteRange, str]
-    """Top-level column of each chunk."""
+    """Dict from the byte range of each chunk to the name of its top-level column."""
 
 
 def coalesce(ranges: Iterable[ByteRange]) -> list[ByteRange]:
-    """Return sorted requests without overlap that contain all ranges.
+    """Merge byte ranges into fewer requests, sorted and without overlap.
 
-    Gaps of up to 16 KiB between ranges are always fetched. Longer gaps are fetched, shortest first, as long as they are
-    together not longer than the ranges, because requests run concurrently. Of gaps with equal length, all are fetched
+    Gaps of up to 16 KiB between ranges are always fetched. Longer gaps of up to 1 MiB are fetched, too, shortest first,
+    as long as all fetched gaps together are not longer than all ranges together. Gaps of equal length are all fetched
     or none.
 
     Args:
@@ -121,7 +124,7 @@ def _merge(ranges: Iterable[ByteRange], max_gap: int) -> list[ByteRange]:
     ordered = sorted(ranges)
     if len(ordered) < 2:
         return ordered
-    from fsspec.utils import merge_offset_ranges  # local files need no fsspec
+    from fsspec.utils import merge_offset_ranges  # imported here, because local files do not need fsspec
 
     _, starts, ends = merge_offset_ranges(
         [""] * len(ordered), [one.offset for one in ordered], [one.end for one in ordered], max_gap, sort=False
@@ -130,9 +133,10 @@ def _merge(ranges: Iterable[ByteRange], max_gap: int) -> list[ByteRange]:
 
 
 def split_large(requests: Sequence[ByteRange], concurrency: int) -> list[ByteRange]:
-    """Return the same bytes in the same order, with long requests split into equal parts.
+    """Split long requests into parts of nearly equal size, in the same order.
 
-    Parts have 4 to 16 MiB. If possible, a request is split into as many parts as there are concurrent requests.
+    Parts have 4 to 16 MiB; requests of less than 8 MiB are not split. If possible, there are about as many parts in
+    total as concurrent requests.
 
     Args:
         requests: Byte ranges without overlap.
@@ -179,7 +183,9 @@ class FetchedRanges:
         return sum(buffer.size for buffer in self._buffers)
 
     def read(self, offset: int, length: int) -> pa.Buffer:
-        """Return bytes of the file as a zero-copy view; copied only if two requests have fetched them.
+        """Return a byte range of the file as a zero-copy view.
+
+        If several requests have fetched parts of the range, the parts are copied into one buffer.
 
         Raises:
             LookupError: The bytes were not fetched.
@@ -237,7 +243,9 @@ _FOREVER_S = 365 * 86400.0
 
 
 class RangeFetcher:
-    """Fetches byte ranges of the files of one location. Thread-safe. A forked child starts without running requests.
+    """Fetches byte ranges of the files of one dataset. Thread-safe.
+
+    A forked child starts without running requests.
 
     Args:
         location: Location of the dataset.
@@ -257,7 +265,7 @@ class RangeFetcher:
         self.location, self.client = location, client or location.store
         self._concurrency = concurrency
         self._counter = counter or RequestCounter()
-        from petastore.storage.ranges.request_pool import RequestPool  # local files need none
+        from petastore.storage.ranges.request_pool import RequestPool  # imported here: local files do not need the pool
 
         self._pool = RequestPool(concurrency)
 
@@ -267,11 +275,11 @@ class RangeFetcher:
         return self._counter.counts
 
     def note_damaged(self) -> None:
-        """Count a damaged row group or footer that is fetched a second time."""
+        """Count one damaged row group or footer that is fetched a second time."""
         self._counter.add(RequestCounts(damaged=1))
 
     def version_of(self, relative: str) -> FileVersion:
-        """Return the current version of a file, by one request.
+        """Request the current version of a file.
 
         Raises:
             FileMissingError: The file does not exist.
@@ -320,7 +328,7 @@ class RangeFetcher:
         raise _changed(relative, version, now or self.version_of(relative))
 
     def newest(self, relative: str, size: int, one: ByteRange) -> FetchedRanges:
-        """Return a range of a file in its current version, with the version.
+        """Fetch a byte range of a file in its current version; the result has the version.
 
         Args:
             relative: Path of the file, relative to the root.
@@ -346,7 +354,9 @@ class RangeFetcher:
         raise _changed(relative, FileVersion(size), now)
 
     def tail(self, relative: str, length: int) -> FetchedRanges:
-        """Return the last bytes of a file in its current version, with the version; usually one request.
+        """Fetch the last bytes of a file in its current version; usually one request.
+
+        The result has the version.
 
         Args:
             relative: Path of the file, relative to the root.
@@ -368,7 +378,10 @@ class RangeFetcher:
         return FetchedRanges(now.size, now, [(now.size - data.size, data)])
 
     def _gather(self, relative: str, requests: Sequence[Callable[[Store], Answer]]) -> list[Answer]:
-        """Return the results of all requests for a file, in order; the first failure stops the others."""
+        """Make requests for a file concurrently, and return their results in order.
+
+        The first failure cancels the other requests, and is raised.
+        """
         limit_s, now = self.location.timeout_s, time.monotonic()
         calls = [functools.partial(request, self.client) for request in requests]
         from petastore.storage.ranges.request_pool import RequestBatch
@@ -400,7 +413,7 @@ class RangeFetcher:
         raise_alone(given_up(gave_up, self.location, "read", None if isinstance(reason, NoBucketError) else relative))
 
     def close(self) -> None:
-        """Cancel all requests; waiting callers get a ReaderClosedError. May be called again."""
+        """Cancel all requests; waiting callers get ReaderClosedError. May be called again."""
         self._pool.close()
 
 

@@ -1,4 +1,7 @@
-"""Pinned files: every range is read from the file version whose footer is known, and cached on disk."""
+"""Pinned files: read all byte ranges of a file from one version of the file.
+
+This is the version whose footer was read. Fetched ranges are cached on disk.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,16 @@ _MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class KeptFiles:
-    """Versions and cached chunks of an open dataset's files. Thread-safe and picklable."""
+    """File versions and column chunk cache of an open dataset.
+
+    Thread-safe and picklable.
+    """
 
     cache: DiskCache | None = None
     """Disk cache of column chunks; None caches none."""
 
     versions: dict[DataFile, FileVersion] = dataclasses.field(default_factory=dict, repr=False)
-    """Version of each requested file: the one whose footer was read; all reads of the file require it."""
+    """Dict from file to the version whose footer was read; all reads require it."""
 
     asked: RequestCounter = dataclasses.field(default_factory=RequestCounter, repr=False)
     """Counter of range requests in this process."""
@@ -49,9 +55,10 @@ class KeptFiles:
     def announce(
         self, location: Location, inventory: Inventory, columns: Sequence[str], groups: NDArray[np.int64]
     ) -> Announcement | None:
-        """Announce to all processes that share the cache which row groups will be loaded, in order.
+        """Announce to the disk cache which row groups will be loaded, and in which order.
 
-        Return None without a cache.
+        All processes that share the cache consider the announcement when they evict entries. Return None without a
+        cache.
 
         Args:
             location: Location of the dataset.
@@ -70,7 +77,10 @@ class KeptFiles:
 
     @once
     def footers(self) -> DiskCache | None:
-        """Disk cache of footers, in the directory of `cache` but with separate metrics; None without a cache."""
+        """Disk cache of footers; None without a cache.
+
+        It is in the directory of `cache`, but has separate metrics.
+        """
         return None if self.cache is None else self.cache.counting_apart()
 
     def close(self) -> None:
@@ -80,7 +90,7 @@ class KeptFiles:
 
 
 def cache_for(location: Location, folder: str | os.PathLike[str] | None, limit: ByteSize | None) -> DiskCache | None:
-    """Return the cache for a dataset's files; None if they are local.
+    """Return the disk cache for the remote files of a dataset; None for local files.
 
     Args:
         location: Location of the dataset.
@@ -96,9 +106,10 @@ def cache_for(location: Location, folder: str | os.PathLike[str] | None, limit: 
 
 
 def keys_of(location: Location, file: DataFile, version: FileVersion, ranges: Sequence[ByteRange]) -> list[str] | None:
-    """Return the cache keys of a file's byte ranges; None if the file has no etag or modification time.
+    """Return the disk cache keys of a file's byte ranges, in the order of the ranges.
 
-    Keys do not depend on credentials or on the signature of a URL.
+    Return None if the version has neither an etag nor a modification time. Keys do not depend on credentials or on the
+    signature of a URL.
 
     Args:
         location: Location of the dataset.
@@ -114,12 +125,12 @@ def keys_of(location: Location, file: DataFile, version: FileVersion, ranges: Se
 
 
 def footer_key(location: Location, path: str, version: FileVersion) -> str | None:
-    """Return the cache key of a file's footer; None without an etag.
+    """Return the disk cache key of a file's footer; None without a strong etag.
 
     Args:
         location: Location of the dataset.
         path: The file, relative to the root.
-        version: Version of the file; its etag may be with or without quotes.
+        version: Version of the file; quotes around its etag make no difference.
     """
     etag = version.strong_etag.strip('"')
     return repr(("footer", location.store.server, _path(location, path), version.size, etag)) if etag else None
@@ -128,7 +139,9 @@ def footer_key(location: Location, path: str, version: FileVersion) -> str | Non
 def announced_keys(
     location: Location, file: DataFile, names: Sequence[str], columns: Sequence[str], ordinal: int
 ) -> list[Key]:
-    """Return the cache keys of column chunks, each with its 64-bit hash for announcements of future reads.
+    """Return the disk cache keys of column chunks, with hashes for announcements.
+
+    Readers announce future reads by 64-bit hashes (`words_of`), which are known before the complete keys.
 
     Args:
         location: Location of the dataset.
@@ -150,9 +163,10 @@ def words_of(
     ordinal: NDArray[np.integer[Any]],
     columns: Sequence[str],
 ) -> NDArray[np.uint64]:
-    """Return 64-bit hashes of column chunks, by which readers announce future reads to the disk cache.
+    """Return the 64-bit hashes of column chunks for announcements to the disk cache.
 
-    A rewritten file has another footer and therefore other hashes, so that chunks of the old file are not announced.
+    Readers announce future reads by these hashes. A rewritten file has another footer and therefore other hashes, so
+    that chunks of the old file are not announced.
 
     Args:
         location: Location of the dataset.
@@ -177,7 +191,7 @@ def _word(text: str) -> int:
 
 
 def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return hashes of 64-bit integers, by mixing their bits."""
+    """Return hashes of 64-bit integers, computed by mixing the bits of each integer."""
     for shift, factor in ((30, _MIX[1]), (27, _MIX[2])):
         words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
     return words ^ (words >> np.uint64(31))
@@ -188,15 +202,15 @@ def _path(location: Location, relative: str) -> str:
 
 
 Ahead: TypeAlias = Callable[[Sequence[ByteRange]], FetchedRanges | None]
-"""Function that returns prefetched ranges, or None."""
+"""Function that takes byte ranges, and returns them if prefetched; otherwise None."""
 
 
 class PinnedFiles:
-    """Fetches ranges of files, always from the file version whose footer was read. Thread-safe.
+    """Fetches byte ranges of files, always from the version whose footer was read.
 
-    The version is known from reading the footer, or from the etag in the manifest. Otherwise the footer is fetched
-    once, with the current version of the file. All later requests require this version. Bytes that are in the disk
-    cache are not fetched.
+    Thread-safe. The version is known from reading the footer, or from the etag in the manifest. Otherwise the footer is
+    fetched once, with the current version of the file. All later requests require this version. Bytes that are in the
+    disk cache are not fetched.
 
     Args:
         fetcher: Range fetcher; its owner closes it.
@@ -211,7 +225,7 @@ class PinnedFiles:
         self._finding: SingleFlight[DataFile, FileVersion] = SingleFlight()
 
     def trusts_etag(self, file: DataFile) -> bool:
-        """Return whether to try the etag in the manifest first for a file.
+        """Return whether to try the etag in the manifest as the version of a file.
 
         In a copied dataset, all etags are out of date, and trying each would cost a request. After one wrong etag,
         etags are therefore not used until the version of another file matches its etag.
@@ -221,18 +235,18 @@ class PinnedFiles:
         return self._has_fresh_etag or not self._stale_etags
 
     def compare_etag(self, file: DataFile, version: FileVersion) -> None:
-        """Trust the etags in the manifest again if the version of a file has the etag in the manifest."""
+        """Trust the manifest's etags again, if this file has the etag in the manifest."""
         if file.etag and version.etag and version.is_same(FileVersion(file.size, file.etag)):
             self._has_fresh_etag = True
 
     @property
     def cache(self) -> DiskCache | None:
-        """Disk cache of column chunks."""
+        """Disk cache of column chunks; None without a cache."""
         return self._kept.cache
 
     @property
     def footers(self) -> DiskCache | None:
-        """Disk cache of footers."""
+        """Disk cache of footers; None without a cache."""
         return self._kept.footers
 
     def fetch(
@@ -246,16 +260,19 @@ class PinnedFiles:
         ahead: Ahead | None = None,
         by_cache: bool = True,
     ) -> FetchedRanges:
-        """Fetch byte ranges of a file, from the disk cache or from the file version whose footer was read.
+        """Fetch byte ranges of a file, from the version whose footer was read.
+
+        Ranges in the disk cache are not fetched; fetched ranges are stored there.
 
         Args:
             file: File of the dataset.
             footer: Footer of the file.
             asked: Ranges to fetch.
-            chunks: Chunks of the row group that contain the ranges, so that the cache can evict them by the plan's
-                order.
+            chunks: Column chunks of the row group, if the ranges are whole chunks of it; the cache then knows when the
+                chunks will be used next. None if the ranges are not whole chunks.
             seen: Version of the file from which the footer was read, if known.
-            ahead: Function that returns prefetched ranges that are not in the cache; None without prefetching.
+            ahead: Function that returns prefetched ranges; called for the ranges that are not in the cache. None
+                without prefetching.
             by_cache: Whether to read from and write to the cache.
 
         Raises:
@@ -277,9 +294,9 @@ class PinnedFiles:
         return of(self._finding.result(file, lambda: self.settled(file, self._found(file, footer))))
 
     def whole(self, file: DataFile, seen: FileVersion | None = None) -> FetchedRanges:
-        """Return all bytes of a file, of its known version or else of its current version.
+        """Fetch all bytes of a file, of its known version or else of its current version.
 
-        Call `settled` after checking the footer in these bytes.
+        Call `settled` after you have checked the footer in these bytes.
 
         Raises:
             DatasetChangedError: The file was rewritten, or has another size.
@@ -296,9 +313,10 @@ class PinnedFiles:
     def as_told(
         self, file: DataFile, of: Callable[[FileVersion], FetchedRanges], seen: FileVersion | None = None
     ) -> FetchedRanges | None:
-        """Fetch bytes of the file version that is known or in the manifest; return None if neither exists.
+        """Fetch bytes of the known version of a file, or of the version in the manifest.
 
-        The manifest's etag is used as long as requests with it succeed. A copied or uploaded file has another etag; the
+        Return None if no version is known, and the etag in the manifest is missing, not trusted or out of date. The
+        manifest's etag is used as long as requests with it succeed. A copied or uploaded file has another etag; its
         footer then decides whether it is the expected file.
 
         Args:
@@ -327,11 +345,14 @@ class PinnedFiles:
         return answer if version.is_same(told) else of(version)
 
     def settled(self, file: DataFile, version: FileVersion) -> FileVersion:
-        """Set the version of a file, unless another thread has already set it; return the version."""
+        """Record the version of a file, and return the recorded version.
+
+        If another thread has already recorded a version, that version stays.
+        """
         return self._kept.versions.setdefault(file, version)
 
     def missing(self, file: DataFile, chunks: RowGroupChunks, seen: FileVersion | None = None) -> list[ByteRange]:
-        """Return the column chunks that are not in the disk cache, without making a request.
+        """Return the column chunks that are not in the disk cache. Makes no request.
 
         Args:
             file: File of the dataset.
@@ -348,7 +369,10 @@ class PinnedFiles:
         return [one for one, key in zip(ranges, keys, strict=True) if not cache.has([key])]
 
     def _confirm(self, file: DataFile, version: FileVersion) -> None:
-        """If all bytes came from the cache, check that the file still has the version in the manifest."""
+        """Request the current version of a file; raise an error if it is not `version`.
+
+        This is needed if all bytes came from the disk cache, and the version only from the manifest.
+        """
         now = self.fetcher.version_of(file.path)
         if not now.is_same(version):
             raise DatasetChangedError(
@@ -364,7 +388,10 @@ class PinnedFiles:
         ranges: Sequence[ByteRange],
         ahead: Ahead | None,
     ) -> FetchedRanges:
-        """Return ranges from the disk cache; fetch and cache all missing ranges with one call."""
+        """Return byte ranges from the disk cache; fetch and cache the missing ones.
+
+        One call fetches all missing ranges.
+        """
         was_fetched = False
 
         def fetch(missing: Sequence[int]) -> list[pa.Buffer]:
@@ -377,14 +404,17 @@ class PinnedFiles:
             return [fetched.read(*one) for one in wanted]
 
         with cache.entries(keys, fetch, sizes=[one.length for one in ranges]) as views:
-            # A buffer keeps the memory of its view alive.
+            # The views are used after the block, which is safe because each buffer keeps the memory of its view alive.
             pieces = [(one.offset, pa.py_buffer(view)) for one, view in zip(ranges, views, strict=True)]
         if not was_fetched and file not in self._kept.versions:
             self._confirm(file, version)
         return FetchedRanges(version.size, version, pieces)
 
     def discard(self, file: DataFile, asked: Iterable[ByteRange], chunks: RowGroupChunks | None = None) -> None:
-        """Remove from the disk cache the byte ranges that could not be decoded, because they may be damaged."""
+        """Remove byte ranges from the disk cache, because decoding them failed.
+
+        They may be damaged; the next read fetches them again.
+        """
         cache, version = self._kept.cache, self._kept.versions.get(file)
         if cache is not None and version is not None:
             cache.discard(self._keys(file, version, list(asked), chunks) or [])

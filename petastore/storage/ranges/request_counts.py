@@ -23,7 +23,7 @@ class RequestCounts(NamedTuple):
     """Number of retries, which are also counted in `requests`."""
 
     damaged: int = 0
-    """Number of row groups and footers that arrived damaged and were read a second time."""
+    """Number of row groups and footers that arrived damaged and were fetched again."""
 
 
 class RequestCounter:

@@ -1,8 +1,8 @@
-"""Storage request pool: daemon threads make concurrent requests with retries, jitter and a deadline.
+"""Storage request pool: daemon threads make concurrent requests.
 
-A caller waits for one batch of requests. The wait ends when all requests have responses, a request has failed after all
-retries, the deadline has passed, the pool is closed, or at Ctrl-C. Requests that still hang then no longer count
-towards the limit of concurrent requests.
+Failed requests are retried, after random pauses (jitter), until a deadline. A caller waits for one batch of requests.
+The wait ends when all requests have responses, a request has failed after all retries, the deadline has passed, the
+pool is closed, or at Ctrl-C. Requests that still hang then no longer count towards the limit of concurrent requests.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _THROTTLED_TOGETHER_S = 0.25
 
 
 class AdaptiveConcurrency:
-    """Concurrency limit by AIMD: halved when a request is throttled, and slowly increased by successful requests.
+    """Adaptive limit of concurrent requests (AIMD). Not thread-safe.
 
-    Not thread-safe.
+    The limit is halved when a request is throttled, and slowly increased by successful requests.
 
     Args:
         most: Initial and maximum limit, at least 1.
@@ -83,21 +83,29 @@ class RequestBatch:
         self.problem: BaseException | None = None
         """Exception of the first request that failed finally."""
         self.over = threading.Event()
-        """Set when the wait ends: all results have arrived, one request has failed, or the caller stops waiting."""
+        """Event that is set when the wait ends.
+
+        The wait ends when all results have arrived, one request has failed, or the caller stops waiting.
+        """
         self.unanswered = len(requests)
-        """Number of requests without a result; the pool's lock guards this and the following attributes."""
+        """Number of requests without a result.
+
+        The pool's lock guards this attribute and the attributes below.
+        """
         self.running = 0
         self.is_left = False
         self.made = self.retries = self.bytes = 0
 
     @property
     def counts(self) -> RequestCounts:
-        """Return the number of requests and the bytes of their results."""
+        """Numbers of requests and retries so far, and the bytes of the results."""
         return RequestCounts(self.made, self.bytes, self.retries)
 
 
 class RequestPool:
-    """Thread-safe pool of daemon threads that make the requests of batches. A forked child starts without threads.
+    """Pool of daemon threads that make the requests of batches. Thread-safe.
+
+    A forked child starts without threads.
 
     Args:
         concurrency: Maximum concurrent requests; fewer while the storage throttles.
@@ -118,7 +126,9 @@ class RequestPool:
         self._running = 0
 
     def run(self, batch: RequestBatch, *, here: bool = False) -> None:
-        """Make the requests of a batch and wait for all results, the first failure, or the deadline.
+        """Make the requests of a batch, and wait until the batch ends.
+
+        It ends when all results have arrived, after the first failure, or at the deadline.
 
         Args:
             batch: Requests to make.
@@ -156,7 +166,10 @@ class RequestPool:
             raise ReaderClosedError("the reader was closed. Open a new reader")
 
     def _leave(self, batch: RequestBatch) -> None:
-        """Stop counting a caller's running requests, because the caller no longer waits; others may start instead."""
+        """End a batch whose caller no longer waits.
+
+        Running requests of the batch no longer count towards the limit, so that requests of other batches may start.
+        """
         batch.over.set()
         with self._lock:
             self._batches.discard(batch)
@@ -166,7 +179,10 @@ class RequestPool:
         self._start(new)
 
     def _take_slots(self) -> int:
-        """Return how many more threads may run now, and count them as running. The caller must hold the lock."""
+        """Return the number of threads to start now, and count them as running.
+
+        The caller must hold the lock.
+        """
         if not self._queue:
             return 0
         new = max(min(len(self._queue), self._limit.now - self._running), 0)
@@ -188,7 +204,7 @@ class RequestPool:
                 self._limit.answered()
 
     def _work(self) -> None:
-        """Make queued requests one by one."""
+        """Make queued requests one by one, until none may start."""
         batch: RequestBatch | None = None
         number, answer, problem, is_over = 0, None, None, False
         while True:
@@ -213,9 +229,9 @@ class RequestPool:
                 problem = raised
 
     def _next(self) -> tuple[RequestBatch, int] | None:
-        """Return the next request of the queue; if none may start, stop counting this thread as running.
+        """Take the next request from the queue; return its batch and its number there.
 
-        The caller must hold the lock.
+        If none may start, return None, and stop counting this thread as running. The caller must hold the lock.
         """
         while self._queue and self._running <= self._limit.now:
             batch, number = self._queue.popleft()
@@ -227,7 +243,10 @@ class RequestPool:
         return None
 
     def _record(self, batch: RequestBatch, number: int, answer: Answer | None, problem: BaseException | None) -> bool:
-        """Record the result of a request, and return whether the batch has ended. The caller must hold the lock."""
+        """Record the result of a request, and return whether the batch has ended.
+
+        The caller must hold the lock.
+        """
         batch.running -= 1
         if answer is None:
             if batch.problem is None and not batch.over.is_set():
@@ -240,7 +259,7 @@ class RequestPool:
         return batch.unanswered == 0
 
     def _answer(self, batch: RequestBatch, number: int) -> Answer:
-        """Make a request, with retries."""
+        """Make a request with retries, and return its result."""
         attempts = 0
 
         def attempt() -> Answer:
@@ -262,7 +281,7 @@ class RequestPool:
         return tried(attempt, over=batch.over, deadline=batch.deadline)
 
     def close(self) -> None:
-        """Cancel all batches; waiting callers get a ReaderClosedError. May be called again."""
+        """Cancel all batches; waiting callers get ReaderClosedError. May be called again."""
         with self._lock:
             self._closed = True
             self._queue.clear()

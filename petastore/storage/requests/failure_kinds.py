@@ -1,4 +1,4 @@
-"""Classes of storage failures, and the advice for each. No I/O.
+"""Kinds of storage failures, and the advice for each. No I/O.
 
 No filesystem library is imported for its exception classes. Exceptions are classified by built-in base class, `errno`,
 status and code of the response, names of base classes and, for Arrow's filesystems, the message. If the exception
@@ -187,7 +187,10 @@ def _by_answer(problem: BaseException) -> Kind | None:
 
 
 def _codes_in(problem: BaseException) -> Iterator[int | str]:
-    """Return statuses and codes of an exception, of its response, or of a response in botocore's form."""
+    """Yield the status and error codes of an exception, or of its response.
+
+    The response may have botocore's form.
+    """
     answer = attribute(problem, "response")
     said = answer if isinstance(answer, dict) else {}
     codes = [attribute(problem, name) for name in ("status", "status_code", "http_status", "code", "error_code")]
@@ -237,7 +240,7 @@ def advice(problem: BaseException, kind: Kind, number: int | None, *, is_anonymo
 
 
 def is_unknown_host(problem: BaseException) -> bool:
-    """Return whether a host name does not exist, as opposed to a temporary DNS failure.
+    """Return whether a host name does not exist; False for a temporary DNS failure.
 
     Example:
         >>> is_unknown_host(socket.gaierror(socket.EAI_NONAME, "Name or service not known"))

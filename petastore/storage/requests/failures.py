@@ -44,7 +44,10 @@ _ERRORS: dict[Kind, type[StorageError]] = {
 
 
 class RequestLocation(Protocol):
-    """Interface of the location of a storage request, such as `petastore.storage.files.location.Location`."""
+    """Interface of the location of a storage request.
+
+    `petastore.storage.files.location.Location` has this interface.
+    """
 
     @property
     def url(self) -> str:
@@ -66,7 +69,7 @@ class RequestLocation(Protocol):
 def answered(
     location: RequestLocation, call: Callable[[], _T], doing: str = "be reached", path: str | None = None
 ) -> _T:
-    """Return the result of a read-only storage request, with retries.
+    """Make a read-only storage request with retries, and return its result.
 
     Transient errors are retried until the deadline, if `location.is_asked_again`.
 
@@ -109,7 +112,9 @@ def answered(
 
 
 def answered_once(location: RequestLocation, call: Callable[[], _T], doing: str, path: str | None = None) -> _T:
-    """Return the result of one request, without retries, for requests that must not be executed twice.
+    """Make a storage request without retries, and return its result.
+
+    For requests that must not be executed twice, such as writes.
 
     Args:
         location: As in `answered`.
@@ -134,10 +139,11 @@ def answered_once(location: RequestLocation, call: Callable[[], _T], doing: str,
 
 @contextlib.contextmanager
 def asking(location: RequestLocation, doing: str = "be reached", path: str | None = None) -> Iterator[None]:
-    """Context manager for one storage request: it converts storage exceptions to petastore's errors, as `answered`.
+    """Context manager for a storage request: convert exceptions to petastore's errors.
 
-    It neither retries the request nor ends it at the timeout: the calling thread blocks until storage responds.
-    Therefore use it only in pool threads, whose waiting consumer checks the timeout and can abandon the thread.
+    The errors are those of `answered`. The context manager neither retries the request nor ends it at the timeout: the
+    calling thread blocks until storage responds. Therefore use it only in pool threads, whose waiting consumer checks
+    the timeout and can abandon the thread.
 
     Args:
         location: As in `answered`.
@@ -173,7 +179,10 @@ def _asked(doing: str, path: str | None) -> str:
 
 
 def raise_alone(error: BaseException) -> NoReturn:
-    """Raise an error without its context, which may contain secrets. (`from None` only hides the context.)"""
+    """Raise an error without its context, which may contain secrets.
+
+    `from None` would only hide the context.
+    """
     try:
         raise error
     finally:
@@ -208,7 +217,10 @@ def failure(problem: BaseException, location: RequestLocation, doing: str, path:
 
 
 def given_up(problem: GaveUpError, location: RequestLocation, doing: str, path: str | None = None) -> StorageError:
-    """Return the petastore error for the last exception, with the number of attempts."""
+    """Return the petastore error for a request that is not retried any more.
+
+    The message has the number of attempts.
+    """
     error = failure(problem.problem, location, doing, path)
     if problem.attempts == 1:
         return error
@@ -233,7 +245,10 @@ def foreign_text(problem: BaseException, secrets: frozenset[str] = frozenset()) 
 
 
 def _place_of_fault(problem: BaseException) -> str:
-    """Return the code line that raised an exception which filesystems should not raise."""
+    """Return a sentence that names the code which raised an unexpected exception.
+
+    Return `""` for an OSError, which filesystems may raise.
+    """
     last = None if isinstance(problem, OSError) else problem.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next

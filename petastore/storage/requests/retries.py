@@ -1,4 +1,4 @@
-"""Storage requests: retries up to a deadline, and several requests at the same time.
+"""Storage requests: retries up to a deadline, and several requests at once.
 
 A call that hangs inside a library cannot be cancelled. With this module, the thread that waits for its result stops
 waiting after a timeout.
@@ -43,7 +43,10 @@ DEFAULT_STORAGE_TIMEOUT_S = 300.0
 """Default timeout of a storage request in seconds: later responses are unlikely."""
 
 _LOOK_AGAIN_S = 0.1
-"""Seconds between checks of requests in flight: the start of a request does not notify waiting threads."""
+"""Seconds between checks of requests in flight.
+
+The checks are needed because the start of a request does not notify waiting threads.
+"""
 
 
 def checked_timeout(storage_timeout: object) -> float | None:
@@ -138,7 +141,7 @@ def make(call: Callable[[], _T], made: Future[_T]) -> None:
 
 
 MOST_ATTEMPTS = 10
-"""Maximum attempts of one request; a failure that persists is treated as permanent."""
+"""Maximum attempts of one request; a persistent failure is treated as permanent."""
 
 MOST_REREADS = 5
 """Maximum attempts to read bytes of one version of a file that is being written."""
@@ -152,12 +155,18 @@ _TRANSIENT_STATUSES = {429, 500, 502, 503, 504}
 
 
 def _chance() -> float:
-    """Return a random number from 0 to 1, which differs between forked processes, without importing `random`."""
+    """Return a random number from 0 to 1, without importing `random`.
+
+    The numbers differ between forked processes.
+    """
     return (int.from_bytes(os.urandom(7), "little") >> 3) * 2.0**-53
 
 
 class FinalError(Exception):
-    """The response is invalid, and a retry would return it again. Caught inside `petastore.storage`."""
+    """Failure that a retry would repeat, such as a wrong file version.
+
+    Caught inside `petastore.storage`.
+    """
 
 
 class GaveUpError(Exception):
@@ -239,9 +248,10 @@ def tried(
 
 
 def is_transient(problem: BaseException) -> bool:
-    """Return whether a retry may succeed: throttling, connection resets, server errors, timeouts.
+    """Return whether a retry may succeed.
 
-    An unknown host name is permanent; a temporary DNS failure is transient.
+    True for throttling, connection resets, server errors and timeouts. An unknown host name is permanent; a temporary
+    DNS failure is transient.
 
     Example:
         >>> is_transient(ConnectionResetError()), is_transient(PermissionError()), is_transient(FileNotFoundError())
@@ -295,7 +305,10 @@ _THREADS = 16
 _JOIN_S = 0.25
 
 _GRACE_S = 0.5
-"""Seconds to wait for requests in flight after one has failed: most responses arrive within this time."""
+"""Seconds to wait for requests in flight after one request has failed.
+
+Most responses arrive within this time.
+"""
 
 _Asked = TypeVar("_Asked")
 _Made = TypeVar("_Made")
@@ -304,7 +317,7 @@ _Waiting: TypeAlias = collections.deque[tuple[Callable[[], Any], Future[Any]]]
 
 
 def at_once(task: Callable[[_Asked], _Made], asked: Sequence[_Asked]) -> Iterator[_Made]:
-    """Apply a function to each item with up to 16 threads, and return the results in order.
+    """Apply a function to each item with up to 16 threads; yield the results in order.
 
     Raises:
         StorageTimeoutError: A request of a task exceeded its timeout; its thread is abandoned.
@@ -346,7 +359,9 @@ def _work(waiting: _Waiting) -> None:
 
 
 class SingleFlight(Generic[_Key, _Made]):
-    """Makes one call for all threads that request the same key at the same time. Thread-safe, without a lock.
+    """Makes one call for all threads that request the same key at the same time.
+
+    Thread-safe, without a lock.
 
     Example:
         >>> flights: SingleFlight[str, int] = SingleFlight()
@@ -358,7 +373,9 @@ class SingleFlight(Generic[_Key, _Made]):
         self._running: dict[_Key, Future[_Made]] = {}
 
     def result(self, key: _Key, call: Callable[[], _Made]) -> _Made:
-        """Make the call and return its result, or wait for another thread's running call for the same key.
+        """Return the result of a call, which threads that request the same key share.
+
+        The first thread makes the call; other threads wait for its result.
 
         Raises:
             BaseException: The call raised it.

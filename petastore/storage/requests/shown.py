@@ -1,4 +1,4 @@
-"""Redact URLs and messages, so that no user, password, signature or key is shown. No I/O.
+"""Redact URLs and messages: hide users, passwords, signatures and keys. No I/O.
 
 All output, exceptions, warnings and log messages about storage pass through this module. It removes parts of URLs that
 may contain a secret, option values of the filesystem, and common patterns of credentials (`token=…`, `Authorization:
@@ -19,8 +19,8 @@ HIDDEN = "***"
 
 _SCHEME = r"(?:(?<![A-Za-z0-9+.-])|(?<=::))[A-Za-z][A-Za-z0-9+.-]*:/{2,}"
 _URL = re.compile(rf"({_SCHEME})(.*)", re.DOTALL)
-# Separator of the URLs of a chain, in which all but the last may be only a scheme. Not just `::`, because a password
-# may contain that.
+# Separator of the URLs of a chain such as `simplecache::s3://…`, in which all but the last may be only a scheme. It is
+# not just `::`, because a password may contain `::`.
 _LINK = r"::(?=(?:[A-Za-z][A-Za-z0-9+.-]*::){0,8}[A-Za-z][A-Za-z0-9+.-]*:/{2,})"
 # A URL inside a sentence ends at white space, a quote, or the next URL of a chain.
 _URL_IN_TEXT = re.compile(rf"({_SCHEME})((?:(?!{_LINK})[^\s'\"<>`])*)(?<![,.;:)\]])")
@@ -52,10 +52,10 @@ _DEEPEST = 6
 
 
 def shown_url(url: str) -> str:
-    """Return a URL without user, password, query and fragment; a plain path is unchanged.
+    """Return a URL without user, password, query and fragment.
 
-    In local paths, `#` and `?` are part of the name and stay, unless `name=value` pairs follow. The container of Azure
-    URLs stays.
+    A plain path is unchanged. In local paths, `#` and `?` are part of the name and stay, unless `name=value` pairs
+    follow. The container of Azure URLs stays.
 
     Example:
         >>> shown_url("https://me:secret@host/a.parquet?sig=abc")
@@ -69,7 +69,7 @@ def shown_url(url: str) -> str:
 
 
 def shown_text(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return a message of another library without the given secrets, and with its URLs redacted.
+    """Return a message of another library with secrets redacted, also in its URLs.
 
     Args:
         text: Message that may contain secrets.
@@ -106,7 +106,9 @@ def without_query(path: str) -> str:
 
 
 def secrets_in_url(url: str) -> frozenset[str]:
-    """Return the secret parts of a URL (users, passwords, queries, fragments), encoded and decoded.
+    """Return the secret parts of a URL, both encoded and decoded.
+
+    These are users, passwords, queries and fragments.
 
     Example:
         >>> {"s%40cret", "s@cret", "abcd"} <= secrets_in_url("https://me:s%40cret@host/a?sig=abcd")
@@ -125,7 +127,9 @@ def secrets_in_url(url: str) -> frozenset[str]:
 
 
 def secrets_in_options(options: Any) -> frozenset[str]:
-    """Return the secrets among a filesystem's keyword arguments: all values except those of known harmless options.
+    """Return the secrets among a filesystem's keyword arguments.
+
+    These are all values except those of options that are known to be harmless.
 
     Example:
         >>> sorted(secrets_in_options({"key": "AKIA", "client_kwargs": {"region_name": "eu", "token": b"t0ken"}}))
@@ -155,7 +159,10 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
 
 
 def _spelled(secrets: Iterable[str]) -> frozenset[str]:
-    """Return the secrets in each encoding that messages may use; omit very short texts, which occur in many words."""
+    """Return the secrets in each encoding that messages may use.
+
+    Very short texts are omitted, because they occur in many words.
+    """
     texts = {text for text in secrets if len(text) >= _SHORTEST}
     ways = (quote, quote_plus, unquote, lambda text: quote(text, safe=""), lambda text: repr(text)[1:-1])
     texts |= {way(text) for text in texts for way in ways}
@@ -173,9 +180,10 @@ def _shown_link(link: str) -> str:
 
 
 def _parts(start: str, rest: str) -> tuple[str, str, str]:
-    """Split the text after a URL's scheme into three parts: credentials, host with path, query with fragment.
+    """Split the text after a URL's scheme: credentials, host with path, query.
 
-    The credentials are the user and password before `@`. A missing part is an empty string.
+    The credentials are the user and password before `@`. The query includes the fragment. A missing part is an empty
+    string.
     """
     scheme = start.partition(":")[0].lower()
     authority = re.split("[/?#]", rest, maxsplit=1)[0]

@@ -1,10 +1,10 @@
-"""Selected columns: their positions in a file, and the cast of their tables to the expected types (also from INT96).
+"""Selected columns of a row group: leaf numbers, checks of sizes, and casts.
 
-The decoded size of dictionary-encoded text is computed before memory is allocated: the same text of one megabyte in a
-million rows takes one megabyte in the file, but one terabyte in memory. Recent writers store the decoded size in the
-footer. If it is missing and the column might be too large, the column is first read as an Arrow dictionary, which has
-each text once. The longest text of the dictionary usually shows that the column is small enough; otherwise the lengths
-of the texts of all rows are added. The result is cached with the footer.
+The decoded size of dictionary-encoded text is computed before memory is allocated. If a million rows have the same text
+of one megabyte, it takes one megabyte in the file, but one terabyte in memory. Recent writers store the decoded size in
+the footer. If it is missing and the column might be too large, the column is first read as an Arrow dictionary, which
+has each text once. The longest text of the dictionary usually shows that the column is small enough; otherwise the
+lengths of the texts of all rows are added. The result is cached with the footer.
 """
 
 from __future__ import annotations
@@ -42,14 +42,16 @@ __all__ = [
 ]
 
 MOST_BYTES = 1024**3
-"""Default maximum decoded bytes of a dictionary column's rows in a row group."""
+"""Default maximum decoded bytes of a dictionary-encoded column in a row group."""
 
 _ROWS_AT_ONCE = 64 * 1024
 """Number of rows whose decoded size is computed at once."""
 
 
 def swelling_leaves(footer: Footer, ordinal: int, columns: Iterable[str], most: int) -> dict[str, dict[int, str]]:
-    """Return the columns whose decoded text may be larger than `most` bytes, because a dictionary value repeats.
+    """Return the columns whose decoded text may be larger than `most` bytes.
+
+    This is possible if many rows repeat a dictionary value.
 
     Args:
         footer: Footer of the file.
@@ -84,7 +86,9 @@ def _most_of_chunk(chunk: ChunkContents) -> int:
 
 
 def check_copies(reader: Any, footer: Footer, ordinal: int, name: str, leaves: Collection[int], most: int) -> None:
-    """Raise an error if a column's values exceed a limit when dictionary values are copied; cache the size.
+    """Raise an error if a dictionary-encoded column is too large when decoded.
+
+    Decoding copies the dictionary value for each row. The size is cached in the footer.
 
     Args:
         reader: A `pyarrow.parquet.ParquetReader` that reads `leaves` as dictionaries, and verifies pages.
@@ -122,9 +126,10 @@ def check_copies(reader: Any, footer: Footer, ordinal: int, name: str, leaves: C
 
 
 def _most_by_longest_value(reader: Any, footer: Footer, ordinal: int, leaves: Collection[int]) -> int | None:
-    """Return an upper bound on the decoded bytes, from the longest value; None if the first row does not suffice.
+    """Return an upper bound on the decoded bytes of a column, from its longest value.
 
-    The bound assumes that all rows have the longest value of the dictionary.
+    The bound assumes that all rows have the longest value of the dictionary. Return None if the first row does not show
+    the dictionary, or if there are several leaves.
     """
     if len(leaves) > 1:
         return None
@@ -139,7 +144,7 @@ def _most_by_longest_value(reader: Any, footer: Footer, ordinal: int, leaves: Co
 
 
 def copied_bytes(column: Any) -> int:
-    """Return the decoded bytes of a dictionary column of text or bytes, with one copy for each row.
+    """Return the bytes of a decoded dictionary column, with one copy for each row.
 
     Args:
         column: A `pyarrow.ChunkedArray` that contains dictionaries.
@@ -175,10 +180,11 @@ def _lengths(values: Any) -> NDArray[np.int64]:
 
 
 def check_whole_microseconds(reading: Any, footer: Footer, ordinal: int, leaves: Iterable[int]) -> None:
-    """Raise an error for INT96 timestamps with nanoseconds; checked row groups are recorded in the footer.
+    """Raise an error for INT96 timestamps with nanoseconds.
 
-    Arrow converts INT96 to a chosen unit without an error for values that do not fit: nanoseconds wrap around outside
-    the years 1677 to 2262, and microseconds lose the last three digits.
+    Row groups that pass the check are recorded in the footer. Arrow converts INT96 to a chosen unit without an error
+    for values that do not fit. Nanoseconds wrap around outside the years 1677 to 2262, and microseconds lose the last
+    three digits.
 
     Args:
         reading: The `petastore.storage.row_groups.open_files.Reading`.
@@ -209,7 +215,7 @@ def check_whole_microseconds(reading: Any, footer: Footer, ordinal: int, leaves:
 
 
 def _integers(column: Any) -> NDArray[np.int64]:
-    """Return the non-null values of a column of which one leaf was read."""
+    """Return the non-null integers of a nested column of which one leaf was read."""
     return np.concatenate([np.zeros(0, np.int64), *map(_of_leaf, column.chunks)])
 
 
@@ -222,26 +228,28 @@ def _of_leaf(array: Any) -> NDArray[np.int64]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """Columns of a row group that are read together, as a whole or a few rows at a time."""
+    """Columns of a row group that are read together, at once or some rows at a time."""
 
     columns: tuple[str, ...]
     """Distinct names of stored columns."""
 
     rows_at_once: int | None = None
-    """Number of rows of each table except the last; None means one table with all rows."""
+    """Rows of each table except the last; None means one table with all rows."""
 
     first: int | None = None
-    """Number of first rows to read, as one table; None means all.
+    """Number of rows to read from the first row on, as one table; None means all.
 
-    Only the pages with these rows, and little more, are fetched and decoded."""
+    Only the pages with these rows, and little more, are fetched and decoded.
+    """
 
     most_bytes: int = MOST_BYTES
-    """Largest decoded size of a dictionary column's rows."""
+    """Maximum decoded bytes of a dictionary-encoded column."""
 
     request_bytes: int | None = None
-    """Bytes of a remote column chunk that are fetched at a time, for row groups that do not fit in memory.
+    """Bytes of a remote column chunk to fetch at a time; None fetches whole chunks.
 
-    Bytes that are fetched this way are not cached. None fetches whole chunks."""
+    For row groups that do not fit in memory. A disk cache stores these byte ranges one by one, not as whole chunks.
+    """
 
 
 def in_one(parts: Sequence[Part]) -> Part:
@@ -272,7 +280,9 @@ def check_rows(read: int, footer: Footer, ordinal: int, columns: Sequence[str], 
 
 
 def leaves_of(footer: Footer, ordinal: int, columns: Sequence[str], groups: int) -> list[int]:
-    """Return the leaf column numbers of some columns in a file with this many row groups.
+    """Return the leaf column numbers of some columns.
+
+    Check that the columns and the row group exist; `groups` is the number of row groups in the file.
 
     Raises:
         InvalidArgumentError: The file has no such column or row group.
@@ -302,7 +312,7 @@ def leaves_of(footer: Footer, ordinal: int, columns: Sequence[str], groups: int)
 
 
 def with_distinct_names(table: pa.Table, footer: Footer, columns: tuple[str, ...]) -> pa.Table:
-    """Rename the columns of a table from a file in which several columns have the same name."""
+    """Rename the columns of a table whose file has several columns with the same name."""
     stored = (name for name in columns if not footer.columns.lacks(name))
     # Arrow returns columns in the order in which their first leaves were requested.
     return table.rename_columns(list(dict.fromkeys(footer.columns.members.get(name, (name,))[0] for name in stored)))
@@ -344,7 +354,10 @@ def _cast(column: pa.ChunkedArray, wanted: pa.Field, path: str, ordinal: int) ->
 
 
 def _check_indices(column: pa.ChunkedArray, name: str, path: str, ordinal: int) -> None:
-    """Raise an error for indices outside their dictionary, which Arrow does not check in damaged pages."""
+    """Raise an error for dictionary indices outside their dictionary.
+
+    Arrow does not check the indices in damaged pages.
+    """
     if not pa.types.is_dictionary(column.type):
         return
     try:
@@ -359,10 +372,10 @@ def _check_indices(column: pa.ChunkedArray, name: str, path: str, ordinal: int) 
 
 
 def pickable(table: pa.Table) -> pa.Table:
-    """Convert columns of a table to types that Arrow's `take` supports; others are unchanged.
+    """Convert columns of a table to types that Arrow's `take` supports.
 
-    String views and binary views are converted, also inside list views. Dictionaries get 32-bit indices, because each
-    row group has its own categories, and together they may be too many for 8 bits.
+    Other columns are unchanged. String views and binary views are converted, also inside list views. Dictionaries get
+    32-bit indices, because each row group has its own categories, and together they may be too many for 8 bits.
 
     Example:
         >>> pickable(pa.table({"word": pa.array(["a"], pa.string_view()), "id": [1]})).schema.types

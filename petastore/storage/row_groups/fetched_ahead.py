@@ -1,4 +1,4 @@
-"""Prefetched row groups: fetch the bytes of the next row groups while others are decoded."""
+"""Prefetched row groups: fetch bytes while earlier row groups are decoded."""
 
 from __future__ import annotations
 
@@ -27,19 +27,25 @@ _Fetched: TypeAlias = Future[tuple[frozenset[ByteRange], FetchedRanges]]
 
 
 _MOST_AT_A_TIME = 8
-"""Maximum number of row groups fetched at a time; each may take several concurrent requests."""
+"""Maximum number of row groups that are fetched at a time.
+
+Each may take several concurrent requests.
+"""
 
 
 def place_of(location: Location, file: DataFile, ordinal: int) -> Place:
-    """Return a key of a row group that is unique over all datasets, even if their file names and footers are equal."""
+    """Return a key of a row group that is unique over all datasets.
+
+    It is unique even if file names and footers of two datasets are equal.
+    """
     return id(location), file.path, ordinal
 
 
 class FetchedAhead:
-    """Prefetched row groups, complete or in flight. Thread-safe; empty in a forked child.
+    """Prefetched row groups, complete or in flight. Thread-safe.
 
     A thread that reads a row group waits for its prefetch. If the prefetch has not begun or has failed, the thread
-    fetches the row group itself, so that it gets the error.
+    fetches the row group itself, so that it gets the error. A forked child starts without prefetched row groups.
 
     Example:
         >>> from petastore.storage.stores.interface import FileVersion
@@ -67,7 +73,9 @@ class FetchedAhead:
         self._closed = False
 
     def begin(self, place: Place, fetch: Fetch, *, for_cache: bool = False) -> None:
-        """Prefetch a row group in its own thread, in call order, unless it is fetched already.
+        """Prefetch a row group in its own thread, unless it is fetched already.
+
+        Prefetches begin in the order of the calls.
 
         Args:
             place: Key of the row group.
@@ -97,7 +105,9 @@ class FetchedAhead:
             del future, fetch  # drop references, or a waiting thread would keep the bytes in memory
 
     def of(self, place: Place, asked: Iterable[ByteRange], *, for_cache: bool = False) -> FetchedRanges | None:
-        """Return a prefetched row group; None if the caller must fetch the ranges itself.
+        """Return a prefetched row group, after waiting for its prefetch.
+
+        Return None if the caller must fetch the ranges itself.
 
         Args:
             place: Key of the row group.
@@ -115,13 +125,16 @@ class FetchedAhead:
         return fetched if ranges.issuperset(asked) else None
 
     def drop(self, place: Place) -> None:
-        """Drop a row group."""
+        """Drop the bytes of a row group; cancel its prefetch if it has not begun."""
         future, _ = self._fetched.pop(place, (None, False))
         if future is not None:
             future.cancel()
 
     def close(self) -> None:
-        """Drop all row groups, and start no further requests. Requests in flight end by themselves."""
+        """Drop all row groups, and start no further requests.
+
+        Requests in flight end by themselves.
+        """
         with self._lock:
             self._closed = True
             self._waiting.clear()

@@ -1,4 +1,7 @@
-"""Row group of a remote file: fetch whole column chunks before decoding, or byte ranges during decoding."""
+"""Row group of a remote file: fetch its column chunks.
+
+Whole column chunks are fetched before decoding, or byte ranges of the chunks during decoding.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +34,17 @@ __all__ = ["FetchedRowGroup", "chunk_ranges", "fetch_chunks", "row_group_chunks"
 _FIRST_PAGE = 4
 
 _UNCOUNTED_BYTES = 100
-"""Extra bytes to read after chunks of old writers, which did not count the dictionary header.
+"""Extra bytes to read after a column chunk of an old writer.
 
-Other Parquet readers read the same number of extra bytes.
+Old writers did not count the header of the dictionary page in the size of a chunk. Other Parquet readers read the same
+number of extra bytes.
 """
 
 _MOST_TIMES = 2
-"""Maximum ratio of chunk bytes to file bytes; above 1, because some writers store equal chunks only once."""
+"""Maximum ratio of the bytes of all column chunks to the bytes of the file.
+
+It is above 1, because some writers store equal chunks only once.
+"""
 
 
 def row_group_chunks(footer: Footer, ordinal: int, asked: Iterable[Sequence[str]]) -> RowGroupChunks:
@@ -58,9 +65,10 @@ def row_group_chunks(footer: Footer, ordinal: int, asked: Iterable[Sequence[str]
 
 
 def chunk_ranges(footer: Footer, ordinal: int, leaves: Iterable[int]) -> dict[int, ByteRange]:
-    """Return the byte ranges of some column chunks of a row group, by leaf; empty chunks are omitted.
+    """Return a dict from leaf to the byte range of its column chunk in a row group.
 
-    If the program that wrote the file may have stored too small sizes, ranges are slightly longer than the chunks.
+    Empty chunks are omitted. If the program that wrote the file may have stored too small sizes, ranges are slightly
+    longer than the chunks.
 
     Args:
         footer: Footer of the file.
@@ -105,7 +113,7 @@ def _check_sum(ranges: Collection[ByteRange], file: DataFile, ordinal: int) -> N
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FetchedRowGroup:
-    """Fetched bytes of a row group, in the file version of the footer."""
+    """Row group of a remote file, read in the file version of the footer."""
 
     pinned: PinnedFiles
     """Range fetcher of the dataset's files."""
@@ -122,7 +130,7 @@ class FetchedRowGroup:
         return row_group_chunks(self.footer, self.ordinal, self.asked)
 
     def open(self, *, whole: bool, request_bytes: int | None = None) -> OpenedFile:
-        """Return a file object that reads from the fetched column chunks.
+        """Return an open file that reads fetched chunks, or fetches byte ranges as needed.
 
         Args:
             whole: Whether most of each column chunk will be read.
@@ -140,7 +148,7 @@ class FetchedRowGroup:
         return OpenedFile(in_memory_file(self._fetched(self._chunks())), self.footer, buffer_bytes=0)
 
     def discard(self) -> None:
-        """Delete damaged bytes from memory and from the cache, so that they are not read again."""
+        """Delete damaged bytes from memory and the cache, so that they are not read again."""
         chunks = self._chunks()
         self.ahead.drop(place_of(self.location, self.footer.file, self.ordinal))
         self.pinned.discard(self.footer.file, chunks.columns, chunks)
@@ -172,7 +180,9 @@ def fetch_chunks(
     *,
     by_cache: bool,
 ) -> tuple[frozenset[ByteRange], FetchedRanges]:
-    """Fetch the column chunks of a row group that are not cached, and return their positions and bytes.
+    """Fetch the column chunks of a row group that are not cached.
+
+    Return their byte ranges, and their bytes.
 
     Args:
         pinned: Range fetcher of the dataset's files.

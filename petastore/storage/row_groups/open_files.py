@@ -1,8 +1,8 @@
-"""Open file pool: keep files open between row groups, and verify the checksums of a row group only once.
+"""Open file pool: keep files open between row groups, and verify checksums once.
 
 Opening a file and creating its page reader takes several short calls into Arrow. Each call releases and reacquires the
 GIL, which takes longer than the call itself if several threads run. Verifying page checksums costs more than decoding,
-if cells are not compressed.
+if cells are not compressed; therefore each row group is verified only once.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 __all__ = ["SETTLED_NS", "OpenFiles", "Reading", "VerifiedRowGroups", "explained"]
 
 SETTLED_NS = 100_000_000
-"""Nanoseconds since a file's last change after which data that was verified once stays verified in later epochs.
+"""Age of a file in nanoseconds from which verified data stays verified.
 
-A younger file may still change without a new modification time. Linux sets the time before it copies the bytes, and a
-busy machine may stop the writer in between: a reader then sees the new time with the old bytes. Two writes within one
-tick of the clock have the same time, too.
+Such data is not verified again in later epochs. A younger file may still change without a new modification time. Linux
+sets the time before it copies the bytes, and a busy machine may stop the writer in between. A reader then sees the new
+time with the old bytes. Two writes within one tick of the clock have the same time, too.
 """
 
 _MOST_IDLE = 8
@@ -52,12 +52,15 @@ _Place: TypeAlias = tuple[int, str]
 
 
 def _place(location: Location, file: DataFile) -> _Place:
-    """Return a key of a file that is unique over all datasets, even if their file names and footers are equal."""
+    """Return a key of a file that is unique over all datasets.
+
+    It is unique even if file names and footers of two datasets are equal.
+    """
     return id(location), file.path
 
 
 class VerifiedRowGroups:
-    """Row groups whose checksums were verified, by file version. Thread-safe, without a lock.
+    """Row groups whose checksums were verified, by file version. Thread-safe.
 
     Example:
         >>> verified, version = VerifiedRowGroups(), LocalVersion(1, 2, 3, 4, 5)
@@ -72,7 +75,7 @@ class VerifiedRowGroups:
         self._groups: dict[tuple[str, Asked], tuple[LocalVersion, set[int]]] = {}
 
     def has(self, path: str, version: LocalVersion, ordinal: int, asked: Asked) -> bool:
-        """Return whether these columns of a row group were verified in this version of the file."""
+        """Return whether these columns were verified in this version of the file."""
         known = self._groups.get((path, asked))
         return known is not None and known[0] == version and ordinal in known[1]
 
@@ -85,10 +88,11 @@ class VerifiedRowGroups:
 
 
 class OpenFiles:
-    """Pool of open local files, each used by one thread at a time; recent ones stay open. Thread-safe.
+    """Pool of open local files. Thread-safe.
 
-    Only local files are opened. If a file was written in the meantime, it is reopened, and a changed footer raises an
-    error. For remote files, the ranges to read are fetched from the file version of the footer.
+    Each open file is used by one thread at a time; recently used files stay open. If a file was written in the
+    meantime, it is reopened, and a changed footer raises an error. Remote files are not opened: their byte ranges are
+    fetched from the file version of the footer.
 
     Args:
         most_idle: Maximum number of idle open files; a file read by several threads counts several times.
@@ -113,7 +117,7 @@ class OpenFiles:
         self._lock = threading.Lock()
 
     def footer_of(self, location: Location, file: DataFile) -> Footer | None:
-        """Return the footer of a local file that is still open from an earlier read; otherwise None."""
+        """Return the footer of a local file that is still open; otherwise None."""
         idle = self._idle.get(_place(location, file))
         footer = idle[-1].footer if idle else None
         return footer if footer is not None and footer.file == file else None
@@ -141,7 +145,7 @@ class OpenFiles:
         request_bytes: int | None = None,
         kept: KeptFiles | None = None,
     ) -> Reading:
-        """Context manager: open a file for reading row groups in the calling thread.
+        """Return a context manager that opens a file to read a row group in this thread.
 
         Args:
             location: Location of the dataset.
@@ -166,7 +170,9 @@ class OpenFiles:
         return Reading(self, location, footer, (ordinal,), asked, fetched, whole=whole, request_bytes=request_bytes)
 
     def lent(self, location: Location, footer: Footer) -> LocalFile:
-        """Return an open local file with this footer, for the calling thread.
+        """Take an open local file with this footer from the pool, or open the file.
+
+        The calling thread uses the file, and returns it with `keep`.
 
         Raises:
             DatasetChangedError: The file has another footer.
@@ -232,7 +238,10 @@ class OpenFiles:
 
 
 class Reading:
-    """Read of row groups of one file; detects whether the file is written during the read.
+    """Context manager for reading row groups of one file.
+
+    It detects whether the file is written during the read. At the end of the block, a local file returns to the pool.
+    After an error, it is closed, and fetched bytes are discarded.
 
     Args:
         files: Pool of local files.
@@ -291,16 +300,22 @@ class Reading:
         return self.opened.reader
 
     def dictionaries(self, paths: Sequence[str]) -> Any:
-        """Return a `ParquetReader` that reads some leaves, by path, as dictionaries, and verifies checksums."""
+        """Return a `ParquetReader` that reads some leaf columns as dictionaries.
+
+        `paths` are the paths of these leaf columns. The reader verifies checksums.
+        """
         return self.opened.reader_of(self._footer, paths)
 
     def nanoseconds(self) -> Any:
-        """Return a `ParquetReader` that reads INT96 timestamps in nanoseconds, which may wrap around."""
+        """Return a `ParquetReader` that reads INT96 timestamps in nanoseconds.
+
+        They may wrap around.
+        """
         return self.opened.reader_of(self._footer, int96_unit="ns")
 
     @property
     def is_in_doubt(self) -> bool:
-        """Return whether the file was written since its footer was read.
+        """Whether the file was written since its footer was read.
 
         Checksums do not detect this, because newly written pages also have valid checksums.
         """
@@ -344,7 +359,10 @@ class Reading:
 def explained(
     problem: Exception, location: Location, file: DataFile, ordinal: int, columns: Sequence[str], footer: Footer
 ) -> Exception:
-    """Return the error for a failed read: a storage error, a rewritten file, or a damaged page."""
+    """Return the error that explains a failed read.
+
+    It is a storage error or an error about a damaged page. If the file was rewritten, DatasetChangedError is raised.
+    """
     is_ours = isinstance(problem, PetastoreError)
     if is_ours and not (location.is_local and isinstance(problem, DecodeError)):
         return problem

@@ -1,4 +1,4 @@
-"""Open Parquet file with Arrow's `ParquetReader`, after a test that Arrow decodes known values correctly.
+"""Open Parquet file with Arrow's `ParquetReader`, and a test of Arrow's decoder.
 
 Some builds of pyarrow decode wrong values on some processors without any error (arrow#50503). The package contains a
 file of 20 KB with all common encodings and compressions, whose values are given by a formula. Each process decodes this
@@ -46,7 +46,10 @@ CHECKSUMS = {
     "delta_binary-snappy-int32-nulls": 0xce374c09, "delta_length-gzip-text-nulls": 0xb38efda4,
     "delta_bytes-lz4-text-nulls": 0xdb4a1233, "split-lz4-float-nulls": 0x79dc8adf, "split-zstd-double": 0x6399a4b6,
 }  # fmt: skip
-"""Expected `checksum_of` each column of `_FILE`; column names have encoding, compression, type, and `nulls` if any."""
+"""Expected `checksum_of` each column of `_FILE`.
+
+Column names have encoding, compression, type, and `nulls` if the column has nulls.
+"""
 
 
 _is_decoder_checked = False
@@ -54,7 +57,7 @@ _lock = Lock()
 
 
 def check_decoder() -> None:
-    """Decode the file with known values, once per process.
+    """Test pyarrow: decode the file with known values, once per process.
 
     Raises:
         DecodeError: pyarrow decodes wrong values, or cannot decode; the message names the pyarrow wheel and the
@@ -75,7 +78,7 @@ def check_decoder() -> None:
 
 
 def _wrong_column() -> str | None:
-    """Return the first column that is decoded wrongly, with the cause; None if all are right."""
+    """Decode the file with known values; return the problem as text, or None."""
     names = [name for name in CHECKSUMS if pa.Codec.is_available(name.split("-")[1])]
     reader = pq.ParquetReader()
     try:
@@ -89,10 +92,10 @@ def _wrong_column() -> str | None:
 
 
 def checksum_of(cells: pa.Array) -> int:
-    """Return the CRC-32 of a column of booleans, numbers or text: of its null mask and its values.
+    """Return the CRC-32 of a column's null mask and values.
 
-    The checksum is computed from Arrow's buffers, because `Array.equals` and `to_numpy` would import pandas and
-    pyarrow.compute.
+    The column has booleans, numbers or text. The checksum is computed from Arrow's buffers, because `Array.equals` and
+    `to_numpy` would import pandas and pyarrow.compute.
     """
     rows, (validity, first, *text) = len(cells), cells.buffers()
     is_there = np.ones(rows, np.bool_) if validity is None else _bits(validity, rows)
@@ -123,16 +126,17 @@ def pyarrow_wheel() -> str:
 
 
 Asked: TypeAlias = tuple[tuple[str, ...], ...]
-"""Columns to read from a row group, for each part."""
+"""Names of the columns to read from a row group, one tuple for each `Part`."""
 
 _STREAM_BYTES = 256 * 1024
-"""Buffer size in bytes for reading local files, so that a whole stored column chunk is not in memory while decoding.
+"""Buffer size in bytes for reading local files.
 
-It is also the request size for remote files if only the first rows of chunks are read.
+With this buffer, stored column chunks are not completely in memory while they are decoded. It is also the request size
+for remote files if only the first rows of chunks are read.
 """
 
 _WHOLE_BYTES = 8 * 1024 * 1024
-"""Row groups up to this size in bytes have their column chunks read whole.
+"""Maximum bytes of a row group whose column chunks are read whole.
 
 Arrow allocates the size that a page header declares. In larger row groups, the headers of pages without a checksum are
 therefore checked first; this takes little time compared with decoding.
@@ -162,7 +166,10 @@ class OpenedFile:
         self.source, self.verify, self.is_near = source, verify, is_near
         self._buffer_bytes = 0 if is_near and footer.largest_group_bytes <= _WHOLE_BYTES else buffer_bytes
         self.is_large = is_near and footer.largest_group_bytes > _WHOLE_BYTES
-        """Whether the sizes of all pages are checked before Arrow allocates them, also of pages without a checksum."""
+        """Whether page sizes are checked before Arrow allocates memory for the pages.
+
+        The sizes of pages without a checksum are then checked, too.
+        """
         try:
             self.reader = self.reader_of(footer, verify=verify)
         except BaseException:
@@ -181,7 +188,7 @@ class OpenedFile:
             verify: Whether to verify page checksums.
         """
         check_decoder()
-        reader = pq.ParquetReader()  # `ParquetFile` adds a table of all column names
+        reader = pq.ParquetReader()  # not `ParquetFile`, which also builds a dict of all column names
         reader.open(
             self.source,
             metadata=footer.metadata,
@@ -205,7 +212,7 @@ class LocalFile:
     """Path in the local filesystem."""
 
     source: Any
-    """Arrow's file object of the open file, whose `fileno` works in every supported pyarrow."""
+    """Arrow's file object; its `fileno` works in every supported pyarrow."""
 
     version: LocalVersion
     """Version of the file that has the footer."""
@@ -214,11 +221,11 @@ class LocalFile:
     """Footer of the file; None until the footer was read."""
 
     opened: dict[bool, OpenedFile] = dataclasses.field(default_factory=dict)
-    """Dict of open readers of the file; the key is whether the reader verifies page checksums."""
+    """Open readers of the file; the key is whether the reader verifies page checksums."""
 
     @classmethod
     def open(cls, location: Location, file: DataFile) -> tuple[LocalFile, Tail]:
-        """Open a file and read its footer.
+        """Open a file and read its tail (footer, size and version); return both.
 
         Raises:
             FileMissingError: The file is missing.
@@ -261,7 +268,10 @@ class LocalFile:
 
 
 class FileWithDescriptor(pa.OSFile):  # type: ignore[misc]
-    """Local file whose `fileno` works in every supported pyarrow; that of `OSFile` raises in pyarrow 18 to 24."""
+    """Local file whose `fileno` works in every supported pyarrow.
+
+    `fileno` of `pyarrow.OSFile` raises an error in pyarrow 18 to 24.
+    """
 
     _descriptor: int
     # With `weakref.finalize`, the descriptor is also closed if the file is not closed explicitly.

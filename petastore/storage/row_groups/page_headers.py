@@ -1,13 +1,16 @@
-"""Compare page headers, which have no checksum, with the column chunk metadata in the footer.
+"""Compare page headers with the column chunk metadata in the footer.
 
-The checksum of a page covers only its data. A flipped bit in the header may change the number of values or the
-encoding, and give wrong values without any error. Redundant fields of header and footer are therefore compared. The
-pages of a chunk must have as many values as the chunk, an encoding must be one of the chunk's encodings, no page may be
-larger than the chunk, and the levels of a version 2 page must fill the bytes given in its header. For pages without a
-checksum at most the sizes are checked, because their data may be damaged as well.
+The checksum of a page covers only its data, not its header. A flipped bit in the header may change the number of values
+or the encoding, and give wrong values without any error. Redundant fields of header and footer are therefore compared.
+The pages of a chunk must have as many values as the chunk, and only the chunk's encodings. No page may be larger than
+the chunk. The levels of a version 2 page must fill the bytes given in its header. For pages without a checksum at most
+the sizes are checked, because their data may be damaged as well.
 
-Field numbers are those of `parquet.thrift`: PageHeader {1 type, 2 uncompressed_page_size, 3 compressed_page_size,
-4 crc, 5 data_page_header, 7 dictionary_page_header, 8 data_page_header_v2}.
+`checked_pages` checks column chunks that arrive in several byte ranges, before Arrow gets the bytes. `page_bytes`
+computes from the headers how much memory pages take while a row group is read in parts.
+
+Field numbers are those of `parquet.thrift`: PageHeader {1 type, 2 uncompressed_page_size, 3 compressed_page_size, 4
+crc, 5 data_page_header, 7 dictionary_page_header, 8 data_page_header_v2}.
 """
 
 from __future__ import annotations
@@ -44,7 +47,10 @@ LONGEST_HEADER = 1 << 24
 """Maximum bytes of a page header, the same as in Arrow."""
 
 DATA, DICTIONARY_PAGE, DATA_V2 = 0, 2, 3
-"""Numbers of the page types "data page", "dictionary page" and "data page, version 2" in page headers."""
+"""Numbers of page types in page headers.
+
+They are "data page", "dictionary page", and "data page, version 2".
+"""
 
 TYPE, UNPACKED, PACKED, CHECKSUM, V1, DICTIONARY, V2 = 1, 2, 3, 4, 5, 7, 8
 """Field numbers of a page header."""
@@ -58,16 +64,16 @@ RLE, BIT_PACKED = 3, 4
 """Numbers of the encodings of repetition and definition levels in page headers."""
 
 Read = Callable[[int, int], bytes]
-"""Function that reads a number of bytes of a file from a position on; fewer at the end."""
+"""Function (length, offset) that reads bytes of a file; fewer at the file's end."""
 
 Header = dict[int, Any]
-"""Fields of a header by number; the header of the page type is a nested dict."""
+"""Dict from field number to value; fields of the page type are in a nested dict."""
 
 
 def headers_of(
     header_at: Callable[[int], tuple[Header, int]], chunk: ChunkContents
 ) -> Iterator[tuple[Header, int, int]]:
-    """Yield the header of each page of a column chunk, the start of its data, and the chunk's remaining bytes."""
+    """Yield (header, start of the data, remaining bytes of the chunk) for each page."""
     at, left = chunk.first_page, chunk.values
     stop = at + chunk.stored_bytes
     while left > 0 and at < stop:
@@ -99,7 +105,7 @@ class PageWindow:
         """Position of the page header that was read last."""
 
     def bytes_at(self, at: int, least: int = _LEAST_BYTES) -> bytes:
-        """Return the bytes from a position on: at least `least` bytes, or fewer at the end of the file."""
+        """Return at least `least` bytes from a position on; fewer at the end of the file."""
         first = at - self._at
         if first < 0 or first + least > len(self._data):
             self._at, self._data = at, self._read(max(self._length, least), at)
@@ -148,11 +154,16 @@ _read_header = struct_reader(
 _SMALL_BYTES = 64 * 1024
 
 _LEFT_OUT_BYTES = 128
-"""Extra bytes of a chunk: old releases of parquet-mr omit the dictionary header from the chunk's size."""
+"""Extra bytes of a column chunk of an old writer.
+
+Old releases of parquet-mr omit the dictionary header from the chunk's size.
+"""
 
 
 def has_checksums(data: bytes, column: Any) -> bool:
-    """Return whether the pages of a file have checksums; True if the first page header is unreadable.
+    """Return whether the pages of a file have checksums.
+
+    Return True if the first page header is unreadable.
 
     Args:
         data: All bytes of the file.
@@ -169,7 +180,9 @@ def has_checksums(data: bytes, column: Any) -> bool:
 def refuse_damaged_pages(
     read: Read, footer: Footer, ordinal: int, leaves: Iterable[int], *, unchecked: bool = False
 ) -> None:
-    """Raise an error if the page headers of a row group contradict the footer or each other.
+    """Raise an error if page headers of a row group contradict the footer.
+
+    They must not contradict each other, either.
 
     Args:
         read: Function that reads a number of bytes from a position on; fewer at the end of the file.
@@ -212,7 +225,10 @@ def damaged_header(problem: Exception, footer: Footer, ordinal: int, chunk: Chun
 
 
 class ChunkCheck:
-    """Check of a leaf's page headers in order, for `refuse_damaged_pages`. Its methods raise `PAGE_ERRORS`."""
+    """Check of the page headers of one column chunk, in order.
+
+    Its methods raise `PAGE_ERRORS`.
+    """
 
     def __init__(self, footer: Footer, chunk: ChunkContents, leaf: int, *, unchecked: bool) -> None:
         levels = footer.columns.stored.column(leaf)
@@ -253,7 +269,7 @@ class ChunkCheck:
         return True
 
     def finish(self) -> None:
-        """Check the number of values after the last page."""
+        """After the last page, check that the pages have as many values as the chunk."""
         if all(self._checked) and self._values != self._chunk.values:
             raise ValueError(f"the pages have {self._values:,} values, but the footer declares {self._chunk.values:,}")
 
@@ -303,7 +319,7 @@ def _check_levels_encoding(encoding: int | None, encodings: Sequence[int]) -> No
 
 
 def _check_runs(levels: bytes, highest: int, values: int) -> None:
-    """Raise an error if the encoded levels of a page do not match its number of bytes and values."""
+    """Raise an error if a page's encoded levels do not match its bytes and values."""
     width = highest.bit_length()
     at = read = 0
     while width and at < len(levels):
@@ -317,7 +333,9 @@ def _check_runs(levels: bytes, highest: int, values: int) -> None:
 
 
 def page_bytes(location: Location, footer: Footer, ordinal: int, columns: Iterable[str]) -> int:
-    """Return the memory for pages while streaming some columns: each leaf needs its largest page and dictionary.
+    """Return the memory in bytes for the pages of columns while they are streamed.
+
+    Each leaf needs memory for its largest page and its dictionary.
 
     Args:
         location: Location of a local dataset.
@@ -348,7 +366,7 @@ def _of_chunk(window: PageWindow, footer: Footer, ordinal: int, leaf: int) -> in
             size = _of_page(header)
             if header[TYPE] == DICTIONARY_PAGE:
                 copied = header.get(UNPACKED, 0)
-                dictionary = size + copied  # values of the dictionary are copied
+                dictionary = size + copied  # Arrow copies the values of the dictionary
             else:
                 largest = max(largest, size)
     except PAGE_ERRORS:
@@ -365,10 +383,10 @@ def _of_page(header: Header) -> int:
 def checked_pages(
     fetch: Callable[[ByteRange], pa.Buffer], footer: Footer, ordinal: int, ranges: Mapping[int, ByteRange]
 ) -> Callable[[ByteRange], pa.Buffer]:
-    """Return a function that fetches ranges of column chunks, and checks the page headers in them.
+    """Return a function that fetches byte ranges, and checks the page headers in them.
 
-    Arrow reads each chunk in consecutive ranges, and may read it again from its first byte on. It allocates the sizes
-    that a header declares as soon as it has the header.
+    The ranges are parts of column chunks. Arrow reads each chunk in consecutive ranges, and may read it again from its
+    first byte on. It allocates the sizes that a header declares as soon as it has the header.
 
     Args:
         fetch: Function that fetches a range.
@@ -379,7 +397,7 @@ def checked_pages(
     Returns:
         A function that raises DecodeError if a page header contradicts the footer.
     """
-    # Leaves with equal chunks may share their bytes.
+    # The byte range is the key, because leaves with equal chunks may share their bytes.
     chunks = {one: _ArrivingChunk(footer, ordinal, leaf, one.offset) for leaf, one in ranges.items()}
 
     def checked(one: ByteRange) -> pa.Buffer:
@@ -411,7 +429,7 @@ class _ArrivingChunk:
         self._rest = b""  # start of an incomplete header
 
     def arrive(self, offset: int, data: memoryview) -> None:
-        """Check the headers that are complete with some bytes.
+        """Take the next bytes, and check the page headers that are complete now.
 
         Raises:
             DecodeError: A header is damaged.
@@ -428,7 +446,7 @@ class _ArrivingChunk:
             raise damaged_header(problem, self._footer, self._ordinal, self._chunk, self._header_at) from None
 
     def _check(self, data: memoryview) -> None:
-        """Check the headers in bytes from the next header on."""
+        """Check the complete page headers in `data`, which begins at the next header."""
         first, self._rest = self._header_at, b""
         window = PageWindow(lambda length, at: bytes(data[at - first :][:length]))
         while self._header_at < min(self._arrived, self._stop) and self._values > 0:

@@ -1,7 +1,8 @@
-"""Read several small row groups of a local file, or of small files, as one Arrow table.
+"""Read several small row groups as one Arrow table.
 
-A call into Arrow takes about 30 µs for any number of rows, and petastore's code around the call takes equally long. For
-a row group of 50 rows, this is many times longer than decoding.
+The row groups are in a local file, or in small files. A call into Arrow takes about 30 µs for any number of rows, and
+petastore's code around the call takes equally long. For a row group of 50 rows, this is many times longer than
+decoding.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def read_row_groups_together(
     files: OpenFiles | None = None,
     kept: KeptFiles | None = None,
 ) -> Iterator[pa.Table]:
-    """Read several row groups as one; for each part, return a table with the concatenated rows.
+    """Read several row groups; yield one table with all their rows for each part.
+
+    A part is a group of columns that are read together (`Part`).
 
     Args:
         location: Location of the dataset.
@@ -130,7 +133,7 @@ def small_files_together(
     footers: FooterCache,
     pinned: PinnedFiles | None = None,
 ) -> Iterator[pa.Table] | None:
-    """Read the row groups of several small files; for each part, return a table with the concatenated rows.
+    """Read row groups of small files; yield one table with all rows for each part.
 
     Return None if a file is not small, or if the types differ.
 
@@ -142,7 +145,7 @@ def small_files_together(
         pinned: Range fetcher for concurrent requests; None for local files.
 
     Raises:
-        PetastoreError: A row group cannot be read; as in `small_file_in_parts`.
+        PetastoreError: A row group cannot be read; as in `read_row_group_in_parts`.
     """
     small = SmallFiles(location, footers, pinned)
     if not are_for_one_go(parts) or not all(small.has(file) for file, _ in asked):
@@ -169,7 +172,7 @@ def small_files_together(
 
 
 def joined(tables: Iterable[pa.Table], parts: Sequence[Part]) -> Iterator[pa.Table]:
-    """For each part, yield a table with the part's columns and the rows of all tables, concatenated.
+    """Concatenate tables; for each part, yield one table with the part's columns.
 
     Raises:
         pa.ArrowInvalid: The tables have different types.

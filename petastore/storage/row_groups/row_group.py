@@ -39,7 +39,7 @@ from petastore.storage.row_groups.small_files import SMALL_FILE_BYTES, small_fil
 __all__ = ["as_asked", "fetch_ahead", "is_as_asked", "read_row_group", "read_row_group_in_parts"]
 
 _TRIES = 5
-"""Maximum reads of a row group while its file is being written with the same footer."""
+"""Maximum reads of a row group whose file is being written with the same footer."""
 
 
 def read_row_group(
@@ -51,7 +51,10 @@ def read_row_group(
     footers: FooterCache,
     kept: KeptFiles | None = None,
 ) -> pa.Table:
-    """Read columns of one row group as one table with one chunk per column; see `read_row_group_in_parts`."""
+    """Read columns of one row group as one table, with one chunk per column.
+
+    See `read_row_group_in_parts`.
+    """
     (table,) = read_row_group_in_parts(location, file, ordinal, [Part(tuple(columns))], footers=footers, kept=kept)
     if all(column.num_chunks == 1 for column in table.columns):
         return table
@@ -71,8 +74,8 @@ def read_row_group_in_parts(
 ) -> Iterator[pa.Table]:
     """Read columns of one row group part by part, opening the file only once.
 
-    If the caller copies the data of a table before it requests the next table, the whole row group is never in Arrow's
-    memory, and Arrow's memory stays in the CPU cache.
+    A part is a group of columns that are read together (`Part`). If the caller copies the data of a table before it
+    requests the next table, the whole row group is never in Arrow's memory. Arrow's memory then stays in the CPU cache.
 
     Args:
         location: Location of the dataset.
@@ -113,10 +116,10 @@ def fetch_ahead(
     kept: KeptFiles | None = None,
     by_cache: bool = False,
 ) -> None:
-    """Start to prefetch the column chunks of a row group that will be read with `files`. Does not wait.
+    """Start to prefetch the column chunks of a row group, without waiting.
 
-    Local files, small files that are fetched whole, and cached chunks are not prefetched. If the prefetch fails, the
-    thread that reads the row group makes the request again and gets the error.
+    The row group will be read with `files`. Local files, small files that are fetched whole, and cached chunks are not
+    prefetched. If the prefetch fails, the thread that reads the row group makes the request again and gets the error.
 
     Args:
         location: Location of the dataset.
@@ -229,7 +232,7 @@ def _of_reading(
     leaves: Sequence[list[int]],
     at: list[Part],
 ) -> Iterator[pa.Table]:
-    """Yield the tables of all parts; `at` records the current part."""
+    """Yield the tables of all parts; append each part to `at` when it is begun."""
     are_whole = any(part.first is None for part in parts)
     if are_whole or reading.opened.is_large:
         reading.check_pages([leaf for of_part in leaves for leaf in of_part])
@@ -251,7 +254,10 @@ def _check_copies(reading: Reading, footer: Footer, ordinal: int, part: Part) ->
 
 
 def _right_tables(reading: Reading, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
-    """Return the tables of a part; if the file was written during the read, verify and read it again."""
+    """Yield the tables of a part that come from one version of the file.
+
+    If the file was written during the read, verify it and read again.
+    """
     given = 0
     for _ in range(_TRIES):
         for table in itertools.islice(_tables(reading, footer, ordinal, part, leaves), given, None):
@@ -271,7 +277,10 @@ def _right_tables(reading: Reading, footer: Footer, ordinal: int, part: Part, le
 
 
 def _tables(reading: Reading, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
-    """Yield the tables of a part: one table with all rows or with the first rows, or tables of a few rows each."""
+    """Yield the tables of a part.
+
+    These are one table with all rows or with the first rows, or several tables of a few rows each.
+    """
     rows, reader = footer.metadata.row_group(ordinal).num_rows, reading.reader
     if leaves and part.first is not None and 0 < part.first < rows:
         yield _first_rows(reader, footer, ordinal, part, leaves)
@@ -312,16 +321,19 @@ def _first_rows(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: l
 
 
 _CHECKED_COLUMNS = 8
-"""Maximum number of columns for which checking the chunks of each is faster than `combine_chunks`."""
+"""Maximum number of columns whose chunks are counted, to avoid `combine_chunks`.
+
+With more columns, `combine_chunks` is faster than counting.
+"""
 
 _MOST_OFFSET = 2**31 - 1
 """Maximum bytes of text or bytes in one chunk; a larger column has several chunks."""
 
 
 def as_asked(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, ...]) -> pa.Table:
-    """Return a table with exactly these columns in this order, without metadata, one chunk each.
+    """Return a table with exactly these columns, in order, with one chunk each.
 
-    Text or bytes of more than 2 GiB have several chunks.
+    Schema metadata is removed. Text or bytes of more than 2 GiB have several chunks.
 
     Args:
         table: Table that was read.
@@ -348,7 +360,10 @@ def as_asked(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, 
 
 
 def _in_one_chunk(table: pa.Table) -> pa.Table:
-    """Return a table whose columns have one chunk each, except text or bytes of more than 2 GiB."""
+    """Return a table whose columns have one chunk each.
+
+    Text or bytes of more than 2 GiB keep several chunks.
+    """
     if table.num_columns > _CHECKED_COLUMNS:
         return table.combine_chunks()
     is_one = all(column.num_chunks == 1 for column in table.itercolumns())
@@ -356,9 +371,10 @@ def _in_one_chunk(table: pa.Table) -> pa.Table:
 
 
 def is_as_asked(schema: pa.Schema, columns: tuple[str, ...]) -> bool:
-    """Return whether a table of this schema needs no conversion in `as_asked`; schema metadata is ignored.
+    """Return whether tables of this schema need no conversion in `as_asked`.
 
-    The column names must be equal; no column may have field metadata, a dictionary type, or a type without `take`.
+    Schema metadata is ignored. The column names must be equal; no column may have field metadata, a dictionary type, or
+    a type without `take`.
     """
     return schema.names == list(columns) and all(
         field.metadata is None and not pa.types.is_dictionary(field.type) and is_pickable(field.type)

@@ -1,4 +1,4 @@
-"""Read small files whole, in one request, and return the tables of their row groups.
+"""Read small files whole, in one request each, and decode their row groups.
 
 Reading and verifying a whole small file takes less time than requesting its footer and then its pages, even if the file
 is read repeatedly.
@@ -35,7 +35,10 @@ _SMALL_FOOTER_BYTES = 16 * 1024
 """Footer size above which a file is not parsed again for each row group."""
 
 _MOST_DECODED_BYTES = 4 * 1024 * 1024
-"""Maximum uncompressed bytes of a small file's row group; a larger row group is read column by column."""
+"""Maximum uncompressed bytes of a row group of a small file.
+
+A larger row group is read column by column.
+"""
 
 
 def small_file(
@@ -46,9 +49,10 @@ def small_file(
     footers: FooterCache,
     pinned: PinnedFiles | None = None,
 ) -> tuple[pa.Table, Footer] | None:
-    """Return the columns of some parts of a row group of a small file, and the footer of the file.
+    """Return columns of a row group of a small file as a table, and the file's footer.
 
-    Return None if the file is not small.
+    Return None if the file is not small, or if another way of reading is better. The table has the columns of all
+    parts.
 
     Args:
         location: Location of the dataset.
@@ -99,7 +103,7 @@ class SmallFiles:
         return known is None or len(known.encoded) <= _SMALL_FOOTER_BYTES
 
     def fetch(self, file: DataFile, *, is_last: bool = False) -> tuple[bytes, Footer]:
-        """Return a file's bytes and footer; a damaged remote file is fetched again once."""
+        """Return the bytes and footer of a file; fetch a damaged remote file again once."""
         if self.pinned is None:
             whole = read_up_to(self.location, file.path, file.size + 1)
             return whole, self.footers.found(self.location, file, whole)
@@ -120,9 +124,9 @@ class SmallFiles:
         return self.fetch(file)  # another thread has already found another version
 
     def table(self, file: DataFile, ordinal: int, part: Part, fetched: tuple[bytes, Footer]) -> pa.Table | None:
-        """Return the result of `_decoded`; if the file is damaged, fetch it again.
+        """Return columns of a row group as a table; None if it may be large when decoded.
 
-        A bit may have flipped during the transfer.
+        A damaged remote file is fetched again once, because a bit may have flipped during the transfer.
         """
         try:
             return _decoded(ordinal, part, *fetched)
@@ -138,7 +142,10 @@ class SmallFiles:
 
 
 def _decoded(ordinal: int, part: Part, whole: bytes, footer: Footer) -> pa.Table | None:
-    """Return columns of a row group; None if they may be much larger when decoded."""
+    """Return columns of a row group as a table.
+
+    Return None if they may be much larger when decoded, or if the file has INT96 timestamps.
+    """
     check_decoder()
     reader = pq.ParquetReader()
     metadata = footer.metadata
@@ -152,7 +159,7 @@ def _decoded(ordinal: int, part: Part, whole: bytes, footer: Footer) -> pa.Table
     may_swell = rows * size > part.most_bytes or footer.columns.are_nested
     if may_swell and swelling_leaves(footer, ordinal, part.columns, part.most_bytes):
         return None
-    if groups == 1:  # fast path for one row group: a third faster
+    if groups == 1:  # `read_all` is a third faster
         table = reader.read_all(column_indices=leaves, use_threads=False)
     else:
         table = reader.read_row_group(ordinal, column_indices=leaves, use_threads=False)

@@ -1,1 +1,4 @@
-"""Stores: object stores and web servers by obstore, and the filesystems of fsspec and Arrow, behind one interface."""
+"""Stores: one interface for object stores, web servers, fsspec and Arrow.
+
+Object stores and web servers are accessed with obstore.
+"""

@@ -1,4 +1,7 @@
-"""S3, Google Cloud Storage, Azure: convert options of s3fs, gcsfs and adlfs to obstore's settings and credentials."""
+"""Convert options of s3fs, gcsfs and adlfs to settings and credentials of obstore.
+
+obstore is the client library for S3, Google Cloud Storage and Azure.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ obstore requests new keys five minutes before the end of this lifetime, so it no
 
 
 def s3_settings(options: Mapping[str, Any]) -> StoreSettings:
-    """Return the settings equivalent to s3fs options.
+    """Return the connection settings of obstore that are equivalent to s3fs options.
 
     Raises:
         InvalidArgumentError: An option has no counterpart in obstore.
@@ -81,7 +84,10 @@ def s3_settings(options: Mapping[str, Any]) -> StoreSettings:
 
 
 def _address(given: StoreOptions) -> tuple[dict[str, Any], dict[str, Any], str]:
-    """Return the endpoint for the store, the options of its HTTP client, and the addressing style."""
+    """Return obstore's settings, its HTTP client options, and S3's addressing style.
+
+    The settings are, for example, the endpoint and the region.
+    """
     endpoint, region = given.take("endpoint_url", "endpoint") or _endpoint_around(), given.take("region_name", "region")
     verify, secure, proxies = given.take("verify"), given.take("use_ssl"), given.take("proxies") or {}
     style = str((given.take("s3") or {}).get("addressing_style", "auto"))
@@ -110,9 +116,9 @@ def _endpoint_around() -> str | None:
 
 
 def _found_credentials(profile: str | None) -> Callable[[], dict[str, Any]] | None:
-    """Return a function that finds credentials in the environment, AWS's files or botocore.
+    """Return a function that finds credentials of AWS.
 
-    Return None if obstore must find the credentials itself.
+    It looks in the environment, AWS's files and botocore. Return None if obstore must find the credentials itself.
     """
     refreshed: list[Any] = []
 
@@ -132,7 +138,10 @@ def _found_credentials(profile: str | None) -> Callable[[], dict[str, Any]] | No
 
 
 def _by_botocore(profile: str | None, refreshed: list[Any]) -> dict[str, Any] | None:
-    """Return credentials from botocore (SSO, roles, instance); refreshed credentials are stored in the list."""
+    """Return credentials from botocore (SSO, roles, instance); None if it finds none.
+
+    The list `refreshed` caches credentials that botocore can refresh, for later calls.
+    """
     if find_spec("botocore") is None:
         return None
     from botocore.session import Session
@@ -147,7 +156,10 @@ def _by_botocore(profile: str | None, refreshed: list[Any]) -> dict[str, Any] | 
 
 
 def _in_environment() -> dict[str, Any] | None:
-    """Return keys that do not expire from the environment; for temporary keys, botocore is used."""
+    """Return the AWS keys in environment variables; None if missing or temporary.
+
+    Keys with an expiration time are temporary; botocore finds and refreshes these.
+    """
     key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
     if not key or not secret or os.environ.get("AWS_CREDENTIAL_EXPIRATION"):
         return None
@@ -156,7 +168,10 @@ def _in_environment() -> dict[str, Any] | None:
 
 
 def _in_file(profile: str | None) -> dict[str, Any] | None:
-    """Return the keys of a profile in `~/.aws/credentials`, without importing botocore, which takes half a second."""
+    """Return the keys of a profile in `~/.aws/credentials`; None if it has none.
+
+    botocore is not used, because importing it takes half a second.
+    """
     place = os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials"
     parser = configparser.RawConfigParser()
     try:
@@ -171,7 +186,7 @@ def _in_file(profile: str | None) -> dict[str, Any] | None:
 _SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
 _NEVER = dt.datetime(2100, 1, 1, tzinfo=dt.UTC)
 _DEFAULTS = (None, "cloud", "google_default")
-# Options that have no effect here: gcsfs uses them to create buckets and check uploads.
+# These options have no effect here: gcsfs uses them for caching, to create buckets and to check uploads.
 _WITHOUT_EFFECT = (
     "access", "cache_timeout", "check_connection", "consistency", "default_location", "finalize_on_close",
     "requests_timeout", "secure_serialize",
@@ -179,7 +194,7 @@ _WITHOUT_EFFECT = (
 
 
 def gcs_settings(options: Mapping[str, Any]) -> StoreSettings:
-    """Return the settings equivalent to gcsfs options.
+    """Return the connection settings of obstore that are equivalent to gcsfs options.
 
     Raises:
         InvalidArgumentError: An option has no counterpart in obstore.
@@ -232,7 +247,11 @@ def gcs_settings(options: Mapping[str, Any]) -> StoreSettings:
 
 
 def _credentials(token: Any) -> tuple[dict[str, Any], Callable[[], Any] | None]:
-    """Convert a `token` of gcsfs to obstore's configuration, or to a function that creates a credential provider."""
+    """Convert a `token` of gcsfs; return obstore's settings and a provider factory.
+
+    The factory is a function that creates a credential provider. It is None if the settings contain the credentials, or
+    if obstore finds credentials itself.
+    """
     if token in _DEFAULTS:
         return {}, None
     if isinstance(token, Mapping):
@@ -274,7 +293,7 @@ _SCOPE = "https://storage.azure.com/.default"
 
 
 def azure_settings(options: Mapping[str, Any]) -> StoreSettings:
-    """Return the settings equivalent to adlfs options.
+    """Return the connection settings of obstore that are equivalent to adlfs options.
 
     Raises:
         InvalidArgumentError: An option has no counterpart in obstore, or the account name is missing.
@@ -333,7 +352,10 @@ def azure_settings(options: Mapping[str, Any]) -> StoreSettings:
 
 
 def _account_of(given: StoreOptions) -> tuple[str, str, dict[str, Any]]:
-    """Return account, address and credentials from options, environment or a connection string."""
+    """Return the Azure account, its address, and a dict of credentials.
+
+    All are from options, environment variables or a connection string.
+    """
     names = ("account_name", "connection_string", "account_key", "sas_token", *_OF_SERVICES)
     keys = {name: given.take(name) or os.environ.get(f"AZURE_STORAGE_{name.upper()}") for name in names}
     account, host = keys["account_name"], given.take("account_host")
@@ -348,13 +370,16 @@ def _account_of(given: StoreOptions) -> tuple[str, str, dict[str, Any]]:
         raise given.error("given with a connection_string that has AccountName or BlobEndpoint, and no unknown parts")
     protocol, suffix = parts.get("defaultendpointsprotocol", "https"), parts.get("endpointsuffix", "core.windows.net")
     endpoint = (endpoint or f"{protocol}://{account}.blob.{suffix}").rstrip("/")
-    # obstore requires a name, even for unsigned requests.
+    # obstore requires an account name, even for unsigned requests.
     account = account or endpoint.partition("://")[2].partition(".")[0]
     return account, endpoint, {"account_key": parts.get("accountkey"), "sas_token": parts.get("sharedaccesssignature")}
 
 
 def _token_provider(credential: Any) -> Any:
-    """Return a token provider for a credential, or for Azure's default; None lets obstore find credentials."""
+    """Return an obstore token provider for a credential, or Azure's default.
+
+    Return None, so that obstore finds credentials, if Azure's default needs a package that is not installed.
+    """
     try:
         from obstore.auth.azure import AzureCredentialProvider
     except ImportError:

@@ -1,7 +1,8 @@
-"""fsspec filesystems as stores: a failed request never means that a file does not exist.
+"""fsspec filesystems as stores, in which a failed request raises an error.
 
-fsspec's `exists`, `isfile`, `isdir` and `walk` return False or omit a directory on any failure, so after a broken
-connection, files would be missing from a dataset without an error.
+fsspec's `exists`, `isfile`, `isdir` and `walk` return False or omit a directory on any failure. After a broken
+connection, files would then be missing from a dataset without an error. Therefore a failed request never means here
+that a file does not exist.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ _ETAGS = ("generation", "ETag", "etag", "e_tag", "md5Hash", "content_md5", "blob
 _TIMES = (
     "LastModified", "last_modified", "updated", "mtime", "modified", "modificationTime", "modify", "created",
 )  # fmt: skip
-"""Keys of the modification time in fsspec's `info`; for in-memory files, of the creation time."""
+"""Keys of the modification time in fsspec's `info`.
+
+For in-memory files, it is the creation time.
+"""
 _KINDS = {"file": fs.FileType.File, "directory": fs.FileType.Directory}
 
 
 class FsspecStore(Store):
-    """fsspec filesystem as a store. Its results do not contain the version.
+    """fsspec filesystem as a `Store`; its reads do not return the version of the file.
 
     Args:
         filesystem: An fsspec filesystem; a forked child creates a new one with the same options.
@@ -85,17 +89,19 @@ class FsspecStore(Store):
         return (protocol, *servers_in({**options, **(options.get("client_kwargs") or {})}))
 
     def get(self, path: str, offset: int, length: int, version: FileVersion | None) -> Answer:  # noqa: ARG002 - cannot be required
-        """Return a range of a file, in its current version."""
+        """Read a byte range of a file in its current version; `version` is ignored."""
         return Answer(_bytes_of(self.fs, path, offset, length), None)
 
     def version(self, path: str) -> FileVersion:
-        """Return the current version of a file, by a request."""
+        """Request the current version of a file."""
         store = self.fs
         forget_listings(store, path)
         return _version_in(store.info(path))
 
     def read_whole(self, path: str, max_bytes: int) -> tuple[int, bytes]:
-        """Return the size of a file and its bytes, of one version; no bytes if it is larger than `max_bytes`.
+        """Return the size of a file and its bytes; no bytes if larger than `max_bytes`.
+
+        If the size changes during the read, the file is read again, at most five times in total.
 
         Raises:
             FileNotFoundError: The file does not exist.
@@ -106,8 +112,8 @@ class FsspecStore(Store):
             size = int(store.size(path))
             if size > max_bytes:
                 return size, b""
-            # Without an end, some filesystems request the size again. One additional byte detects a file of another
-            # size.
+            # An end is passed, because some filesystems otherwise request the size again. One additional byte is
+            # requested, which arrives only if the file has become longer.
             data = bytes(store.cat_file(path, start=0, end=size + 1)) if size else b""
             if len(data) == size:
                 break
@@ -126,7 +132,10 @@ class FsspecStore(Store):
         forget_listings(self.fs, path)
 
     def file_at(self, path: str) -> Any:
-        """Return the type and size of a path."""
+        """Return the `pyarrow.fs.FileInfo` of a path (type and size).
+
+        A missing path has the type NotFound.
+        """
         try:
             return _listed(path, self.fs.info(path))
         except FileNotFoundError as problem:
@@ -134,7 +143,7 @@ class FsspecStore(Store):
             return fs.FileInfo(path, fs.FileType.NotFound)
 
     def list_directory(self, selector: Any) -> list[Any]:
-        """Return the entries of a directory.
+        """Return a `pyarrow.fs.FileInfo` for each entry of a directory.
 
         Raises:
             FileNotFoundError: The directory does not exist, and the selector does not allow that.
@@ -155,7 +164,10 @@ class FsspecStore(Store):
 
     @property
     def _walks_itself(self) -> bool:
-        """Return whether `find` is the default of fsspec, which skips directories that it cannot list."""
+        """Whether to list each directory separately, instead of calling `find`.
+
+        fsspec's default `find` skips directories that it cannot list, so that files would be missing without an error.
+        """
         if isinstance(self.fs, AsyncFileSystem):
             return type(self.fs)._find is AsyncFileSystem._find  # noqa: SLF001
         return getattr(self.fs.find, "__func__", None) is AbstractFileSystem.find
@@ -166,7 +178,7 @@ class FsspecStore(Store):
         while waiting:
             try:
                 listed = self.fs.ls(waiting.pop(), detail=True)
-            except FileNotFoundError as problem:  # the file was removed during the listing
+            except FileNotFoundError as problem:  # the directory was removed during the listing
                 _refuse_unless_missing(problem)
                 continue
             new = [info for info in listed if info["name"] not in entries]
@@ -212,7 +224,7 @@ class FsspecStore(Store):
             self.fs.mkdir(path, create_parents=recursive)
 
     def delete_dir(self, path: str) -> None:
-        """Delete a directory and all below it."""
+        """Delete a directory and everything in it."""
         self.fs.rm(path, recursive=True)
 
     def open_input_file(self, path: str) -> Any:
@@ -237,7 +249,10 @@ def _listed(path: str, info: Mapping[str, Any]) -> Any:
 
 
 def _bytes_of(store: Any, path: str, offset: int, length: int) -> Any:
-    """Return a byte range with a request of exactly this range; `cat_file` of most filesystems fetches megabytes."""
+    """Read a byte range of a file, with a request of exactly this range.
+
+    fsspec's default `cat_file` fetches megabytes, so only a filesystem's own `cat_file` is called.
+    """
     if getattr(store.cat_file, "__func__", None) is not AbstractFileSystem.cat_file:
         return store.cat_file(path, start=offset, end=offset + length)
     with store.open(path, mode="rb") as source:
@@ -254,7 +269,7 @@ def _version_in(info: Mapping[str, Any]) -> FileVersion:
 
 
 def etag_in(info: Mapping[str, Any]) -> str:
-    """Return the version name (etag) of a file in an fsspec filesystem; empty if it has none.
+    """Return the etag (version name) of a file in an fsspec filesystem, or `""`.
 
     Args:
         info: Result of the filesystem's `info` for the file.
@@ -267,11 +282,13 @@ def etag_in(info: Mapping[str, Any]) -> str:
 
 
 def forget_listings(store: Any, path: str | None = None) -> None:
-    """Clear the listing cache of an fsspec filesystem, because other processes also write.
+    """Clear the listing cache of an fsspec filesystem.
+
+    Listings may be out of date, because other processes also write.
 
     Args:
         store: Filesystem as a store.
-        path: Path of the next request; None means any.
+        path: Path whose cached listings are removed; None removes all.
     """
     if path is not None:
         with contextlib.suppress(TypeError):  # some filesystems accept no path, and clear all
@@ -281,6 +298,9 @@ def forget_listings(store: Any, path: str | None = None) -> None:
 
 
 def _refuse_unless_missing(problem: FileNotFoundError) -> None:
-    """Raise an error unless an HTTP error means that the file, and not its host, is missing."""
+    """Raise the exception again, unless it means that a file is missing.
+
+    Some filesystems raise FileNotFoundError for any failed request, also if the host is unknown.
+    """
     if kind_of(problem)[0] != "missing":
         raise problem

@@ -1,6 +1,8 @@
-"""Storage interface: list, read, write and delete files. Each read takes and returns the version of a file.
+"""Storage interface: list, read, write and delete files.
 
-Arrow's filesystems are stores, too: local disks, HDFS, `filesystem=`, and object stores in forked children.
+A read can require a version of the file, and usually returns the version of the bytes. Arrow's filesystems are stores,
+too (`ArrowStore`): local disks, HDFS, `filesystem=`, and object stores in forked children.
+`range_file` makes a file object for Arrow from a function that reads byte ranges.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ _SECONDS = len("2026-11-26 18:00:00")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileVersion:
-    """Version of a file: etag, modification time and size, as far as the storage has them.
+    """Version of a file: etag, modification time and size, as far as known.
 
     Example:
         >>> FileVersion(1024, '"9a0364b9"'), str(FileVersion(1024, '"9a0364b9"'))
@@ -63,23 +65,26 @@ class FileVersion:
     """Size in bytes."""
 
     etag: str = ""
-    """Etag or generation of the file version in the storage; empty if the storage has none."""
+    """Etag or generation of the file version; empty if the storage has none."""
 
     modified: str = ""
     """Modification time as given by the storage; empty if unknown."""
 
     @property
     def tells(self) -> bool:
-        """Whether the version has an etag or a time; size alone does not identify a version."""
+        """Whether the version has an etag or a time; size alone is not sufficient."""
         return bool(self.etag or self.modified)
 
     @property
     def strong_etag(self) -> str:
-        """Etag that requests can require; empty if the storage has none, or only a weak one."""
+        """Etag that requests can require; empty if there is only a weak etag, or none."""
         return "" if self.etag.startswith("W/") else self.etag
 
     def is_same(self, other: FileVersion) -> bool:
-        """Return whether two versions are equal: by etag, otherwise by size and, if known, time.
+        """Return whether two versions are equal: same size, and same etag or same time.
+
+        Times are compared only if an etag is missing, or if the etags have different formats; an unknown time equals
+        any time.
 
         Example:
             >>> FileVersion(7, '"a"', "monday").is_same(FileVersion(7, '"a"', "tuesday"))
@@ -107,7 +112,7 @@ def _opaque(etag: str) -> str:
 
 
 class Answer(NamedTuple):
-    """Result of one request."""
+    """Result of one read request: the bytes, and the version of the file."""
 
     data: Any
     """Bytes, as an object with the buffer protocol."""
@@ -117,7 +122,7 @@ class Answer(NamedTuple):
 
 
 class _RangeFile:
-    """Python file object for Arrow."""
+    """Python file object for Arrow; a function fetches the bytes of each read."""
 
     def __init__(self, size: int, read: Callable[[int, int], Any]) -> None:
         self._size, self._read = size, read
@@ -143,21 +148,24 @@ class _RangeFile:
 
 
 def range_file(size: int, read: Callable[[int, int], Any]) -> pa.PythonFile:
-    """Return a file object that reads a range of a file at each read; for one thread.
+    """Return a file object for Arrow; a function fetches the bytes of each read.
+
+    For one thread.
 
     Args:
         size: Size of the file.
-        read: Function from offset and length to the bytes, as an object with the buffer protocol; Arrow passes its
-            exceptions on.
+        read: Function that takes offset and length, and returns the bytes as an object with the buffer protocol. Its
+            exceptions pass through Arrow.
     """
     return pa.PythonFile(_RangeFile(size, read), mode="r")
 
 
 class Store:
-    """Base class of storages: each method makes its requests once, in the calling thread. Thread-safe.
+    """Base class of storage clients. Thread-safe.
 
-    Methods have the same names as in `pyarrow.fs.FileSystem`. Failures raise built-in exceptions (`TimeoutError`,
-    `ConnectionError`, `PermissionError`, `FileNotFoundError`), or exceptions of the filesystem.
+    Each method makes its requests once, without retries, in the calling thread. Methods have the same names as in
+    `pyarrow.fs.FileSystem`. Failures raise built-in exceptions (`TimeoutError`, `ConnectionError`, `PermissionError`,
+    `FileNotFoundError`), or exceptions of the filesystem.
     """
 
     system = ""
@@ -182,13 +190,16 @@ class Store:
     """Whether a rename is atomic; on object stores it is a copy, and a put is atomic."""
 
     is_retried = True
-    """Whether petastore retries failed requests: not for a local disk or a user's own client."""
+    """Whether petastore retries failed requests.
+
+    False for a local disk and for a user's own client.
+    """
 
     ends_its_requests = False
-    """Whether a request that hangs ends by the client's own timeouts."""
+    """Whether the client's own timeouts end a request that hangs."""
 
     def get(self, path: str, offset: int, length: int, version: FileVersion | None) -> Answer:
-        """Return some bytes of a file.
+        """Read a byte range of a file.
 
         Args:
             path: Path in the filesystem of the dataset.
@@ -202,11 +213,11 @@ class Store:
         raise NotImplementedError
 
     def version(self, path: str) -> FileVersion:
-        """Return the current version of a file, by one request."""
+        """Request the current version of a file."""
         raise NotImplementedError
 
     def tail(self, path: str, length: int) -> Answer:
-        """Return the last bytes of a file in its current version, with the version.
+        """Read the last bytes of a file in its current version, and return the version.
 
         Args:
             path: Path in the filesystem of the dataset.
@@ -225,7 +236,9 @@ class Store:
         return answer._replace(version=version)
 
     def read_whole(self, path: str, max_bytes: int) -> tuple[int, bytes]:
-        """Return the size of a file and its bytes, of one version; no bytes if it is larger than `max_bytes`.
+        """Return the size of a file and its bytes; no bytes if larger than `max_bytes`.
+
+        Size and bytes are of one version of the file, unless a subclass says otherwise.
 
         Raises:
             FileNotFoundError: The file does not exist.
@@ -256,7 +269,7 @@ class Store:
         raise NotImplementedError
 
     def get_file_info(self, paths_or_selector: Any) -> Any:
-        """Return the type and size of a path, of several, or of the entries of a directory.
+        """Return type and size of a path, of several, or of the entries of a directory.
 
         Raises:
             FileNotFoundError: The directory does not exist, and the selector does not allow that.
@@ -269,7 +282,7 @@ class Store:
         return self.file_at(paths_or_selector)
 
     def file_at(self, path: str) -> Any:
-        """Return the type and size of a file by one request; a directory may be reported as missing."""
+        """Request the type and size of a file; a directory may be reported as missing."""
         raise NotImplementedError
 
     def has_directory(self, path: str) -> bool:
@@ -289,7 +302,9 @@ class Store:
 
 
 class NotTheVersionError(FinalError):
-    """A file has another version than the requested one. Caught inside `petastore.storage`.
+    """A file has another version than the requested one.
+
+    Caught inside `petastore.storage`.
 
     Args:
         now: Current version of the file; None if unknown.
@@ -329,7 +344,9 @@ def store_of(filesystem: Any) -> Store:
 
 
 class ArrowStore(Store):
-    """Arrow filesystem as a store, which opens a file for each range. Its results do not contain the version.
+    """Arrow filesystem as a `Store`; its reads do not return the version of the file.
+
+    Each read opens the file.
 
     Args:
         filesystem: A `pyarrow.fs.FileSystem`.
@@ -347,12 +364,12 @@ class ArrowStore(Store):
 
     @property
     def system(self) -> str:  # type: ignore[override]
-        """Class of the filesystem, or of its handler."""
+        """Class name of the filesystem, or of the Python handler inside it."""
         return type(getattr(self.filesystem, "handler", self.filesystem)).__name__
 
     @property
     def server(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Kind and server, without credentials."""
+        """Kind of the filesystem and its server, without credentials."""
         if isinstance(self.filesystem, fs.SubTreeFileSystem):
             return (f"below {self.filesystem.base_path}", *ArrowStore(self.filesystem.base_fs).server)
         _, made_with = self.filesystem.__reduce__()  # Arrow's filesystems expose their options only here
@@ -372,17 +389,23 @@ class ArrowStore(Store):
 
     @property
     def is_retried(self) -> bool:  # type: ignore[override]
-        """Whether petastore must retry failed requests; False for object stores, because Arrow's clients retry."""
+        """Whether petastore must retry failed requests.
+
+        False for a local disk, and for object stores, because Arrow's clients retry.
+        """
         return not (self.type_name == "local" or self.has_buckets)
 
     def get(self, path: str, offset: int, length: int, version: FileVersion | None) -> Answer:  # noqa: ARG002 - cannot be required
-        """Return some bytes of a file, in its current version."""
+        """Read a byte range of a file in its current version; `version` is ignored."""
         with self.filesystem.open_input_file(path) as source:
             source.seek(offset)
             return Answer(source.read_buffer(length), None)
 
     def version(self, path: str) -> FileVersion:
-        """Return the current version of a file: the etag of an object, otherwise the modification time."""
+        """Request the current version of a file.
+
+        It has the etag of an object, and the modification time of any file.
+        """
         info = self.filesystem.get_file_info(path)
         if info.type == fs.FileType.NotFound:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -396,7 +419,7 @@ class ArrowStore(Store):
         return told.get("generation") or told.get("etag", "")
 
     def get_file_info(self, paths_or_selector: Any) -> Any:
-        """Return the type and size of a path, of several, or of the entries of a directory."""
+        """Return type and size of a path, of several, or of the entries of a directory."""
         return self.filesystem.get_file_info(paths_or_selector)
 
     def file_at(self, path: str) -> Any:
@@ -418,7 +441,10 @@ def _text(value: str | bytes) -> str:
 
 
 def _written(time_ns: int | None) -> str:
-    """Return the modification time in full precision, so that two writes within a second differ."""
+    """Format a modification time in full precision; `""` if it is unknown.
+
+    With whole seconds, two writes within a second would have the same time.
+    """
     if time_ns is None:
         return ""
     seconds, rest = divmod(time_ns, 1_000_000_000)
@@ -436,6 +462,9 @@ def are_buckets(protocols: str | Iterable[str]) -> bool:
 
 
 def servers_in(options: Mapping[str, Any]) -> list[str]:
-    """Return the server named in a filesystem's options, without secrets."""
+    """Return the options that name a filesystem's server, as sorted texts.
+
+    A text has the form `name=value`; secrets in values are removed.
+    """
     told = {name: options.get(name) for name in _SERVERS}
     return sorted(f"{name}={shown_url(str(value))}" for name, value in told.items() if value is not None)

@@ -1,4 +1,7 @@
-"""Object store client: reads, lists, writes and deletes objects in S3, GCS, Azure and on web servers by obstore."""
+"""Object store client: read, list, write and delete objects with obstore.
+
+The objects are in S3, Google Cloud Storage or Azure, or on web servers.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ __all__ = ["ObjectStore"]
 
 
 class ObjectWriter(io.RawIOBase):
-    """File object for writing an object, which becomes visible when the file is closed.
+    """File object for writing an object, which becomes visible when it is closed.
 
     Args:
         writer: obstore's writer of the object.
@@ -53,7 +56,7 @@ class ObjectWriter(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        """Write bytes; return how many."""
+        """Write bytes; return their number."""
         length = memoryview(data).nbytes
         with_builtins(lambda: self._writer.write(bytes(data)))
         return length
@@ -74,7 +77,10 @@ _SETTINGS: dict[str, Callable[[Mapping[str, Any]], StoreSettings]] = {
     **dict.fromkeys(("http", "https"), http_settings),
 }
 _MOST_STORES = 256
-"""Maximum number of cached obstore stores; each signed URL of a web server has its own."""
+"""Maximum number of cached obstore clients.
+
+Each signed URL of a web server has its own client.
+"""
 _MOST_PAGE_BYTES = 16 * 1024 * 1024
 _UNKNOWN_TIME = "1970-01-01 00:00:00+00:00"
 _T = TypeVar("_T")
@@ -85,7 +91,10 @@ _used_in: int | None = None
 
 
 def _in_each_process(method: Callable[Concatenate[ObjectStore, _P], _T]) -> Callable[Concatenate[ObjectStore, _P], _T]:
-    """Decorator of requests: a forked child, in which obstore does not work, uses Arrow or fsspec instead."""
+    """Decorator of requests: a forked child uses Arrow or fsspec instead of obstore.
+
+    obstore does not work in a child that is forked after obstore was used.
+    """
 
     @functools.wraps(method)
     def request(self: ObjectStore, /, *args: _P.args, **options: _P.kwargs) -> _T:
@@ -96,9 +105,10 @@ def _in_each_process(method: Callable[Concatenate[ObjectStore, _P], _T]) -> Call
 
 
 class ObjectStore(Store):
-    """Client of one object store, implemented with obstore, without retries. Thread-safe; pickles contain its options.
+    """Client of one object store, implemented with obstore. Thread-safe.
 
-    Paths begin with the bucket, or are web URLs.
+    It does not retry reads. Paths begin with the bucket, or are web URLs. A pickle contains the options, including
+    credentials.
 
     Args:
         scheme: Scheme of the URLs, such as `s3`.
@@ -166,7 +176,7 @@ class ObjectStore(Store):
 
     @_in_each_process
     def get(self, path: str, offset: int, length: int, version: FileVersion | None) -> Answer:
-        """Return a range of an object, in a required version.
+        """Read a byte range of an object, which must have the required version, if any.
 
         Raises:
             NotTheVersionError: The object has another version.
@@ -191,7 +201,7 @@ class ObjectStore(Store):
 
     @_in_each_process
     def tail(self, path: str, length: int) -> Answer:
-        """Return the last bytes of an object, in its current version.
+        """Read the last bytes of an object in its current version, and return the version.
 
         Raises:
             NotTheVersionError: The object is empty.
@@ -216,7 +226,7 @@ class ObjectStore(Store):
 
     @_in_each_process
     def version(self, path: str) -> FileVersion:
-        """Return the current version of an object.
+        """Request the current version of an object.
 
         Raises:
             OSError: The request failed.
@@ -235,14 +245,14 @@ class ObjectStore(Store):
 
     @_in_each_process
     def get_file_info(self, paths_or_selector: Any) -> Any:
-        """Return the type and size of a path, of several, or of the entries of a directory; as `Store` does."""
+        """Return type and size of a path, of several, or of the entries of a directory."""
         info = super().get_file_info(paths_or_selector)
         is_directory = isinstance(paths_or_selector, str) and not info.is_file and self.has_directory(info.path)
         return fs.FileInfo(info.path, fs.FileType.Directory) if is_directory else info
 
     @_in_each_process
     def file_at(self, path: str) -> Any:
-        """Return the type and size of a file by one request; a directory is reported as missing."""
+        """Request the type and size of a file; a directory is reported as missing."""
         try:
             if not self.is_web and "/" not in path.strip("/"):
                 raise FileNotFoundError(path)
@@ -252,7 +262,7 @@ class ObjectStore(Store):
 
     @_in_each_process
     def has_directory(self, path: str) -> bool:
-        """Return whether the name of any object begins with a directory's name, with one request."""
+        """Request whether a directory exists, that is, whether any object is below it."""
         try:
             return self._has_objects(path)
         except FileNotFoundError:
@@ -296,7 +306,7 @@ class ObjectStore(Store):
             else:
                 level = _obstore().list_with_delimiter(store, key or None)
                 metas, directories = level["objects"], set(level["common_prefixes"])
-            # The empty object that marks a directory is listed without its trailing slash.
+            # An empty object that marks a directory is listed without its trailing slash, as if it were a file.
             metas = [meta for meta in metas if meta["path"] not in directories and meta["path"] != key]
             found = [fs.FileInfo(bucket + one, fs.FileType.Directory) for one in sorted(directories)]
             return found + [_listed(bucket + meta["path"], meta) for meta in metas]
@@ -304,7 +314,10 @@ class ObjectStore(Store):
         return self._request(path, ask)
 
     def _linked(self, path: str, *, recursive: bool) -> Iterator[fs.FileInfo]:
-        """Yield the links of a directory's web page; nothing if the server does not have this page."""
+        """Yield the files and directories to which a directory's web page links.
+
+        Yield nothing if the server does not have this page.
+        """
         address = f"{path.rstrip('/')}/"
         try:
             _, page = self.read_whole(address, _MOST_PAGE_BYTES)
@@ -318,7 +331,7 @@ class ObjectStore(Store):
 
     @_in_each_process
     def read_whole(self, path: str, max_bytes: int) -> tuple[int, bytes]:
-        """Return the size of an object and its bytes; no bytes if it is larger than `max_bytes`."""
+        """Return the size of an object and its bytes; no bytes if larger than `max_bytes`."""
 
         def ask(store: Any, key: str) -> tuple[int, bytes]:
             result = _obstore().get(store, key)
@@ -375,7 +388,11 @@ class ObjectStore(Store):
         return pa.PythonFile(ObjectWriter(writer), mode="w")
 
     def _request(self, path: str, ask: Callable[[Any, str], _T], *, writes: bool = False) -> _T:
-        """Make a request; retry once if the bucket is in another region, or with other credentials."""
+        """Make a request; retry it once with the right region or with new credentials.
+
+        The first attempt may fail because an S3 bucket is in another region, or because credentials from the
+        environment have expired.
+        """
         name, key = self._key(path)
         try:
             return with_builtins(ask, self._store(name, writes=writes), key)
@@ -438,7 +455,7 @@ def _obstore() -> Any:
 
 
 def _directories_between(key: str, names: list[str]) -> set[str]:
-    """Return the subdirectories between a directory and the objects below it."""
+    """Return all subdirectories of a directory that occur in the names of its objects."""
     found: set[str] = set()
     for name in names:
         around = name.rpartition("/")[0]

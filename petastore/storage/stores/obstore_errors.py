@@ -14,7 +14,10 @@ __all__ = ["as_builtin", "with_builtins"]
 _T = TypeVar("_T")
 
 _FROM_RUST = re.compile(r"\n\nDebug source:|^Could not parse path")
-"""Pattern of built-in exceptions raised by obstore: Rust debug text, or an invalid path."""
+"""Pattern in messages of built-in exceptions that come from obstore.
+
+It matches Rust debug text, or an invalid path.
+"""
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([^<]{1,100})</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]{1,300})</Message>")
@@ -26,13 +29,16 @@ _NETWORK = re.compile(
 _NO_CONTAINER = {"NoSuchBucket", "ContainerNotFound", "FilesystemNotFound"}
 _ACCESS, _SERVER = {"401", "403", "407"}, {"500", "502"}
 _ACCESS_BY_CODE = {"ExpiredToken", "InvalidToken", "TokenRefreshRequired", "RequestExpired"}
-"""Error codes of status 400 that mean missing access."""
+"""Error codes of HTTP status 400 that mean invalid or expired credentials."""
 _CHANGED = {"412", "416"}
-"""HTTP statuses of a changed file: another etag, or a range beyond the end of a shorter file."""
+"""HTTP statuses of a changed file.
+
+They mean another etag, or a range beyond the end of a file that is now shorter.
+"""
 
 
 def with_builtins(call: Callable[..., _T], *args: object) -> _T:
-    """Return the result of a call to obstore, whose exceptions are raised as their built-in equivalents."""
+    """Call obstore and return the result; raise its exceptions as built-in exceptions."""
     try:
         return call(*args)
     except Exception as problem:
@@ -44,7 +50,7 @@ def with_builtins(call: Callable[..., _T], *args: object) -> _T:
 
 
 def as_builtin(problem: BaseException) -> BaseException:
-    """Return the built-in equivalent of an obstore exception; other exceptions unchanged."""
+    """Return the built-in equivalent of an obstore exception; others unchanged."""
     name, text = type(problem).__name__, str(problem)
     if not type(problem).__module__.startswith("obstore") and not _FROM_RUST.search(text):
         return problem

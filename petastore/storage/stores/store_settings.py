@@ -1,4 +1,7 @@
-"""Settings of object stores and web servers: `storage_options` of s3fs, gcsfs, adlfs and fsspec, for obstore."""
+"""Convert `storage_options` of fsspec filesystems to settings of obstore.
+
+The options are those of s3fs, gcsfs, adlfs, and fsspec's HTTP filesystem.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ __all__ = [
 ]
 
 
-# Options of listing, caching and uploading in fsspec, and of connections that obstore manages by itself.
+# These options of fsspec are ignored: they are for listing, caching and uploading, or for connections, which obstore
+# manages itself.
 _WITHOUT_EFFECT = frozenset({
     "acl", "asynchronous", "block_size", "blocksize", "cache_options", "cache_regions", "cache_type", "connect_timeout",
     "connection_timeout", "default_block_size", "default_cache_type", "default_fill_cache", "encoded",
@@ -51,10 +55,16 @@ class StoreSettings:
     """Connection settings of an object store; the repr shows no credentials."""
 
     make_store: Callable[[str, StoreArguments, str | None], Any]
-    """Function that creates obstore's store of a bucket, given its name, arguments, and the S3 region if known."""
+    """Function that creates obstore's client of a bucket.
+
+    It takes the bucket's name, the arguments, and the S3 region or None.
+    """
 
     make_child_filesystem: Callable[[], Any]
-    """Function that creates the filesystem for a forked child, where obstore's threads are missing."""
+    """Function that creates the filesystem for a forked child.
+
+    obstore's threads are missing in the child.
+    """
 
     server: tuple[str, ...]
     """Kind and address of the storage."""
@@ -66,11 +76,13 @@ class StoreSettings:
     """Whether requests are unsigned."""
 
     finds_credentials: bool = False
-    """Whether credentials come from the environment, so that rejected ones may be replaced by others."""
+    """Whether credentials come from the environment, and may be replaced there."""
 
 
 class StoreOptions:
-    """Options of one storage, including those in `client_kwargs` and `config_kwargs`; take them one by one.
+    """Reader of `storage_options`: take options one by one, then reject the rest.
+
+    Nested options in `client_kwargs`, `config_kwargs` and `session_kwargs` are included.
 
     Args:
         scheme: Scheme of the URL; fsspec's configuration for it is included.
@@ -96,12 +108,15 @@ class StoreOptions:
         self._scheme, self._backend = scheme, backend
 
     def take(self, *names: str) -> Any:
-        """Return the value of an option with several names; None if it was not given."""
+        """Remove an option, which may have several names, and return its value.
+
+        Return None if the option was not passed.
+        """
         values = [self._left.pop(name, None) for name in names]
         return next((value for value in values if value is not None), None)
 
     def reject_others(self) -> None:
-        """Raise an error for options that were not taken.
+        """Raise an error if options are left that `take` has not removed.
 
         Raises:
             InvalidArgumentError: An option has no counterpart.
@@ -111,7 +126,10 @@ class StoreOptions:
             raise self.error(f"options that obstore knows, got {', '.join(names)}")
 
     def error(self, rule: str) -> InvalidArgumentError:
-        """Return the error for an invalid option, with the valid options."""
+        """Return the error for an invalid option.
+
+        `rule` completes the sentence "storage_options must be".
+        """
         return InvalidArgumentError(
             f"storage_options of {self._scheme}:// must be {rule}. Correct them, or pass a file system of your own, "
             f"such as filesystem={self._backend}(…)"
@@ -119,7 +137,10 @@ class StoreOptions:
 
 
 def constant_credentials(**credentials: Any) -> Callable[[], dict[str, Any]]:
-    """Return credentials as a function, because obstore's repr shows settings but not the results of functions."""
+    """Return a credential provider: a function that always returns these credentials.
+
+    A function hides credentials from obstore's repr, which shows all other settings.
+    """
 
     def provide() -> dict[str, Any]:
         return {**credentials, "expires_at": None}
@@ -130,11 +151,11 @@ def constant_credentials(**credentials: Any) -> Callable[[], dict[str, Any]]:
 def store_maker(
     kind: str, config: Mapping[str, Any], make_provider: Callable[[], Any] | None = None
 ) -> Callable[[str, StoreArguments, str | None], Any]:
-    """Return a function that creates obstore's store of a bucket, for `StoreSettings.make_store`.
+    """Return a function that creates obstore's client of a bucket (`StoreSettings`).
 
     Args:
         kind: Class of obstore.
-        config: Its settings; `{bucket}` in an endpoint stands for the bucket.
+        config: Settings for the class; `{bucket}` in an endpoint stands for the bucket.
         make_provider: Function that returns the credential provider; None if the settings have the credentials.
     """
 
@@ -151,10 +172,10 @@ def store_maker(
 
 
 def request_limits(timeout_s: float | None, *, writes: bool = False) -> StoreArguments:
-    """Return timeouts and retries of requests as arguments of a store.
+    """Return the timeouts and retries of requests, as arguments of an obstore client.
 
-    `petastore.storage.requests.retries` retries reads; the timeout of a request leaves time for another attempt.
-    obstore retries the parts of an upload.
+    `petastore.storage.requests.retries` retries reads. The connect and read timeouts are at most a quarter of the
+    request's timeout, which leaves time for another attempt. obstore itself retries the parts of an upload.
 
     Args:
         timeout_s: Timeout of a request in seconds; None means no limit while bytes arrive.
@@ -173,7 +194,7 @@ _LINK = re.compile(r"""<a\s[^>]*?href=["']([^"'#?]+)["'#?]""", re.IGNORECASE)
 
 
 def http_settings(options: Mapping[str, Any]) -> StoreSettings:
-    """Return the settings equivalent to options of fsspec's HTTP filesystem.
+    """Return obstore's connection settings for options of fsspec's HTTP filesystem.
 
     Raises:
         InvalidArgumentError: An option has no counterpart in obstore.
@@ -216,7 +237,9 @@ def http_settings(options: Mapping[str, Any]) -> StoreSettings:
 
 
 def server_and_key(url: str) -> tuple[str, str]:
-    """Return server and key of a web address; the address and an empty key if obstore would change the key.
+    """Split a web address into the server and the key, for obstore.
+
+    If obstore would change the key, for example because of a query, return the whole address and an empty key.
 
     Example:
         >>> server_and_key("https://host:8443/a%20b/part-0.parquet")
@@ -233,7 +256,9 @@ def server_and_key(url: str) -> tuple[str, str]:
 
 
 def linked_addresses(url: str, page: bytes) -> list[str]:
-    """Return the addresses below a directory to which its page links; directories end with a slash.
+    """Return the addresses directly below a directory to which its web page links.
+
+    Addresses of directories end with a slash.
 
     Example:
         >>> linked_addresses("http://host/data/", b'<a href="../">up</a> <a href="a.parquet">a</a> <a href="b/">b</a>')
