@@ -1,1 +1,4 @@
-"""Framework adapters: convert batches to tensors of PyTorch, TensorFlow, JAX or Keras, one module per framework."""
+"""Framework adapters: convert batches for PyTorch, TensorFlow, JAX and Keras.
+
+Each framework has its own module or package.
+"""

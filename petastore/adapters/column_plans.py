@@ -1,6 +1,7 @@
-"""Column plans: decide once how to convert each column, and convert consecutive batches to dicts of NumPy arrays.
+"""Column plans: how each column of a reader is converted to NumPy arrays.
 
-All adapters use this module for dtypes, padding and missing values. Each adapter then makes tensors of the arrays.
+A plan is made once for a column, and then converts batch after batch. All adapters use this module for dtypes, padding
+and missing values. Each adapter then makes tensors of the arrays.
 """
 
 from __future__ import annotations
@@ -35,11 +36,14 @@ class Run:
     """Number of rows of each batch."""
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return a column's rows of all batches, zero-copy; masked where values are missing."""
+        """Return one column with the rows of all batches, zero-copy.
+
+        The array is masked if numbers or times are missing; object arrays have None instead.
+        """
         return self.source.by_name[name].rows(self.first, self.first + sum(self.sizes))
 
     def single(self) -> Iterator[Run]:
-        """Return each batch as a separate run."""
+        """Yield each batch as a run of one batch."""
         first = self.first
         for size in self.sizes:
             yield Run(self.source, first, (size,))
@@ -47,9 +51,10 @@ class Run:
 
 
 def runs_of(batches: Iterable[Batch], *, most: int) -> Iterator[Run]:
-    """Yield all batches in order, grouped into runs; a batch without rows is a separate run.
+    """Group batches into runs (consecutive batches of the same columns), in order.
 
-    A run ends when the last row of its columns was used, so that no further batch is requested from `iter_batches`.
+    A batch without rows is a separate run. When a run has the last row of its columns, it is yielded without requesting
+    another batch from `iter_batches`.
 
     Args:
         batches: From `Reader.iter_batches`.
@@ -88,15 +93,15 @@ def _rows(columns: Columns) -> int:
 
 
 ArrayRaggedWord: TypeAlias = Literal["list", "padded"]
-"""Names of forms for shapes with None."""
+"""Names of the forms (representations in a batch) of a column whose shape has None."""
 
 ArrayForm: TypeAlias = ArrayRaggedWord | Padded
-"""Form of a column whose shape has None."""
+"""Form (representation in a batch) of a column whose shape has None."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ColumnPlan:
-    """Conversion of one reader column for a batch. Picklable.
+    """Conversion of one column of a reader's batches to NumPy arrays. Picklable.
 
     Example:
         >>> column = np.array([np.array([1, 2]), np.array([3])], dtype=object)
@@ -109,14 +114,17 @@ class ColumnPlan:
     """Field of the column in the schema."""
 
     form: Form | None = None
-    """Form of a ragged column. `"auto"` stacks the cells of a batch if all have the same length, otherwise leaves them
-    unchanged. None leaves the cells unchanged, for the framework's default form."""
+    """Form (representation in a batch) of a ragged column, whose arrays differ in shape.
+
+    `"auto"` stacks the cells of a batch if all have the same length, otherwise leaves them unchanged. None leaves the
+    cells unchanged; the adapter then applies the default form of its framework.
+    """
 
     null: NullColumn | None = None
-    """Fill value for missing values; None means that missing values raise an error."""
+    """Fill value for missing values; None leaves them, and a conversion to a dense tensor then raises an error."""
 
     is_asked_for: bool = True
-    """Whether the caller chose the form."""
+    """Whether the caller chose the form with `ragged=`."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -125,13 +133,17 @@ class ColumnPlan:
         return (name, lengths_field(self.field).name) if isinstance(self.form, Padded) else (name,)
 
     def arrays(self, column: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Return the output columns of one column of a batch, with missing values replaced and ragged values shaped.
+        """Convert one column of a batch; return its output columns as a dict by name.
+
+        Missing values are replaced by the fill value, and ragged values are padded or stacked. The dict also has the
+        mask and the lengths, if the plan has them.
 
         Args:
             column: Array `(rows, ...)`, masked or with None for missing values.
 
         Raises:
-            DecodeError: A value's shape differs from the schema, or a value is missing without a fill value.
+            DecodeError: A value that is padded or stacked has another shape than the schema, or is missing without a
+                fill value.
         """
         if self.null is None:
             return self.shaped(column)
@@ -139,7 +151,9 @@ class ColumnPlan:
         return made if self.null.mask is None else made | {self.null.mask: self.null.valid(column)}
 
     def shaped(self, column: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Return the output columns for values without nulls: padded with lengths, stacked in one array, or unchanged.
+        """Convert values without nulls; return the output columns as a dict by name.
+
+        Values are padded, with a column of lengths; or stacked in one array; or unchanged.
 
         Raises:
             DecodeError: As `arrays`.
@@ -172,7 +186,7 @@ def column_plans(
     Args:
         reader: The reader, or an object with its `schema`, `dataset`, `plan` and `transform`.
         ragged: The form of columns whose shape has None, or forms by column name.
-        nulls: Fill value of missing values, or a dict of these by column name.
+        nulls: Treatment of missing values, or a dict of treatments by column name; see `nulls_of`.
         known: Names of the forms that the framework supports, the default first.
         fields: Columns that are passed to the framework; None means all.
         is_checked: Whether to raise an error now if null counts in the footers show missing values without a fill
@@ -200,7 +214,7 @@ class HostArrays:
     Args:
         reader: Reader of the batches.
         ragged: Form of columns whose shape has None: `"list"`, `"padded"` or `Padded(value)`.
-        nulls: Fill value of missing values.
+        nulls: Treatment of missing values: `"error"`, `"mask"` or a fill value; see `nulls_of`.
 
     Raises:
         InvalidArgumentError: `ragged` or `nulls` does not fit the columns.

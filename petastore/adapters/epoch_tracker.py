@@ -1,8 +1,8 @@
-"""Epoch tracker: the position of training in a reader's batches, the epoch of the next loop, and the state to save.
+"""Epoch tracker: the position of training in a reader's batches, for checkpoints.
 
-A loader has one `EpochTracker`, which starts the loops over the reader and implements `state_dict`, `len` and
-`set_epoch`. If a framework prefetches batches, the reader is ahead of training. The user then counts the batches that
-training has received, and `DeliveredBatches` converts this number to a position.
+A loader has one `EpochTracker`, which starts the `for` loops over the reader, chooses the epoch of each loop, and
+implements `state_dict`, `len` and `set_epoch`. If a framework prefetches batches, the reader is ahead of training. The
+user then counts the batches that training has received, and `DeliveredBatches` converts this number to a position.
 """
 
 from __future__ import annotations
@@ -32,17 +32,22 @@ from petastore.readers.reader import MOVED
 __all__ = ["DeliveredBatches", "EpochNumbers", "EpochTracker", "delivered_of", "resumed_in"]
 
 _REMEMBERED = 65_536
-"""Maximum number of stored cursors: more than any framework prefetches, and a few megabytes."""
+"""Maximum number of stored cursors (reader positions), one for each batch.
+
+It is more than any framework prefetches, and the cursors take a few megabytes.
+"""
 
 
 class EpochTracker:
-    """Start loops over one reader, and track the training position; only the newest loop may continue.
+    """Starts the `for` loops over one reader, and tracks the position of training.
 
     A loop iterates over all epochs of the reader. The first loop continues at the reader's position, and so does the
-    loop after `load_state_dict` or `reshard`, even if another epoch was set (see `EpochNumbers`). Every other loop
-    begins at the first row of the epoch that `set_epoch` set, or else of the next epoch. A reader has one position. If
-    a newer loop has begun, the older loop raises an error when it requests the next batch. The error cannot be raised
-    earlier, because an iterator that was left by `break` cannot be distinguished from one that is still in use.
+    loop after `load_state_dict` or `reshard`. `EpochNumbers` defines how a loaded state and `set_epoch` combine. Every
+    other loop begins at the first row of the epoch that `set_epoch` set, or else of the next epoch.
+
+    Only the newest loop may continue, because a reader has one position. An older loop raises an error when it requests
+    its next batch. The error cannot be raised earlier, because an iterator that was left by `break` cannot be
+    distinguished from one that is still in use.
 
     Training has received all batches that the reader returned, except with `start_ahead`, which prepares the next batch
     in advance. Any thread may start or continue a loop.
@@ -69,15 +74,18 @@ class EpochTracker:
         forks.made_anew_in_children(self)
 
     def make_anew(self) -> None:
-        """Create a new lock in a forked child, because threads of the parent may hold the old one."""
+        """Create a new lock.
+
+        A forked child calls this method, because a thread of the parent may hold the old lock.
+        """
         self._lock = threading.Lock()
 
     def start(self, batch_size: int, *, again: bool = False) -> Iterator[Batch]:
-        """Return the batches of a new loop, which begins with the first `next`.
+        """Return an iterator of a new loop's batches; the loop begins at its first `next`.
 
         Args:
             batch_size: Rows of a batch.
-            again: Whether to begin where the newest loop began, unless the position of the reader was changed since
+            again: Whether to begin where the newest loop began, unless `load_state_dict` or `reshard` was called since
                 then.
 
         Raises:
@@ -106,7 +114,7 @@ class EpochTracker:
             yield batch
 
     def start_ahead(self, batch_size: int, begin: Callable[[Batch], Callable[[], Any]]) -> Iterator[Any]:
-        """Start a loop, and return an iterator of its converted batches, which prefetches one batch.
+        """Return an iterator of a new loop's converted batches; it prefetches one batch.
 
         An error in preparing a batch is raised when this batch is requested, after the previous batch.
 
@@ -160,7 +168,10 @@ class EpochTracker:
 
     @property
     def is_moved(self) -> bool:
-        """Whether `load_state_dict` or `reshard` gave the reader another plan after the newest loop began."""
+        """Whether the reader got another plan after the newest loop began.
+
+        `load_state_dict` and `reshard` replace the plan.
+        """
         return self._reader.plan is not self._plan
 
     @property
@@ -169,9 +180,10 @@ class EpochTracker:
         return (self._behind or self._reader.cursor).is_at_end(self._reader.num_epochs)
 
     def steps(self, batch_size: int, *, again: bool = False) -> int | None:
-        """Return the number of batches of the current loop, or of the next one; None if loops are endless.
+        """Return the number of batches of the current loop, or of the next one.
 
-        A loop that resumes from a loaded state has the remaining batches.
+        The number is that of the next loop after the end of the current one, and after `load_state_dict` or `reshard`.
+        A loop that resumes from a loaded state has only the remaining batches. Return None if loops are endless.
 
         Args:
             batch_size: Rows of a batch.
@@ -184,7 +196,9 @@ class EpochTracker:
         return steps
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin the next loop with this epoch, or resume from a loaded state.
+        """Set the epoch with which the next loop begins.
+
+        If a state was loaded, `EpochNumbers` defines the epoch.
 
         Raises:
             InvalidArgumentError: The number is invalid, or a loop has several epochs.
@@ -200,7 +214,10 @@ class EpochTracker:
             self._epoch = epoch
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the training position: after the last batch received."""
+        """Return the position after the last batch that training has received.
+
+        It is a dict of JSON values.
+        """
         behind = self._behind
         state: dict[str, Any] = self._reader.state_dict() if behind is None else dump_state(self._plan, behind)
         return state
@@ -224,7 +241,8 @@ class EpochTracker:
         reader, behind = self._reader, self._behind
         plan: RankPlan = reader.plan
         if self._epoch is not None:
-            # Use the reader's position only after `load_state_dict` or `reshard`: another loader may have moved it.
+            # The reader's position counts only after `load_state_dict` or `reshard`: otherwise, another loader over the
+            # same reader may have moved it.
             is_put = self.is_moved and reader.cursor == reader.begin and not reader.last_row_consumed
             loaded = reader.cursor if is_put else None
             is_begun = loaded is not None and plan.is_begun(loaded)
@@ -237,7 +255,10 @@ class EpochTracker:
 
     @property
     def _behind(self) -> Cursor | None:
-        """Position of training while one batch is prefetched; None if no batch is, or if the reader moved otherwise."""
+        """Position of training, if it is one batch behind the reader; otherwise None.
+
+        Training is behind while one batch is prefetched, unless the reader was moved since then.
+        """
         received, in_flight = self._received, self._in_flight
         if received is None or received is in_flight or self.is_moved or self._reader.cursor != in_flight:
             return None
@@ -253,9 +274,9 @@ def _taken_over() -> InvalidArgumentError:
 
 
 class DeliveredBatches:
-    """Record of the batches that a framework received from a reader: their number, and the cursor after each.
+    """Number of batches that a framework received, and the reader position after each.
 
-    Only the last 65,536 cursors are stored. Thread-safe. Training must receive all batches of an iteration
+    Only the last 65,536 positions (cursors) are stored. Thread-safe. Training must receive all batches of an iteration
     before the first batch of the next iteration.
 
     Example:
@@ -273,30 +294,37 @@ class DeliveredBatches:
         self._cursors: collections.deque[Cursor] = collections.deque(maxlen=_REMEMBERED)
         self.count = 0
         """Number of batches delivered since counting began."""
-        self._before = self._pass = 0  # number of batches before the newest pass, and number of that pass
+        self._before = self._pass = 0  # batches before the newest iteration, and its number
 
     def begin(self) -> None:
-        """Reset the count to 0; further batches of running iterations (passes) are not counted."""
+        """Reset the count to 0, and stop counting batches of the running iterations."""
         with self._lock:
             self._cursors.clear()
             self.count = self._before = 0
             self._pass += 1
 
     def begin_pass(self) -> int:
-        """Begin an iteration over the reader; return the number to pass to `note`."""
+        """Begin to count an iteration over the reader; return its number, for `note`."""
         with self._lock:
             self._before, self._pass = self.count, self._pass + 1
             return self._pass
 
     def note(self, number: int, cursor: Cursor) -> None:
-        """Count a received batch, and record the cursor after it; do nothing if a newer iteration has begun."""
+        """Count a received batch of an iteration, and record the reader position after it.
+
+        Do nothing if an iteration with a higher number has begun.
+        """
         with self._lock:
             if number == self._pass:
                 self._cursors.append(cursor)
                 self.count += 1
 
     def cursor_after(self, batches: int, *, in_pass: bool = False) -> Cursor:
-        """Return the reader position after this many batches since counting began, or in the newest iteration.
+        """Return the reader position after a number of received batches.
+
+        Args:
+            batches: Number of batches since `begin`, or with `in_pass` since the newest iteration began.
+            in_pass: Whether to count only batches of the newest iteration.
 
         Raises:
             InvalidArgumentError: Fewer batches were delivered, or the cursor was dropped after 65,536 further batches.
@@ -317,16 +345,18 @@ class DeliveredBatches:
 
 
 _of_readers: weakref.WeakKeyDictionary[Any, DeliveredBatches] = weakref.WeakKeyDictionary()
-"""Delivered batches of each reader that a framework reads."""
+"""Record of the delivered batches of each reader; all adapters over a reader share it."""
 
 
 def delivered_of(reader: Any) -> DeliveredBatches:
-    """Return the delivered-batches record of a reader, one per reader."""
+    """Return the record of a reader's delivered batches; each reader has one."""
     return _of_readers.setdefault(reader, DeliveredBatches())
 
 
 def resumed_in(loaded: Cursor, epoch: int) -> Cursor | None:
-    """Return the position in an epoch from which a loaded state resumes; None if the state belongs to another epoch.
+    """Return the position from which a loaded state resumes in an epoch.
+
+    Return None if the state belongs to another epoch.
 
     Example:
         >>> resumed_in(Cursor(4, 17, 2), 4), resumed_in(Cursor(4, 17, 2), 3)
@@ -336,11 +366,12 @@ def resumed_in(loaded: Cursor, epoch: int) -> Cursor | None:
 
 
 class EpochNumbers:
-    """Converts the arguments of `set_epoch` to epochs of the data, also after a state was loaded.
+    """Conversion of `set_epoch` arguments to epochs of the data.
 
-    Lightning Fabric, for example, counts loops from 0 in every process. After a state was loaded, its 0 means the epoch
-    of the state, and its 1 the epoch after that. A loaded state always takes precedence: a number that does not fit
-    gives a warning, and later numbers count from the epoch of the state.
+    Without a loaded state, the argument is the epoch. After a state was loaded, the argument may also count from 0, as
+    in Lightning Fabric: 0 then means the epoch of the state, and 1 the epoch after it. Any other number gives a
+    warning; the loop resumes from the state, and later numbers count from its epoch. There is one exception: if the
+    state was saved before the first row of an iteration, any number above 0 is the epoch itself.
 
     Example:
         >>> numbers = EpochNumbers()
@@ -354,21 +385,22 @@ class EpochNumbers:
         self._ahead = 0  # epoch of the data minus the number passed to `set_epoch`; changes when a state is loaded
 
     def meant(self, number: int, loaded: Cursor | None = None, *, given: int = 0, settles: bool = True) -> int:
-        """Convert the argument of `set_epoch` to the epoch to read, given the epoch of a loaded state.
+        """Return the epoch of the data for an argument of `set_epoch`.
 
         Args:
-            number: Number of the epoch, from 0.
-            loaded: Cursor of a loaded state from which no loop has resumed yet.
-            given: Number of batches received after `loaded`, or whether its epoch was begun before.
+            number: The argument, from 0.
+            loaded: Position in a loaded state, if no loop has resumed from it yet; otherwise None.
+            given: Number of batches received after `loaded`, or True if rows of its epoch were consumed before.
             settles: Whether later numbers count from this one. If False, no warning is issued.
 
         Warns:
-            UserWarning: The number is neither that of the state's epoch nor 0.
+            UserWarning: The number is neither 0 nor that of the state's epoch, and the state was saved after the first
+                row of an iteration.
         """
         if loaded is None:
             return number + self._ahead
         due = loaded.first_epoch
-        # If the state is at the start of a pass, no rows are skipped by beginning another epoch.
+        # A state at the start of an iteration has no consumed rows, so another epoch may begin without skipping rows.
         is_at_a_beginning = loaded == loaded.next_pass() and not given
         fits = number in (due, loaded.epoch) or (is_at_a_beginning and number > 0)
         ahead = 0 if fits else due - number

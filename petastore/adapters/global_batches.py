@@ -1,4 +1,7 @@
-"""Check that each process reads its own part of a global batch, as JAX shardings and `keras.distribution` require."""
+"""Check that each process reads its own part of a global batch.
+
+JAX shardings over several processes and `keras.distribution` require this.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ def refuse_unequal_batches(reader: Any, batch_size: int, *, parts: int) -> None:
         parts: Number of parts into which each batch is divided; 1 means that only ranks must have equal batches.
 
     Raises:
-        InvalidArgumentError: `last_batch` gives unequal batches, or `batch_size` is not divisible by `parts`; the
-            message names the values of `last_batch` that fit.
+        InvalidArgumentError: `batch_size` is not divisible by `parts`, or `last_batch` gives unequal batches; the
+            message then names the values of `last_batch` that fit.
     """
     if batch_size % parts:
         raise InvalidArgumentError(
@@ -41,16 +44,16 @@ def refuse_unequal_batches(reader: Any, batch_size: int, *, parts: int) -> None:
 
 
 def refuse_other_shards(reader: Any, batch_size: int | None, *, is_tf_dataset: bool = False) -> None:
-    """Raise an error for a reader whose shard does not match the active `keras.distribution`.
+    """Raise an error if a reader has the wrong shard for `keras.distribution`.
 
     With a `keras.distribution.Distribution`, Keras treats the batch of each process as its part of a global batch, and
-    shards a `tf.data.Dataset` by default. With a wrong shard, some rows are read twice and others never. `PyDataset`,
+    shards a `tf.data.Dataset` by default. With a wrong shard, some rows are read twice, or never. `PyDataset`,
     `make_tf_dataset` and the torch `DataLoader` call this function; call it yourself for other loaders.
 
     Args:
         reader: The reader to check.
         batch_size: Rows per batch of this process; None if unknown.
-        is_tf_dataset: Whether Keras receives it as a `tf.data.Dataset`.
+        is_tf_dataset: Whether Keras receives the batches as a `tf.data.Dataset`.
 
     Raises:
         InvalidArgumentError: The reader has the wrong shard, Keras would shard a second time, or batches cannot be

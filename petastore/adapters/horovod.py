@@ -1,6 +1,7 @@
-"""Horovod elastic training: a data loader whose position is committed, restored and resharded with the model.
+"""Horovod elastic training: a data loader whose position is saved with the model.
 
-With a fixed number of ranks, use `make_reader(cur_shard=hvd.rank(), shard_count=hvd.size())` and
+Horovod commits and restores the position, and the loader divides the remaining rows when the ranks change. With a fixed
+number of ranks, use `make_reader(cur_shard=hvd.rank(), shard_count=hvd.size())` and
 `petastore.adapters.torch.DataLoader` instead.
 """
 
@@ -21,12 +22,12 @@ __all__ = ["ElasticDataLoader"]
 
 
 class ElasticDataLoader(DataLoader[Made]):
-    """A data loader for elastic Horovod: each row once per epoch, also if workers join, leave or fail.
+    """A data loader for elastic Horovod, with each row once per epoch.
 
-    Pass the loader to `hvd.elastic.TorchState` with the model and the optimizer, and use it in a function that
-    `hvd.elastic.run` decorates. `state.commit()` saves the position of the loader, which is the same on every rank. A
-    restore returns to this position, and a worker that joins later receives the position from rank 0. Each loop reads
-    the current rank and size from Horovod, so no reset callback is needed.
+    This also holds if workers join, leave or fail. Pass the loader to `hvd.elastic.TorchState` with the model and the
+    optimizer, and use it in a function that `hvd.elastic.run` decorates. `state.commit()` saves the loader's position,
+    and every rank has the same position. A restore returns to the saved position. A worker that joins later receives
+    the position from rank 0. Each loop reads the current rank and size from Horovod, so no reset callback is needed.
 
     A `for` loop continues at the position where the previous loop stopped, and ends at the end of the epoch. Only after
     a complete loop, the next loop begins a new epoch. Count epochs in the state, as usual with Horovod:
@@ -79,11 +80,12 @@ class ElasticDataLoader(DataLoader[Made]):
     def _resharded(self) -> Iterator[Made]:
         import horovod.torch as hvd
 
-        # If a state was loaded, the loop resumes there; otherwise it begins a new pass.
+        # Continue at the position of training. With `device=`, the reader is one batch ahead of training, and `reshard`
+        # alone would skip this prefetched batch.
         self.load_state_dict(self.state_dict())
         self.reader.reshard(hvd.rank(), hvd.size())
         yield from super().__iter__()
-        self.reader.reset()  # record the end now, so that a state saved after the loop is the state after the pass
+        self.reader.reset()  # otherwise the next loop would resume at the end of this epoch
 
     def _made_of_any(self, batch: Batch) -> Any:
         if batch.num_rows == 0 and not self._is_told_of_empty:
@@ -99,26 +101,29 @@ class ElasticDataLoader(DataLoader[Made]):
 
 
 class _Handler:
-    """Elastic state handler of a loader in a `TorchState`; follows the protocol of Horovod's `StateHandler`."""
+    """Handler that commits, restores and broadcasts the position of a loader.
+
+    `TorchState` calls its methods, which follow the protocol of Horovod's `StateHandler`.
+    """
 
     def __init__(self, value: ElasticDataLoader[Any]) -> None:
         self.set_value(value)
 
     def set_value(self, value: ElasticDataLoader[Any]) -> None:
-        """Replace the loader."""
+        """Replace the loader, and save its state."""
         self.value = value
         self.save()
 
     def save(self) -> None:
-        """Store the committed state."""
+        """Save the loader's state for `restore`; `state.commit()` calls this method."""
         self._saved = self.value.state_dict()
 
     def restore(self) -> None:
-        """Restore the last committed state."""
+        """Move the loader back to the last saved state."""
         self.value.load_state_dict(self._saved)
 
     def sync(self) -> None:
-        """Resume from the position of rank 0, on every rank."""
+        """Move the loader of every rank to the position of rank 0."""
         import horovod.torch as hvd
 
         self.value.load_state_dict(hvd.broadcast_object(self.value.state_dict(), root_rank=0))

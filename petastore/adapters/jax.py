@@ -1,4 +1,6 @@
-"""JAX: batches as dicts of `jax.Array`, on one device, or sharded over the devices of several processes.
+"""JAX: batches as dicts of `jax.Array`, on one device or sharded over many.
+
+The devices may belong to several processes.
 
 Without `jax_enable_x64`, columns of 64 bits become 32 bits, and a value that does not fit raises an error. JAX itself
 truncates such integers silently: 2**40 + 5 becomes 5.
@@ -46,7 +48,9 @@ _WHAT_TO_DO = (
 
 
 def refuse_dtypes(reader: Any) -> None:
-    """Raise an error for time columns if 64-bit types are disabled in JAX, because nanoseconds need them.
+    """Raise an error for columns of times if 64-bit types are disabled in JAX.
+
+    Times become nanoseconds, which need 64 bits.
 
     Raises:
         InvalidArgumentError: A column has times.
@@ -62,9 +66,10 @@ def refuse_dtypes(reader: Any) -> None:
 
 
 def narrowed(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """Return the values in the dtype that JAX uses; the same array if it already has this dtype.
+    """Return the values in the dtype that JAX uses.
 
-    Integers keep their values, and floats are rounded, as in JAX.
+    Integers keep their values, and floats are rounded, as in JAX. An array that already has the dtype is returned
+    itself.
 
     Raises:
         DecodeError: A number is out of range of the 32-bit dtype.
@@ -112,7 +117,10 @@ class DevicePlacement:
     """Number of processes whose parts form a global array; 1 if arrays belong to this process only."""
 
     def put(self, column: Any) -> jax.Array:
-        """Start to copy a column to devices: `(rows, ...)` of this process becomes `(rows × ranks, ...)`."""
+        """Start to copy a column to the devices, and return its `jax.Array`.
+
+        A column `(rows, ...)` of this process becomes a global array `(rows × ranks, ...)`.
+        """
         if self.ranks == 1 and getattr(self.sharding, "is_fully_addressable", True):
             return jax.device_put(column, self.sharding)
         shape = (len(column) * self.ranks, *column.shape[1:])
@@ -120,7 +128,7 @@ class DevicePlacement:
 
 
 def layout_of(sharding: Any, reader: Any, batch_size: int) -> DevicePlacement:
-    """Return how the rows of a reader's batches are divided among devices; raise an error if the reader does not fit.
+    """Return the placement of a reader's batches on devices, and check the reader.
 
     Args:
         sharding: A `NamedSharding` whose first dimension is the rows, a device, or None.
@@ -159,7 +167,13 @@ def _by_name(wanted: Shard) -> str:
 
 
 def _part_of_this_process(sharding: NamedSharding) -> tuple[Shard, int]:
-    """Return the shard of the rows on this process's devices, and the number of parts into which they divide it."""
+    """Return the shard of rows on this process's devices, and its number of parts.
+
+    Each part is a range of rows that one or several devices of this process hold.
+
+    Raises:
+        InvalidArgumentError: The rows of this process are not contiguous.
+    """
     rows = sharding.mesh.size
     of_rows = NamedSharding(sharding.mesh, PartitionSpec(*sharding.spec[:1]))
     held = {
@@ -177,10 +191,11 @@ def _part_of_this_process(sharding: NamedSharding) -> tuple[Shard, int]:
 
 
 def register_batch() -> None:
-    """Register `petastore.Batch` with JAX as a pytree, once per process, by importing `petastore.adapters.jax`.
+    """Register `petastore.Batch` with JAX as a pytree.
 
-    The leaves are the columns, in column order, and JAX names them like the values of a dict: `['id']`. Unflattening
-    returns a dict instead of a batch, because computed values have no position in a dataset.
+    Importing `petastore.adapters.jax` calls this function once per process. The leaves are the columns, in column
+    order. JAX names the leaves like the values of a dict: `['id']`. Unflattening returns a dict instead of a batch,
+    because computed values have no position in a dataset.
 
     Raises:
         ValueError: The class is already registered.
@@ -215,7 +230,7 @@ def _put_together(names: tuple[str, ...], leaves: Iterable[Any]) -> dict[str, An
 
 
 class DataLoader:
-    """A data loader that yields batches of a reader: dicts from column name to `jax.Array`, for `jax.jit`.
+    """A data loader for JAX: yields batches as dicts from column name to `jax.Array`.
 
     One `for` loop covers all epochs of the reader. The next `for` starts again from the first row, also after a
     `break`, unless `load_state_dict` was called in between. Starting a second loop while one is running ends the first
@@ -291,9 +306,10 @@ class DataLoader:
         self._tracker = EpochTracker(reader)
 
     def __len__(self) -> int:
-        """Return the number of batches of the current `for` loop, or of the next one; the same in every process.
+        """Return the number of batches of the current `for` loop, or of the next one.
 
-        A loop covers all epochs of the reader; after `load_state_dict`, it has the remaining batches.
+        The number is the same in every process. A loop covers all epochs of the reader; after `load_state_dict`, it has
+        the remaining batches.
 
         Raises:
             TypeError: The reader is endless.
@@ -309,15 +325,23 @@ class DataLoader:
         return self._tracker.start_ahead(self.batch_size, timed(self._begin, self.reader, "copy"))
 
     def diagnosis(self) -> Diagnosis:
-        """Return whether the input is the bottleneck, in which stage, and what to change; see `Reader.diagnosis`."""
+        """Return whether the input is the bottleneck, in which stage, and what to change.
+
+        See `Reader.diagnosis`.
+        """
         return self.reader.diagnosis()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position after the last batch yielded, as a small JSON dict; the same in every process."""
+        """Return the position after the last yielded batch, as a small JSON dict.
+
+        The dict is the same in every process.
+        """
         return self._tracker.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume from a state of `state_dict`: the next `for` loop yields the batches that the saved loop had left.
+        """Resume from a state of `state_dict`.
+
+        The next `for` loop yields the remaining batches of the saved loop.
 
         Raises:
             InvalidArgumentError: The state was saved with another dataset or row order; the message names the
@@ -331,12 +355,12 @@ class DataLoader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop the reader, so that `with DataLoader(make_reader(…), 32) as loader:` is enough."""
+        """Stop the reader, so that `with DataLoader(make_reader(…), 32)` closes it."""
         self.reader.stop()
         self.reader.join()
 
     def _begin(self, batch: Batch) -> Callable[[], dict[str, Any]]:
-        """Start to copy a batch to the devices asynchronously; return a function that returns the batch."""
+        """Start to copy a batch to the devices; return a function that returns columns."""
         if self._layout.ranks > 1 and batch.num_rows != self.batch_size:
             raise InvalidArgumentError(
                 f"batches of global arrays must have {self.batch_size:,} rows, got {batch.num_rows:,}. Resume with "
@@ -352,7 +376,7 @@ class DataLoader:
 
 
 def _text(cell: Any) -> Any:
-    """Return a cell of a column that stays on the host; an array of text becomes a list."""
+    """Return a cell of a column that stays on the host; text arrays become lists."""
     return cell.tolist() if isinstance(cell, np.ndarray) and cell.dtype.kind in "OSU" else cell
 
 

@@ -1,7 +1,7 @@
-"""Keras 3, any backend: a `keras.utils.PyDataset` over a reader, and a callback that saves the reader's state.
+"""Keras 3 on any backend: a `keras.utils.PyDataset`, and a checkpoint callback.
 
-With the TensorFlow backend, `petastore.adapters.tensorflow.make_tf_dataset` is faster than `PyDataset`.
-`ReaderCheckpoint` works with both.
+`PyDataset` yields the batches of a reader; with the TensorFlow backend, `petastore.adapters.tensorflow.make_tf_dataset`
+is faster. The callback `ReaderCheckpoint` saves the reader's state with the weights, and works with both.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ __all__ = ["PyDataset", "ReaderCheckpoint", "refuse_other_shards"]
 
 
 class PyDataset(keras.utils.PyDataset):  # type: ignore[misc]
-    """A `keras.utils.PyDataset` over a reader, for `fit`, `evaluate` and `predict` on any backend.
+    """A `keras.utils.PyDataset` over a reader, for `fit`, `evaluate` and `predict`.
 
-    An epoch of `fit` is one iteration over the reader, with `num_epochs` epochs of the reader (one by default), and a
-    new order each time. After `load_state_dict` of the reader, or with `ReaderCheckpoint`, the next epoch of `fit` has
-    the remaining batches. Keras then warns that the input ran out of data; later epochs are complete.
+    It works on any backend. An epoch of `fit` is one iteration over the reader, with `num_epochs` epochs of the reader
+    (one by default), and a new order each time. After `load_state_dict` of the reader, or with `ReaderCheckpoint`, the
+    next epoch of `fit` has the remaining batches. Keras then warns that the input ran out of data; later epochs are
+    complete.
 
     Keras reads a few batches to build the model; training receives these batches again. Pass `shuffle=False` to `fit`,
     because the reader decides the order, and `fit` would shuffle batch numbers. Do not pass a generator to Keras
-    instead of this class: it would get only two batches in each epoch after the first.
+    instead of this class: Keras would then get only two batches in each epoch after the first.
 
     With a `keras.distribution`, the reader must have the shard of this process and full batches; see
     `refuse_other_shards`.
@@ -101,16 +102,23 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc]
 
     @property
     def num_batches(self) -> int | None:
-        """Number of batches in an epoch of `fit`, or of the remaining batches after a resume; None means endless."""
+        """Number of batches in an epoch of `fit`; None if the reader is endless.
+
+        After a resume, the first epoch has only the remaining batches.
+        """
         whole = self._whole
-        # Keras first needs the number of batches of all epochs, and at the start of an epoch the number of this epoch.
+        # Before training, Keras needs the length of a whole epoch of `fit`. At the start of an epoch, it needs the
+        # length of this epoch.
         if whole is None or not self._is_epoch or self._asked_in_epoch:
             return whole
         return whole if self._is_done and not self._tracker.is_moved else self._left
 
     @property
     def _left(self) -> int | None:
-        """Return the number of remaining batches of the current iteration, or of the next one."""
+        """Number of batches of the current iteration, or of the next one after a resume.
+
+        An iteration that resumes from a loaded state has only the remaining batches.
+        """
         return self._tracker.steps(self.batch_size, again=True)
 
     @property
@@ -119,7 +127,10 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc]
         return None if epochs is None else epochs * self.reader.steps_per_epoch(self.batch_size)
 
     def __getitem__(self, index: int) -> Any:
-        """Return a batch by its number in the epoch: the next batch, or 0 to start an epoch.
+        """Return the next batch; index 0 starts an epoch.
+
+        Args:
+            index: Number of the batch in the epoch: the number after the previous one, or 0.
 
         Raises:
             InvalidArgumentError: `index` is neither 0 nor the number of the next batch.
@@ -143,16 +154,25 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc]
         return made if self._map_func is None else self._map_func(made)
 
     def on_epoch_begin(self) -> None:
-        """Start an iteration. Keras calls it before the first batch of an epoch."""
+        """Record that an epoch of `fit` begins; its batch 0 will start an iteration.
+
+        Keras calls this method before the first batch of an epoch.
+        """
         self._is_epoch, self._asked_in_epoch = True, False
         self._skip_empty_rest()
 
     def on_epoch_end(self) -> None:
-        """End an iteration. Keras calls it after the last batch of an epoch, and after it has built the model."""
+        """Record that an epoch of `fit` has ended.
+
+        Keras calls this method after the last batch of an epoch, and after it has built the model.
+        """
         self._is_epoch, self._asked_in_epoch = False, False
 
     def _begin(self) -> None:
-        """Begin the next iteration over the reader; restart the current one if Keras did not read all of it."""
+        """Begin the next iteration over the reader.
+
+        If Keras did not read all batches of the current iteration, restart the current iteration instead.
+        """
         if self._tracker.is_moved:
             refuse_other_shards(self.reader, self.batch_size)
         self._skip_empty_rest()
@@ -160,13 +180,16 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc]
         self._is_done = False
 
     def _skip_empty_rest(self) -> None:
-        """If a loaded state is at the end of an iteration, begin the next one: Keras would otherwise get no batch."""
+        """Begin the next iteration if a loaded state is at the end of one.
+
+        Otherwise Keras would get no batch.
+        """
         if self._tracker.is_moved and self._left == 0:
             self.reader.reset()
 
 
 class ReaderCheckpoint(keras.callbacks.Callback):  # type: ignore[misc]
-    """A Keras callback that saves and restores the reader's position together with the model's weights.
+    """A Keras callback that saves and restores the reader's position with the weights.
 
     Pass it to `fit` together with Keras' `BackupAndRestore` or `ModelCheckpoint`, in any order: the reader's state is
     then stored in the same file as the weights. When `BackupAndRestore` restores the weights, the interrupted epoch of
@@ -200,7 +223,7 @@ class ReaderCheckpoint(keras.callbacks.Callback):  # type: ignore[misc]
         super().__init__()
         self._reader = reader
         self._place = _Place(self)
-        self._trained = 0  # batches since `fit` began, or since weights were loaded
+        self._trained = 0  # batches trained on since `fit` began, or since weights were loaded
         self._under_way = 0  # batches of the current or just finished step
 
     def set_model(self, model: Any) -> None:
@@ -214,14 +237,15 @@ class ReaderCheckpoint(keras.callbacks.Callback):  # type: ignore[misc]
         self._count_anew()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Count the next batch as received, before the model trains on it. Keras calls this method.
+        """Count the batches of the next step before the model trains on them.
 
-        Other callbacks may save before this callback's `on_train_batch_end`.
+        Keras calls this method. The batches are counted here, because another callback may save the model after the
+        step and before `on_train_batch_end` of this callback.
         """
         self._under_way = int(self.model.steps_per_execution)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Record that the model has trained on the batch. Keras calls this method."""
+        """Record that the model has trained on the batches of the step. Keras calls it."""
         self._trained = self._done
         self._under_way = 0
 
@@ -237,7 +261,7 @@ class ReaderCheckpoint(keras.callbacks.Callback):  # type: ignore[misc]
         return dump_state(self._reader.plan, delivered_of(self._reader).cursor_after(done))
 
     def load_state_dict(self, state: Any) -> None:
-        """Resume from a state: the next batch of `fit` is the one after the saved position.
+        """Resume from a state: `fit` continues with the batch after the saved position.
 
         Raises:
             InvalidArgumentError: The state was saved with another dataset or row order.
@@ -276,6 +300,9 @@ class _Place(keras.layers.Layer):  # type: ignore[misc]
         store["state"] = np.frombuffer(json.dumps(self._checkpoint.state_dict()).encode(), np.uint8)
 
     def load_own_variables(self, store: Any) -> None:
-        """Load the state. Keras calls it when weights are loaded; weights saved without a state change nothing."""
+        """Load the state. Keras calls it when weights are loaded.
+
+        Weights that were saved without a state change nothing.
+        """
         if "state" in store:
             self._checkpoint.load_state_dict(json.loads(np.asarray(store["state"]).tobytes()))

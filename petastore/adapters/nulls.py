@@ -1,4 +1,7 @@
-"""Replace missing values (`nulls=`) and times, which tensors cannot store, with fill values, masks and integers."""
+"""Missing values (`nulls=`) and times, which tensors cannot store.
+
+Missing values become fill values, with a mask on request. Times become integer nanoseconds.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ def present(name: str, column: NDArray[Any]) -> NDArray[Any]:
 
 
 def missing_rows(column: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return a mask of the rows whose value, or a part of it, is missing.
+    """Return a mask (rows,) of the rows whose value is missing or partly missing.
 
     Example:
         >>> missing_rows(np.ma.masked_equal([[1, 2], [0, 3]], 0)), missing_rows(np.array(["a", None], dtype=object))
@@ -87,7 +90,9 @@ def _is_missing(value: Any) -> bool:
 
 
 def without_nulls_inside(field: UnischemaField, value: Any, fill: Any) -> Any:
-    """Return a value of a list column with missing items filled; missing inner lists become empty.
+    """Return one value of a list column, with missing items filled.
+
+    Missing inner lists become empty lists.
 
     Args:
         field: The column.
@@ -116,13 +121,14 @@ def _filled(value: Any, fill: Any, dimensions: int, dtype: np.dtype[Any]) -> Any
 
 
 def nanoseconds(name: str, times: NDArray[Any]) -> NDArray[np.int64]:
-    """Return times as integer nanoseconds: since 1970-01-01 for `datetime64`, or the duration for `timedelta64`.
+    """Return times as integer nanoseconds.
 
-    NaT is the smallest int64, as in NumPy itself.
+    A `datetime64` counts from 1970-01-01; a `timedelta64` is the duration. NaT becomes the smallest int64, as in NumPy
+    itself.
 
     Raises:
         DecodeError: A value has no whole number of nanoseconds in int64: before 1677-09-21, after 2262-04-11, finer
-            than a nanosecond, or a duration in months.
+            than a nanosecond, or a duration in years or months.
 
     Example:
         >>> nanoseconds("at", np.array(["1970-01-01T00:00:01"], dtype="datetime64[ms]"))
@@ -152,7 +158,13 @@ def nanoseconds(name: str, times: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _in_fixed_units(name: str, times: NDArray[Any]) -> NDArray[Any]:
-    """Return times in a unit that converts to integer nanoseconds: days for years, nanoseconds for finer units."""
+    """Return times in a unit that is a fixed number of nanoseconds.
+
+    Years and months become days. Units finer than a nanosecond become nanoseconds, with the rest cut off.
+
+    Raises:
+        DecodeError: The times are durations in years or months, which have no fixed length.
+    """
     unit, _ = np.datetime_data(times.dtype)
     if unit in _NANOSECONDS:
         return times
@@ -166,10 +178,10 @@ def _in_fixed_units(name: str, times: NDArray[Any]) -> NDArray[Any]:
 
 
 NullWord: TypeAlias = Literal["error", "mask"]
-"""Names of null policies; see `nulls_of`."""
+"""Names of the treatments of missing values; see `nulls_of`."""
 
 Nulls: TypeAlias = NullWord | Mapping[str, Any] | Any
-"""Null policy: a name or a fill value (text as `Fill`), or a dict of these by column name."""
+"""Treatment of missing values: a name, a fill value (text as `Fill`), or a dict by column name."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -193,7 +205,7 @@ _TEXTS: dict[Any, Any] = {np.str_: "", np.bytes_: b"", Decimal: Decimal(0)}
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NullColumn:
-    """Column with a fill value for missing values.
+    """Treatment of one column's missing values: a fill value, and optionally a mask.
 
     Example:
         >>> age = UnischemaField("age", "int64", nullable=True)
@@ -203,13 +215,13 @@ class NullColumn:
     """
 
     field: UnischemaField
-    """Field of the column in the schema; for windows, of the rows in them."""
+    """Field of the column in the schema; for a column of windows (sequences of rows), the field of one row."""
 
     value: Any
     """Fill value with the field's shape; variable dimensions have the sizes of this value."""
 
     inside: Any = None
-    """Fill value of nulls inside lists; None rejects them."""
+    """Fill value of nulls inside lists; None leaves them, and a conversion to tensors then raises an error."""
 
     mask: str | None = None
     """Name of a bool column to add, True for present values; None adds none."""
@@ -218,11 +230,11 @@ class NullColumn:
     """Whether each row of the column is a window of rows, each of which may be missing."""
 
     def filled(self, column: NDArray[Any]) -> NDArray[Any]:
-        """Return the column of a batch with missing values filled; the column itself if no value is missing.
+        """Return the column of a batch, with missing values replaced by the fill value.
 
         Args:
-            column: `(rows, ...)`, masked where values are missing; object arrays, `(rows,)` or of windows
-                `(rows, length)`, have None.
+            column: Array `(rows, ...)`, masked where values are missing. An object array `(rows,)`, or of windows
+                `(rows, length)`, has None instead.
         """
         if column.dtype != np.dtype(object):
             if not isinstance(column, np.ma.MaskedArray):
@@ -242,7 +254,7 @@ class NullColumn:
         return values
 
     def valid(self, column: NDArray[Any]) -> NDArray[np.bool_]:
-        """Mask of present values: `(rows,)`, or for windows `(rows, length)`."""
+        """Return a mask of the present values: `(rows,)`, or for windows `(rows, length)`."""
         if not self.is_windows:
             return ~missing_rows(column)
         if column.dtype == np.dtype(object):
@@ -251,7 +263,10 @@ class NullColumn:
         return ~np.logical_or.reduce(np.ma.getmaskarray(column), axis=inner, dtype=np.bool_)
 
     def decoded(self, column: Decoded) -> dict[str, Decoded]:
-        """Return the filled column, and the mask column if requested, by name, for all rows of a decoded column."""
+        """Return all rows of a decoded column, filled, as a dict by column name.
+
+        The dict also has the mask column, if `mask` is set.
+        """
         made = self.columns(column.rows(0, len(column.values)))
         return {name: Decoded(values, None) for name, values in made.items()}
 
@@ -331,15 +346,19 @@ def _null_column(
 
 
 def _inside(field: UnischemaField, policy: Any) -> Any:
-    """Return the fill value for nulls inside lists: the scalar fill value of a list column, otherwise None."""
+    """Return the fill value for nulls inside lists, or None.
+
+    Only a list column with a scalar fill value has one.
+    """
     value = policy.value if isinstance(policy, Fill) else policy
     return value if field.shape and np.ndim(value) == 0 else None
 
 
 def _value(field: UnischemaField, value: Any, *, is_empty: bool = False) -> Any:
-    """Return the fill value for missing values of a field, with the dtype and shape of the field.
+    """Return the fill value for missing values, with the dtype and shape of the field.
 
-    For a field with variable dimensions, a scalar fills only nulls inside lists: the fill value is then an empty array.
+    For a field with variable dimensions, a scalar fills only nulls inside lists; a missing value then becomes an empty
+    array.
 
     Args:
         field: Field of the column.
@@ -398,21 +417,24 @@ def _no_such(field: UnischemaField, value: Any) -> InvalidArgumentError:
 
 
 _MOST_FILES = 256
-"""Maximum number of files whose footers are checked when a loader is created; later nulls raise in batches."""
+"""Maximum number of files whose footers are checked when a loader is created.
+
+Nulls in other files raise an error when a batch with them is converted.
+"""
 
 
 def refuse_stored_nulls(reader: Any, filled: Collection[str]) -> None:
-    """Raise an error if footers show that a reader will yield missing values without a fill value.
+    """Raise an error now if footers show missing values that have no fill value.
 
-    Columns of numbers and times are checked, unless a transform may fill them. If cached footers do not show missing
-    values, the error is raised when the batch is built.
+    Columns of numbers and times are checked, unless a transform may fill them. Footers of remote files are checked only
+    if they are cached. Missing values that this check does not find raise an error when their batch is converted.
 
     Args:
         reader: A reader, or an object with its `dataset`, `plan`, `schema` and `transform`.
         filled: Names of the columns for which `nulls=` sets a fill value.
 
     Raises:
-        DecodeError: Statistics of a row group that is read whole show missing values; the message names the row group.
+        DecodeError: Values are missing in a row group of which all rows are read; the message names the row group.
     """
     # A mixture is not checked, because its footers also count rows that are not read.
     plan, dataset = reader.plan, getattr(reader, "dataset", None)
@@ -459,6 +481,9 @@ def refuse_stored_nulls(reader: Any, filled: Collection[str]) -> None:
 
 
 def _by_file(files: Any, is_whole: Any) -> Any:
-    """Yield the number of each file, ascending, and the numbers of its row groups of which all rows are read."""
+    """Group row groups by file; yield (file, its row groups) in ascending order.
+
+    Only row groups of which all rows are read are included.
+    """
     whole = np.flatnonzero(is_whole).tolist()
     return itertools.groupby(whole, key=lambda group: int(files[group])) if whole else iter(())

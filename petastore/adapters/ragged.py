@@ -1,4 +1,8 @@
-"""Ragged columns (arrays of different shapes): the form of each column in a batch, independent of the framework."""
+"""Ragged columns, whose arrays differ in shape, and their forms in a batch.
+
+A form is the representation in a batch, such as a list of arrays or one padded array. This module does not depend on a
+framework.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +20,10 @@ __all__ = ["Form", "Padded", "RaggedWord", "forms_of", "holds", "lengths_field",
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Padded:
-    """Padding for ragged columns, for `ragged=`: one tensor per column, and a column `<name>_lengths` for masks.
+    """Padding for ragged columns, as a value of `ragged=`.
 
-    `<name>_lengths` has the lengths before padding, as int64. `"padded"` means `Padded(0)`.
+    A column becomes one tensor. A column `<name>_lengths` has the lengths before padding, as int64, from which a mask
+    can be computed. `"padded"` means `Padded(0)`.
 
     Example:
         >>> Padded(-100)
@@ -30,22 +35,27 @@ class Padded:
 
 
 RaggedWord: TypeAlias = Literal["ragged", "auto", "list", "dense", "padded", "nested"]
-"""Names of forms for shapes with None; frameworks support some of them."""
+"""Names of the forms (representations in a batch) of a column whose shape has None.
+
+Each framework supports some of these forms.
+"""
 
 Form: TypeAlias = RaggedWord | Padded
-"""Form of a column whose shape has None."""
+"""Form (representation in a batch) of a column whose shape has None."""
 
 
 def refuse_ragged_windows(reader: Any, forms: Mapping[str, Form], *, default: RaggedWord) -> None:
-    """Raise an error for `ragged=` with windows, because the rows of one window may also differ in shape.
+    """Raise an error if `ragged=` is set for a reader of windows (sequences of rows).
+
+    The rows of one window may differ in shape, too, so they cannot be padded or stacked like single rows.
 
     Args:
         reader: Reader to check.
-        forms: Form by column name.
+        forms: Forms other than the default, by column name.
         default: Form that the framework also supports for windows.
 
     Raises:
-        InvalidArgumentError: The reader returns windows, and a column has another form than the default.
+        InvalidArgumentError: The reader returns windows, and `forms` is not empty.
     """
     if forms and getattr(reader, "ngram", None) is not None:
         name, form = next(iter(forms.items()))
@@ -57,7 +67,9 @@ def refuse_ragged_windows(reader: Any, forms: Mapping[str, Form], *, default: Ra
 
 
 def lengths_field(field: UnischemaField) -> UnischemaField:
-    """Return the lengths column of a padded column: int64, one number per variable dimension.
+    """Return the field of the lengths column that is added for a padded column.
+
+    Its values are int64, one number for each variable dimension.
 
     Example:
         >>> lengths_field(UnischemaField("track", "float32", (None, 2)))
@@ -72,7 +84,7 @@ def lengths_field(field: UnischemaField) -> UnischemaField:
 def forms_of(
     ragged: Form | Mapping[str, Form], fields: Iterable[UnischemaField], *, known: Sequence[RaggedWord]
 ) -> dict[str, Form]:
-    """Return the requested form of each variable-shape column, as a dict by name, without columns of default form.
+    """Return the forms that differ from the default, as a dict by column name.
 
     Args:
         ragged: Form for all columns, or a mapping from column name to form, where other columns get the default.
@@ -80,8 +92,8 @@ def forms_of(
         known: Names of forms, the default first. `"padded"` is returned as `Padded(0)`.
 
     Raises:
-        InvalidArgumentError: The form or the column does not exist, the column has no variable dimension or no numbers
-            or times, its dtype cannot hold the padding value, or another column has the name of the lengths column.
+        InvalidArgumentError: The form or the column does not exist, the column has a fixed shape or values such as
+            text, its dtype cannot hold the padding value, or another column has the name of the lengths column.
 
     Example:
         >>> fields = [UnischemaField("id", "int32"), UnischemaField("words", "int64", (None,))]
@@ -147,7 +159,9 @@ def _check_padding(field: UnischemaField, form: Padded, fields: Mapping[str, Uni
 
 
 def holds(dtype: np.dtype[Any], value: Any) -> bool:
-    """Return whether a numeric or time dtype can represent a value; floating-point dtypes may round the value.
+    """Return whether a numeric or time dtype can represent a value.
+
+    Floating-point dtypes may round the value.
 
     Example:
         >>> holds(np.dtype("int8"), 127), holds(np.dtype("int8"), 128), holds(np.dtype("int8"), 1.5)

@@ -1,4 +1,7 @@
-"""Combine the arrays of a column with different shapes: stack, pad, or concatenate them with their lengths. No I/O."""
+"""Combine the arrays of a ragged column, which differ in shape. No I/O.
+
+The arrays are stacked, padded, or concatenated together with their lengths.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ __all__ = ["boxed", "flattened", "lists_inside", "padded", "ragged_cells", "stac
 
 
 def boxed(field: UnischemaField, column: NDArray[Any], fill: Any) -> NDArray[Any]:
-    """Return a column of nested lists in which each row is one array: shorter inner lists of a row are padded.
+    """Return a column of nested lists with each row as one array.
+
+    The shorter inner lists of a row are padded to the longest inner list of this row.
 
     Args:
         field: Field of the column.
@@ -45,7 +50,7 @@ def boxed(field: UnischemaField, column: NDArray[Any], fill: Any) -> NDArray[Any
 
 
 def _is_uneven(value: Any, dimensions: int) -> bool:
-    """Return whether a value is an object array of inner lists, because these differ in length."""
+    """Return whether a value is an object array of inner lists, not a numeric array."""
     return isinstance(value, np.ndarray) and value.dtype == np.dtype(object) and value.ndim < dimensions
 
 
@@ -66,9 +71,10 @@ def _put(value: NDArray[Any], box: NDArray[Any]) -> None:
 
 
 def lists_inside(field: UnischemaField, column: NDArray[Any]) -> tuple[NDArray[Any], list[NDArray[np.int64]]] | None:
-    """Return the concatenated values of a column, and the lengths of the lists of each dimension.
+    """Return the concatenated values of a column of nested lists, and list lengths.
 
-    Return None if all values are arrays, because their shapes contain the lengths.
+    The lengths are one array for each dimension, with the length of every list at this nesting level. Return None if
+    all values are arrays, because their shapes contain the lengths.
 
     Raises:
         DecodeError: A value, or a part of a value, is missing.
@@ -91,7 +97,7 @@ def lists_inside(field: UnischemaField, column: NDArray[Any]) -> tuple[NDArray[A
 
 
 def ragged_cells(field: UnischemaField, column: NDArray[Any]) -> tuple[list[NDArray[Any]], NDArray[np.int64]]:
-    """Return the arrays of a ragged column and their shapes, and check the shapes against the field.
+    """Return a ragged column's arrays and shapes; check the shapes against the field.
 
     Args:
         field: Field of the column.
@@ -129,7 +135,9 @@ def ragged_cells(field: UnischemaField, column: NDArray[Any]) -> tuple[list[NDAr
 def flattened(
     field: UnischemaField, column: NDArray[Any], empty: Callable[[int, np.dtype[Any]], NDArray[Any]] = np.empty
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the concatenated values of all cells, `(values,)` of the field's dtype, and the shape of each cell.
+    """Return the concatenated values of all cells, and the shape of each cell.
+
+    The values have the shape `(values,)` and the field's dtype; the shapes have the shape `(rows, dimensions)`.
 
     Args:
         field: Field of the column.
@@ -153,7 +161,9 @@ def flattened(
 
 
 def padded(field: UnischemaField, column: NDArray[Any], value: Any = 0) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return a column of arrays as one array; each variable dimension is padded to its longest cell.
+    """Return a column of arrays as one array, with shorter cells padded.
+
+    Each variable dimension is as long as in the longest cell of the column.
 
     Args:
         field: Field of the column, with a dtype other than object and at least one variable dimension.
@@ -188,7 +198,7 @@ def padded(field: UnischemaField, column: NDArray[Any], value: Any = 0) -> tuple
 
 
 def stacked(field: UnischemaField, column: NDArray[Any]) -> NDArray[Any]:
-    """Return a column of arrays that all have one shape, as one array (rows, *shape) in new memory.
+    """Return a column of equally shaped arrays as one new array (rows, *shape).
 
     Args:
         field: Field of the column, with a dtype other than object.

@@ -1,7 +1,7 @@
-"""Arrow arrays: zero-copy conversion to and from NumPy, concatenation, and casts to wider types. No I/O.
+"""Arrow arrays: zero-copy conversion to and from NumPy, concatenation, and casts.
 
-`pyarrow.Array.to_numpy` and `pyarrow.array` do the same, but import pandas, which delays the first batch of a process
-by up to a second.
+No I/O. `pyarrow.Array.to_numpy` and `pyarrow.array` do the same, but import pandas, which delays the first batch of a
+process by up to a second.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ _NUMBERS = (
     "bool",
 )
 NUMBER_DTYPES: Mapping[pa.DataType, np.dtype[Any]] = {pa.from_numpy_dtype(name): np.dtype(name) for name in _NUMBERS}
-"""The NumPy dtype of each Arrow type of numbers or booleans; `to_pandas_dtype` needs pandas in some releases.
+"""The NumPy dtype of each Arrow type of numbers or booleans.
+
+It replaces `to_pandas_dtype`, which needs pandas in some releases.
 
 Example:
     >>> NUMBER_DTYPES[pa.uint8()], NUMBER_DTYPES[pa.float16()]
@@ -51,7 +53,7 @@ Example:
 
 
 def arrow_numbers(numbers: NDArray[Any]) -> pa.Array:
-    """Return numbers of NumPy as a zero-copy Arrow array.
+    """Return a NumPy array of numbers as a zero-copy Arrow array.
 
     Args:
         numbers: Integers or floats, shape (n,).
@@ -65,9 +67,9 @@ def arrow_numbers(numbers: NDArray[Any]) -> pa.Array:
 
 
 def numbers_of(numbers: pa.Array) -> NDArray[Any]:
-    """Return integers or floats of Arrow as a zero-copy NumPy array, which must not be modified.
+    """Return an Arrow array of integers or floats as a zero-copy NumPy array.
 
-    At the positions of nulls, values are arbitrary.
+    The result must not be modified. Its values are arbitrary where the Arrow array has nulls.
 
     Example:
         >>> numbers_of(pa.array([5, 7, 9], pa.int16()).slice(1))
@@ -82,7 +84,9 @@ def numbers_of(numbers: pa.Array) -> NDArray[Any]:
 
 
 def flags_of(flags: pa.Array) -> NDArray[np.bool_]:
-    """Return Arrow booleans (bits) as a new NumPy array; values under nulls are arbitrary.
+    """Return an Arrow array of booleans as a new NumPy array.
+
+    Arrow stores booleans as bits, so they are copied. Values are arbitrary where the Arrow array has nulls.
 
     Example:
         >>> flags_of(pa.array([True, False, True]).slice(1)), flags_of(pa.array([1, None]).is_null())
@@ -99,7 +103,9 @@ def _bits(data: pa.Buffer | None, offset: int, count: int) -> NDArray[np.bool_]:
 
 
 def has_nulls_inside(cells: pa.Array) -> bool:
-    """Return whether lists of any layout and depth contain nulls; lists that are null do not count.
+    """Return whether lists of any layout and depth contain nulls.
+
+    Null rows (outermost lists) do not count; null inner lists do.
 
     Example:
         >>> has_nulls_inside(pa.array([[1], None])), has_nulls_inside(pa.array([[[1], [None]]]))
@@ -119,7 +125,7 @@ def has_nulls_inside(cells: pa.Array) -> bool:
 
 
 def concatenate(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Return several arrays of one column, from several row groups or files, as one array.
+    """Concatenate several arrays of one column, such as of several row groups.
 
     Args:
         arrays: At least one. Types may differ in nullability and in the width of their offsets.
@@ -154,7 +160,9 @@ def only_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def large_type(stored: pa.DataType) -> pa.DataType:
-    """Return a type with 64-bit offsets.
+    """Return the type with 64-bit offsets for text, bytes and lists.
+
+    Types inside lists and structs also get 64-bit offsets.
 
     Example:
         >>> large_type(pa.list_(pa.binary())), large_type(pa.int64())
@@ -177,7 +185,9 @@ def _large_field(field: pa.Field) -> pa.Field:
 
 
 def conformed_column(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """Return a column as another type; zero-copy if it has this type, or differs only in nullability.
+    """Cast a column to another type, as `conformed` does.
+
+    The cast is usually zero-copy if the types differ only in nullability.
 
     Raises:
         pa.ArrowInvalid: A value does not fit into the type exactly.
@@ -188,7 +198,10 @@ def conformed_column(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.Chunked
 
 
 def conformed(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return an array as another type.
+    """Cast an array to another type, and raise an error if a value would change.
+
+    Structs may have other members than `wanted`: missing members become null, and members that `wanted` does not have
+    are dropped.
 
     Raises:
         pa.ArrowInvalid: A value does not fit into the type exactly.
@@ -223,14 +236,17 @@ def conformed(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
         values = conformed(cells.values, wanted.value_type)
         return pa.Array.from_buffers(wanted, len(cells), cells.buffers()[:1], cells.null_count, children=[values])
     if types.is_list(wanted) or types.is_large_list(wanted):
-        # Two casts, because every Arrow release supports each: first of the list layout, then of the item type
+        # Some Arrow releases cannot cast the list layout and the item type at once, so each is cast separately.
         layout = pa.large_list if types.is_large_list(wanted) else pa.list_
         return conformed(cells.cast(layout(stored.value_field)), wanted)
     return cells.cast(wanted)
 
 
 def _plain(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Unwrap extension types and dictionaries that `wanted` does not have, and convert list views to lists."""
+    """Unwrap extension types and dictionaries, unless `wanted` also has them.
+
+    List views become large lists. Other arrays are returned unchanged.
+    """
     types, stored = pa.types, cells.type
     if isinstance(cells, pa.ExtensionArray) and not isinstance(wanted, pa.BaseExtensionType):
         return cells.storage
@@ -240,13 +256,16 @@ def _plain(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _lists_of_views(cells: pa.Array) -> pa.Array:
-    """Return list views as large lists; pyarrow 26 loses values when it casts those with nulls."""
+    """Return list views as large lists.
+
+    The cast of pyarrow 26 is not used, because it loses values of list views with nulls.
+    """
     is_null = flags_of(cells.is_null())
     starts = numbers_of(cells.offsets).astype(np.int64)
     sizes = np.where(is_null, 0, numbers_of(cells.sizes)).astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     values, wanted = cells.values, pa.large_list(cells.type.value_field)
-    # Lists from Parquet follow each other without gaps, so they begin at the first value in use.
+    # Lists from Parquet usually follow each other without gaps; then a slice of the values is enough.
     first = int(starts[np.argmax(sizes > 0)]) if len(values) and sizes.any() else 0
     if np.array_equal(starts[sizes > 0] - first, offsets[:-1][sizes > 0]):
         values = values.slice(first, int(offsets[-1]))
@@ -271,10 +290,13 @@ def _struct(cells: pa.StructArray, wanted: pa.StructType) -> pa.StructArray:
 
 
 def _with_buffers(cells: pa.Array, wanted: pa.DataType, values: pa.Array) -> pa.Array:
-    """Return lists with the nulls and offsets of `cells`, and other values."""
+    """Return lists with the nulls and offsets of `cells`, and with `values` as items."""
     return pa.Array.from_buffers(wanted, len(cells), cells.buffers()[:2], cells.null_count, children=[values])
 
 
 def _from_the_start(cells: pa.Array) -> pa.Array:
-    """Return the array with offset 0, copied if it is a slice, so that buffers and children start at the same row."""
+    """Return the array with offset 0, copied if it is a slice.
+
+    Its buffers and its children then start at the same row.
+    """
     return pa.concat_arrays([cells]) if cells.offset else cells

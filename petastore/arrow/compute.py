@@ -1,7 +1,7 @@
-"""Lazy import of `pyarrow.compute`: the import takes 35 ms and is not needed for batches of numbers.
+"""Lazy import of `pyarrow.compute`, which takes 35 ms.
 
-Use `pyarrow.compute` only for functions that `petastore.arrow` does not have. Methods of Arrow arrays, such as
-`is_null`, also import it.
+Batches of numbers do not need it. Use `pyarrow.compute` only for functions that `petastore.arrow` does not have.
+Methods of Arrow arrays, such as `is_null`, also import it.
 
 Example:
     >>> from petastore.arrow import compute as pc

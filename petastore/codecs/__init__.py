@@ -1,4 +1,4 @@
-"""Codecs: encode values (arrays, images, scalars) as cells of a Parquet column, and decode them.
+"""Codecs: convert arrays, images and scalars to cells of a Parquet column and back.
 
 | codec | values | stored cell |
 |---|---|---|

@@ -4,6 +4,8 @@ A raw scalar is the equivalent Arrow value, a Spark ML vector is its struct, and
 tensor may be nested arrays, one flat array in C order, or the little-endian bytes of its elements in C order. Flat
 arrays and bytes do not contain their shape, so at most one dimension may be variable; its length is computed from the
 size.
+
+`ArrowCodec` stores Python objects as a nested Arrow type: structs, maps, and lists with missing values.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _LIST_ADVICE = ". A field of dtype object with ArrowCodec keeps lists that are n
 
 
 def encode_cells(values: pa.Array, field: UnischemaField) -> pa.Array:
-    """Encode one column; nulls stay nulls.
+    """Encode an Arrow column of raw values as stored cells; nulls stay nulls.
 
     Raises:
         EncodeError: A value does not fit the field, or is missing and the field is not nullable; `row` is set.
@@ -88,7 +90,10 @@ def _encode_present(values: pa.Array, field: UnischemaField) -> pa.Array:
 
 
 def _raw_values(values: pa.Array, field: UnischemaField) -> Any:
-    """Convert raw values for the codec: one array `(rows, *shape)` for a fixed shape, otherwise one array per row."""
+    """Convert raw values of Arrow to the NumPy values that the codec encodes.
+
+    For a fixed shape, they are one array `(rows, *shape)`, otherwise one array per row.
+    """
     depth = _list_depth(values.type)
     if field.is_scalar or depth == len(field.shape):
         return _decoded(values, field)
@@ -154,7 +159,10 @@ def _shaped_bytes(values: pa.Array, field: UnischemaField) -> Any:
 
 
 def _in_shape(value: NDArray[Any], field: UnischemaField, row: int) -> NDArray[Any]:
-    """Reshape a flat value to its declared shape; the size of a variable dimension is computed."""
+    """Reshape a flat value to the shape that its field declares.
+
+    The size of one variable dimension is computed from the number of elements.
+    """
     known = _size(field.shape)
     free = field.shape.count(None)
     if free > 1:
@@ -181,7 +189,7 @@ def _size(shape: Sequence[int | None]) -> int:
 @register
 @dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class ArrowCodec:
-    """A codec for dicts, maps and nested lists, stored as the matching Arrow type (struct, map, list).
+    """A codec for dicts, maps and nested lists, stored as the matching Arrow type.
 
     For fields of dtype `object`, including lists that contain None or have unequal lengths. Structs are decoded to
     dicts, maps to lists of pairs, lists to lists; times inside them to `numpy.datetime64` and `timedelta64`. A struct
@@ -214,7 +222,7 @@ class ArrowCodec:
         object.__setattr__(self, "arrow_type", plain_type(found, name="arrow_type"))
 
     def config(self) -> Mapping[str, JsonValue]:
-        """Return the Arrow type as JSON, such as `{"arrow_type": {"struct": [["id", "int64"]]}}`."""
+        """Return the Arrow type as JSON: `{"arrow_type": {"struct": [["id", "int64"]]}}`."""
         return {"arrow_type": type_as_json(self.arrow_type)}
 
     def check_field(self, field: UnischemaField) -> None:
@@ -230,11 +238,13 @@ class ArrowCodec:
             )
 
     def storage_type(self, field: UnischemaField) -> pa.DataType:  # noqa: ARG002 - the same for all fields
-        """Return the Arrow type; durations inside it are stored as integers."""
+        """Return the Arrow type, with integers in place of durations."""
         return stored_layout(self.arrow_type)
 
     def member(self, field: UnischemaField, path: str) -> UnischemaField | None:
-        """Return the field of a member of a struct, with its dotted name; None if the struct has no such member.
+        """Return the field of a struct member, with a dotted name such as `geo.lat`.
+
+        Return None if the struct does not have the member.
 
         Args:
             field: The field of the struct.
@@ -295,7 +305,9 @@ class ArrowCodec:
             raise
 
     def encode_arrow(self, values: pa.Array, field: UnischemaField) -> pa.Array:
-        """Encode an Arrow column; if the types match, without a Python object per cell.
+        """Encode an Arrow column as stored cells.
+
+        If the types match, this needs no Python object per cell.
 
         Raises:
             EncodeError: As `encode`, with `row` set.
@@ -316,7 +328,9 @@ class ArrowCodec:
         return f"ArrowCodec({self.arrow_type})"
 
     def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
-        """Decode a column of the stored type, or of a type with the same values, to objects.
+        """Decode a column to Python objects, which are written to `out`.
+
+        The column must have the stored type, or a type with the same values.
 
         Raises:
             DecodeError: As `decode`, with `row` set.
@@ -342,7 +356,9 @@ def _member_type(stored: pa.DataType, path: str) -> pa.DataType | None:
 
 
 def with_arrow_type(field: UnischemaField, arrow_type: pa.DataType) -> UnischemaField:
-    """Return the field with an `ArrowCodec` that writes its objects as the given Arrow type.
+    """Return a field of dtype `object` with an `ArrowCodec` of an Arrow type.
+
+    A field of another dtype, or with a codec, is returned unchanged.
 
     Args:
         field: Result of `petastore.schema.arrow.field_from_arrow` for the type.

@@ -1,4 +1,7 @@
-"""DataframeColumnCodec: base class of custom codecs written for Petastorm, which encode and decode one cell."""
+"""DataframeColumnCodec: base class of custom codecs written for Petastorm.
+
+Such codecs encode and decode one cell at a time.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,13 @@ __all__ = ["DataframeColumnCodec"]
 
 
 class DataframeColumnCodec(abc.ABC):
-    """Base class for your own codec: define `encode`, `decode` and `spark_dtype` for one cell.
+    """Base class for your own codec of single cells.
 
-    A subclass is registered under its module and name when it is defined, so import it before you open datasets that
-    use it. Its instance attributes are its configuration, stored in the schema: they must be JSON values, and the
-    constructor must accept them by name (without leading underscores). Otherwise define `config`. Cells are encoded one
-    by one in Python; `petastore.schema.field.Codec` is the faster interface for whole columns.
+    Define `encode`, `decode` and `spark_dtype`. A subclass is registered under its module and name when it is defined,
+    so import it before you open datasets that use it. Its instance attributes are its configuration, stored in the
+    schema: they must be JSON values, and the constructor must accept them by name (without leading underscores).
+    Otherwise define `config`. Cells are encoded one by one in Python; `petastore.schema.field.Codec` is the faster
+    interface for whole columns.
 
     Example:
         >>> class RunLengthCodec(DataframeColumnCodec):
@@ -60,14 +64,16 @@ class DataframeColumnCodec(abc.ABC):
 
     @abc.abstractmethod
     def spark_dtype(self) -> Any:
-        """Return the Spark type of the column, as an object, a class or a name: `BinaryType()`, `"binary"`."""
+        """Return the Spark type of the column, as an object, class or name (`"binary"`)."""
 
     def config(self) -> Mapping[str, JsonValue]:
         """Return the instance attributes as a dict, by name without leading underscores."""
         return {name.lstrip("_"): value for name, value in vars(self).items()}
 
     def check_field(self, field: UnischemaField) -> None:
-        """Check that the codec can be rebuilt from its configuration. Any field is accepted.
+        """Check that the codec can be rebuilt from its configuration.
+
+        Every field is accepted.
 
         Raises:
             SchemaError: The codec cannot be rebuilt, or `spark_dtype()` is not a scalar type.

@@ -1,4 +1,7 @@
-"""Check that an array has the dtype and shape of its field, before it is written and after it is read."""
+"""Check that an array has the dtype and shape that its field declares.
+
+Arrays are checked before they are written, and after they are read.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ __all__ = [
 
 
 def shape_below_empty(shape: tuple[int, ...], declared: tuple[int | None, ...]) -> tuple[int, ...]:
-    """Return the shape with the declared sizes for dimensions inside an empty list, whose sizes are unknown."""
+    """Return the shape of nested lists, with declared sizes below an empty list.
+
+    The sizes of dimensions inside an empty list are unknown, so the sizes that the field declares are used.
+    """
     if 0 not in shape:
         return shape
     end = shape.index(0) + 1
@@ -31,7 +37,10 @@ def shape_below_empty(shape: tuple[int, ...], declared: tuple[int | None, ...]) 
 
 
 def same_dtype(dtype: np.dtype[Any], field: UnischemaField) -> bool:
-    """Return whether `dtype` can hold the field's values, regardless of byte order, text width and time unit."""
+    """Return whether an array of `dtype` can hold the values of a field.
+
+    Byte order, text width and time unit may differ.
+    """
     declared = field.dtype
     if declared == dtype:
         return declared.kind != "O"
@@ -68,7 +77,9 @@ def check_present(value: Any, field: UnischemaField) -> None:
 
 
 def array_to_write(field: UnischemaField, value: Any) -> NDArray[Any]:
-    """Return the array to write; raise an error unless its dtype and shape match the field.
+    """Check that a value is an array that fits the field; return the array to write.
+
+    A NumPy scalar becomes an array of shape ().
 
     Raises:
         EncodeError: The value is None, is not an array, or has another dtype or shape.

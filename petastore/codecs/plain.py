@@ -1,4 +1,4 @@
-"""PlainCodec: values stored as the matching Parquet type. It is the default codec of a field.
+"""PlainCodec, the default codec: values are stored as the matching Parquet type.
 
 Spark has no unsigned integers and no float16, so these are stored as the next wider type (`petastore.schema.arrow`),
 and checked when they are read. Columns of plain Parquet may be stored in any type that holds the declared values
@@ -43,7 +43,9 @@ A rare character outside the Unicode BMP makes Python store each character of th
 
 
 def plain_sizes(cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
-    """Return the decoded bytes of each value, shape (rows,); None if all values of the field have the same size.
+    """Return the decoded bytes of each value, shape (rows,).
+
+    Return None if all values of the field have the same size.
 
     Args:
         cells: A column without nulls.
@@ -97,13 +99,21 @@ def _has_lengths(stored: pa.DataType) -> bool:
 
 
 def _of_missing(distinct: NDArray[np.int64], indices: Any) -> NDArray[np.int64]:
-    """Return the size of each value of a dictionary-encoded column, from the sizes of distinct values; 0 if missing."""
+    """Return the size of each value of a dictionary-encoded column, shape (rows,).
+
+    A missing value counts as the first distinct value.
+
+    Args:
+        distinct: Sizes of the distinct values; if it is empty, all sizes are 0.
+        indices: Index of each value among the distinct values, as an Arrow array.
+    """
     if len(distinct) == 0:
         return np.zeros(len(indices), np.int64)
     return distinct[_numbers_or_0(indices)]
 
 
 def _numbers_or_0(numbers: Any) -> NDArray[np.int64]:
+    """Return the numbers of a column as int64, with 0 for missing values."""
     found = numbers_of(numbers).astype(np.int64)
     if numbers.null_count:
         found[flags_of(numbers.is_null())] = 0
@@ -112,10 +122,10 @@ def _numbers_or_0(numbers: Any) -> NDArray[np.int64]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlainCodec:
-    """The codec of fields without a codec: values are stored as the matching Parquet type.
+    """The codec of fields that declare no codec.
 
-    Thread-safe. Numbers, booleans and times are converted without a Python object per row. Schema documents do not
-    contain this codec.
+    Values are stored as the matching Parquet type. Thread-safe. Numbers, booleans and times are converted without a
+    Python object per row. Schema documents do not contain this codec.
 
     Example:
         >>> import numpy as np, pyarrow as pa
@@ -132,11 +142,11 @@ class PlainCodec:
     codec_id: ClassVar[str] = "plain"
 
     def config(self) -> Mapping[str, JsonValue]:
-        """Return an empty configuration."""
+        """Return an empty dict, because the codec has no parameters."""
         return {}
 
     def check_field(self, field: UnischemaField) -> None:
-        """Raise `SchemaError` for every field: `PlainCodec` cannot be declared. Use `codec=None`.
+        """Raise an error for every field: declare `codec=None` instead of `PlainCodec`.
 
         Raises:
             SchemaError: Always.
@@ -167,7 +177,9 @@ class PlainCodec:
         return cell
 
     def decode(self, field: UnischemaField, cell: Any) -> Any:
-        """Decode one cell to a NumPy scalar or array, `str`, `bytes`, `Decimal` or a Python object.
+        """Decode one cell to a NumPy scalar or array, or to a Python object.
+
+        Python objects are `str`, `bytes`, `Decimal`, and values of structs and maps.
 
         Raises:
             DecodeError: The cell does not match the field.
@@ -199,7 +211,10 @@ class PlainCodec:
         return with_missing(value.reshape(shape), None if value.dtype.hasobject else is_null.reshape(shape))
 
     def _inner_lists(self, field: UnischemaField, cell: list[Any]) -> NDArray[Any]:
-        """Decode nested lists that are not rectangular, list by list."""
+        """Decode nested lists of different lengths to an object array of the inner lists.
+
+        Null inner lists become None.
+        """
         if field.shape[0] not in (None, len(cell)):
             raise DecodeError(
                 f"the cell must have {field.shape[0]:,} lists for shape {field.shape}, which the field declares, got "
@@ -247,9 +262,15 @@ class PlainCodec:
             decode_lists(cells, field, out)
 
     def viewer(self, field: UnischemaField) -> Viewer:
-        """Return a function from column to zero-copy view; its result is None if the column must be converted."""
+        """Return a function that views a column as a NumPy array, zero-copy.
+
+        The function returns None if the column must be converted.
+        """
         return scalars_viewer(field) if field.is_scalar else lists_viewer(field)
 
     def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
-        """Return the sizes of text, bytes and lists from their lengths; None for numbers and times."""
+        """Return the decoded bytes of each value, shape (rows,); see `plain_sizes`.
+
+        Return None if all values of the field have the same size.
+        """
         return plain_sizes(cells, field)

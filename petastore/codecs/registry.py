@@ -1,4 +1,7 @@
-"""Codec registry: find the codec of a field or of an id in a schema document, and register your own codec."""
+"""Codec registry: find the codec of a field or of an id, and register new codecs.
+
+Schema documents identify codecs by ids.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +54,9 @@ def codec_of(field: UnischemaField) -> Codec:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class BoundCodec:
-    """A field's codec together with its optional fast methods, looked up once per reader.
+    """A field's codec, with its optional fast methods.
 
-    Thread-safe, like the codec.
+    They are looked up once per reader. Thread-safe, like the codec.
 
     Example:
         >>> bound = BoundCodec.of(UnischemaField("x", "float32", (2,), NdarrayCodec()))
@@ -65,13 +68,19 @@ class BoundCodec:
     codec: Codec
 
     view: Viewer | None
-    """Function that views a column without copying; None if the codec has none, or values are Python objects."""
+    """Function that views a column of fixed shape as a NumPy array, zero-copy.
+
+    None if the codec has no such function, if the shape is variable, or if values are Python objects.
+    """
 
     takes_bytes: bool
     """Whether the codec is a `petastore.schema.field.BytesCodec`, which decodes raw bytes."""
 
     view_alike: Viewer | None = None
-    """Function that views columns of a variable shape if all values have the same shape; None if the codec has none."""
+    """Function that views a column of variable shape as one array, if all its values have the same shape.
+
+    None if the codec has no such function.
+    """
 
     @classmethod
     def of(cls, field: UnischemaField) -> Self:
@@ -87,10 +96,10 @@ class BoundCodec:
 
 
 def register(codec_class: _CodecClass) -> _CodecClass:
-    """Register your own codec, so that schema documents can name it. Also works as a class decorator.
+    """Register your own codec, so that schema documents can name it.
 
-    Register it in every process before opening a dataset that uses it: schema documents contain only the codec's id,
-    and opening a dataset imports no code. Thread-safe.
+    The function also works as a class decorator. Register a codec in every process before opening a dataset that uses
+    it: schema documents contain only the codec's id, and opening a dataset imports no code. Thread-safe.
 
     Args:
         codec_class: A class that implements `petastore.schema.field.Codec`. Its constructor must accept the items of

@@ -1,4 +1,7 @@
-"""ScalarCodec: scalars stored as a Spark type, given by its simple name (`int`, `decimal(10,4)`), without pyspark."""
+"""ScalarCodec: scalars, stored as a given Spark type such as `decimal(10,4)`.
+
+Types have the simple names of Spark SQL; pyspark is not needed.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,7 @@ def simple_type_name(spark_type: Any) -> str:
     if isinstance(spark_type, pa.DataType):
         return _name_of_arrow_type(spark_type)
     name = _spelled(spark_type).strip().lower()
-    # Collations define an order and do not change bytes.
+    # A collation defines only the order of texts; the stored bytes are the same, so it is ignored.
     name = "string" if name.startswith("string collate ") else "".join(name.split())
     name = _OTHER_NAMES.get(name, name)
     if name in _ARROW_TYPES or _valid_bounded_text(name):
@@ -109,7 +112,7 @@ def arrow_type_of(name: str) -> pa.DataType:
 
 
 def max_length_of(name: str) -> int | None:
-    """Return the maximum characters of a `varchar(n)` or `char(n)`; None for other types."""
+    """Return the maximum length of `varchar(n)` or `char(n)`; None for other types."""
     matched = _BOUNDED_TEXT.fullmatch(name)
     return None if matched is None else int(matched[2])
 
@@ -150,10 +153,10 @@ def _name_of_arrow_type(arrow_type: pa.DataType) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScalarCodec:
-    """A codec for scalars, stored as a given Spark type; values that do not fit raise an error.
+    """A codec for scalars, stored as a given Spark type.
 
-    Thread-safe. The stored value must equal the original: an `int` accepts 3.0 and rejects 3.7, 2**31 and `"3"`. A
-    float may be rounded to the nearest `float`; a decimal must keep all its digits.
+    Values that do not fit raise an error. Thread-safe. The stored value must equal the original: an `int` accepts 3.0
+    and rejects 3.7, 2**31 and `"3"`. A float may be rounded to the nearest `float`; a decimal must keep all its digits.
 
     Args:
         spark_type: A pyspark `DataType` (or its class), its name (`"int"`, `"decimal(10,4)"`, `"varchar(10)"`), or the
@@ -185,7 +188,7 @@ class ScalarCodec:
         object.__setattr__(self, "spark_type", simple_type_name(self.spark_type))
 
     def config(self) -> Mapping[str, JsonValue]:
-        """Return `{"spark_type": "int"}`."""
+        """Return the name of the Spark type, such as `{"spark_type": "int"}`."""
         return {"spark_type": self.spark_type}
 
     def check_field(self, field: UnischemaField) -> None:
@@ -234,7 +237,9 @@ class ScalarCodec:
         return cell
 
     def decode(self, field: UnischemaField, cell: Any) -> Any:
-        """Decode one cell to a NumPy scalar of the field's dtype, or to `str`, `bytes` or `Decimal`.
+        """Decode one cell to a NumPy scalar, `str`, `bytes` or `Decimal`.
+
+        A NumPy scalar has the field's dtype.
 
         Raises:
             DecodeError: The cell does not fit the field's dtype.
@@ -273,11 +278,17 @@ class ScalarCodec:
         decode_scalars(cells, field, out)
 
     def viewer(self, field: UnischemaField) -> Viewer:
-        """Return a function from column to zero-copy view; its result is None if the column must be converted."""
+        """Return a function that views a column as a NumPy array, zero-copy.
+
+        The function returns None if the column must be converted.
+        """
         return scalars_viewer(field)
 
     def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
-        """Return the sizes of text and bytes from their lengths; None for numbers and times."""
+        """Return the decoded bytes of text, bytes or decimals, shape (rows,).
+
+        Return None for numbers and times, because all values of the field have the same size.
+        """
         return plain_sizes(cells, field)
 
 

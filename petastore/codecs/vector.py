@@ -1,4 +1,4 @@
-"""VectorCodec: a vector of Spark ML, dense or sparse, stored as Spark stores it and read as a dense array.
+"""VectorCodec: vectors of Spark ML, dense or sparse, read as dense arrays.
 
 Spark stores a vector as a struct. A dense vector has `type` 1 and all numbers as `values`. A sparse vector has `type`
 0, its length as `size`, the nonzero numbers as `values`, and their positions as ascending `indices`.
@@ -51,7 +51,7 @@ class VectorCells:
     """Number of elements of each vector, shape (rows,)."""
 
     lengths: NDArray[np.int64]
-    """Number of stored values of each vector, shape (rows,); a sparse vector stores fewer values than elements."""
+    """Number of stored values of each vector, shape (rows,); a sparse vector stores only some of its elements."""
 
     values: NDArray[np.float64]
     """The stored values, row after row; shape (numbers,)."""
@@ -92,7 +92,9 @@ def vector_cells(cells: pa.Array, field: UnischemaField) -> VectorCells:
 
 
 def sizes_of_vectors(cells: pa.Array, field: UnischemaField) -> NDArray[np.int64]:
-    """Return the number of elements that each cell declares, without checking it; shape (rows,).
+    """Return the number of elements that each cell declares, shape (rows,).
+
+    The numbers are not checked.
 
     Raises:
         DecodeError: The column does not contain vectors.
@@ -108,14 +110,22 @@ def _rows(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _parts(cells: pa.Array, field: UnischemaField) -> dict[str, pa.Array]:
-    """Return the columns of the struct with the types of `STORED`; raise an error for an unknown kind of vector."""
+    """Return the member columns of the struct by name, each with its type in `STORED`.
+
+    Raises:
+        DecodeError: The column does not contain vectors, or the type of a vector (dense or sparse) is missing.
+    """
     parts = _members(cells, field)
     _refuse(flags_of(parts["type"].is_null()), field, "the cell lacks the type of the vector, dense or sparse")
     return parts
 
 
 def _members(cells: pa.Array, field: UnischemaField) -> dict[str, pa.Array]:
-    """Return the columns of the struct, each with its type in `STORED`."""
+    """Return the member columns of the struct by name, each with its type in `STORED`.
+
+    Raises:
+        DecodeError: The column does not contain vectors.
+    """
     cells = plain_layout(cells)
     if not pa.types.is_struct(cells.type) or {part.name for part in cells.type} != {part.name for part in STORED}:
         raise DecodeError(
@@ -130,7 +140,7 @@ def _members(cells: pa.Array, field: UnischemaField) -> dict[str, pa.Array]:
 
 
 def _lengths(lists: pa.Array) -> NDArray[np.int64]:
-    """Return the length of each list; 0 for a missing list."""
+    """Return the length of each list, shape (rows,); 0 for a missing list."""
     lengths = numbers_of(lists.value_lengths()).astype(np.int64)
     lengths[flags_of(lists.is_null())] = 0
     return lengths
@@ -139,7 +149,17 @@ def _lengths(lists: pa.Array) -> NDArray[np.int64]:
 def _sizes_and_places(
     parts: dict[str, pa.Array], dense: NDArray[np.bool_], lengths: NDArray[np.int64], field: UnischemaField
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the size of each vector, and the index of each number; raise an error for invalid sparse vectors."""
+    """Return the size of each vector, and the index of each stored value in it.
+
+    Args:
+        parts: Member columns of the struct.
+        dense: Mask of the dense vectors, shape (rows,).
+        lengths: Number of stored values of each vector, shape (rows,).
+        field: Declared field, for messages.
+
+    Raises:
+        DecodeError: A sparse vector is invalid.
+    """
     size = numbers_of(parts["size"]).astype(np.int64)
     missing = flags_of(parts["size"].is_null()) | (size < 0)
     _refuse(~dense & missing, field, "the sparse vector lacks its size")
@@ -154,7 +174,17 @@ def _sizes_and_places(
 def _sparse_places(
     indices: pa.Array, row: NDArray[np.int64], sizes: NDArray[np.int64], field: UnischemaField
 ) -> NDArray[np.int64]:
-    """Return the positions, in their vectors, of the numbers of sparse vectors."""
+    """Return the index of each stored value of the sparse vectors, checked.
+
+    Args:
+        indices: Lists of indices of all vectors.
+        row: Row of each stored value of the sparse vectors.
+        sizes: Size of each vector, shape (rows,).
+        field: Declared field, for messages.
+
+    Raises:
+        DecodeError: Indices are outside the vector, or do not ascend.
+    """
     # A dense vector may have indices, which are ignored.
     sparse = np.zeros(len(indices), np.bool_)
     sparse[row] = True
@@ -202,11 +232,11 @@ _DTYPES = (np.float32, np.float64)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VectorCodec:
-    """A codec for Spark ML vectors (`pyspark.ml.linalg`), stored in Spark's format and decoded to dense arrays.
+    """A codec for Spark ML vectors (`pyspark.ml.linalg`), decoded to dense arrays.
 
-    Encodes float arrays (as dense vectors), `DenseVector` and `SparseVector`; sparse vectors stay sparse in storage.
-    Spark stores float64: a float32 field rounds them when decoding. Thread-safe. Columns are decoded without a Python
-    object per cell.
+    Vectors are stored in Spark's format. The codec encodes float arrays (as dense vectors), `DenseVector` and
+    `SparseVector`; sparse vectors stay sparse in storage. Spark stores float64, which a float32 field rounds when it
+    decodes. Thread-safe. Columns are decoded without a Python object per cell.
 
     Use it for files that Spark wrote, or that Spark must read as vectors. Otherwise prefer a column of arrays
     (`pyspark.ml.functions.vector_to_array`), which needs no codec and takes less space.
@@ -224,7 +254,7 @@ class VectorCodec:
     codec_id: ClassVar[str] = "vector"
 
     def config(self) -> Mapping[str, JsonValue]:
-        """Return an empty configuration."""
+        """Return an empty dict, because the codec has no parameters."""
         return {}
 
     def check_field(self, field: UnischemaField) -> None:
@@ -298,7 +328,7 @@ class VectorCodec:
         return encode_each(values, self.encode, STORED, field)
 
     def encode_arrow(self, values: pa.Array, field: UnischemaField) -> pa.Array | None:
-        """Return a column of Spark's vectors unchanged; None for lists of numbers.
+        """Return a column of Spark's vectors unchanged; None for other columns.
 
         Raises:
             EncodeError: A cell does not match the field; `row` is set.
@@ -313,7 +343,9 @@ class VectorCodec:
         return values.cast(STORED)
 
     def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
-        """Decode a column of vectors into `out`; with a variable size, values are views of one array.
+        """Decode a column of vectors into `out`.
+
+        With a variable size, the values are views of one array.
 
         Raises:
             DecodeError: As `decode`, with `row` set.
@@ -332,7 +364,10 @@ class VectorCodec:
             out[row] = flat[start:end]
 
     def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
-        """Return the sizes that the structs declare; None if the field has a fixed size."""
+        """Return the decoded bytes of each vector, from the size that its struct declares.
+
+        Return None if the field has a fixed size.
+        """
         return None if field.is_fixed else sizes_of_vectors(cells, field) * field.dtype.itemsize
 
 
@@ -355,7 +390,17 @@ def _dense_column(values: NDArray[np.float64]) -> pa.Array:
 
 
 def _put(found: VectorCells, out: NDArray[Any], places: Any, field: UnischemaField) -> None:
-    """Write numbers to the given indices of `out`, which must be in range; None means consecutive indices."""
+    """Write the stored values of vectors to an array.
+
+    Args:
+        found: The vectors.
+        out: Array of zeros, which is filled completely if `places` is None.
+        places: Index in `out` of each stored value, which must be in range; None fills `out` in order.
+        field: Declared field, for messages.
+
+    Raises:
+        DecodeError: A value is too large for the dtype; `row` is set.
+    """
     try:
         with np.errstate(over="raise"):
             if places is None:

@@ -1,4 +1,4 @@
-"""Schemas: fields, the interface of codecs, and the JSON document that stores fields and codecs."""
+"""Schemas: fields, codec interfaces, and the JSON document of a schema."""
 
 from petastore.schema.field import Codec, UnischemaField
 from petastore.schema.select import match_unischema_fields

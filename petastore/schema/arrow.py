@@ -1,8 +1,9 @@
-"""Conversion between Arrow types and fields: fields of plain Parquet columns, and storage types without a codec.
+"""Conversion between Arrow types and the fields of a schema.
 
-Every Arrow type that Parquet can store is readable. For writing, petastore uses the types that Spark writes, so that
-Spark and `write_dataset` write the same datasets: Spark has no unsigned integers, so `uint8` is stored as `int16`,
-`uint16` as `int32`, `uint32` as `int64` and `uint64` as `decimal(20, 0)`.
+The module defines the fields of plain Parquet columns, and the types in which fields without a codec are stored. Every
+Arrow type that Parquet can store is readable. For writing, petastore uses the types that Spark writes, so that Spark
+and `write_dataset` write the same datasets: Spark has no unsigned integers, so `uint8` is stored as `int16`, `uint16`
+as `int32`, `uint32` as `int64` and `uint64` as `decimal(20, 0)`.
 """
 
 from __future__ import annotations
@@ -103,17 +104,20 @@ def natural_storage_type(field: UnischemaField) -> pa.DataType:
 
 
 def storage_type(field: UnischemaField) -> pa.DataType:
-    """Return the Arrow type of the stored column of a field, with its codec or without."""
+    """Return the Arrow type in which a field is stored, with or without a codec."""
     return field.codec.storage_type(field) if field.codec is not None else natural_storage_type(field)
 
 
 def storage_schema(fields: Iterable[UnischemaField]) -> pa.Schema:
-    """Return the Arrow schema of data files with these fields; fields that are not nullable are REQUIRED."""
+    """Return the Arrow schema of data files with these fields.
+
+    Fields that are not nullable are REQUIRED in Parquet.
+    """
     return pa.schema([pa.field(field.name, storage_type(field), nullable=field.nullable) for field in fields])
 
 
 def field_from_arrow(arrow_field: pa.Field) -> UnischemaField:
-    """Return the `UnischemaField` for an Arrow field, such as a column of plain Parquet.
+    """Return the `UnischemaField` for an Arrow field, such as a Parquet column.
 
     Numbers keep their dtype, including unsigned integers and float16. Strings become `str`, binary `bytes`, decimals
     `Decimal`. Dates and timestamps become `datetime64` of the stored unit; timestamps with a time zone are in UTC.
@@ -140,7 +144,7 @@ def _has_nullable_items(arrow_type: pa.DataType) -> bool:
 
 
 def axes_in_storage(tensor: pa.FixedShapeTensorType) -> tuple[int, ...]:
-    """For each logical axis of a tensor, return its axis in storage.
+    """Return the storage axis of each logical axis of a tensor.
 
     Example:
         >>> axes_in_storage(pa.fixed_shape_tensor(pa.uint8(), [3, 128, 64], permutation=[1, 2, 0]))
@@ -181,7 +185,10 @@ def _dtype_and_shape(arrow_type: pa.DataType, name: str) -> tuple[Any, tuple[int
 
 
 def _check_members(arrow_type: pa.DataType, name: str) -> None:
-    """Raise an error for structs that a dict cannot represent, because member names are duplicate or not text."""
+    """Raise an error for structs that a dict cannot represent.
+
+    Two members of such a struct share a name, or a name is not text.
+    """
     members = [arrow_type.field(number) for number in range(arrow_type.num_fields)]
     try:
         names = [member.name for member in members]

@@ -36,7 +36,10 @@ _AGAIN = ". Write the schema again with `petastore generate-metadata --unischema
 
 
 def dump_document(name: str, fields: Iterable[UnischemaField]) -> str:
-    """Return the document of a schema, byte for byte the same for equal schemas."""
+    """Return the JSON document of a schema; the bytes are deterministic.
+
+    Two equal schemas have different documents if only one of them declares a `ScalarCodec` that the dtype implies.
+    """
     document = {
         "format": DOCUMENT_KEY,
         "version": DOCUMENT_VERSION,
@@ -70,7 +73,7 @@ def parse_document(
         document: JSON text, which is not trusted.
         codec_from_json: Function that returns the codec for `{"id": …, **configuration}`.
         source: Origin of the document, for messages.
-        odd: Dict to which invalid fields are added with the reason, such as an int32 that is stored as text; these
+        odd: Dict to which invalid fields are added with the reason, such as an int32 with a codec for text; these
             fields are omitted. With None, an invalid field raises an error.
 
     Raises:

@@ -63,12 +63,15 @@ def canonical_dtype(dtype: Any) -> Any:
 
 @functools.cache  # cached: there are few dtypes, and NumPy is slow to return their names
 def _type_of_number(dtype: np.dtype[Any]) -> type[np.generic]:
-    """Return a dtype by name, because C has several types of one size: `longlong` is `int64`."""
+    """Return the canonical type of a number dtype, looked up by its name.
+
+    C has several types of one size: `longlong`, for example, is also `int64`.
+    """
     return np.dtype(dtype.name).type
 
 
 def dtype_name(dtype: Any) -> str:
-    """Return the name of a dtype in the schema document: `"int32"`, `"str"`, `"decimal"`, `"datetime64[us]"`, …
+    """Return the name of a dtype in the schema document, such as `"datetime64[us]"`.
 
     Example:
         >>> dtype_name(np.float32), dtype_name(Decimal), dtype_name(np.str_)

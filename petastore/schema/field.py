@@ -53,7 +53,10 @@ class Codec(Protocol):
     """Name of the codec in schema documents, such as `"ndarray"`. It must never be reused for another byte format."""
 
     def config(self) -> Mapping[str, JsonValue]:
-        """Return the configuration as a dict of JSON values, from which an equal codec can be constructed."""
+        """Return the configuration as a dict of JSON values.
+
+        The constructor accepts the items as keyword arguments, and makes an equal codec.
+        """
         ...
 
     def check_field(self, field: UnischemaField) -> None:
@@ -95,10 +98,12 @@ class Codec(Protocol):
         ...
 
     def encode_column(self, values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> Any:
-        """Encode many values as one `pyarrow.Array` of `storage_type(field)`; None becomes null.
+        """Encode many values as one Arrow column; None becomes null.
+
+        The result is a `pyarrow.Array` of `storage_type(field)`.
 
         Raises:
-            EncodeError: As `encode`, with `row` set to the position in `values`.
+            EncodeError: As `encode`, with `row` set to the index in `values`.
         """
         ...
 
@@ -113,7 +118,7 @@ class Codec(Protocol):
                 object and shape `(rows,)`: store one array per row. `out` is C-contiguous.
 
         Raises:
-            DecodeError: As `decode`, with `row` set to the position in `cells`.
+            DecodeError: As `decode`, with `row` set to the index in `cells`.
         """
         ...
 
@@ -147,8 +152,9 @@ class UnischemaField:
     """Codec of the values; None stores them as the matching Parquet type."""
 
     nullable: bool = False
-    """Whether a value may be missing (`None`). A non-nullable field is REQUIRED in the Parquet file, which decodes 2.7
-    times as fast."""
+    """Whether a value may be missing (`None`). A non-nullable field is REQUIRED in the Parquet file, and decodes 2.7
+    times as fast.
+    """
 
     dtype: np.dtype[Any] = dataclasses.field(init=False, repr=False, compare=False)
     """Dtype of an array of values: `object` for text, bytes and decimals; `datetime64[us]` for a datetime without
@@ -192,18 +198,26 @@ class UnischemaField:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether all values have the same shape and a NumPy dtype, so that n values fit in one array `(n, *shape)`."""
+        """Whether n values fit into one array `(n, *shape)` of `dtype`.
+
+        The shape must not contain None, and arrays (not scalars) must have a dtype other than `object`.
+        """
         return None not in self.shape and (self.dtype.kind != "O" or self.is_scalar)
 
     @property
     def decoded_bytes(self) -> int | None:
-        """Bytes of one decoded value; None if sizes differ from row to row (variable shapes, text, bytes, decimals)."""
+        """Bytes of one decoded value; None if sizes differ from row to row.
+
+        Sizes differ for variable shapes, text, bytes, decimals and objects.
+        """
         if self.dtype.kind == "O" or None in self.shape:
             return None
         return math.prod(cast("tuple[int, ...]", self.shape)) * self.dtype.itemsize
 
     def fits(self, shape: Sequence[int]) -> bool:
-        """Return whether a value of this shape matches the field; None in the field's shape accepts any size.
+        """Return whether a value of this shape matches the field.
+
+        None in the field's shape accepts any size.
 
         Example:
             >>> field = UnischemaField("x", "uint8", (None, 0))
@@ -219,13 +233,16 @@ class UnischemaField:
 
     @property
     def _said_codec(self) -> Codec | None:
-        """Return the codec; None if it is the default codec of the dtype."""
+        """Codec of the field; None if the field would be stored as the same type without it."""
         is_implied = getattr(self.codec, "is_implied", None)
         return None if is_implied is not None and is_implied(self) else self.codec
 
     @property
     def dtype_name(self) -> str:
-        """Name of the dtype in schema documents; `datetime64` without unit is `datetime64[us]`."""
+        """Name of the dtype in schema documents.
+
+        `datetime64` without a unit is `datetime64[us]`.
+        """
         return dtype_name(self.dtype if self.dtype.kind in TIME_KINDS else self.numpy_dtype)
 
     def __eq__(self, other: object) -> bool:
@@ -263,9 +280,10 @@ class ViewingCodec(Codec, Protocol):
     """
 
     def viewer(self, field: UnischemaField) -> Viewer:
-        """Return a function that views a column of the field as an array over Arrow's memory, without a copy.
+        """Return a function that views a column as an array over Arrow's memory.
 
-        A reader calls this method once, and the returned function for every column, from any of its threads.
+        The function does not copy the column. A reader calls this method once, and the returned function for every
+        column, from any of its threads.
 
         Args:
             field: Declared field, with a fixed shape and a dtype other than object.
@@ -273,32 +291,34 @@ class ViewingCodec(Codec, Protocol):
         Returns:
             A function of a `pyarrow.Array` (not chunked; its offset may be > 0), possibly with nulls. The function
             returns a read-only array `(rows, *field.shape)` of `field.dtype` in any byte order, with any strides; at
-            nulls, values are arbitrary. It returns None if `decode_column` is needed: for nulls without space for a
-            value, for cells of different forms, and for cells that may be invalid.
+            nulls, values are arbitrary. It returns None if `decode_column` is needed: if nulls take no space in the
+            column, if the cells differ in shape or format, or if a cell may be invalid.
         """
         ...
 
 
 @runtime_checkable
 class AlikeCodec(Codec, Protocol):
-    """A codec that views arrays of a variable shape as one array, if all cells of a column have the same shape.
+    """Codec that views a column of a variable shape as one array.
 
-    An optional interface, which readers use if a codec has it: rows of many row groups are then copied once, to their
-    final position. The result must equal that of `decode_column`.
+    This is possible if all cells of the column have the same shape. An optional interface, which readers use if a codec
+    has it: rows of many row groups are then copied once, to their final position. The result must equal that of
+    `decode_column`.
     """
 
     def alike_viewer(self, field: UnischemaField) -> Viewer:
-        """Return a viewer as `ViewingCodec.viewer` does, for a variable shape and a dtype other than object.
+        """Return a function that views a column of a variable shape as one array.
 
-        The viewer returns an array `(rows, *shape)` with a shape that the field allows. It also returns None if the
-        shapes of cells differ, or if the column has nulls.
+        The function is like that of `ViewingCodec.viewer`, but for a variable shape and a dtype other than object. It
+        returns an array `(rows, *shape)` with a shape that the field allows. It also returns None if the shapes of
+        cells differ, or if the column has nulls.
         """
         ...
 
 
 @runtime_checkable
 class BytesCodec(Codec, Protocol):
-    """Protocol of codecs whose cells are files (such as images), each decoded on its own.
+    """Codec whose cells are files (such as images), each decoded on its own.
 
     An optional interface, which readers use if a codec has it: cells are decoded in place, even if they are not
     adjacent in memory. The result must equal that of `decode_column`.
@@ -313,24 +333,24 @@ class BytesCodec(Codec, Protocol):
             out: As in `decode_column`.
 
         Raises:
-            DecodeError: As `decode`, with `row` set to the position in `cells`.
+            DecodeError: As `decode`, with `row` set to the index in `cells`.
         """
         ...
 
 
 @runtime_checkable
 class MeasuringCodec(Codec, Protocol):
-    """Protocol of codecs that report decoded sizes before decoding, to protect against decompression bombs.
+    """Codec that reports decoded sizes before decoding.
 
-    Optional; readers use it to enforce `max_cell_bytes` and `memory_budget`. Decoding must raise an error if a cell
-    expands to more than the reported size.
+    This protects against decompression bombs. The interface is optional; readers use it to enforce `max_cell_bytes` and
+    `memory_budget`. Decoding must raise an error if a cell expands to more than the reported size.
     """
 
     def decoded_sizes(self, cells: Any, field: UnischemaField) -> NDArray[np.int64] | None:
-        """Return the decoded bytes of each value from the headers of the cells, without allocating memory for values.
+        """Return the decoded bytes of each value, from the headers of the cells.
 
-        If decoding needs more than the value, such as a whole image for one region, return the size of what is decoded.
-        Decoding may temporarily use up to twice as much memory in addition.
+        The method allocates no memory for values. If decoding needs more than the value, such as a whole image for one
+        region, return the size of what is decoded. Decoding may temporarily use up to twice as much memory in addition.
 
         Args:
             cells: A `pyarrow.Array` (not chunked; its offset may be > 0) without nulls.
@@ -345,7 +365,7 @@ class MeasuringCodec(Codec, Protocol):
 
 @runtime_checkable
 class ArrowCellsCodec(Codec, Protocol):
-    """Protocol of codecs that accept Arrow columns of finished cells, such as the bytes of image files.
+    """Codec that accepts Arrow columns of finished cells, such as image files.
 
     An optional interface. If a codec has it, writers call it before they convert the column to values.
     """

@@ -1,4 +1,7 @@
-"""Compare the Arrow schemas of a dataset's files with a declared schema, or unify them ("schema evolution"). No I/O."""
+"""Compare or unify the Arrow schemas of a dataset's files. No I/O.
+
+The schemas are compared with a declared schema, or unified if files differ ("schema evolution").
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ def check_stored_schema(
 
 
 def is_stored_as(declared: pa.DataType, found: pa.DataType) -> bool:
-    """Return whether a column of type `found` can hold the cells of a field stored as `declared`.
+    """Return whether a column of type `found` can hold cells stored as `declared`.
 
     Layouts (large, view, dictionary, fixed size), the width of numbers and the unit of times may differ, because each
     value is checked when it is decoded.
@@ -92,7 +95,7 @@ def _kind(stored: pa.DataType) -> Any:
 
 
 SchemaWord: TypeAlias = Literal["union", "common", "first"]
-"""Which columns to read from files that differ: the columns of any file, of all files, or of the first file."""
+"""Columns to read from files that differ: the columns of any file, of all files, or of the first file."""
 
 SchemaOption: TypeAlias = SchemaWord | Unischema
 """Value of the parameter `schema` of readers."""
@@ -178,7 +181,7 @@ class FileSchemas:
         """
         paths, of_files = [], []
         schemas: list[pa.Schema] = []
-        # A parser shares the schema object among files with the same columns.
+        # The footer parser returns the same schema object for files with the same columns, so few are serialized.
         by_object: dict[int, tuple[pa.Schema, int]] = {}
         by_bytes: dict[bytes, int] = {}
         for path, schema in files:
@@ -195,7 +198,10 @@ class FileSchemas:
 
     @property
     def are_equal(self) -> bool:
-        """Whether all files store the same columns as the same types, apart from the order of the columns."""
+        """Whether all files store the same columns as the same types.
+
+        The order of the columns may differ.
+        """
         first = self.schemas[0]
         by_name = {field.name: field for field in first}
         return all(
@@ -217,7 +223,9 @@ class FileSchemas:
         return dataclasses.replace(self, schemas=tuple(schemas))
 
     def left_out(self, columns: SchemaWord) -> frozenset[str]:
-        """Return the columns of some files that `"common"` or `"first"` omits.
+        """Return the columns that are stored in some files, but are not read.
+
+        With `"common"`, they are missing in at least one file; with `"first"`, in the first file.
 
         Raises:
             InvalidArgumentError: `columns` is not a value of the parameter `schema`.
@@ -264,10 +272,10 @@ class FileSchemas:
         return tuple(difference for difference in found if len(difference.stored) > 1)
 
     def check_declared(self, schema: Unischema, *, keys: Collection[str] = ()) -> None:
-        """Raise an error for a field that is not nullable and missing in some files.
+        """Raise an error if a field that is not nullable is missing in some files.
 
         Raises:
-            SchemaError: Such a field exists; the message has the number of files.
+            SchemaError: A field is missing; the message has the number of files.
         """
         for name in self.missing_somewhere:
             if name in schema and name not in keys and not schema[name].nullable:
@@ -355,7 +363,12 @@ def _check_word(word: object) -> None:
 
 
 def _is_inferred(field: UnischemaField, unified: pa.DataType) -> bool:
-    """Return whether a field was inferred from a type that petastore can read but not write."""
+    """Return whether a field has the dtype and shape that are inferred from a type.
+
+    Args:
+        field: The field; an `ArrowCodec` is compared by its Arrow type.
+        unified: Unified type of the column in the files.
+    """
     if field.codec is not None:
         values = getattr(field.codec, "arrow_type", None)
         return values is not None and is_stored_as(values, unified)
@@ -367,5 +380,8 @@ def _is_inferred(field: UnischemaField, unified: pa.DataType) -> bool:
 
 
 def _can_become(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether values can be cast with a check of each, because both types hold the same kind of value."""
+    """Return whether values of one type can be cast to another.
+
+    They can if both types have the same kind of value; the cast then checks each value.
+    """
     return pa.types.is_null(stored) or is_stored_as(wanted, stored) or unified_type([stored, wanted]) is not None

@@ -34,7 +34,9 @@ def match_unischema_fields(schema: Iterable[UnischemaField], field_regex: str | 
 
 
 def member_field(fields: Mapping[str, UnischemaField], name: str) -> UnischemaField | None:
-    """Return the field of a struct's member, such as `geo.lat`; None if no struct of the fields has it.
+    """Return the field of a struct member, such as `geo.lat`.
+
+    Return None if no struct among the fields has this member.
 
     Args:
         fields: Fields by name.
@@ -106,7 +108,9 @@ def select_fields(
 
 
 def similar_name_advice(name: str, names: Iterable[str]) -> str:
-    """Return a suggestion of a similar name for an error message; empty if no name is similar.
+    """Return a suggestion of a similar name, for an error message.
+
+    Return an empty text if no name is similar.
 
     Args:
         name: Unknown name.
@@ -118,7 +122,7 @@ def similar_name_advice(name: str, names: Iterable[str]) -> str:
         >>> similar_name_advice("color", ["id", "label"])
         ''
     """
-    import difflib  # only needed for a wrong name
+    import difflib  # imported late, because only errors need it
 
     by_lower = {known.lower(): known for known in names}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1)

@@ -1,4 +1,4 @@
-"""Storage types in Spark's JSON form, from which pyspark builds a Spark schema. No I/O."""
+"""Storage types in Spark's JSON form, from which pyspark makes a schema. No I/O."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _SCALARS: dict[pa.DataType, str] = {
 
 
 def spark_schema_json(schema: pa.Schema) -> dict[str, Any]:
-    """Return the argument of `pyspark.sql.types.StructType.fromJson` for a schema of these columns.
+    """Return an Arrow schema as the argument of pyspark's `StructType.fromJson`.
 
     Raises:
-        SchemaError: Spark has no such type.
+        SchemaError: Spark has no type for a column.
     """
     fields = [
         {"name": field.name, "type": _type_json(field.type, field.name), "nullable": field.nullable, "metadata": {}}

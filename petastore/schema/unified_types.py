@@ -1,7 +1,8 @@
-"""Unified Arrow type of a column whose type differs between files: the narrowest type that holds all values. No I/O.
+"""Unified Arrow type of a column whose type differs between files. No I/O.
 
-Integers of 64 bits and floats unify as double: pandas writes integers as doubles where a value is missing. An integer
-beyond 2^53 raises an error when it is read.
+It is the narrowest type that holds all values exactly, with one exception: integers of 64 bits and floats unify as
+double, because pandas writes integers as doubles where a value is missing. An integer beyond 2^53 raises an error when
+it is read.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ _MOST_DIGITS = 76  # maximum digits of decimal256
 
 
 def unified_type(types: Sequence[pa.DataType]) -> pa.DataType | None:
-    """Return the narrowest type that holds the values of all types exactly; None if there is none.
+    """Return the narrowest type that holds the values of all types exactly.
 
-    Integers of 64 bits and floats unify to double, which holds integers up to 2^53.
+    Integers of 64 bits and floats unify to double, which holds integers up to 2^53. Return None if no type holds all
+    values.
 
     The result does not depend on the order of the types, except for the order of struct members.
 
@@ -54,12 +56,17 @@ def unified_type(types: Sequence[pa.DataType]) -> pa.DataType | None:
 
 
 def _is_like_storage(found: pa.DataType) -> bool:
-    """Return whether an extension type is read as its storage type, such as UUID and JSON."""
+    """Return whether a type is an extension type that is read as its storage type.
+
+    UUID and JSON are such types; fixed-shape tensors are not.
+    """
     return isinstance(found, pa.BaseExtensionType) and not isinstance(found, pa.FixedShapeTensorType)
 
 
 def unified_field(fields: Sequence[pa.Field]) -> pa.Field | None:
-    """Return the field that holds the values of all fields, with the name of the first; nullable if any is.
+    """Return the field that holds the values of all fields; None if no type does.
+
+    It has the name of the first field, and is nullable if any field is nullable.
 
     Example:
         >>> unified_field([pa.field("x", pa.int32(), nullable=False), pa.field("x", pa.int64())])

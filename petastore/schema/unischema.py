@@ -55,7 +55,9 @@ class Row(tuple[Any, ...]):
 
 @functools.lru_cache(maxsize=256)
 def row_type(type_name: str, column_names: tuple[str, ...]) -> type[Any]:
-    """Return the named tuple type for these columns; equal arguments give the same type.
+    """Return the named tuple type for these columns.
+
+    Equal arguments give the same type.
 
     Example:
         >>> row = row_type("user", ("id", "a-b"))(7, 8)
@@ -75,7 +77,7 @@ def _rebuild(type_name: str, column_names: tuple[str, ...], values: Iterable[Any
 
 
 class Unischema:
-    """A dataset schema: an ordered list of fields with dtype, shape, nullability and codec.
+    """A dataset schema: ordered fields with dtype, shape, nullability and codec.
 
     Immutable and hashable: schemas with equal names and fields are equal. Each field is also an attribute
     (`schema.image`), unless its name is not an identifier or is an attribute of this class; `schema["image"]` always
@@ -124,7 +126,10 @@ class Unischema:
 
     @once
     def fingerprint(self) -> str:
-        """32 hexadecimal digits; equal for equal schemas, on every machine and in every release.
+        """Fingerprint of the schema document: 32 hexadecimal digits.
+
+        It is the same on every machine and in every release. Two equal schemas have different fingerprints if only one
+        of them declares a `ScalarCodec` that the dtype implies.
 
         Example:
             >>> Unischema("one", [UnischemaField("id", "int32")]).fingerprint
@@ -133,7 +138,9 @@ class Unischema:
         return hashlib.sha256(dump_document(self.name, self).encode()).hexdigest()[:32]
 
     def create_schema_view(self, fields: Iterable[str | UnischemaField]) -> Unischema:
-        """Return a schema with some of the fields, in this schema's order, named `<name>_view`.
+        """Return a schema with some of the fields, named `<name>_view`.
+
+        The fields are in this schema's order.
 
         Args:
             fields: Names, regular expressions over whole names, or fields of this schema. An empty list gives an empty
@@ -192,7 +199,9 @@ class Unischema:
 
     @classmethod
     def from_arrow_schema(cls, arrow: Any, omit_unsupported_fields: bool = True) -> Unischema:
-        """Infer a schema from an Arrow schema, such as of plain Parquet; see `petastore.schema.arrow.field_from_arrow`.
+        """Infer a schema from an Arrow schema, such as of plain Parquet.
+
+        See `petastore.schema.arrow.field_from_arrow`.
 
         Args:
             arrow: A `pyarrow.Schema`, or an object with a `schema`, such as a `pyarrow.dataset.Dataset`.

@@ -1,4 +1,4 @@
-"""Missing values and times in NumPy columns: compute masks, return None for missing values, and convert times."""
+"""Missing values and times in NumPy columns: masks, None, and conversions."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ ATTOSECONDS = {
 
 
 def numpy_time(value: Any) -> np.datetime64 | np.timedelta64 | None:
-    """Convert a Python, pandas or NumPy date, timestamp, duration or time of day to NumPy; None for other values.
+    """Convert a date, timestamp, duration or time of day to a NumPy scalar.
 
-    A `date` becomes `datetime64[D]`. A `datetime` becomes `datetime64[us]`, converted to UTC if it has a time zone. A
-    `timedelta` becomes `timedelta64[us]`, and a `time` the `timedelta64[us]` since midnight. Values of NumPy and pandas
-    keep their unit.
+    Types of Python, pandas and NumPy are converted; other values give None. A `date` becomes `datetime64[D]`. A
+    `datetime` becomes `datetime64[us]`, converted to UTC if it has a time zone. A `timedelta` becomes
+    `timedelta64[us]`, and a `time` the `timedelta64[us]` since midnight. Values of NumPy and pandas keep their unit.
 
     Raises:
         OverflowError: The time is out of range in UTC.
@@ -64,9 +64,9 @@ _ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def date_or_bool(text: str) -> np.datetime64 | bool | None:
-    """Parse a text as a date or boolean in the format of partition directories; None for other text.
+    """Parse a text as a date or boolean, as in the names of partition directories.
 
-    Only `YYYY-MM-DD`, `true` and `false` are accepted, so each value has one text.
+    Only `YYYY-MM-DD`, `true` and `false` are accepted, so each value has one text. Return None for other text.
 
     Example:
         >>> date_or_bool("2026-01-31"), date_or_bool("true"), date_or_bool("2026-02-30"), date_or_bool("True")
@@ -83,7 +83,9 @@ def date_or_bool(text: str) -> np.datetime64 | bool | None:
 
 
 def each_value(column: NDArray[Any]) -> Sequence[Any] | NDArray[Any]:
-    """Return the values of a column as NumPy types: None if a value is missing, masked if a part is missing.
+    """Return the values of a column, one by one.
+
+    A missing value is None, and a value with missing parts is a masked array.
 
     Example:
         >>> each_value(np.ma.MaskedArray([1, 2], mask=[False, True]))
@@ -112,7 +114,9 @@ def with_missing(values: NDArray[Any], is_missing: NDArray[np.bool_] | None) -> 
 
 
 def mask_of(column: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return the mask of a column: per row, or in the shape of the values if a value is partly masked.
+    """Return the mask of a column, in the shape (rows,) or in the shape of the values.
+
+    The mask has the shape of the values only if a value is partly masked.
 
     Example:
         >>> mask_of(np.ma.masked_equal([[1, 2], [0, 0]], 0)), mask_of(np.ma.masked_equal([[1, 0]], 0))
@@ -126,7 +130,7 @@ def mask_of(column: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def masked_rows(column: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return a mask of the rows of a column that are at least partly masked; shape (rows,).
+    """Return a mask of the rows that are at least partly masked, shape (rows,).
 
     Example:
         >>> masked_rows(np.ma.masked_equal([[1, 2], [0, 3]], 0)), masked_rows(np.zeros(1))

@@ -1,6 +1,7 @@
-"""Check decoded values against the minimum and maximum in the footer's column statistics.
+"""Check decoded values against the minimum and maximum in the footer.
 
-If a decoder returns wrong values without an error, a value outside the bounds that the writer stored reveals this.
+A decoder may return wrong values without an error. If such a value is outside the bounds that the writer stored, this
+check raises an error.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from petastore.storage.row_groups.opened_file import pyarrow_wheel
 __all__ = ["Bounds", "domain_values"]
 
 _SAMPLED = 1024
-"""Number of text or decimal cells that are checked per row group in a filter; all would take a third of its time."""
+"""Number of text or decimal cells that a filter checks in each row group.
+
+Checking all cells would take a third of the filter's time.
+"""
 
 
 def domain_values(cells: Any, field: UnischemaField) -> Any:
@@ -57,7 +61,9 @@ def domain_values(cells: Any, field: UnischemaField) -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bounds:
-    """Minimum and maximum of one column in one row group, as filters compare values; None where unknown.
+    """Minimum and maximum of one column in one row group; None where unknown.
+
+    They are values as filters compare them; see `domain_values`.
 
     Example:
         >>> Bounds(3, 5).check(np.array([3, 0, 5]), missing=np.array([False, True, False]))
@@ -78,7 +84,9 @@ class Bounds:
         return self.low is not None or self.high is not None
 
     def check(self, domain: Any, missing: NDArray[np.bool_], *, sampled: bool = False) -> None:
-        """Raise an error if a value of a column is outside the bounds; NumPy object arrays are not checked.
+        """Raise an error if a value of a column is outside the bounds.
+
+        NumPy object arrays are not checked.
 
         Args:
             domain: Values of the column, as `domain_values` returns them.
@@ -96,7 +104,8 @@ class Bounds:
             self._check_values(domain, missing)
 
     def _check_values(self, values: NDArray[Any], missing: NDArray[np.bool_]) -> None:
-        # Fast path without temporary arrays. It fails if a missing value, which may be any number, is outside.
+        # Fast path without temporary arrays. A missing value is an arbitrary number; if such a number is outside, the
+        # masks below decide.
         if (self.low is None or values.min() >= self.low) and (self.high is None or values.max() <= self.high):
             return
         outside = np.zeros(len(values), np.bool_)
@@ -130,5 +139,5 @@ class Bounds:
 
 
 def _plain(value: Any) -> Any:
-    # NumPy would convert a column of int32 or float32 to compare it with a scalar of 64 bits.
+    # Comparing a column of int32 or float32 with a NumPy scalar of 64 bits would convert the whole column.
     return value.item() if isinstance(value, np.generic) else value

@@ -1,8 +1,8 @@
-"""Split a predicate into parts by the data that each part needs: partition values, statistics or rows. No I/O.
+"""Split a predicate into parts that need different data. No I/O.
 
-Parts that are equivalent to a filter are added to the filters, so that partition values and statistics exclude row
-groups. Parts that use only partition columns are evaluated once for each row group. Only the remaining parts are
-evaluated for each row.
+The data are partition values, statistics or rows. Parts that are equivalent to a filter are added to the filters, so
+that partition values and statistics exclude row groups. Parts that use only partition columns are evaluated once for
+each row group. Only the remaining parts are evaluated for each row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ __all__ = ["Divided", "divide"]
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Divided:
-    """A predicate, split by the data that each part needs; a row is included if all parts include it."""
+    """A predicate, split by the data that each part needs.
+
+    A row is included if all parts include the row.
+    """
 
     filter: Expression | None
     """Part that is equivalent to a filter expression, or None."""
@@ -36,7 +39,7 @@ class Divided:
 
 
 def divide(predicate: Any, schema: Unischema, partition_names: Collection[str]) -> Divided:
-    """Split a predicate by the data that its parts need: partition values, statistics or rows.
+    """Split a predicate into a filter, a part for partitions, and a part for rows.
 
     Args:
         predicate: Predicate whose fields are in the schema.
@@ -68,7 +71,7 @@ def divide(predicate: Any, schema: Unischema, partition_names: Collection[str]) 
 
 
 def _conjuncts(predicate: Any) -> Iterator[Any]:
-    """Yield predicates that together (joined by "and") are equivalent to the given predicate."""
+    """Yield predicates that, joined by "and", are equivalent to the given predicate."""
     if isinstance(predicate, in_reduce) and predicate.is_all:
         for part in predicate.parts:
             yield from _conjuncts(part)
@@ -80,7 +83,10 @@ def _conjuncts(predicate: Any) -> Iterator[Any]:
 
 
 def _filter(predicate: Any, schema: Unischema) -> Expression | None:
-    """Return the filter that is equivalent to a predicate; None if there is none, or the values cannot be compared."""
+    """Return the filter expression that is equivalent to a predicate.
+
+    Return None if no expression is equivalent, or if the column's values cannot be compared.
+    """
     found = told_by(predicate, "as_expression")
     if not isinstance(found, Expression):
         return None

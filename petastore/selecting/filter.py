@@ -63,10 +63,10 @@ def select_rows(
     filter_cache: str | os.PathLike[str] | bool = True,
     batched: bool = False,
 ) -> Selection | None:
-    """Return the rows of a dataset that match a filter, predicate or row-group selector; it may read data.
+    """Return the rows that match a filter, predicate or row-group selector.
 
-    The columns of the filter are scanned once, and the result is stored in the filter cache for later calls. Ranks that
-    start at the same time scan independently, and get the same result.
+    The columns of the filter are scanned once, which reads data, and the result is stored in the filter cache for later
+    calls. Ranks that start at the same time scan independently, and get the same result.
 
     Args:
         dataset: The dataset to select from.
@@ -79,8 +79,8 @@ def select_rows(
             has `cache_key()`.
         rowgroup_selector: Row-group filter by stored indexes, from `petastore.selectors`.
         workers: Workers that scan; None means one thread per CPU.
-        filter_cache: Directory of cached results: a local directory; True for the directory in the environment variable
-            `PETASTORE_CACHE`, or else the user's cache directory; False for no cache.
+        filter_cache: Directory of cached results: a local directory; True for `selections` in the directory of the
+            environment variable `PETASTORE_CACHE`, or else in the user's cache directory; False for no cache.
         batched: Whether `do_include` of the predicate receives a pandas DataFrame of many rows, as in
             `make_batch_reader`, instead of one row.
 
@@ -116,8 +116,8 @@ def select_rows(
         divided = divide(predicate, dataset.schema, dataset.partition_names)
         if divided.filter is not None:
             expression = divided.filter if expression is None else expression & divided.filter
-        # Partition values have one value for each row group, but every predicate receives them as rows, as in
-        # Petastorm.
+        # `do_include` of a predicate on partition columns receives a dict for each row group, also in a batch reader,
+        # as in Petastorm. Such a predicate therefore needs no time zones, which are only for DataFrames.
         asked_about = [(divided.of_partitions, None), (divided.of_rows, zones)]
         predicates = [parse_predicate(part, dataset.schema, zones=of) for part, of in asked_about if part is not None]
     bound = None if expression is None else bind(expression, _fields_of(expression, dataset.schema), among=dataset.url)
@@ -148,7 +148,9 @@ def select_rows(
 
 
 def filter_row_groups(dataset: Dataset, filters: Expression, among: NDArray[np.bool_], workers: Workers) -> Selection:
-    """Return the rows of some row groups that match a filter, without a cache and without warnings.
+    """Return the rows of some row groups that match a filter.
+
+    The result is not cached, and no warnings are issued.
 
     Args:
         dataset: The dataset to select from.
@@ -164,7 +166,10 @@ def filter_row_groups(dataset: Dataset, filters: Expression, among: NDArray[np.b
 
 
 def _fields_of(expression: Expression, schema: Unischema) -> dict[str, UnischemaField]:
-    """Return the fields of a schema, and of the struct members that a filter names, such as `point.x`; by name."""
+    """Return the fields of a schema, and of struct members that a filter uses, by name.
+
+    A filter names a struct member by a dotted name, such as `point.x`.
+    """
     members = {name: member_field(schema.fields, name) for name in expression.columns if name not in schema}
     return {**schema.fields, **{name: field for name, field in members.items() if field is not None}}
 
@@ -190,7 +195,13 @@ def _named(condition: Any) -> str:
 
 
 def selection_key(dataset: Dataset, question: Any, columns: Iterable[str]) -> str:
-    """Return the cache key of a selection: from the dataset version and a description of the filter as JSON."""
+    """Return the cache key of a selection.
+
+    Args:
+        dataset: The dataset; its version is part of the key.
+        question: JSON values that describe the filter.
+        columns: Names of the columns that the filter uses; their fields are part of the key.
+    """
     fields = [repr(dataset.schema[name]) for name in columns]
     text = json.dumps([_VERSION, dataset.inventory.fingerprint, question, fields])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -198,12 +209,15 @@ def selection_key(dataset: Dataset, question: Any, columns: Iterable[str]) -> st
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Search:
-    """Evaluation of a filter and predicates on one dataset: cache, row-group pruning, and the scan of the rest."""
+    """Evaluation of a filter and predicates on one dataset.
+
+    Selections come from the cache, or row groups are pruned and the rest is scanned.
+    """
 
     dataset: Dataset
     workers: Workers
     memory: RememberedSelections | None
-    among: NDArray[np.int64]  # candidate rows of each row group: all of them or none, shape (groups,)
+    among: NDArray[np.int64]  # number of candidate rows of each row group: all or 0, shape (groups,)
 
     @property
     def rows(self) -> NDArray[np.int64]:
@@ -211,11 +225,14 @@ class _Search:
 
     @property
     def by_index(self) -> tuple[Pruned, ...]:
-        """Numbers of rows and row groups that the row-group selector (`rowgroup_selector=`) skips; () if none."""
+        """Number of rows and row groups that `rowgroup_selector=` skips; () means none."""
         return _left_out("row-group index", self.rows, self.among)
 
     def filtered(self, bound: Expression, key: str) -> Selection:
-        """Return the rows for which a filter is true, from the cache or by a scan; `key` is the cache key."""
+        """Return the selection of the rows for which a filter is true.
+
+        It is computed from partition values, loaded from the cache by `key`, or found by a scan.
+        """
         dataset, names = self.dataset, bound.columns
         fields = {name: dataset.schema[name] for name in names}
         partitions = dataset.partition_values(names)
@@ -251,10 +268,10 @@ class _Search:
         return self._settled(key, "filter", look, searched, pruned, whole=verdict.all & ~disputed)
 
     def _disputed(self, known: Mapping[str, ColumnStatistics], groups: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return a mask of row groups whose stored partition key may differ from the directory name, shape (groups,).
+        """Return a mask of row groups whose stored partition key may be wrong.
 
-        These row groups are read even if the filter skips them, because reading compares each cell with the directory
-        name.
+        Such a key may differ from the name of its directory. The row groups are read even if the filter skips them,
+        because reading compares each cell with the directory name. The mask has the shape (groups,).
         """
         agreed = np.ones(len(self.rows), np.bool_)
         for name in known.keys() & set(self.dataset.stored_keys):
@@ -276,7 +293,10 @@ class _Search:
         return disputed & (self.among > 0)
 
     def _pruned(self, by_partition: Verdict, by_statistics: Verdict | None = None) -> tuple[Pruned, ...]:
-        """Return the numbers of rows and row groups that partition values and statistics skip without reading data."""
+        """Return how many rows and row groups are skipped without reading data.
+
+        There is one item for each cause: row-group selector, partition values and statistics.
+        """
         left = np.where(by_partition.none, 0, self.among)
         pruned = self.by_index + _left_out("partition values", self.among, left)
         if by_statistics is None:
@@ -284,7 +304,10 @@ class _Search:
         return pruned + _left_out("statistics", left, np.where(by_statistics.none, 0, left))
 
     def included(self, predicate: RowPredicate, before: Selection, key: str | None) -> Selection:
-        """Return those rows of the selection `before` that a predicate includes, from the cache or by a scan."""
+        """Return the rows of the selection `before` that a predicate includes.
+
+        The new selection is loaded from the cache by `key`, or found by a scan. It is not cached if `key` is None.
+        """
         found = None if key is None else self._remembered(key)
         if found is not None:
             return found
@@ -312,7 +335,10 @@ class _Search:
     def _included_row_groups(
         self, predicate: RowPredicate, before: Selection, partitions: Mapping[str, Any]
     ) -> Selection:
-        """Evaluate a predicate on partition columns once for each row group, without reading."""
+        """Evaluate a predicate on partition columns, once for each row group.
+
+        Return the rows of the selection `before` in the row groups that the predicate includes. No data is read.
+        """
         groups = np.flatnonzero(before.counts)
         columns = {
             field.name: _decoded(partitions[field.name].take(arrow_numbers(groups)), field, None, None)
@@ -340,9 +366,10 @@ class _Search:
         *,
         whole: NDArray[np.bool_] | None = None,
     ) -> Selection:
-        """Search row groups in the workers; return the selection of matching rows and of the row groups in `whole`.
+        """Search row groups in the workers, and return the selection of matching rows.
 
-        The selection is saved in the filter cache, if there is one.
+        The row groups in `whole` are selected without a search. The selection is saved in the filter cache, if there is
+        one.
 
         Args:
             key: Key in the filter cache; None if the selection is not cached.
@@ -381,7 +408,7 @@ class _Search:
 
 
 def _left_out(by: PrunedBy, before: NDArray[np.int64], after: NDArray[np.int64]) -> tuple[Pruned, ...]:
-    """Return the number of rows and row groups that a step skips; () if it skips no rows.
+    """Return how many rows and row groups a step skips; () if it skips no rows.
 
     Args:
         by: Name of the step.
@@ -402,7 +429,7 @@ def _decoded(cells: Any, field: UnischemaField, rows: NDArray[np.int64] | None, 
 
 
 def _constant(field: UnischemaField, cells: Any, rows: NDArray[np.int64]) -> ColumnStatistics:
-    """Return the statistics of a partition column, which has one value in each row group."""
+    """Return the statistics of a partition column: one value in each row group."""
     missing: NDArray[np.bool_] = flags_of(cells.is_null())
     values = decode_cells(cells, field, codec_of(field), max_cell_bytes=None).values
     if field.numpy_dtype is np.str_:

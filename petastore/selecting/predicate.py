@@ -35,7 +35,7 @@ from petastore.schema.values import each_value
 __all__ = ["RowPredicate", "parse_predicate"]
 
 Ask: TypeAlias = Callable[[dict[str, NDArray[Any]], int], NDArray[np.bool_]]
-"""Function from columns to booleans, shape (rows,)."""
+"""Function from columns and their number of rows to booleans, shape (rows,)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -46,7 +46,7 @@ class RowPredicate:
     """Fields that the predicate needs, in schema order."""
 
     ask: Ask
-    """Function that evaluates the predicate on columns with a given number of rows; returns a mask (rows,)."""
+    """Function that evaluates the predicate on columns, given the number of rows; it returns a mask (rows,)."""
 
     cache_key: str | None
     """Key of the predicate's results in the filter cache; None if they are not cached."""
@@ -129,7 +129,7 @@ def _batch_answer(answer: Any, rows: int) -> NDArray[np.bool_]:
 
 
 def parse_predicate(predicate: Any, schema: Unischema, *, zones: Mapping[str, str] | None = None) -> RowPredicate:
-    """Return the predicate on rows for an argument `predicate=`.
+    """Return the argument `predicate=` as a `RowPredicate`, and check it.
 
     Args:
         predicate: An object with `get_fields()` and either `do_include(values)` or `do_include_batch(columns)`,

@@ -1,7 +1,7 @@
-"""Selection cache: stores the rows that a filter selects, in one file for each filter and dataset version.
+"""Selection cache: files that store the rows that filters select.
 
-The name of a file is a digest of the dataset version and the filter. Many processes may share the directory. If the
-directory is not writable, a warning is logged and the filter is evaluated without the cache.
+There is one file for each filter and dataset version, named by a digest of both. Many processes may share the
+directory. If the directory is not writable, a warning is logged and the filter is evaluated without the cache.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def write_aside(path: Path, data: bytes) -> None:
     """Write a file and replace the old one atomically.
 
     Raises:
-        OSError: The directory is not writable; no partial file remains.
+        OSError: The file cannot be written; no partial file remains.
     """
     handle, aside = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".aside")
     try:
@@ -84,10 +84,11 @@ def read_selection_file(path: Path, key: str, rows: NDArray[np.int64]) -> Select
 
 
 def _decoded(data: bytes, key: str, rows: NDArray[np.int64]) -> Selection | None:
-    """Decode the bytes of a selection file; return None if they are damaged, or belong to another key or dataset.
+    """Decode the bytes of a selection file.
 
-    The header is followed by two masks of row groups (partly selected, fully selected), packed to bits, and by the
-    bitmaps of selected rows in partly selected row groups.
+    Return None if they are damaged, or belong to another key or dataset. The header is followed by two masks of row
+    groups (partly selected, fully selected), packed to bits, and by the bitmaps of selected rows in partly selected row
+    groups.
     """
     content = data[len(_FORMAT) + _DIGEST + 1 :]
     if data[: len(_FORMAT) + _DIGEST] != _FORMAT + hashlib.sha256(content).hexdigest().encode():
@@ -180,7 +181,10 @@ class RememberedSelections:
         return found
 
     def save(self, key: str, selection: Selection, rows: NDArray[np.int64]) -> None:
-        """Write a selection to the cache and evict the least recently used ones; log a warning if this fails."""
+        """Write a selection to the cache, and evict the least recently used selections.
+
+        Log a warning if this fails.
+        """
         data = selection_bytes(key, selection, rows)
         try:
             if len(data) <= self.max_bytes:

@@ -1,6 +1,7 @@
-"""Deprecated parameters of Petastorm, such as `shard_seed`: accepted and checked, with one warning per process.
+"""Deprecated parameters of Petastorm, such as `shard_seed`.
 
-Existing calls keep working. The warning names the replacement of the parameter.
+They are accepted and checked, so that existing calls keep working, but have no effect. Most parameters give one warning
+per process, which names the replacement of the parameter.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ HdfsDriver: TypeAlias = Literal["libhdfs", "libhdfs3"]
 
 
 def _told(instead: str, *asks_for_nothing: str) -> Mapping[str, Any]:
-    """Return the dataclass metadata of a deprecated parameter that issues a warning when it is passed.
+    """Return the dataclass metadata of a deprecated parameter that gives a warning.
 
     Args:
         instead: Reason why the parameter has no effect, and its replacement; text of the warning.

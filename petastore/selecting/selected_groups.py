@@ -1,4 +1,4 @@
-"""Row groups that the user picks with a selector (`rowgroup_selector=`), and rows that the user excludes."""
+"""Row groups that `rowgroup_selector=` picks, and rows that are excluded."""
 
 from __future__ import annotations
 

@@ -37,13 +37,14 @@ def true_rows(
     fields: Mapping[str, UnischemaField],
     bounds: Mapping[str, Bounds] | None = None,
 ) -> NDArray[np.bool_]:
-    """Return a mask of the rows for which a filter is true; null and false drop the row.
+    """Return a mask of the rows for which a filter is true, neither null nor false.
 
     Args:
         expression: The filter, bound (`petastore.expressions.bind`).
         columns: Stored cells of each column of the filter, by name; each a `pyarrow.Array`.
         fields: Fields of these columns.
-        bounds: The footer's bounds of some columns in this row group; decoded values are compared with them.
+        bounds: Minimum and maximum in the footer of some columns of this row group; decoded values are compared with
+            them.
 
     Returns:
         Mask of shape (rows,).
@@ -78,7 +79,10 @@ def _tested(test: Test, cells: Any, field: UnischemaField, bounds: Bounds) -> Ou
 def _passed(
     test: Test, cells: Any, field: UnischemaField, missing: NDArray[np.bool_], bounds: Bounds
 ) -> NDArray[np.bool_]:
-    """Return a mask of the values for which a comparison is true, shape (rows,); arbitrary for missing values."""
+    """Return a mask of the values for which a comparison is true, shape (rows,).
+
+    The mask is arbitrary for missing values.
+    """
     domain = domain_values(cells, field)
     bounds.check(domain, missing, sampled=True)
     if isinstance(domain, np.ndarray):

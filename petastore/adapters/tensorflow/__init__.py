@@ -1,8 +1,9 @@
-"""TensorFlow: a `tf.data.Dataset` over a reader, with a complete `element_spec`, and checkpoints of its position.
+"""TensorFlow: a `tf.data.Dataset` over a reader, with checkpoints of its position.
 
-Python passes many batches at a time to TensorFlow, whose native code slices them into batches or rows. This avoids a
-Python call per batch. Columns in aligned memory are zero-copy, and columns of one dtype that share a buffer are passed
-as one array. Only ragged and padded columns need a conversion for each batch.
+The dataset has a complete `element_spec`. Python passes many batches in one call to TensorFlow, and TensorFlow's native
+code slices the single batches or rows. This avoids a Python call per batch. Columns in aligned memory are zero-copy,
+and columns of one dtype that share a buffer are passed as one array. Only ragged and padded columns need a conversion
+for each batch.
 """
 
 from __future__ import annotations

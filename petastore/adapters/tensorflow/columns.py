@@ -1,4 +1,7 @@
-"""Columns of a reader in TensorFlow: how dense and ragged arrays are passed to `tf.data` and rebuilt as tensors."""
+"""Conversion of a reader's columns to dense and ragged tensors of TensorFlow.
+
+The module defines the arrays that are passed to `tf.data`, and the graph functions that build tensors from them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ __all__ = ["columns_of_field"]
 
 
 def columns_of_field(plan: ColumnPlan, *, rows: bool, windows: bool = False) -> list[TensorColumn]:
-    """Return how a reader's column is converted to one or more columns of tensors, such as values and lengths.
+    """Return the conversion of a reader's column to one or more columns of tensors.
+
+    A padded column, for example, becomes a column of values and a column of lengths.
 
     Args:
         plan: Conversion of the column; without a form, a column whose shape has None is ragged.
@@ -31,7 +36,7 @@ def columns_of_field(plan: ColumnPlan, *, rows: bool, windows: bool = False) -> 
         windows: Whether rows are windows, whose length is the first dimension of the field.
 
     Raises:
-        InvalidArgumentError: TensorFlow has no such type.
+        InvalidArgumentError: TensorFlow has no dtype for the field.
     """
     field, null = plan.field, plan.null
     if plan.form is not None:
@@ -57,7 +62,10 @@ def _without_missing(column: TensorColumn, null: NullColumn) -> TensorColumn:
 
 
 def _formed(plan: ColumnPlan) -> list[TensorColumn]:
-    """Return the conversion to one dense tensor, stacked or padded; padded columns also get a column of lengths."""
+    """Return the conversion to one dense tensor, stacked or padded.
+
+    A padded column also gets a column of lengths.
+    """
     field = plan.field
 
     def values_of(column: NDArray[Any]) -> list[NDArray[Any]]:
@@ -100,7 +108,8 @@ def _of_windows(field: UnischemaField) -> TensorColumn:
 
 def _dense(field: UnischemaField, column: NDArray[Any]) -> NDArray[Any]:
     if type(column) is np.ndarray and column.dtype == field.dtype and field.dtype.kind in "biuf":
-        # Dense columns are never ragged, and checking them would take longer than the transfer.
+        # Numbers of the declared dtype have no missing values and one shape; checking this would take longer than the
+        # transfer.
         return plain(field.name, column)
     if column.dtype == np.dtype(object) and field.shape:
         return plain(field.name, flattened(field, column)[0]).reshape(len(column), *sizes_of(field.shape))
@@ -108,10 +117,12 @@ def _dense(field: UnischemaField, column: NDArray[Any]) -> NDArray[Any]:
 
 
 def ragged_column(field: UnischemaField) -> TensorColumn:
-    """Return the conversion of a variable-shape field to `tf.RaggedTensor` (rows, *shape).
+    """Return the conversion of a variable-shape field to a `tf.RaggedTensor`.
+
+    The tensor has the shape (rows, *shape).
 
     Raises:
-        InvalidArgumentError: TensorFlow has no such type.
+        InvalidArgumentError: TensorFlow has no dtype for the field.
     """
     outer = _to_the_last_free(field.shape)
     inner = sizes_of(field.shape[len(outer) :])
@@ -136,14 +147,16 @@ def ragged_column(field: UnischemaField) -> TensorColumn:
 
 
 def ragged_windows(rows: UnischemaField, length: int) -> TensorColumn:
-    """Return the conversion of windows of a variable-shape field to `tf.RaggedTensor` (windows, length, *shape).
+    """Return the conversion of windows of a variable-shape field to a ragged tensor.
+
+    The `tf.RaggedTensor` has the shape (windows, length, *shape).
 
     Args:
         rows: Field of the rows of windows.
         length: Number of rows of a window, at least 1.
 
     Raises:
-        InvalidArgumentError: TensorFlow has no such type.
+        InvalidArgumentError: TensorFlow has no dtype for the field.
     """
     column, outer = ragged_column(rows), _to_the_last_free(rows.shape)
 
@@ -158,7 +171,12 @@ def _to_the_last_free(shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
 
 
 def _ragged(sizes: tuple[int | None, ...], parts: Sequence[Any]) -> Any:
-    """Build a ragged tensor from values, numbers of lists and row splits, from the innermost dimension outwards."""
+    """Build a ragged tensor, from the innermost dimension outwards.
+
+    Args:
+        sizes: Size of each dimension up to the last variable one; None means variable.
+        parts: The values, the number of lists in each dimension, and the row splits of each variable dimension.
+    """
     tensor, numbers, *borders = parts
     for axis in reversed(range(len(sizes))):
         size = sizes[axis]
@@ -180,7 +198,9 @@ class _Borders:
         self._newest: tuple[bytes, list[NDArray[np.int64]]] = (b"", self._made(np.empty((0, len(sizes)), np.int64)))
 
     def of(self, shapes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """Return the number of lists in each dimension, followed by the row splits of each variable dimension.
+        """Return the number of lists in each dimension, then the row splits.
+
+        There is one array of row splits for each variable dimension.
 
         Args:
             shapes: Shapes of the cells, (rows, dimensions up to the last variable one).
@@ -192,7 +212,11 @@ class _Borders:
         return newest[1]
 
     def of_lists(self, lengths: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
-        """Return the borders from the lengths of the lists in each dimension; see `of`."""
+        """Return the same arrays as `of`, computed from the lengths of the lists.
+
+        Args:
+            lengths: Lengths of the lists in each dimension, one array per dimension.
+        """
         outer = lengths[: len(self._sizes)]
         numbers = np.array([len(of_lists) for of_lists in outer], np.int64)
         free = [of_lists for size, of_lists in zip(self._sizes, outer, strict=True) if size is None]
@@ -214,12 +238,12 @@ def _ends(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def column_of_free_rows(field: UnischemaField) -> TensorColumn:
-    """Return the conversion of single rows of a field of variable shape to tensors.
+    """Return the conversion of a variable-shape field to tensors of single rows.
 
     Values are passed flat, together with their shapes, because `unbatch` of ragged tensors loses the shapes.
 
     Raises:
-        InvalidArgumentError: TensorFlow has no such type.
+        InvalidArgumentError: TensorFlow has no dtype for the field.
     """
     shape = field.shape
 
@@ -242,6 +266,9 @@ def column_of_free_rows(field: UnischemaField) -> TensorColumn:
 
 
 def _flat(field: UnischemaField, column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the concatenated values of all cells, and the shape of each cell, `(rows, dimensions)`."""
+    """Return the concatenated values of all cells, and the shape of each cell.
+
+    The shapes are an array `(rows, dimensions)`.
+    """
     flat, shapes = flattened(field, column, np.empty if field.dtype == np.dtype(object) else aligned)
     return plain(field.name, flat), shapes

@@ -1,8 +1,8 @@
-"""Transfer of columns from Python to TensorFlow: many batches in one call, with TensorFlow's dtypes and alignment.
+"""Transfer of columns from Python to TensorFlow, with many batches in one call.
 
 A call from TensorFlow into Python takes about 0.2 ms, plus 5 µs for each returned array. Returning a thousand columns
 one by one would take longer than training on them. Therefore columns of one dtype are passed as one array, which
-TensorFlow splits again, zero-copy if the rows fill whole cache lines.
+TensorFlow splits again, zero-copy if the rows fill whole cache lines. Arrays have TensorFlow's dtypes and alignment.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ALIGNMENT = 64
 
 @dataclasses.dataclass(frozen=True)
 class TensorColumn:
-    """Conversion of a NumPy column to TensorFlow."""
+    """Conversion of one NumPy column to TensorFlow tensors."""
 
     name: str
     parts: tuple[Any, ...]
@@ -50,18 +50,18 @@ class TensorColumn:
     convert: Callable[[NDArray[Any]], Sequence[NDArray[Any]]]
     """Function that converts a column `(rows, ...)` to the arrays described by `parts`."""
     join: Callable[[Sequence[Any]], Any] | None = None
-    """Graph function from the tensors to the column; None if the column is the only tensor."""
+    """Graph function that builds the column from its tensors; None if its only tensor is the column."""
     finish_row: Callable[[Any], Any] | None = None
-    """Graph function from one row of the column to the user's tensor; None if they are equal."""
+    """Graph function that converts one row of the column to the user's tensor; None if no conversion is needed."""
     made_of: str | None = None
-    """Name of the reader's column; None means the same name."""
+    """Name of the reader's column from which this column is made; None means `name`."""
     is_dense: bool = False
     """Whether the column is one array whose rows do not depend on the other rows of the batch."""
     is_as_it_is: bool = False
     """Whether the reader's array is passed unchanged, if no value is missing."""
 
     def of(self, run: Run) -> Sequence[NDArray[Any]]:
-        """Return the arrays to pass to TensorFlow for the rows of a run (consecutive batches)."""
+        """Return the arrays to pass to TensorFlow for a run (consecutive batches)."""
         return self.convert(run.column(self.made_of or self.name))
 
 
@@ -121,12 +121,18 @@ def sizes_of(shape: tuple[int | None, ...]) -> tuple[int, ...]:
 
 
 def written_for_graphs(function: Callable[..., Any]) -> Any:
-    """Decorator: disable AutoGraph conversion of a graph function, because it takes longer than a batch."""
+    """Decorator: disable AutoGraph conversion of a graph function.
+
+    The conversion would take longer than a batch.
+    """
     return tf.autograph.experimental.do_not_convert(function)
 
 
 class _Parcel:
-    """Arrays that are passed to TensorFlow together: the arrays of one column, or one array of several columns."""
+    """Arrays that are passed to TensorFlow together.
+
+    They are the arrays of one column, or one array that holds several columns.
+    """
 
     def __init__(self, columns: Sequence[TensorColumn]) -> None:
         self.columns = columns
@@ -146,7 +152,7 @@ class _Parcel:
         return [np.stack([column.of(run)[0] for column in self.columns])]
 
     def tensors(self, arrays: Sequence[Any]) -> dict[str, Any]:
-        """Return the tensors of the columns, in graph code."""
+        """Return the tensor of each column, by name; a graph function."""
         shaped = [tf.ensure_shape(array, spec.shape) for array, spec in zip(arrays, self.specs, strict=True)]
         if self._is_stack:
             names = [column.name for column in self.columns]
@@ -156,7 +162,9 @@ class _Parcel:
 
 
 class Crossing:
-    """Passes batches from Python to TensorFlow, many consecutive batches (a run) per call. Reusable.
+    """Passes batches from Python to TensorFlow, many in one call. Reusable.
+
+    The batches of a call are a run: consecutive batches of the same columns (`petastore.adapters.column_plans.Run`).
 
     Args:
         columns: Columns to pass to TensorFlow.
@@ -171,11 +179,12 @@ class Crossing:
         self._under_way: dict[int, Iterator[list[NDArray[Any]]]] = {}
 
     def dataset(self, runs: Callable[[], Iterator[Run]], cut: Callable[[Any, Any], Any]) -> Any:
-        """Return a `tf.data.Dataset` of one iteration over a reader; `cut` makes the dataset of each run of batches.
+        """Return a `tf.data.Dataset` of one iteration over a reader.
 
         Args:
             runs: Function that begins an iteration over the reader and returns its runs of batches.
-            cut: Graph function that makes a dataset from the batch sizes of a run and a dict of its columns.
+            cut: Graph function that divides a run into elements: it makes a dataset from the run's batch sizes and a
+                dict of the run's columns.
         """
 
         def one_pass() -> Iterator[int]:
@@ -207,12 +216,16 @@ class Crossing:
                 found |= parcel.tensors(list(itertools.islice(left, len(parcel.specs))))
             return cut(sizes, {name: found[name] for name in self._names})
 
-        # `from_generator` copies each value and calls Python three times for it, so it yields only one number per pass.
+        # `from_generator` copies each value and calls Python three times for it, so it yields only one number for each
+        # iteration over the reader.
         passes = tf.data.Dataset.from_generator(one_pass, output_signature=tf.TensorSpec((), tf.int64))
         return passes.flat_map(written_for_graphs(runs_of_pass)).flat_map(written_for_graphs(elements))
 
     def _next(self, number: Any) -> list[NDArray[Any]]:
-        """Return batch sizes and arrays of the next run (consecutive batches); empty arrays at the end."""
+        """Return the batch sizes and arrays of the next run (consecutive batches).
+
+        At the end of the iteration, all arrays are empty.
+        """
         arrays = next(self._under_way[int(number)], None)
         return arrays or [np.empty(0, np.int64), *(_nothing(spec) for spec in self._specs)]
 
@@ -228,9 +241,10 @@ def _nothing(spec: Any) -> NDArray[Any]:
 def converted(
     runs: Iterable[Run], conversions: Sequence[Callable[[Run], Any]]
 ) -> Iterator[tuple[tuple[int, ...], list[Any]]]:
-    """Yield batch sizes and converted columns of each run; a run that fails is converted batch by batch.
+    """Convert runs (consecutive batches); yield the batch sizes and columns of each.
 
-    An error in a batch is therefore raised after the previous batches were yielded.
+    If the conversion of a run fails, its batches are converted one by one. An error in a batch is therefore raised
+    after the previous batches were yielded.
     """
     for run in runs:
         try:
@@ -260,12 +274,12 @@ def whole_passes(
     elements: int | None,
     count: Callable[[Run], int],
 ) -> Any:
-    """Return a dataset with the cardinality of a whole iteration, although a resumed iteration may be shorter.
+    """Return a dataset whose cardinality is the length of a whole iteration.
 
-    Keras takes the cardinality as the number of steps of each epoch. Without one, it takes the length of the first
-    epoch, and drops rows of later epochs if the first one was the rest of an interrupted epoch. `assert_cardinality`
-    would raise an error for such a rest. `repeat().take(n)` also has a cardinality, and ends early if a repetition
-    yields nothing.
+    A resumed iteration may be shorter. Keras takes the cardinality as the number of steps of each epoch. Without one,
+    it takes the length of the first epoch, and drops rows of later epochs if the first one was the rest of an
+    interrupted epoch. `assert_cardinality` would raise an error for such a rest. `repeat().take(n)` also has a
+    cardinality, and ends early if a repetition yields nothing.
 
     Args:
         made_of: Function that makes a dataset, given a function that begins an iteration.
@@ -279,7 +293,10 @@ def whole_passes(
 
 
 class _Passes:
-    """Iterations over a reader; after an iteration that ended early, the next one yields nothing."""
+    """Iterations over a reader, with an empty one after each that ended early.
+
+    `whole_passes` needs it: `repeat().take(n)` ends at the empty iteration.
+    """
 
     def __init__(self, begin: Callable[[], Iterator[Run]], elements: int, count: Callable[[Run], int]) -> None:
         self._begin, self._elements, self._count = begin, elements, count

@@ -1,4 +1,7 @@
-"""Dataset functions for programs written for Petastorm or for TensorFlow 1 graphs and sessions."""
+"""Dataset functions for programs written for Petastorm or for TensorFlow 1.
+
+They support graphs and sessions, named tuples, windows, and Petastorm's dtypes.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,10 @@ __all__ = [
 
 
 def tensors_of_next(dataset: Any) -> Any:
-    """Return graph tensors for the next element of a dataset, for programs with TensorFlow 1 sessions.
+    """Return graph tensors for the next element of a dataset.
 
-    Each `session.run` gets the next element; all tensors of one run belong to the same element. After the last element,
-    a run raises `tf.errors.OutOfRangeError`.
+    For programs with TensorFlow 1 sessions: each `session.run` gets the next element, and all its tensors belong to the
+    same element. After the last element, `session.run` raises `tf.errors.OutOfRangeError`.
 
     Raises:
         InvalidArgumentError: TensorFlow executes eagerly; iterate over the dataset instead.
@@ -49,7 +52,7 @@ def tensors_of_next(dataset: Any) -> Any:
 
 
 def as_named_tuples(dataset: Any, name: str) -> Any:
-    """Return the dataset with named tuples of this name instead of dicts.
+    """Return the dataset with named tuples, of a type called `name`, instead of dicts.
 
     Example:
         >>> as_named_tuples(tf.data.Dataset.from_tensors({"x": 1}), "row").element_spec
@@ -61,9 +64,9 @@ def as_named_tuples(dataset: Any, name: str) -> Any:
 
 
 def as_windows(dataset: Any, ngram: NGram, rows: Unischema) -> Any:
-    """Return the dataset of windows as dicts from offset to named tuple of a row, instead of stacked columns.
+    """Return a dataset of windows: dicts from offset to the named tuple of a row.
 
-    As in windows of readers, an offset in a gap has an empty named tuple.
+    An offset without fields (a gap in the window) has an empty named tuple, as in windows of readers.
 
     Args:
         dataset: Dataset of columns; the second axis of a column has the offsets that include the column.
@@ -84,12 +87,17 @@ def as_windows(dataset: Any, ngram: NGram, rows: Unischema) -> Any:
 
 
 def _in_shape(value: Any, field: UnischemaField) -> Any:
-    """Return a row's value as a tensor; in ragged windows a ragged tensor if two dimensions are variable."""
+    """Return a row's value as a dense tensor with the shape of its field.
+
+    In ragged windows, a value with two variable dimensions is ragged before this conversion.
+    """
     return tf.ensure_shape(value.to_tensor() if isinstance(value, tf.RaggedTensor) else value, field.shape)
 
 
 def with_signed_integers(dataset: Any) -> Any:
-    """Return the dataset with `uint16` cast to `int32` and `uint32` to `int64`, as in Petastorm.
+    """Return the dataset with unsigned integers cast to signed ones, as in Petastorm.
+
+    `uint16` becomes `int32`, and `uint32` becomes `int64`.
 
     Example:
         >>> with_signed_integers(tf.data.Dataset.from_tensors({"x": tf.constant(1, tf.uint16)})).element_spec["x"].dtype
@@ -106,7 +114,10 @@ def with_signed_integers(dataset: Any) -> Any:
 
 
 def fields_with_tensors(fields: Iterable[UnischemaField]) -> list[UnischemaField]:
-    """Return the fields with TensorFlow types: without structs and maps of plain Parquet, as in Petastorm.
+    """Return the fields that TensorFlow has types for, as in Petastorm.
+
+    These are all fields except structs, maps, and other fields of dtype `object`. If no field remains, all fields are
+    returned, without a warning.
 
     Warns:
         UserWarning: Columns are omitted; one warning names all of them.
@@ -133,7 +144,9 @@ def _is_without_tensors(field: UnischemaField) -> bool:
 
 
 def as_v1_dataset(dataset: Any) -> Any:
-    """Return the dataset as a `tf.compat.v1.data.Dataset`, with `make_one_shot_iterator`, `output_shapes` and the like.
+    """Return the dataset as a `tf.compat.v1.data.Dataset`.
+
+    It has the attributes of TensorFlow 1, such as `make_one_shot_iterator` and `output_shapes`.
 
     Example:
         >>> as_v1_dataset(tf.data.Dataset.from_tensors(7)).make_one_shot_iterator().get_next().numpy()

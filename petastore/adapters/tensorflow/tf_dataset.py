@@ -1,4 +1,7 @@
-"""`make_tf_dataset`, `make_tf_dataset_fn`: batches or rows of a reader as a `tf.data.Dataset`, with checkpoints."""
+"""Batches or rows of a reader as a `tf.data.Dataset`, with checkpoints.
+
+`make_tf_dataset` makes a dataset, and `make_tf_dataset_fn` a dataset function for `tf.distribute`.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ class ReaderState(tf.train.experimental.PythonState):  # type: ignore[misc]
         """Batches that training has received since the current iteration began; set it to 0 before the next one."""
 
     def serialize(self) -> str:
-        """Return the value to save: the state after `batches`, as JSON. TensorFlow calls it.
+        """Return the state after `batches` batches as JSON text. TensorFlow calls it.
 
         Raises:
             InvalidArgumentError: TensorFlow received fewer than `batches` batches.
@@ -94,11 +97,11 @@ class ReaderState(tf.train.experimental.PythonState):  # type: ignore[misc]
 
 
 def state_after(reader: Any, batches: int) -> dict[str, Any]:
-    """Return the reader's state after this many batches of the current iteration (or rows, without `batch_size`).
+    """Return the reader's state after a number of batches of the current iteration.
 
-    TensorFlow prefetches, so `reader.state_dict()` is ahead of training, and only the training loop knows how many
-    batches it has received. To resume with the next batch, pass the result to `load_state_dict` of a reader before its
-    dataset is created.
+    If the dataset has no `batch_size`, `batches` counts rows. TensorFlow prefetches, so `reader.state_dict()` is ahead
+    of training, and only the training loop knows how many batches it has received. To resume with the next batch, pass
+    the result to `load_state_dict` of a reader before its dataset is created.
 
     Args:
         reader: The reader of the dataset.
@@ -131,10 +134,10 @@ def state_after(reader: Any, batches: int) -> dict[str, Any]:
 
 
 TfRaggedWord: TypeAlias = Literal["ragged", "dense", "padded"]
-"""Names of forms for shapes with None; see `make_tf_dataset`."""
+"""Names of the forms (representations in a batch) of a column whose shape has None; see `make_tf_dataset`."""
 
 TfForm: TypeAlias = TfRaggedWord | Padded
-"""Form of a column whose shape has None."""
+"""Form (representation in a batch) of a column whose shape has None."""
 
 _BATCHES_A_CALL = 4096
 _BYTES_A_CALL = 4 * 1024 * 1024
@@ -150,14 +153,15 @@ def make_tf_dataset(
     ragged: TfForm | Mapping[str, TfForm] = "ragged",
     nulls: Nulls = "error",
 ) -> Any:
-    """Return a `tf.data.Dataset` of a reader's batches or rows: dicts from column name to tensor.
+    """Return a `tf.data.Dataset` of a reader's batches or rows.
 
-    One iteration covers all epochs of the reader. Each further iteration (`repeat()`, the next epoch of `fit`) starts
-    again from the first row. Starting a second iteration while one is running ends the first with an error.
-    `cardinality()` is the length of a whole iteration; an iteration that resumes from a state has the remaining
-    batches. With a sharded reader, auto-sharding of the dataset is OFF, because TensorFlow would otherwise shard a
-    second time and silently drop most rows. TensorFlow's automatic prefetch is off, because the reader prefetches; add
-    `prefetch` yourself after a slow `map`. `state_after` returns the position of training.
+    Elements are dicts from column name to tensor. One iteration covers all epochs of the reader. Each further iteration
+    (`repeat()`, the next epoch of `fit`) starts again from the first row. Starting a second iteration while one is
+    running ends the first with an error. `cardinality()` is the length of a whole iteration; an iteration that resumes
+    from a state has the remaining batches. With a sharded reader, auto-sharding of the dataset is OFF, because
+    TensorFlow would otherwise shard a second time and silently drop most rows. TensorFlow's automatic prefetch is off,
+    because the reader prefetches; add `prefetch` yourself after a slow `map`. `state_after` returns the position of
+    training.
 
     ```text
     field                            batches                                rows
@@ -167,7 +171,7 @@ def make_tf_dataset(
     Decimal                          tf.string: "1.5" of 1.50               tf.string
     datetime64, timedelta64          int64 nanoseconds                      int64 nanoseconds
     missing values                   an error that names the column, unless `nulls` is set
-    "valid" of last_batch="pad"            bool (None,)                           bool ()
+    "valid" of last_batch="pad"      bool (None,)                           bool ()
     ```
 
     Errors of the reader become TensorFlow errors that contain its message.
@@ -218,7 +222,10 @@ def dataset_of_fields(
     ragged: TfForm | Mapping[str, TfForm] = "ragged",
     nulls: Nulls = "error",
 ) -> Any:
-    """Return the result of `make_tf_dataset` for some columns; other columns are read, but dropped."""
+    """Return the dataset of `make_tf_dataset` with some columns only.
+
+    The reader reads all its columns; those that are not in `fields` are dropped.
+    """
     whole = isinstance(batch_size, (int, np.integer)) and not isinstance(batch_size, bool) and batch_size >= 1
     if batch_size is not None and not whole:
         raise InvalidArgumentError(
@@ -279,9 +286,9 @@ class _CheckedDataset(tf.data.Dataset):  # type: ignore[misc]
 
 
 def _batches(reader: Any, batch_size: int, columns: list[TensorColumn]) -> Any:
-    """Return a dataset of batches."""
+    """Return a dataset whose elements are batches."""
     crossing, tracker = Crossing(columns, reader.stacked_columns), EpochTracker(reader, delivered_of(reader))
-    # With ragged columns, each call passes one batch, because their arrays depend on all rows of the batch.
+    # Ragged columns are passed one batch per call, because their arrays depend on all rows of the batch.
     are_dense = all(column.is_dense for column in columns)
     most, cut = (_BATCHES_A_CALL, cut_run) if are_dense else (1, lambda _, run: tf.data.Dataset.from_tensors(run))
     return whole_passes(
@@ -293,14 +300,18 @@ def _batches(reader: Any, batch_size: int, columns: list[TensorColumn]) -> Any:
 
 
 def _of_pass(reader: Any, elements: int) -> int | None:
-    """Return the number of elements in all epochs, given those of one epoch; None if the reader is endless."""
+    """Return the number of elements in all epochs, given the number in one epoch.
+
+    Return None if the reader is endless.
+    """
     return None if reader.num_epochs is None else elements * reader.num_epochs
 
 
 def cut_run(sizes: Any, columns: Any) -> Any:
-    """Return a dataset of the single batches of a run (several batches that were passed from Python together).
+    """Return a dataset of the single batches of a run.
 
-    A batch without rows is always a separate run. It is concatenated to the result, because `rebatch` drops it.
+    A run is a group of consecutive batches that Python passes together. A batch without rows is always a separate run,
+    and is concatenated to the result, because `rebatch` drops empty batches.
     """
     run = tf.data.Dataset.from_tensors(columns)
     without_rows = tf.cast(sizes[0] == 0, tf.int64)
@@ -308,7 +319,10 @@ def cut_run(sizes: Any, columns: Any) -> Any:
 
 
 def _rebatched(dataset: Any, sizes: Any) -> Any:
-    """Return a dataset with batches of the given sizes, by the raw operation behind `Dataset.rebatch`."""
+    """Return a dataset with batches of the given sizes.
+
+    The raw operation behind `Dataset.rebatch` is called directly.
+    """
     element_spec = {
         name: tf.TensorSpec((None, *column.shape[1:]), column.dtype) for name, column in dataset.element_spec.items()
     }
@@ -324,7 +338,7 @@ def _rebatched(dataset: Any, sizes: Any) -> Any:
 
 
 def _rows(reader: Any, columns: list[TensorColumn]) -> Any:
-    """Return a dataset of rows."""
+    """Return a dataset whose elements are single rows."""
     crossing = Crossing(columns, reader.stacked_columns)
     # Rows of a batched reader are not counted, because a state cannot be saved between two rows of a batch.
     counted = not reader.batched_output
@@ -334,7 +348,8 @@ def _rows(reader: Any, columns: list[TensorColumn]) -> Any:
     def begin() -> Iterator[Run]:
         if not counted:
             delivered_of(reader).begin()
-        # Larger batches would mix rows worse, because the rows of a batch are sorted by lane.
+        # Larger batches would mix rows worse, because the rows of a batch are sorted by lane (one of the sequences of
+        # row groups that an epoch interleaves).
         return runs_of(tracker.start(reader.rows_per_batch), most=most)
 
     rows = whole_passes(
@@ -358,20 +373,23 @@ def _fields_of_padding(reader: Any) -> list[UnischemaField]:
 
 
 def _rows_a_call(reader: Any) -> int:
-    """Return the number of rows per call into Python for single rows, such that a call returns a few megabytes."""
+    """Return the number of rows per call into Python, for a dataset of single rows.
+
+    A call returns at most a few megabytes.
+    """
     known = [_BYTES_OF_A_FREE_VALUE if None in field.shape else field.decoded_bytes for field in reader.schema]
     row_bytes = sum(_BYTES_OF_A_TEXT if size is None else size for size in known)
     return max(1, min(_ROWS_A_CALL, _BYTES_A_CALL // max(row_bytes, 1)))
 
 
 OpenReader: TypeAlias = Callable[..., Reader]
-"""Opens a reader of one part of a dataset, given `cur_shard=` and `shard_count=`."""
+"""Function that opens a reader of one shard of a dataset, given `cur_shard=` and `shard_count=`."""
 
 
 class DatasetFunction:
-    """The result of `make_tf_dataset_fn`: a function from `tf.distribute.InputContext` to `tf.data.Dataset`.
+    """Function from `tf.distribute.InputContext` to `tf.data.Dataset`.
 
-    It is a context manager that closes its readers at the end. Not thread-safe.
+    `make_tf_dataset_fn` returns it. As a context manager, it closes its readers at the end. Not thread-safe.
 
     Example:
         >>> from petastore.adapters.tensorflow import make_tf_dataset_fn
@@ -411,7 +429,9 @@ class DatasetFunction:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Steps per epoch of the reader, the same on every worker. In each step every replica has a batch.
+        """Number of steps per epoch of the reader, the same on every worker.
+
+        A step takes one batch for each replica. In the last step, some replicas may have no batch.
 
         Raises:
             InvalidArgumentError: As in `reader`.
@@ -420,7 +440,9 @@ class DatasetFunction:
         return -(-self.reader.steps_per_epoch(self.global_batch_size // replicas) // self._batches_per_step)
 
     def __call__(self, context: Any) -> Any:
-        """Return the dataset of one input pipeline; its elements are the batches of one replica.
+        """Return the dataset of one input pipeline.
+
+        Each element is the batch of one replica.
 
         Args:
             context: A `tf.distribute.InputContext`.
@@ -466,10 +488,11 @@ def make_tf_dataset_fn(
     ragged: TfForm | Mapping[str, TfForm] = "ragged",
     nulls: Nulls = "error",
 ) -> DatasetFunction:
-    """Return a function for `strategy.distribute_datasets_from_function`: each worker opens a reader of its shard.
+    """Return a function for `strategy.distribute_datasets_from_function`.
 
-    Input pipeline `i` of `n` reads shard `i` of `n`; each worker has one input pipeline. All workers get the same
-    number of batches. Auto-sharding of the datasets is OFF, so rows are not sharded twice.
+    Each worker has one input pipeline and opens a reader of its shard: input pipeline `i` of `n` reads shard `i` of
+    `n`. All workers get the same number of batches. Auto-sharding of the datasets is OFF, so rows are not sharded
+    twice.
 
     Args:
         open_reader: Function that opens a reader, called with `cur_shard=` and `shard_count=`, such as

@@ -1,6 +1,7 @@
-"""Hugging Face Accelerate: sharding of a prepared loader, and the attributes that Accelerate reads from it.
+"""Hugging Face Accelerate: checks and progress reports for prepared loaders.
 
-This module uses Accelerate only if the program has imported it.
+The checks raise an error if the reader is not sharded, or if Accelerate would shard its rows again. This module uses
+Accelerate only if the program has imported it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def _processes() -> int:
 
 
 def device_of_accelerate() -> torch.device | None:
-    """Return the device to which Accelerate moves prepared models, if it is a CUDA device."""
+    """Return Accelerate's device for prepared models; None if it is not a CUDA device."""
     from accelerate.state import PartialState
 
     device: torch.device = PartialState().device
@@ -34,7 +35,9 @@ def device_of_accelerate() -> torch.device | None:
 
 
 def refuse_an_unsharded_loader(shard: Shard) -> None:
-    """Raise an error for a prepared loader whose reader is not sharded, because each process would train on all rows.
+    """Raise an error if the reader of a prepared loader is not sharded.
+
+    Each process would otherwise train on all rows.
 
     Raises:
         InvalidArgumentError: Several processes read one shard.
@@ -50,9 +53,9 @@ def refuse_an_unsharded_loader(shard: Shard) -> None:
 
 
 def refuse_dealing_out(source: object, shard: Shard) -> None:
-    """Raise an error if Accelerate would shard a dataset or sampler that is already sharded.
+    """Raise an error if Accelerate would divide the rows of a dataset or sampler.
 
-    Accelerate would shard the rows of a shard again, so most rows would be lost. For a dataset that is not sharded,
+    If the dataset is sharded, Accelerate would shard its rows a second time, and most rows would be lost. Otherwise,
     each process would read all rows, and some rows would be repeated to fill the last batch.
 
     Raises:
@@ -90,7 +93,10 @@ def _is_being_dealt_out(source: object) -> bool:
 
 
 def _layers(outer: object, names: tuple[str, ...]) -> Iterator[object]:
-    """Yield the wrapped object in one of these attributes of `outer`, then the object that it wraps, and so on."""
+    """Yield the objects that are wrapped in `outer`, from the outside in.
+
+    A wrapped object is the first attribute of `names` that exists and is not None.
+    """
     while True:
         inner = next((found for name in names if (found := getattr(outer, name, None)) is not None), None)
         if inner is None:
@@ -100,7 +106,9 @@ def _layers(outer: object, names: tuple[str, ...]) -> Iterator[object]:
 
 
 def noted_by_accelerate(items: Iterator[Item], is_last: Callable[[], bool]) -> Iterator[Item]:
-    """Yield the batches of a loop, and tell Accelerate when the loop runs and which batch is the last.
+    """Yield the batches of a loop, and report the progress of the loop to Accelerate.
+
+    Accelerate learns when the loop runs, and which batch is the last.
 
     Args:
         items: Batches of one loop.
@@ -110,7 +118,10 @@ def noted_by_accelerate(items: Iterator[Item], is_last: Callable[[], bool]) -> I
     from accelerate.state import GradientState
 
     class Progress(DataLoaderStateMixin):  # type: ignore[misc]
-        """Progress of the current loop; `Accelerator.accumulate` uses it to step the optimizer at the last batch."""
+        """Progress of the current loop.
+
+        `Accelerator.accumulate` reads it, to step the optimizer at the last batch.
+        """
 
         gradient_state = GradientState()
 

@@ -1,7 +1,7 @@
-"""Petastorm's `BatchedDataLoader` (with a `transform_fn`) and `InMemBatchedDataLoader` (epochs from memory).
+"""Petastorm's `BatchedDataLoader` and `InMemBatchedDataLoader`.
 
-These classes are for programs that were written for Petastorm, and for data that fits into memory. Otherwise use
-`DataLoader`.
+The first converts columns with a `transform_fn`, the second yields all epochs from memory. Both are for programs that
+were written for Petastorm, and for data that fits into memory. Otherwise use `DataLoader`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PLACE = ("first_epoch", "epoch", "batch")
 
 
 class BatchedDataLoader(DataLoader[dict[str, Any]]):
-    """A `DataLoader` that converts each column of a batch with a function of yours.
+    """A `DataLoader` that converts each column of a batch with your own function.
 
     Args:
         reader: As in `DataLoader`.
@@ -78,18 +78,18 @@ class BatchedDataLoader(DataLoader[dict[str, Any]]):
 
 
 class InMemBatchedDataLoader:
-    """A loader that reads one epoch into memory and yields batches from memory in all epochs, shuffled on request.
+    """A loader that reads one epoch into memory, and yields all epochs from memory.
 
-    A column whose shape has None is one tensor if all rows in memory have the same shape, else a list of tensors. The
-    reader is closed when its rows are in memory. Ranks with equal batch sizes have equal numbers of batches. One `for`
-    loop covers `num_epochs` epochs, and the next loop continues with further epochs. Without `shuffle`, rows keep the
-    reader's order. With `shuffle`, the order depends only on seed and epoch, and is equal on every platform and with
-    every NumPy release: `petastore.plan.order.mix.hashed_permutation(mix(seed, epoch), rows)`. Use it from one thread
-    at a time.
+    A list column of plain Parquet is one tensor if all its lists in memory have the same length, else a list of
+    tensors. Other columns whose shape has None are always lists of tensors. The reader is closed when its rows are in
+    memory. Ranks with equal batch sizes have equal numbers of batches. One `for` loop covers `num_epochs` epochs, and
+    the next loop continues with further epochs. Without `shuffle`, rows keep the reader's order. With `shuffle`, the
+    order depends only on seed and epoch, and is equal on every platform and with every NumPy release:
+    `petastore.plan.order.mix.hashed_permutation(mix(seed, epoch), rows)`. Use it from one thread at a time.
 
     Args:
         reader: The reader that `make_reader` or `make_batch_reader` returned, not yet iterated.
-        batch_size: Rows per batch on this rank; the reader's `last_batch` decides the size of the last one.
+        batch_size: Rows per batch on this rank; the reader's `last_batch` decides the size of the last batch.
         transform_fn: As in `BatchedDataLoader`; called once per column of each batch that is read.
         num_epochs: Number of epochs of one `for` loop; None means endless.
         seed: Seed of the order; any integer.
@@ -152,9 +152,10 @@ class InMemBatchedDataLoader:
         return len(self._borders) - 1
 
     def __len__(self) -> int:
-        """Return the number of batches of the current `for` loop, or of the next one; the same on every rank.
+        """Return the number of batches of the current `for` loop, or of the next one.
 
-        A loop covers `num_epochs` epochs; after `load_state_dict`, it has the remaining batches.
+        The number is the same on every rank. A loop covers `num_epochs` epochs; after `load_state_dict`, it has the
+        remaining batches.
 
         Raises:
             TypeError: `num_epochs` is None.
@@ -192,12 +193,17 @@ class InMemBatchedDataLoader:
                 raise InvalidArgumentError(LOADED_LATE)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position after the last batch yielded, as a small JSON dict; the same on every rank."""
+        """Return the position after the last yielded batch, as a small JSON dict.
+
+        The dict is the same on every rank.
+        """
         place = (self._first, *divmod(self._delivered, max(self._steps, 1)))
         return {**self._asked, **dict(zip(_PLACE, place, strict=True))}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume from a state of `state_dict`: the next `for` loop yields the batches that the saved loop had left.
+        """Resume from a state of `state_dict`.
+
+        The next `for` loop yields the remaining batches of the saved loop.
 
         Raises:
             InvalidArgumentError: The state was saved with other rows or another order; the message names the
@@ -249,12 +255,15 @@ def _through(function: Callable[[Any], Any] | None, batch: dict[str, Any]) -> di
 
 
 def _copied(batch: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy of the batch, which does not keep the reader's larger buffer in memory."""
+    """Return a copy of the batch, so that the reader's larger buffer can be freed."""
     return {name: column.clone() if isinstance(column, torch.Tensor) else column for name, column in batch.items()}
 
 
 def _joined(parts: list[Any]) -> Any:
-    """Return one tensor, or a list with each row's tensor if shapes differ."""
+    """Concatenate the parts of a column, one from each batch.
+
+    Return one tensor, or a list with one tensor per row if shapes differ.
+    """
     if all(isinstance(part, torch.Tensor) for part in parts) and len({part.shape[1:] for part in parts}) == 1:
         return torch.cat(parts)
     return [value for part in parts for value in part]

@@ -1,7 +1,8 @@
-"""Batches on a device: copy the next batch to the GPU while the model trains on the current batch.
+"""Copies batches to a device, at the same time as training.
 
-With CUDA, tensors are copied to page-locked memory, and from there to the device on a separate stream, so that the copy
-and the training kernels run at the same time. Three rules prevent memory from being reused too early:
+The next batch is copied to the GPU while the model trains on the current batch. With CUDA, tensors are copied to
+page-locked memory, and from there to the device on a separate stream, so that the copy and the training kernels run at
+the same time. Three rules prevent memory from being reused too early:
 
 * the trainer's stream waits for the copy before it uses the batch (by an event on the device, without blocking the
   host);
@@ -86,7 +87,9 @@ class Carrier:
         self._in_use: collections.deque[tuple[Any, list[torch.Tensor]]] = collections.deque()
 
     def begin(self, batch: Any) -> Callable[[], Any]:
-        """Start to copy a batch to the device; dense CPU tensors of the batch are not used after the return.
+        """Start to copy a batch to the device.
+
+        The caller may overwrite dense CPU tensors of the batch after the return.
 
         Returns:
             A function that returns the batch on the device, for use on the calling thread's current stream.
@@ -110,7 +113,10 @@ class Carrier:
         return functools.partial(self._arrived, without_tensors, parts, event)
 
     def _arrived(self, batch: Any, parts: list[_Part], event: Any = None) -> Any:
-        """Return the batch on the device; the current stream first waits for `event`, recorded after the copies."""
+        """Return the batch on the device.
+
+        The current stream first waits for `event`, which was recorded after the copies.
+        """
         if event is not None:
             stream = torch.cuda.current_stream(self._device)
             stream.wait_event(event)
@@ -128,7 +134,7 @@ _TAKEN = torch.empty(0)
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Part:
-    """Memory that is copied to the device in one transfer, and the tensors that are stored in this memory."""
+    """Memory that is copied to the device in one transfer, and the tensors in it."""
 
     memory: torch.Tensor
     """One tensor, or a uint8 tensor with the bytes of several tensors."""
@@ -153,10 +159,12 @@ class _Part:
 
 
 def _staged(tensors: list[torch.Tensor], *, pinned: bool) -> list[_Part]:
-    """Copy dense CPU tensors to new memory for the transfer to the device, small ones together.
+    """Copy dense CPU tensors to new memory, from which they are copied to the device.
+
+    Small tensors share one block of memory.
 
     Args:
-        tensors: Tensors of a batch; those that are not dense CPU tensors are returned unchanged.
+        tensors: Tensors of a batch; a tensor that is not a dense CPU tensor is returned unchanged.
         pinned: Whether the new memory is pinned, so that the device copies from it asynchronously.
     """
     parts: list[_Part] = []
@@ -189,7 +197,10 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _replaced(batch: Any, replace: Callable[[torch.Tensor], Any]) -> Any:
-    """Return the batch with tensors replaced, in dicts and tuples at any depth; always in the same order."""
+    """Return the batch with its tensors replaced, always in the same order.
+
+    Tensors are replaced in dicts and tuples at any depth.
+    """
     if isinstance(batch, torch.Tensor):
         return replace(batch)
     if isinstance(batch, Mapping):

@@ -1,4 +1,4 @@
-"""DataLoader: a `torch.utils.data.DataLoader` over a reader, with zero-copy batches."""
+"""DataLoader: torch's `DataLoader` class over a reader, with zero-copy batches."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _WHY_NOT: Final[Mapping[str, str]] = {
 
 
 class TorchOptions(TypedDict, total=False):
-    """Options of torch's DataLoader that are accepted only with their default values."""
+    """Options of torch's DataLoader; only values that change nothing are accepted."""
 
     num_workers: int
     prefetch_factor: int | None
@@ -95,7 +95,11 @@ class LoaderOptions(TorchOptions, total=False):
 
 
 def epochs_of(num_epochs: int | None) -> int:
-    """Return the number of epochs of a `for` loop; raise TypeError if the reader is endless."""
+    """Return the number of epochs of a `for` loop.
+
+    Raises:
+        TypeError: The reader is endless (`num_epochs` is None).
+    """
     if num_epochs is None:
         raise TypeError(
             "a reader with num_epochs=None is endless and has no length. Use reader.steps_per_epoch(batch_size) for "
@@ -115,7 +119,9 @@ def refuse_no_reader(reader: Any) -> None:
 
 
 def refuse_options(options: TorchOptions, reader: Reader, is_own: Callable[[Any], bool]) -> None:
-    """Raise an error for options of torch's DataLoader that do not have their default values.
+    """Raise an error for options of torch's DataLoader that are not supported.
+
+    Values that would have no effect, such as `num_workers=0`, are accepted.
 
     Args:
         options: Options that the user passed.
@@ -139,7 +145,9 @@ def refuse_options(options: TorchOptions, reader: Reader, is_own: Callable[[Any]
 
 
 def shuffle_as_a_queue_would(reader: Reader, capacity: int) -> None:
-    """Let the reader shuffle rows, as a replacement for Petastorm's shuffling queue; it mixes rows at least as well.
+    """Make the reader shuffle rows, in place of Petastorm's shuffling queue.
+
+    The reader mixes rows at least as well as the queue.
 
     Args:
         reader: Reader that was not iterated yet; a reader that already shuffles rows does not change.
@@ -171,16 +179,16 @@ def shuffle_as_a_queue_would(reader: Reader, capacity: int) -> None:
 
 
 Made = TypeVar("Made", default=dict[str, Any], covariant=True)
-"""Batch of a loader: column name to tensor or list, or the result of its `collate_fn`."""
+"""Batch of a loader: a dict from column name to tensor or list, or the result of its `collate_fn`."""
 
 
 class DataLoader(torch.utils.data.DataLoader[Made]):
-    """A `torch.utils.data.DataLoader` that yields batches of a reader: dicts from column name to tensor.
+    """A `torch.utils.data.DataLoader` that yields batches of a reader.
 
-    One `for` loop covers all epochs of the reader. The next `for` starts again from the first row, also after a
-    `break`, unless `load_state_dict` was called in between. Starting a second loop while one is running ends the first
-    with an `InvalidArgumentError`. Use the loader from one thread at a time. `isinstance(loader,
-    torch.utils.data.DataLoader)` is true.
+    A batch is a dict from column name to tensor. One `for` loop covers all epochs of the reader. The next `for` starts
+    again from the first row, also after a `break`, unless `load_state_dict` was called in between. Starting a second
+    loop while one is running ends the first with an `InvalidArgumentError`. Use the loader from one thread at a time.
+    `isinstance(loader, torch.utils.data.DataLoader)` is true.
 
     The loader works with Lightning and Accelerate. Lightning calls `loader.sampler.set_epoch` before each epoch and
     stores the loader's state in its checkpoints. Accelerate's `prepare` returns the loader unchanged, because the
@@ -213,12 +221,12 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         ragged: Type of ragged columns (numbers and times whose shape has None) in a batch: one value for all columns,
             or a dict from column name to value. `"list"`: a list of tensors. `"dense"`: one tensor (rows, *shape); a
             batch with different shapes is an error. `"auto"` (the default): a list; but a list column of plain Parquet
-            is dense in all batches if the first 1,024 rows of the dataset have equal lengths. `"padded"`: one tensor,
-            padded with zeros (or with v for `Padded(v)`), and an int64 column `<name>_lengths` with the lengths before
-            padding: (rows,) with one variable dimension, else (rows, variable dimensions). `"nested"`: a `torch.nested`
-                tensor, in the jagged layout with one variable dimension, else in the strided layout, which torch calls
-                a prototype.
-            With `"dense"`, `"padded"` and `"nested"`, missing values raise an error, unless `nulls` replaces them.
+            is dense in all batches if its first rows (up to 1,024, from one row group) have equal lengths. `"padded"`:
+            one tensor, padded with zeros (or with v for `Padded(v)`), and an int64 column `<name>_lengths` with the
+            lengths before padding: (rows,) with one variable dimension, else (rows, variable dimensions). `"nested"`: a
+            `torch.nested` tensor, in the jagged layout with one variable dimension, else in the strided layout, which
+            torch calls a prototype. With `"dense"`, `"padded"` and `"nested"`, missing values raise an error, unless
+            `nulls` replaces them.
         nulls: Treatment of missing values. `"error"` (the default) raises `DecodeError` for missing numbers and times;
             text and ragged columns have None. `"mask"` replaces them by 0, an empty string or an empty array, and adds
             a bool column `<name>_valid` (rows,), True where a value is present. Any other value is a fill value; wrap
@@ -279,7 +287,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
             pin_memory=pin_memory,
             drop_last=reader.plan.request.last_batch is LastBatch.DROP,
         )
-        # torch gives loaders of iterable datasets their own sampler, and rejects others.
+        # torch gives loaders of iterable datasets a sampler without `set_epoch`, and rejects the argument `sampler`.
         vars(self)["sampler"] = _EpochSampler(tracker)
         whole_columns = collate_fn is None or collate_fn is decimal_friendly_collate
         plans = torch_plans(reader, ragged, nulls, is_checked=whole_columns)
@@ -294,10 +302,11 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         self._is_accelerated = False
 
     def __len__(self) -> int:
-        """Return the number of batches of the current `for` loop, or of the next one; the same on every rank.
+        """Return the number of batches of the current `for` loop, or of the next one.
 
-        A loop covers all epochs of the reader; after `load_state_dict`, it has the remaining batches. Lightning counts
-        a resumed epoch from its first batch, so it always gets the length of a whole loop.
+        The number is the same on every rank. A loop covers all epochs of the reader; after `load_state_dict`, it has
+        the remaining batches. Lightning counts a resumed epoch from its first batch, so it always gets the length of a
+        whole loop.
 
         Raises:
             TypeError: The reader is endless.
@@ -310,7 +319,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         return f"DataLoader({self.reader!r}, batch_size={self.batch_size})"
 
     def __iter__(self) -> Iterator[Made]:  # type: ignore[override]
-        # Tools that time loaders, such as TraceML, replace the method of torch's class, which calls `_get_iterator`.
+        # Tools that time loaders, such as TraceML, replace `__iter__` of torch's class. It calls `_get_iterator`.
         return super().__iter__()
 
     def _get_iterator(self) -> Any:
@@ -333,28 +342,30 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         return map(make, self._tracker.start(batch_size))
 
     def _pinned(self, batch_size: int) -> torch.utils.data.DataLoader[Any]:
-        """Return a torch DataLoader that copies converted batches to pinned memory, and does nothing else."""
+        """Return a torch DataLoader that only copies converted batches to pinned memory."""
         batches = _Batches(self._tracker, batch_size)
         return torch.utils.data.DataLoader(batches, batch_size=None, collate_fn=self._make, pin_memory=True)
 
     def diagnosis(self) -> Diagnosis:
-        """Return whether the input is the bottleneck, in which stage, and what to change. Print it.
+        """Return whether the input is the bottleneck, in which stage, and what to change.
 
-        Like `Reader.diagnosis`, but also includes the time of the training thread for tensors, `collate_fn` and the
-        copy to `device`. With CUDA, this is the copy into pinned memory; the copy from pinned memory to the device
-        overlaps with training.
+        Print the result. It is like `Reader.diagnosis`, but also includes the time of the training thread for tensors,
+        `collate_fn` and the copy to `device`. With CUDA, this is the copy into pinned memory; the copy from pinned
+        memory to the device overlaps with training.
         """
         return self.reader.diagnosis()
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next `for` loop. After `load_state_dict`, the loop resumes from the state instead.
+        """Set the epoch of the next `for` loop.
 
-        Calling it is optional, because the epoch increases from loop to loop. Trainers such as Lightning call it. Call
-        it yourself to begin at a later epoch without a state. Every rank must pass the same number.
+        After `load_state_dict`, the loop resumes from the state instead. Calling `set_epoch` is optional, because the
+        epoch increases from loop to loop. Trainers such as Lightning call it. Call it yourself to begin at a later
+        epoch without a state. Every rank must pass the same number.
 
         A loaded state takes precedence over `epoch`. The first `epoch` after `load_state_dict` should be the epoch of
         the state. It may also be 0, if the caller counts from 0 after loading, as Lightning's Fabric does; 1 then means
-        the epoch after the epoch of the state. Any other number gives a warning when the loop begins.
+        the epoch after the epoch of the state. Any other number gives a warning when the loop begins. An `epoch` above
+        0 is used as it is if the state was saved before the first batch of a loop.
 
         Raises:
             InvalidArgumentError: The reader has `num_epochs` above 1, so that a loop has several epochs; or `epoch` is
@@ -367,7 +378,10 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
 
     @property
     def _is_accelerate_prepared(self) -> bool:
-        """True, so that Accelerate's `prepare` keeps the loader: it already yields the rows of its rank.
+        """True, so that Accelerate's `prepare` returns the loader itself.
+
+        The loader already yields the rows of its rank. Reading this attribute also sets `device` to Accelerate's CUDA
+        device, if `device` is None.
 
         Raises:
             InvalidArgumentError: Accelerate has several processes, and the reader is not sharded.
@@ -384,11 +398,16 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         self._is_accelerated = is_prepared
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position after the last batch yielded, as a small JSON dict; the same on every rank."""
+        """Return the position after the last yielded batch, as a small JSON dict.
+
+        The dict is the same on every rank.
+        """
         return self._tracker.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume from a state of `state_dict`: the next `for` loop yields the batches that the saved loop had left.
+        """Resume from a state of `state_dict`.
+
+        The next `for` loop yields the remaining batches of the saved loop.
 
         Raises:
             InvalidArgumentError: The state was saved with another dataset or row order; the message names the
@@ -402,7 +421,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop the reader, so that `with DataLoader(make_reader(…)) as loader:` is enough."""
+        """Stop the reader, so that `with DataLoader(make_reader(…))` closes it."""
         self.reader.stop()
         self.reader.join()
 
@@ -424,7 +443,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
 
 
 class _Batches(torch.utils.data.IterableDataset[Any]):
-    """Iterable dataset of the reader's batches, for a torch DataLoader that pins memory."""
+    """Iterable dataset of a reader's batches, for a torch DataLoader that pins memory."""
 
     def __init__(self, tracker: EpochTracker, batch_size: int) -> None:
         self._tracker = tracker
@@ -468,7 +487,10 @@ class _Rows(torch.utils.data.IterableDataset[Any]):
 
 
 class _EpochSampler(torch.utils.data.Sampler[None]):
-    """`loader.sampler`: selects no rows, but has `set_epoch`, which trainers call on the sampler of a loader."""
+    """Sampler that selects no rows, but has `set_epoch`.
+
+    It is `loader.sampler`, because trainers call `set_epoch` on the sampler of a loader.
+    """
 
     def __init__(self, tracker: EpochTracker) -> None:
         self._tracker = tracker

@@ -1,4 +1,7 @@
-"""MapDataset: random access to rows of a Parquet dataset. BlockSampler: a sampler that reads each row group once."""
+"""MapDataset and BlockSampler: random access to the rows of a Parquet dataset.
+
+`MapDataset` returns rows by index, for any sampler. `BlockSampler` is a sampler that reads each row group about once.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +43,12 @@ __all__ = ["BlockSampler", "MapDataset", "chosen_rows"]
 
 
 class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
-    """A map-style `torch.utils.data.Dataset` over Parquet: random access to rows by index, for any torch sampler.
+    """A map-style `torch.utils.data.Dataset` over Parquet, with random access to rows.
 
-    Row i is the i-th row of an unshuffled reader (files sorted by path), as a dict from column name to tensor. Text,
-    `Decimal` and other values that are not numbers stay Python objects; missing values are None. `DataLoader` lists the
-    types. torch's `default_collate` works if all tensors of a column have the same shape and no text is missing.
-    `decimal_friendly_collate` returns the same batches as `DataLoader`, zero-copy.
+    It works with any torch sampler. Row i is the i-th row of an unshuffled reader (files sorted by path), as a dict
+    from column name to tensor. Text, `Decimal` and other values that are not numbers stay Python objects; missing
+    values are None. `DataLoader` lists the types. torch's `default_collate` works if all tensors of a column have the
+    same shape and no text is missing. `decimal_friendly_collate` returns the same batches as `DataLoader`, zero-copy.
 
     Parquet is read by row groups. Each process has an LRU cache of encoded row groups, of size `cache_bytes`. If the
     dataset is larger than the cache, a random sampler reads a whole row group for nearly every row. In this case, use
@@ -141,9 +144,10 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         return row
 
     def __getitems__(self, indices: Sequence[SupportsIndex]) -> Sequence[dict[str, Any]]:
-        """Return several rows, decoded together, in the order of `indices`; torch's DataLoader calls it per batch.
+        """Return several rows, decoded together, in the order of `indices`.
 
-        A call reads each row group at most once. The rows are views of shared columns, created when they are accessed.
+        torch's DataLoader calls this method for each batch. A call reads each row group at most once. The rows are
+        views of shared columns, created when they are accessed.
         """
         numbers = np.fromiter((_whole_index(index) for index in indices), dtype=np.int64, count=len(indices))
         columns: dict[str, Any] = {}
@@ -153,7 +157,10 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         return DecodedRows(columns, len(numbers), self._plans)
 
     def cache_info(self) -> CacheInfo:
-        """Return the cache counters of this process: row groups read (misses) and found in memory (hits)."""
+        """Return the cache counters of this process.
+
+        A miss is a row group that was read, and a hit is one that was found in memory.
+        """
         return self.rows.cache_info()
 
     def __repr__(self) -> str:
@@ -167,7 +174,9 @@ def chosen_rows(
     run: RunOptions,
     selection: Selection | None,
 ) -> Selection | None:
-    """Return the selected rows: the passed selection, or the rows that filters select; None means all.
+    """Return the rows that `selection` or the options in `rows` select, or None.
+
+    None means all rows.
 
     Raises:
         InvalidArgumentError: Options that cannot be combined were given, or an option is invalid.
@@ -193,10 +202,10 @@ def _whole_index(index: Any) -> int:
 
 
 class BlockSampler(torch.utils.data.DistributedSampler[Any]):
-    """A shuffling, sharded sampler for `MapDataset` that reads each row group about once per epoch.
+    """A shuffling, sharded sampler that reads each row group about once per epoch.
 
-    The row groups of the shuffle buffer fit into half of the dataset's `cache_bytes`. All ranks use the same global
-    order, and each rank gets its shard of this order, exact to the row.
+    It is for `MapDataset`. The row groups of the shuffle buffer fit into half of the dataset's `cache_bytes`. All ranks
+    use the same global order, and each rank gets its shard of this order, exact to the row.
 
     With `batch_size` it is a *batch sampler*: `DataLoader(dataset, batch_sampler=BlockSampler(dataset, batch_size=64,
     num_workers=4), num_workers=4)`. Use this form with worker processes or several ranks: torch assigns batches to
@@ -291,10 +300,11 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
         self._epochs = EpochNumbers()
 
     def __len__(self) -> int:
-        """Return the number of batches (or rows, without `batch_size`) of the current iteration, or of the next one.
+        """Return the number of batches of the current iteration, or of the next one.
 
-        It is the same on every rank. After `load_state_dict` it is the number of remaining batches. Lightning counts a
-        resumed epoch from its first batch, so it always gets the length of a whole epoch.
+        Without `batch_size`, it is the number of rows. It is the same on every rank. After `load_state_dict` it is the
+        number of remaining batches. Lightning counts a resumed epoch from its first batch, so it always gets the length
+        of a whole epoch.
         """
         this = self._pass
         if this.is_over or is_called_by_lightning():
@@ -305,7 +315,7 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
         if self._plan.request.shard.count > 1:
             refuse_dealing_out(self, self._plan.request.shard)
         if not self._pass.is_loaded:
-            # Begin the current epoch, or the next one if a batch of the current epoch was taken.
+            # Begin the current epoch, or the next one if the sampler has yielded a batch of the current epoch.
             self._pass = SamplingPass(Cursor.of_epoch(self._pass.begin.epoch + (self._pass.given > 0)))
         # torch's DataLoader with workers calls `iter` twice and drops the first iterator. A loaded state is therefore
         # used only when the first batch is taken.
@@ -333,7 +343,9 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
         this_pass.is_over = True
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next iteration. After `load_state_dict`, the iteration resumes from the state instead.
+        """Set the epoch of the next iteration.
+
+        After `load_state_dict`, the iteration resumes from the state instead.
 
         Raises:
             InvalidArgumentError: `epoch` is not an int of at least 0.
@@ -345,25 +357,28 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
         self._pass = loaded or SamplingPass(Cursor.of_epoch(epoch))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position after the last batch *taken from the sampler*, as a new JSON-serializable dict.
+        """Return the position after the last batch that the *sampler* has yielded.
 
-        A DataLoader with workers prefetches, so this position is ahead of training. For the position of training, use
-        `state_after`. torchdata's StatefulDataLoader saves the correct position itself.
+        The position is a new JSON-serializable dict. A DataLoader with workers prefetches, so this position is ahead of
+        training. For the position of training, use `state_after`. torchdata's StatefulDataLoader saves the correct
+        position itself.
         """
         return self.state_after(self._pass.given)
 
     def state_after(self, batches: int) -> dict[str, Any]:
-        """Return the state after this many batches (or rows, without `batch_size`) of the current iteration.
+        """Return the state after a number of batches of the current iteration.
 
-        If `batches` is a multiple of `num_workers`, any number of workers or ranks and any batch size can resume from
-        it.
+        Without `batch_size`, `batches` counts rows. If `batches` is a multiple of `num_workers`, any number of workers
+        or ranks and any batch size can resume from the state.
         """
         batches = whole_number(batches, name="batches", least=0)
         plan = worker_plan(self._plan, Shard(0, self._workers), self._pass.begin)
         return dump_place(plan, batches, self._size, of_all=True)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume from a state: the next iteration yields the remaining batches of the state's epoch.
+        """Resume from a state of `state_dict` or `state_after`.
+
+        The next iteration yields the remaining batches of the state's epoch.
 
         Raises:
             InvalidArgumentError: The state was saved with another dataset, row order or number of workers; the message
@@ -372,8 +387,8 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
         self._plan, begin, given = resume_place(
             self._requested_plan, state, batch_size=self._size, workers=self._workers, worker=None
         )
-        # A reader's pass may have several epochs, a sampler's pass has one: begin it in the state's epoch, unless this
-        # pass just ended.
+        # An iteration over a reader may have several epochs, but one over a sampler has a single epoch. It therefore
+        # begins in the epoch of the state, unless the state is at the end of such an iteration.
         if begin != begin.pass_ends(1):
             begin = dataclasses.replace(begin, first_epoch=begin.epoch)
         self._pass = SamplingPass(begin, given, given, is_loaded=True)

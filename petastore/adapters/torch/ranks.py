@@ -1,4 +1,7 @@
-"""Rank of this process in torch.distributed, and a warning if ranks were started after the loader was created."""
+"""Rank of this process in torch.distributed, and checks of sharding.
+
+A warning is shown if ranks were started after the loader was created.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,10 @@ def ranks_known() -> int:
 
 
 def warn_of_ranks_since(known: int, shard: Shard) -> None:
-    """Warn if ranks were started after the loader was created, so that each rank reads all rows.
+    """Warn if ranks were started after the loader was created.
 
-    Opening a reader already warns if there are several ranks. A trainer that starts the ranks itself, such as
-    Lightning, has them only when the loader is iterated.
+    Each rank would then read all rows. Opening a reader already warns if there are several ranks. A trainer that starts
+    the ranks itself, such as Lightning, has them only when the loader is iterated.
 
     Args:
         known: Result of `ranks_known` when the loader was created.
@@ -50,7 +53,14 @@ def warn_of_ranks_since(known: int, shard: Shard) -> None:
 
 
 def shard_of_this_process(num_replicas: int | None, rank: int | None) -> Shard:
-    """Return the given rank and number of ranks, or those of torch.distributed, or rank 0 of 1."""
+    """Return the shard of this process: the given rank, or that in torch.distributed.
+
+    Return rank 0 of 1 if neither exists.
+
+    Raises:
+        InvalidArgumentError: Only one of `num_replicas` and `rank` is given; or the environment variable `WORLD_SIZE`
+            announces several ranks, but torch.distributed is not initialized.
+    """
     if (num_replicas is None) != (rank is None):
         raise InvalidArgumentError(
             f"num_replicas and rank must be given together, got num_replicas={num_replicas!r} and rank={rank!r}. "
@@ -69,7 +79,9 @@ def shard_of_this_process(num_replicas: int | None, rank: int | None) -> Shard:
 
 
 def refuse_unequal_rows(plan: Plan) -> None:
-    """Raise an error if ranks have different numbers of rows and torch makes the batches.
+    """Raise an error if ranks have different numbers of rows.
+
+    If torch makes batches of single rows, such ranks could have different numbers of batches.
 
     Raises:
         InvalidArgumentError: Ranks would have different numbers of rows.

@@ -1,4 +1,7 @@
-"""ReaderDataset: a reader as an `IterableDataset` for PyTorch's own DataLoader, divided among its workers."""
+"""ReaderDataset: an `IterableDataset` for PyTorch's own DataLoader.
+
+The workers of the DataLoader divide the rows among them.
+"""
 
 from __future__ import annotations
 
@@ -61,11 +64,12 @@ because `set_epoch` was called or the warning was shown."""
 
 
 class ReaderDataset(torch.utils.data.IterableDataset[Any]):
-    """An `IterableDataset` for torch's DataLoader with worker processes: each row once, each row group in one worker.
+    """An `IterableDataset` for torch's DataLoader with worker processes.
 
-    Use it as `DataLoader(ReaderDataset(url, batch_size=64), batch_size=None, num_workers=4)`. Workers assemble the
-    batches, with the same types as `petastore.adapters.torch.DataLoader`, and send them through shared memory. Without
-    `batch_size` the dataset yields rows, as `MapDataset` does, for torch's own batching:
+    Each row is yielded once per epoch, and almost every row group is read by one worker only. Use it as
+    `DataLoader(ReaderDataset(url, batch_size=64), batch_size=None, num_workers=4)`. Workers assemble the batches, with
+    the same types as `petastore.adapters.torch.DataLoader`, and send them through shared memory. Without `batch_size`
+    the dataset yields rows, as `MapDataset` does, for torch's own batching:
     `DataLoader(ReaderDataset(url), batch_size=64)`. This is slower, because it runs Python code for each row.
 
     Each worker reads its own sequence of row groups. Only the first and last row groups of a sequence, and row groups
@@ -147,7 +151,8 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             self._transform = reader.transform  # the fields are determined here, so that workers need not infer them
             self.schema = reader.schema
             """The fields of the output, after column selection and transform."""
-            self._plans = torch_plans(reader, ragged, nulls, is_checked=self.batch_size is not None)  # rows may be None
+            # A single row may have None for a missing value, so null counts matter only for batches.
+            self._plans = torch_plans(reader, ragged, nulls, is_checked=self.batch_size is not None)
         if self.batch_size is None:
             refuse_forms_of_rows(
                 self._plans,
@@ -155,7 +160,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
                 "batch_size",
             )
         self._requested_plan = self.plan  # a loaded state changes the order of `plan`
-        self._pass: SamplingPass | None = None  # the newest pass of this process, or the loaded one
+        self._pass: SamplingPass | None = None  # the newest iteration of this process, or the loaded one
         self._epochs = EpochNumbers()
         self._shared = SharedState()
         caches = self.dataset.is_fetched and self.dataset.kept.cache is None
@@ -175,11 +180,11 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         return Reader(dataset, plan, workers=workers, transform=self._transform, build=self._build)
 
     def __len__(self) -> int:
-        """Return the number of batches (or rows, without `batch_size`) of the next loop on this rank, over all epochs.
+        """Return the number of batches of the next loop on this rank, over all epochs.
 
-        After `load_state_dict` it is the number of remaining batches, until that loop ends. torch's DataLoader stores
-        the result of `len(loader)`, so call `len` again before the next loop. Lightning counts a resumed epoch from its
-        first batch, so it always gets the length of a whole loop.
+        Without `batch_size`, it is the number of rows. After `load_state_dict` it is the number of remaining batches,
+        until that loop ends. torch's DataLoader stores the result of `len(loader)`, so call `len` again before the next
+        loop. Lightning counts a resumed epoch from its first batch, so it always gets the length of a whole loop.
 
         Raises:
             TypeError: `num_epochs` is None.
@@ -206,7 +211,11 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         return RaisesAfterErrors(self._stream(_this_worker(), self._begin(), loads))
 
     def _begin(self) -> SamplingPass:
-        """Begin a loop: from a loaded state that no loop has used, or else with the first row of an epoch."""
+        """Begin a loop, and return its position.
+
+        The loop resumes from a loaded state that no loop has used yet; otherwise it begins with the first row of an
+        epoch.
+        """
         version, record = self._shared.read()
         if version != self._version:  # the main process has loaded a state since then
             self._version = version
@@ -234,14 +243,17 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
 
     @property
     def _newest_pass(self) -> SamplingPass | None:
-        """Position of the resumed or newest `for` loop; None if only worker processes know it."""
+        """Position of the newest `for` loop, or of a loaded state that the next loop uses.
+
+        None if only worker processes know the position.
+        """
         this = self._pass
         if this is None or not this.is_loaded or self._is_waiting or self._shared.is_newest(self._version):
             return this
         return None
 
     def _warn_of_one_order(self) -> None:
-        """Warn if a second `for` repeats the order of the first, and this was not requested."""
+        """Warn if a second `for` loop repeats the shuffled order of the first."""
         order = self.plan.request.order
         is_second = self._shared.order_warning == _BEGUN
         if self._shared.order_warning == _NEVER_BEGUN:
@@ -291,12 +303,14 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         return dataclasses.replace(worker_plan(plan, worker, begin), batch_size=self._size)
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next `for` loop. After `load_state_dict`, the loop resumes from the state instead.
+        """Set the epoch of the next `for` loop.
 
-        Call it before each loop, with the same number on every rank. Persistent workers also use this epoch.
+        After `load_state_dict`, the loop resumes from the state instead. Call `set_epoch` before each loop, with the
+        same number on every rank. Persistent workers also use this epoch.
 
         Raises:
-            InvalidArgumentError: Accelerate would shard the rows of this dataset a second time.
+            InvalidArgumentError: `epoch` is not an int of at least 0, or Accelerate would shard the rows of this
+                dataset a second time.
 
         Warns:
             UserWarning: `epoch` is neither the epoch of the loaded state nor 0; see `DataLoader.set_epoch`.
@@ -304,7 +318,8 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         refuse_dealing_out(self, self.plan.request.shard)
         self._shared.order_warning = _TOLD
         this = self._pass
-        if this is not None and not this.is_loaded and not this.is_begun:  # called after `iter()`, as by Lightning
+        # Lightning calls `set_epoch` after `iter()`, so the iteration that has not begun yet is changed.
+        if this is not None and not this.is_loaded and not this.is_begun:
             taken = dataclasses.replace(this, is_loaded=this.is_resumed)
             self._shared.epoch, loaded = pass_in_epoch(self._epochs, taken, epoch)
             this.begin = Cursor.of_epoch(self._shared.epoch) if loaded is None else loaded.begin
@@ -317,7 +332,9 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         self._shared.epoch = epoch
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position of iteration *in this process* as JSON values, for torchdata's StatefulDataLoader.
+        """Return the position of the iteration *in this process*, as JSON values.
+
+        torchdata's StatefulDataLoader calls this method.
 
         Raises:
             InvalidArgumentError: The dataset was not iterated in this process. Only StatefulDataLoader reads states
@@ -333,9 +350,10 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         return dump_place(self._plan_of(worker, self._pass.begin), self._pass.given, self._size, of_all=False)
 
     def state_after(self, batches: int, num_workers: int) -> dict[str, Any]:
-        """Return the state after this many batches (or rows, without `batch_size`) over all workers.
+        """Return the state after a number of batches over all workers.
 
-        Any number of workers or ranks and any batch size can resume from it, as from a reader's state.
+        Without `batch_size`, `batches` counts rows. Any number of workers or ranks and any batch size can resume from
+        the state, as from a reader's state.
 
         Args:
             batches: Number of batches that training has received since the current loop began.
@@ -358,7 +376,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume from a state: the next `for` loop yields the batches that the saved loop had left.
+        """Resume from a state: the next `for` loop yields the remaining batches.
 
         Worker processes also use the state, including persistent workers. Later loops are complete. Load the state
         before `iter(loader)`: a loop that has yielded batches raises an error.
@@ -383,12 +401,16 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             self._shared.count_load()
 
     def _set_plan(self, plan: Plan) -> None:
-        # The lanes in the state define the order, independent of the number of workers.
+        # The state contains the number of lanes (sequences of row groups that an epoch interleaves). This number
+        # defines the order, so it must not depend on the number of workers here.
         request = dataclasses.replace(plan.request, chosen=plan.request.chosen - {"lanes"})
         self.plan = dataclasses.replace(plan, request=request)
 
     def _publish(self, begin: Cursor) -> None:
-        """Write the loaded row order, and the position at which the next loop begins, to shared memory for workers."""
+        """Write the loaded state to shared memory, for worker processes.
+
+        The record contains the row order, and the position at which the next loop begins.
+        """
         this = self._pass
         record = {"state": dump_state(self.plan, begin if this is None else this.begin), "resumes": this is not None}
         self._version = self._shared.publish(record)

@@ -1,4 +1,4 @@
-"""Rows as dicts of tensors or NumPy values, collated like the batches of `DataLoader`."""
+"""Rows as dicts of tensors or NumPy values, and their collation into batches."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = ["DecodedRows", "decimal_friendly_collate", "rows_as_dicts"]
 
 
 def decimal_friendly_collate(batch: Sequence[Any]) -> Any:
-    """Collate a list of rows into one batch, for `collate_fn=`; text and `Decimal` stay Python objects.
+    """Collate a list of rows into one batch, for `collate_fn=`.
 
-    Dicts are collated key by key; tuples, named tuples and lists are collated item by item. Bytes stay Python objects
-    too. Arrays of different shapes become a list of tensors, and values that are lists stay lists. torch's
-    `default_collate` handles everything else. Rows that `MapDataset` returned together become the tensors of
+    Dicts are collated key by key; tuples, named tuples and lists are collated item by item. Text, bytes and `Decimal`
+    stay Python objects. Arrays of different shapes become a list of tensors, and values that are lists stay lists.
+    torch's `default_collate` handles everything else. Rows that `MapDataset` returned together become the tensors of
     `DataLoader`, zero-copy. Petastorm has a function of this name.
 
     Args:
         batch: A non-empty list of rows (dicts, tuples or lists), or of the values of one column.
 
     Raises:
-        DecodeError: A value is None.
+        DecodeError: A row is a dict, and one of its values is None.
 
     Example:
         >>> rows = [{"id": np.int32(1), "price": Decimal("1.50")}, {"id": np.int32(2), "price": Decimal("2")}]
@@ -47,7 +47,7 @@ def decimal_friendly_collate(batch: Sequence[Any]) -> Any:
 
 
 def _collated(values: Sequence[Any]) -> Any:
-    """Collate one value of each row: the values of one key of a dict, or of one index of a tuple."""
+    """Collate one value of each row, with the same key of a dict or index of a tuple."""
     first = values[0]
     if isinstance(first, Mapping):
         return {key: _collated_column(key, [row[key] for row in values]) for key in first}
@@ -72,7 +72,10 @@ def _collated_column(key: Any, values: list[Any]) -> Any:
 
 
 class DecodedRows(Sequence[dict[str, Any]]):
-    """Sequence of rows that were decoded together; each row is a dict of tensors, created on access."""
+    """Sequence of rows that were decoded together.
+
+    Each row is a dict of tensors, created on access.
+    """
 
     def __init__(
         self, columns: Mapping[str, NDArray[Any]], num_rows: int, plans: Mapping[str, ColumnPlan] | None = None

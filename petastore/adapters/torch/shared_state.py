@@ -1,4 +1,7 @@
-"""State of PyTorch datasets and samplers: the position of an iteration, shared with worker processes."""
+"""State of PyTorch datasets and samplers: the position of an iteration.
+
+`SharedState` shares the position with worker processes.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ class SamplingPass:
 
 
 def pass_in_epoch(epochs: EpochNumbers, this_pass: SamplingPass | None, number: int) -> tuple[int, SamplingPass | None]:
-    """Return the epoch for a `set_epoch` number, and the loaded position to resume from in this epoch, or None."""
+    """Return the epoch for a `set_epoch` number, and the loaded position in it.
+
+    The position is None if no state was loaded, or if the state belongs to another epoch.
+    """
     number = whole_number(number, name="epoch", least=0)
     if this_pass is None or not this_pass.is_loaded:
         return epochs.meant(number), None
@@ -54,7 +60,7 @@ def pass_in_epoch(epochs: EpochNumbers, this_pass: SamplingPass | None, number: 
 
 
 def worker_plan(plan: Plan, worker: Shard, begin: Cursor) -> WorkerPlan:
-    """Return the plan of one worker: its part of a rank's plan, from a cursor on."""
+    """Return the plan of one worker: its part of a rank's plan, from `begin` on."""
     return WorkerPlan(plan.inventory, plan.request, plan.selection, worker=worker, begin=begin)
 
 
@@ -72,7 +78,7 @@ _MOST_READS = 10_000
 
 
 class SharedState:
-    """The epoch or loaded state with which the next loop begins, in memory that worker processes share.
+    """The epoch or loaded state with which the next loop begins, in shared memory.
 
     Shared memory is needed because persistent workers have their own copy of the dataset. Only the process that has the
     DataLoader writes records. Each loaded state is used by one loop.
@@ -111,7 +117,7 @@ class SharedState:
 
     @property
     def order_warning(self) -> int:
-        """Code of `ReaderDataset`: whether a loop has begun, and whether the warning of a repeated order was shown."""
+        """Code of `ReaderDataset` for its warning of a repeated order: not begun, begun, or warned."""
         return int(self._words[_ORDER_WARNING])
 
     @order_warning.setter
@@ -164,7 +170,9 @@ class SharedState:
         )
 
     def begin(self, version: int, worker: int | None, seed: int) -> bool:
-        """Begin a loop, or join the loop of another worker; return whether the loop resumes from the state.
+        """Begin a loop, or join the loop that another worker began.
+
+        Return whether the loop resumes from the loaded state.
 
         Args:
             version: The version of the state.
@@ -196,7 +204,7 @@ class SharedState:
         return bool(self._words[_NEWEST] == version)
 
     def has_ended(self, version: int) -> bool:
-        """Return whether a worker has finished the loop that began with the state of a version."""
+        """Return whether a worker has finished the loop that began with a version's state."""
         return bool(self._words[_ENDED] == version)
 
     def end_loop(self) -> None:

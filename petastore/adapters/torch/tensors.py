@@ -1,4 +1,4 @@
-"""Convert columns of a reader, including ragged columns (`ragged=`), to batches of PyTorch tensors.
+"""Convert columns of a reader to batches of PyTorch tensors; also ragged columns.
 
 Tensors share the memory of the reader's arrays wherever torch allows it. NumPy slices the arrays, and each slice
 becomes a tensor in a microsecond or less. Slicing tensors takes equally long, but every call of torch releases the GIL,
@@ -47,7 +47,7 @@ __all__ = [
 
 
 _MANY: Final = 8
-"""Number of columns in one array from which one call of torch for all columns is faster than one call per column."""
+"""Minimum number of columns in one array for which one torch call for all columns is faster than one per column."""
 
 _PROMOTED: Final[dict[np.dtype[Any], np.dtype[Any]]] = {
     np.dtype(np.uint16): np.dtype(np.int32),
@@ -69,7 +69,7 @@ def next_in_profile(batches: Iterator[Any]) -> Any:
 
 
 class BatchTensors:
-    """Converts batches to dicts of tensors. Each loop has its own; not thread-safe.
+    """Converts batches to dicts of tensors. Not thread-safe.
 
     Args:
         plans: Conversion of each column, by name; columns without a conversion are unchanged.
@@ -89,7 +89,10 @@ class BatchTensors:
         self._tensors: weakref.WeakKeyDictionary[Columns, _Tensors] = weakref.WeakKeyDictionary()
 
     def __call__(self, batch: Batch) -> dict[str, Any]:
-        """Return a dict from column name to tensor, or to a list if no tensor can hold it; see `DataLoader`."""
+        """Return a dict from column name to tensor; see `DataLoader`.
+
+        A column that a tensor cannot hold is a list.
+        """
         tensors = self._tensors.get(batch.source)
         if tensors is None:
             tensors = self._tensors[batch.source] = _Tensors(batch.source, self._plans)
@@ -97,7 +100,10 @@ class BatchTensors:
 
 
 class _Tensors:
-    """Arrays of one `Columns` object, grouped by their conversion to tensors. Does not reference the `Columns`."""
+    """Arrays of one `Columns` object, grouped by their conversion to tensors.
+
+    It does not reference the `Columns` object, so that the cache can drop it.
+    """
 
     def __init__(self, columns: Columns, plans: Mapping[str, ColumnPlan]) -> None:
         by_name: dict[str, Decoded] = {}
@@ -140,7 +146,10 @@ class _Tensors:
 
 
 def tensors_of(plan: ColumnPlan, column: NDArray[Any]) -> dict[str, Any]:
-    """Return the tensors of a column in its planned form, in new memory; lists share the reader's memory.
+    """Return the tensors of a column by name, in the form that its plan defines.
+
+    Padded, stacked and nested tensors are in new memory. Other columns and lists share the reader's memory if torch
+    supports their dtype.
 
     Args:
         plan: Conversion of the column.
@@ -162,7 +171,10 @@ def tensors_of(plan: ColumnPlan, column: NDArray[Any]) -> dict[str, Any]:
 
 
 def _nested(field: UnischemaField, column: NDArray[Any]) -> torch.Tensor:
-    """Return cells as a nested tensor: jagged for one variable dimension, else strided."""
+    """Return a column as a nested tensor.
+
+    The layout is jagged for one variable dimension, else strided.
+    """
     cells, shapes = ragged_cells(field, column)
     free = [axis for axis, size in enumerate(field.shape) if size is None]
     if len(free) > 1:
@@ -179,7 +191,10 @@ def _nested(field: UnischemaField, column: NDArray[Any]) -> torch.Tensor:
 
 
 def tensor_or_list(name: str, column: NDArray[Any]) -> Any:
-    """Return a column as one zero-copy tensor, or as a list if a tensor cannot hold it."""
+    """Return a column as one tensor, or as a list if a tensor cannot hold it.
+
+    The tensor is zero-copy if torch supports the dtype and the memory layout.
+    """
     if column.dtype == np.dtype(object):
         return [_cell(name, cell) for cell in column]
     return torch.from_numpy(shareable(name, present(name, column)))
@@ -196,7 +211,10 @@ def _cell(name: str, cell: Any) -> Any:
 
 
 def is_shareable(array: NDArray[Any]) -> bool:
-    """Return whether torch can share the array without a copy: `shareable` returns it unchanged."""
+    """Return whether torch can share the array without a copy.
+
+    `shareable` returns such an array unchanged.
+    """
     if array.dtype.kind not in "biufc" or not array.dtype.isnative or array.dtype in _PROMOTED:
         return False
     steps_backwards = any(step < 0 or step % array.itemsize for step in array.strides)
@@ -204,7 +222,7 @@ def is_shareable(array: NDArray[Any]) -> bool:
 
 
 def shareable(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array in a dtype and layout that torch can share; itself if possible."""
+    """Return the array in a dtype and layout that torch can share, copied if needed."""
     if array.dtype.kind in "mM":
         array = nanoseconds(name, array)
     if is_shareable(array):
@@ -224,13 +242,13 @@ def refuse_dtypes(reader: Any) -> None:
 
 
 _SAMPLED_ROWS = 1024
-"""Number of first rows of a dataset whose list lengths decide whether `ragged="auto"` means `"dense"`."""
+"""Maximum number of rows, from one row group, whose list lengths decide whether `ragged="auto"` means `"dense"`."""
 
 TorchRaggedWord: TypeAlias = Literal["auto", "list", "dense", "padded", "nested"]
-"""Names of forms for shapes with None; see `DataLoader`."""
+"""Names of the forms (representations in a batch) of a column whose shape has None; see `DataLoader`."""
 
 TorchForm: TypeAlias = TorchRaggedWord | Padded
-"""Form of a column whose shape has None."""
+"""Form (representation in a batch) of a column whose shape has None."""
 
 
 def torch_plans(
@@ -246,7 +264,7 @@ def torch_plans(
     Args:
         reader: The reader, or an object with its `schema`, `dataset`, `plan` and `transform`.
         ragged: Form, or mapping from column name to form; see `DataLoader`.
-        nulls: Fill value of missing values; see `DataLoader`.
+        nulls: Treatment of missing values; see `DataLoader`.
         by_batch: Whether `"auto"` chooses the form of plain lists for each batch; otherwise the first rows of the
             dataset determine the form of all batches.
         is_checked: Whether to raise an error now if null counts in the footers show missing values without a fill
@@ -270,10 +288,14 @@ def torch_plans(
 
 
 def refuse_forms_of_rows(plans: Mapping[str, ColumnPlan], why: str) -> None:
-    """Reject `ragged=` and `nulls=` for single rows, which they do not apply to.
+    """Raise an error if `ragged=` or `nulls=` is set although rows are yielded singly.
+
+    Args:
+        plans: Conversion of each column, by name.
+        why: End of the error message: the reason, and the advice.
 
     Raises:
-        InvalidArgumentError: A ragged form was given.
+        InvalidArgumentError: A column has a requested ragged form or a treatment of missing values.
     """
     for name, plan in plans.items():
         if plan.form is not None and plan.is_asked_for:
@@ -287,7 +309,7 @@ def refuse_forms_of_rows(plans: Mapping[str, ColumnPlan], why: str) -> None:
 def _lists_of_one_length(reader: Any, names: list[str]) -> set[str]:
     """Return the list columns whose first rows have equal lengths in all datasets.
 
-    Columns that a transform returns are excluded, because their lengths are not known before it is called.
+    With a transform function, the result is empty, because lengths are not known before the function is called.
     """
     if not names or (reader.transform is not None and reader.transform.func is not None):
         return set()
@@ -300,7 +322,10 @@ def _lists_of_one_length(reader: Any, names: list[str]) -> set[str]:
 
 
 def _first_tables(dataset: Dataset, names: list[str]) -> list[pa.Table]:
-    """Return the first rows of the first file on this host, because other files may be on other hosts."""
+    """Return the first rows of the first row group that this host can read.
+
+    Other files may be on other hosts.
+    """
     inventory = dataset.inventory
     groups = np.flatnonzero(inventory.rows)
     for group in groups[np.unique(inventory.file[groups], return_index=True)[1]].tolist():
@@ -314,5 +339,5 @@ def _first_tables(dataset: Dataset, names: list[str]) -> list[pa.Table]:
 
 
 def _is_plain_list(field: UnischemaField) -> bool:
-    """Return whether a field is a list column of plain Parquet, whose lengths may vary."""
+    """Return whether a field is a list column of plain Parquet with variable lengths."""
     return field.codec is None and field.shape == (None,) and field.dtype != np.dtype(object)

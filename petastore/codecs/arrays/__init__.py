@@ -1,1 +1,1 @@
-"""Codecs of NumPy arrays: `NdarrayCodec` (.npy) and `CompressedNdarrayCodec` (.npz)."""
+"""Codecs of NumPy arrays: `NdarrayCodec` (npy) and `CompressedNdarrayCodec` (npz)."""

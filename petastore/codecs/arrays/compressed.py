@@ -1,4 +1,7 @@
-"""CompressedNdarrayCodec: an array as the bytes of `numpy.savez_compressed(arr=value)`."""
+"""CompressedNdarrayCodec: an array, stored as a compressed `.npz` archive.
+
+The archive has the bytes of `numpy.savez_compressed(arr=value)`.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,10 @@ __all__ = ["MEMBER", "CompressedNdarrayCodec", "NpzError", "archive_bytes", "mem
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CompressedNdarrayCodec(ArrayCodec):
-    """A codec for arrays, stored as compressed `.npz` archives (one deflated member `arr.npy`); never uses pickle.
+    """A codec for arrays, stored as compressed `.npz` archives.
 
-    Thread-safe; decompression releases the GIL. Use it for arrays that compress well: masks, sparse maps, small
-    integers.
+    An archive has one deflated member, `arr.npy`; pickle is never used. Thread-safe; decompression releases the GIL.
+    Use it for arrays that compress well: masks, sparse maps, small integers.
 
     Example:
         >>> import numpy as np
@@ -67,12 +70,15 @@ class CompressedNdarrayCodec(ArrayCodec):
         put_npy_cells(lambda row: _inflated_cell(cells[row], field), field, out)
 
     def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
-        """Return the decoded size that each archive declares; None if the field has a fixed shape."""
+        """Return the decoded size that each archive declares, shape (rows,).
+
+        Return None if the field's shape and dtype limit the size.
+        """
         return None if _most_bytes(field) is not None else member_sizes(byte_cells(cells, field))
 
 
 def _inflated_cell(cell: NDArray[np.uint8], field: UnischemaField) -> NDArray[np.uint8]:
-    """Decompress the `.npy` bytes in one cell."""
+    """Return the decompressed `.npy` bytes of one cell."""
     try:
         return np.frombuffer(member_of(cell, _most_bytes(field)) or b"\0", np.uint8)
     except NpzError as problem:
@@ -84,7 +90,10 @@ def _inflated_cell(cell: NDArray[np.uint8], field: UnischemaField) -> NDArray[np
 
 
 def _most_bytes(field: UnischemaField) -> int | None:
-    """Return the maximum size of one value as `.npy`; None if the field's shape or text length is variable."""
+    """Return the maximum bytes of one value as `.npy`.
+
+    Return None if the field's shape or text length is variable.
+    """
     if None in field.shape or field.dtype == np.dtype(object):
         return None
     return MAX_HEADER_BYTES + 12 + math.prod(size or 0 for size in field.shape) * field.dtype.itemsize
@@ -94,7 +103,7 @@ MEMBER = "arr.npy"
 """Name of the member, as `numpy.savez_compressed(arr=…)` gives it."""
 
 _MOST_EXPANSION = 1032
-"""Maximum ratio of decompressed to compressed bytes that deflate can reach."""
+"""Maximum ratio of decompressed to compressed bytes of deflate."""
 
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 _ZIP64_SIZES = struct.Struct("<2H2Q")
@@ -114,7 +123,10 @@ _UNREADABLE = (
 
 
 class NpzError(ValueError):
-    """The bytes are not a supported archive; the message has the reason. Codecs convert this error."""
+    """The bytes are not a supported `.npz` archive; the message has the reason.
+
+    Codecs convert this error to `DecodeError`.
+    """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -128,7 +140,7 @@ class _FirstMember:
     """CRC-32 of the uncompressed member."""
 
     start: int
-    """Position of the member's bytes in the archive, which is the size of the local header."""
+    """Offset of the member's first byte in the archive, which is the size of the local header."""
 
     stored_size: int
     """Bytes of the member in the archive, usually compressed."""
@@ -161,9 +173,9 @@ def member_of(cell: NDArray[np.uint8], most: int | None) -> bytes:
 
 
 def member_sizes(cells: ByteCells) -> NDArray[np.int64]:
-    """Return the size of the `.npy` that each archive declares; `member_of` never returns more; shape (cells,).
+    """Return the `.npy` size that each archive declares, shape (cells,).
 
-    For archives that `member_of` rejects before decompression, the size is arbitrary.
+    `member_of` never returns more bytes. For archives that it rejects before decompression, the size is arbitrary.
     """
     return np.fromiter((min(_member_size(cells[row]), _LARGEST) for row in range(len(cells))), np.int64, len(cells))
 
@@ -177,7 +189,7 @@ def _member_size(cell: NDArray[np.uint8]) -> int:
 
 
 def _size_by_zipfile(cell: NDArray[np.uint8]) -> int:
-    import zipfile  # only for archives that NumPy did not write
+    import zipfile  # imported late, because archives that NumPy wrote do not need it
 
     try:
         with zipfile.ZipFile(io.BytesIO(cell.data)) as archive:
@@ -188,7 +200,10 @@ def _size_by_zipfile(cell: NDArray[np.uint8]) -> int:
 
 @functools.cache
 def zlib_library() -> Any:
-    """Return the module that inflates: zlib-ng if it is installed (`pip install 'petastore[deflate]'`), else zlib."""
+    """Return the module that decompresses: zlib-ng if it is installed, else zlib.
+
+    `pip install 'petastore[deflate]'` installs zlib-ng.
+    """
     try:
         from zlib_ng import zlib_ng
     except ImportError:
@@ -206,7 +221,9 @@ def _check_size(size: int, stored_size: int, most: int | None) -> None:
 
 
 def _first_member(cell: NDArray[np.uint8]) -> _FirstMember | None:
-    """Return the first member of an archive from its local header; None if that header is incomplete.
+    """Return the first member of an archive, from its local header.
+
+    Return None if the header is not as NumPy writes it; `zipfile` must then read the archive.
 
     Args:
         cell: The archive, as uint8.

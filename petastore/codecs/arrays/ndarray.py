@@ -21,20 +21,26 @@ from petastore.schema.field import JsonValue, UnischemaField, Viewer
 
 __all__ = ["ArrayCodec", "Blocks", "NdarrayCodec"]
 
-# Number of headers that are compared at a time: 4096 headers of 128 bytes fit into the second-level CPU cache.
+# Headers are compared in chunks of this many rows: 4096 headers of 128 bytes fit into the second-level CPU cache.
 _ROWS_AT_ONCE = 4096
 
 _FEW_ROWS = 500
-"""Maximum number of rows for which headers are compared as byte strings, ignoring trailing zero bytes."""
+"""Maximum number of rows for which headers are compared as NumPy byte strings.
+
+Such a comparison ignores zero bytes at the end, but a header never ends with a zero byte.
+"""
 
 
 class ArrayCodec(abc.ABC):
-    """Base class of codecs that store an array as bytes; subclasses define how a cell stores the `.npy` bytes."""
+    """Base class of codecs that store an array as bytes.
+
+    Subclasses define how a cell stores the `.npy` bytes.
+    """
 
     __slots__ = ()
 
     def config(self) -> Mapping[str, JsonValue]:
-        """Return an empty configuration."""
+        """Return an empty dict, because the codec has no parameters."""
         return {}
 
     def check_field(self, field: UnischemaField) -> None:
@@ -66,7 +72,9 @@ class ArrayCodec(abc.ABC):
         return self._stored(array_of_unit(field, array_to_write(field, value)))
 
     def decode(self, field: UnischemaField, cell: Any) -> Any:
-        """Decode the bytes of a cell to an array that owns its memory, or to a scalar for shape `()`.
+        """Decode the bytes of a cell to an array that owns its memory.
+
+        For shape `()`, the result is a scalar.
 
         Raises:
             DecodeError: The bytes are damaged, are larger after decompression than declared, or have another dtype or
@@ -93,11 +101,11 @@ class ArrayCodec(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NdarrayCodec(ArrayCodec):
-    r"""A codec for arrays of numbers, booleans, times, text or bytes, stored in `.npy` format; never uses pickle.
+    r"""A codec for arrays of numbers, booleans, times, text or bytes, in `.npy` format.
 
-    Thread-safe. If all cells of a column have the same shape, the column is decoded by one strided copy from Arrow's
-    buffer. `.npy` versions 1.0 to 3.0 are read, in both memory orders and byte orders. Decoded arrays are C-contiguous
-    and in native byte order.
+    It never uses pickle. Thread-safe. If all cells of a column have the same shape, the column is decoded by one
+    strided copy from Arrow's buffer. `.npy` versions 1.0 to 3.0 are read, in both memory orders and byte orders.
+    Decoded arrays are C-contiguous and in native byte order.
 
     Example:
         >>> import numpy as np
@@ -145,20 +153,29 @@ class NdarrayCodec(ArrayCodec):
             put_npy_cells(found.__getitem__, field, out)
 
     def viewer(self, field: UnischemaField) -> Viewer:
-        """Return a function from column to zero-copy view; its result is None if the shapes of cells differ."""
+        """Return a function that views a column as one array, zero-copy.
+
+        The function returns None if the headers (dtype and shape) of the cells differ.
+        """
         return Blocks(field).view
 
     def alike_viewer(self, field: UnischemaField) -> Viewer:
-        """Return a function from column to zero-copy view, for a field with a variable shape."""
+        """Return a function that views a column of variable shape as one array, zero-copy.
+
+        The function returns None if the headers (dtype and shape) of the cells differ.
+        """
         return Blocks(field).view
 
     def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
-        """Return the size of each cell, an upper bound of its decoded size; None if the field has a fixed shape."""
+        """Return the size of each cell, which is an upper bound of its decoded size.
+
+        Return None if all values of the field have the same size.
+        """
         return None if field.is_fixed and not field.dtype.hasobject else byte_cells(cells, field).sizes
 
 
 def put_npy_cells(cell_of: Callable[[int], NDArray[np.uint8]], field: UnischemaField, out: NDArray[Any]) -> None:
-    """Decode the arrays in cells into their positions of `out`.
+    """Decode cells one by one, each into its row of `out`.
 
     Args:
         cell_of: Function from a row to its `.npy` bytes.
@@ -168,7 +185,7 @@ def put_npy_cells(cell_of: Callable[[int], NDArray[np.uint8]], field: UnischemaF
     Raises:
         DecodeError: As `ArrayCodec.decode`, with `row` set.
     """
-    # Rows of numbers are copied to their position; other values are arrays of their own.
+    # Assigning numbers of a fixed shape to `out` copies them. Other values need their own memory, or another time unit.
     in_place = bool(field.shape) and field.is_fixed and field.dtype.kind not in "mM"
     checked: dict[int, NpyHeader] = {}
     row = 0
@@ -192,7 +209,7 @@ def _checked_view(cell: NDArray[np.uint8], field: UnischemaField, checked: dict[
     if id(header) not in checked:
         _check_header(header, field)
         checked[id(header)] = header
-    # 0-dimensional values stay arrays, too; otherwise text would become a Python str.
+    # Indexing with `...` keeps an array also for 0-dimensional values; text would otherwise become a Python str.
     view: NDArray[Any] = _elements(cell, 0, header, rows=1, step=len(cell))[0, ...]
     return view
 
@@ -220,7 +237,7 @@ def _check_header(header: NpyHeader, field: UnischemaField) -> None:
 
 
 def array_of_unit(field: UnischemaField, value: NDArray[Any]) -> NDArray[Any]:
-    """Convert an array of times to the time unit of its field; other arrays are unchanged.
+    """Return an array of times in the time unit of its field; other arrays unchanged.
 
     Raises:
         EncodeError: A time cannot be converted exactly.
@@ -236,13 +253,15 @@ def array_of_unit(field: UnischemaField, value: NDArray[Any]) -> NDArray[Any]:
 
 
 def _native(stored: NDArray[Any], field: UnischemaField) -> NDArray[Any]:
-    """Return a C-contiguous copy in native byte order and the field's time unit."""
+    """Return a C-contiguous copy, in native byte order and in the field's time unit."""
     native = stored.copy("C") if stored.dtype.isnative else stored.astype(stored.dtype.newbyteorder("="), order="C")
     return exact_times(native, field.dtype) if native.dtype.kind in "mM" else native
 
 
 def decode_alike(found: ByteCells, blocks: Blocks, out: NDArray[Any]) -> bool:
-    """Decode all cells as one array if their headers are equal; otherwise return False and leave `out` unchanged.
+    """Decode all cells as one array, if their headers are equal.
+
+    Return whether the headers are equal; if they differ, `out` is unchanged.
 
     Args:
         found: The `.npy` bytes of each row.
@@ -267,9 +286,10 @@ def decode_alike(found: ByteCells, blocks: Blocks, out: NDArray[Any]) -> bool:
 
 
 class Blocks:
-    """Zero-copy view of a column of `.npy` cells as one array, if all cells have the same header. Thread-safe.
+    """Zero-copy view of a column of `.npy` cells as one array. Thread-safe.
 
-    Successive columns usually have the same header, so a header is parsed and compared with the field only once.
+    The view exists only if all cells have the same header. Successive columns usually have the same header, so a header
+    is parsed and compared with the field only once.
     """
 
     def __init__(self, field: UnischemaField) -> None:
@@ -278,7 +298,10 @@ class Blocks:
         self._last: tuple[bytes, NpyHeader] | None = None  # header of the last column, as bytes and parsed
 
     def view(self, cells: pa.Array) -> NDArray[Any] | None:
-        """Return a column as one array (rows, *shape); None if the cells' headers differ or a cell is invalid."""
+        """Return a view of a column as one array (rows, *shape).
+
+        Return None if the cells' headers differ, or if a cell is null or invalid.
+        """
         if cells.null_count:
             return None
         try:
@@ -287,10 +310,12 @@ class Blocks:
             return None  # `decode_column` raises an error with the reason if these cells are read
 
     def block(self, found: ByteCells) -> NDArray[Any] | None:
-        """Return the arrays of cells that share a header, zero-copy, (rows, *shape); None if the headers differ.
+        """Return a view of all cells as one array (rows, *shape), zero-copy.
+
+        Return None if the cells' headers differ.
 
         Raises:
-            DecodeError: The header is of another dtype or shape than declared.
+            DecodeError: The header has another dtype or shape than declared.
         """
         step = found.even_size
         if step is None:
@@ -312,12 +337,12 @@ def _begins_with(found: ByteCells, at: int, start: bytes) -> bool:
 
 
 def _checked_head(cell: NDArray[np.uint8], field: UnischemaField) -> tuple[bytes, NpyHeader] | None:
-    """Return the header of a cell, encoded and parsed; None if it is not an array.
+    """Return the header of a cell, as bytes and parsed.
 
-    Also None if the array has another time unit than the field.
+    Return None if the cell is not an array, or if its time unit differs from the field's.
 
     Raises:
-        DecodeError: The header is of another dtype or shape than declared.
+        DecodeError: The header has another dtype or shape than declared.
     """
     try:
         header = header_of(cell)
@@ -329,7 +354,7 @@ def _checked_head(cell: NDArray[np.uint8], field: UnischemaField) -> tuple[bytes
 
 
 def _elements(data: NDArray[np.uint8], start: int, header: NpyHeader, *, rows: int, step: int) -> NDArray[Any]:
-    """Return the elements of evenly spaced cells as one view of shape `(rows, *header.shape)`.
+    """Return the elements of evenly spaced cells as one view (rows, *header.shape).
 
     Args:
         data: Contiguous bytes that hold all cells.
@@ -342,12 +367,15 @@ def _elements(data: NDArray[np.uint8], start: int, header: NpyHeader, *, rows: i
 
 
 def _same_headers(data: NDArray[np.uint8], start: int, size: int, rows: int, step: int) -> bool:
-    """Return whether all cells begin with the same `size` bytes, the last of which is not 0."""
+    """Return whether all cells begin with the same header of `size` bytes.
+
+    The last byte of a header is not 0.
+    """
     if rows <= _FEW_ROWS:
-        # NumPy compares small arrays without releasing the GIL, which would take long to reacquire.
+        # NumPy compares small arrays without releasing the GIL. Reacquiring the GIL would take longer than comparing.
         texts = np.ndarray(rows, f"S{size}", data.data, start, step)
         return bool((texts == texts[0]).all())
-    # Headers are multiples of 16 bytes, and 8 bytes compare as fast as one.
+    # Headers are usually multiples of 16 bytes, so 8 bytes are compared at once, which is as fast as one byte.
     word = np.dtype(np.uint64 if size % 8 == 0 else np.uint8)
     heads = np.ndarray((rows, size // word.itemsize), word, data.data, start, (step, word.itemsize))
     first = heads[0].copy()
@@ -377,7 +405,11 @@ def _encode_alike(values: Sequence[Any] | NDArray[Any], field: UnischemaField) -
 
 
 def _empty_cells(rows: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[np.uint8], NDArray[Any]]:
-    """Return cells with the same header, shape (rows, size), and a view of their elements, which are not yet set."""
+    """Return cells with equal headers, and a view of their elements.
+
+    The cells have the shape (rows, bytes), and the view (rows, *shape). The caller writes the elements through the
+    view.
+    """
     like = np.empty(shape, dtype)
     header = npy_header_bytes(like)
     data = np.empty((rows, len(header) + like.nbytes), np.uint8)

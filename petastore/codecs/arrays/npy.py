@@ -30,7 +30,7 @@ _MOST_EMPTY_BYTES = 2**31
 
 _MAGIC = b"\x93NUMPY"
 _SIZE_BYTES = {(1, 0): 2, (2, 0): 4, (3, 0): 4}
-# The keys come in any order; Python 2 wrote sizes as 3L.
+# The keys may come in any order. Sizes may end in L, because Python 2 wrote 3 as 3L.
 _ENTRY = re.compile(
     r"""\s*(?P<key_quote>['"])(?P<key>\w+)(?P=key_quote)\s*:\s*
     (?:(?P<value_quote>['"])(?P<text>[^'"\\]*)(?P=value_quote)|(?P<flag>True|False)|\((?P<sizes>[0-9L,\s]*)\))\s*(?:,|$)""",
@@ -41,7 +41,10 @@ _SIZES = re.compile(r"\s*(?:[0-9]{1,19}L?\s*(?:,\s*[0-9]{1,19}L?\s*)*,?\s*)?")
 
 
 class NpyError(ValueError):
-    """The bytes are not a supported `.npy` array; the message has the reason. Codecs convert this error."""
+    """The bytes are not a supported `.npy` array; the message has the reason.
+
+    Codecs convert this error to `DecodeError`.
+    """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,13 +77,13 @@ class NpyHeader:
 
 
 def header_of(cell: NDArray[np.uint8]) -> NpyHeader:
-    """Return the header of a cell.
+    """Parse and check the `.npy` header of a cell.
 
     Args:
         cell: The bytes, as uint8.
 
     Raises:
-        NpyError: The header is missing or unsupported, or the number of elements differs from the header.
+        NpyError: The header is missing or unsupported, or the bytes after it do not match its shape and dtype.
     """
     header = _parsed(cell[: _header_size(cell)].tobytes())
     if header.size + header.payload != len(cell):
@@ -147,7 +150,7 @@ def _dtype(descr: str | None) -> np.dtype[Any]:
 
 
 def _shape(sizes: str | None) -> tuple[int, ...]:
-    # `(3)` is an integer, not a tuple: one size needs its comma.
+    # A single size must have a comma, because `(3)` is an integer in Python, not a tuple.
     if sizes is None or not _SIZES.fullmatch(sizes) or (sizes.strip() and "," not in sizes):
         raise NpyError("the shape in the .npy header is not a tuple of ints")
     shape = tuple(int(size.strip().rstrip("L")) for size in sizes.split(",") if size.strip())
@@ -171,6 +174,6 @@ def _header_bytes(descr: str, fortran_order: bool, shape: tuple[int, ...]) -> by
 
 
 def array_bytes(array: NDArray[Any]) -> bytes:
-    """Return exactly the bytes that `numpy.save` writes for an array of numbers, booleans, times, text or bytes."""
+    """Return exactly the bytes that `numpy.save` writes for an array without objects."""
     fortran_order = array.flags.f_contiguous and not array.flags.c_contiguous
     return npy_header_bytes(array) + array.tobytes("F" if fortran_order else "C")

@@ -1,8 +1,9 @@
-"""Decode an Arrow column of lists to arrays: decode the leaves once as one flat array, then split it by row.
+"""Decode an Arrow column of lists to NumPy arrays.
 
-A value becomes an array if all lists of the same nesting level have the same length. An array with null numbers becomes
-a masked array. A value with null lists, or with lists of different lengths, becomes a one-dimensional object array of
-its inner lists; the same rules apply to these.
+The values inside the lists are decoded once, as one flat array, which is then split by row. A value becomes an array if
+all lists of the same nesting level have the same length. An array with null numbers becomes a masked array. A value
+with null lists, or with lists of different lengths, becomes a one-dimensional object array of its inner lists; the same
+rules apply to these.
 
 A column of Arrow's fixed-shape tensor type stores lists of flat values; the type contains the shape and the order of
 the axes.
@@ -34,18 +35,18 @@ class _Level:
     """The lists of one nesting level of a column."""
 
     starts: NDArray[np.int64]
-    """List i holds the items `[starts[i], starts[i + 1])` of the level below; of shape (lists + 1,)."""
+    """List i holds the items `[starts[i], starts[i + 1])` of the level below; shape (lists + 1,)."""
     is_null: NDArray[np.bool_] | None
     """True for null lists, shape (lists,); None if no list is null."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rectangles:
-    """List column as flat values, and the range and shape of each row's values."""
+    """List column as one flat array of values (leaves), with range and shape per row."""
 
     leaves: pa.Array
     starts: NDArray[np.int64]
-    """Row r has the leaves `[starts[r], starts[r + 1])`; of shape (rows + 1,)."""
+    """Row r has the leaves `[starts[r], starts[r + 1])`; shape (rows + 1,)."""
     shapes: NDArray[np.int64]
     """Shape of each value, (rows, dimensions); a ragged value has the shape (leaves, 1, ...) of its flat leaves."""
     is_ragged: NDArray[np.bool_]
@@ -93,7 +94,10 @@ def decode_lists(cells: pa.Array, field: UnischemaField, out: NDArray[Any], *, o
 
 
 def _decode_leaves(leaves: pa.Array, field: UnischemaField, out: NDArray[Any]) -> NDArray[np.bool_] | None:
-    """Decode the values inside the lists, and return a mask of nulls, which become None, NaN, NaT or 0."""
+    """Decode the values inside the lists into `out`, and return a mask of the nulls.
+
+    Nulls become None, NaN, NaT or 0 in `out`. The mask is None if no value is null, and for objects.
+    """
     if not leaves.null_count:
         decode_scalars(leaves, field, out)
         return None
@@ -118,7 +122,10 @@ def nothing_of(dtype: np.dtype[Any]) -> Any:
 
 
 def are_arrays(cells: pa.Array | pa.ChunkedArray, field: UnischemaField) -> bool:
-    """Return whether all lists of a column are arrays: without missing values, and with inner lists of one length.
+    """Return whether all lists of a column are arrays.
+
+    They must not contain nulls, and all lists of one nesting level of a value must have equal lengths. Null rows do not
+    count.
 
     Example:
         >>> field = UnischemaField("x", "int64", (None, None))
@@ -133,12 +140,18 @@ def are_arrays(cells: pa.Array | pa.ChunkedArray, field: UnischemaField) -> bool
 
 
 def _flat_target(field: UnischemaField, out: NDArray[Any]) -> NDArray[Any] | None:
-    """Return `out` as one flat view, if its values are contiguous."""
+    """Return `out` as one flat view, or None.
+
+    None means that the shape is variable, or that `out` is not contiguous.
+    """
     return np.ma.getdata(out).reshape(-1) if field.is_fixed and out.flags.c_contiguous else None
 
 
 def _cut(decoded: NDArray[Any], is_null: NDArray[np.bool_] | None, found: _Rectangles, out: NDArray[Any]) -> None:
-    """Split flat values into one view per row; a masked array if a row contains nulls."""
+    """Split flat values into one view per row, and write the views to `out`.
+
+    A row with nulls becomes a masked array; a row whose lists differ in length becomes an object array.
+    """
     if out.ndim > 1:
         np.ma.getdata(out)[:] = decoded.reshape(out.shape)
         if is_null is not None:
@@ -157,7 +170,10 @@ def _cut(decoded: NDArray[Any], is_null: NDArray[np.bool_] | None, found: _Recta
 def _inner_lists(
     levels: tuple[_Level, ...], index: int, decoded: NDArray[Any], is_null: NDArray[np.bool_] | None
 ) -> NDArray[Any]:
-    """Return one list as an object array of its inner lists, recursively; innermost lists become arrays, nulls None."""
+    """Return one list as an object array of its inner lists, recursively.
+
+    Innermost lists become arrays, and null lists become None.
+    """
     first, stop = levels[0].starts[index : index + 2].tolist()
     if len(levels) == 1:
         return with_missing(decoded[first:stop], None if is_null is None else is_null[first:stop])
@@ -222,9 +238,10 @@ def _tensors(cells: pa.ExtensionArray, field: UnischemaField, depth: int) -> _Re
 
 
 def _items(cells: pa.Array, field: UnischemaField, depth: int) -> tuple[_Level, pa.Array]:
-    """Return the offsets of the lists of a column, and their items; null lists have no items.
+    """Return the lists of one nesting level (as offsets), and the items of all lists.
 
-    A null list of fixed size has null items instead, so that the value around it stays an array.
+    Null lists have no items. A null list of fixed size has null items instead, so that the value around it stays an
+    array.
     """
     is_null = flags_of(cells.is_null()) if cells.null_count else None
     if isinstance(cells, pa.FixedSizeListArray):
@@ -254,7 +271,7 @@ def _any_inside(starts: NDArray[np.int64], flags: NDArray[np.bool_]) -> NDArray[
 
 
 def _differ(starts: NDArray[np.int64], inner: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """For each list, return whether its items differ in shape."""
+    """Return whether the items of each list differ in shape, shape (lists,)."""
     changes = np.zeros(max(len(inner), 1), np.int64)
     if len(inner) > 1:
         np.cumsum((inner[1:] != inner[:-1]).any(axis=1), out=changes[1:])
@@ -266,7 +283,10 @@ def _differ(starts: NDArray[np.int64], inner: NDArray[np.int64]) -> NDArray[np.b
 
 
 def _misfits(found: _Rectangles, field: UnischemaField) -> NDArray[np.bool_]:
-    """Return whether each value is ragged and contains a list of another length than declared, shape (rows,)."""
+    """Return a mask of the ragged values with a list of another length than declared.
+
+    The mask has the shape (rows,).
+    """
     misfits = np.zeros(len(found.is_ragged), np.bool_)
     if not found.is_ragged.any():
         return misfits
@@ -279,7 +299,7 @@ def _misfits(found: _Rectangles, field: UnischemaField) -> NDArray[np.bool_]:
 
 
 def _refuse_ragged(found: _Rectangles, field: UnischemaField, is_bad: NDArray[np.bool_]) -> None:
-    """Raise an error for the first value that is not an array."""
+    """Raise an error for the first value in the mask `is_bad`, which is not an array."""
     if not is_bad.any():
         return
     row = int(np.argmax(is_bad))

@@ -1,8 +1,9 @@
-"""Convert Arrow columns of structs, maps and lists to Python objects (dicts, lists of pairs, lists), and back.
+"""Convert Arrow columns of structs, maps and lists to Python objects, and back.
 
-Numbers, text, bytes and decimals become Python's types. Times become `numpy.datetime64` and `numpy.timedelta64` of the
-stored unit, as in columns of times, because Python's types do not support years above 9999, nanoseconds, and all time
-zones. Timestamps with a time zone are converted to UTC. Tensors become arrays with their logical axes.
+Structs become dicts, maps become lists of pairs, and lists become lists. Numbers, text, bytes and decimals become
+Python's types. Times become `numpy.datetime64` and `numpy.timedelta64` of the stored unit, as in columns of times,
+because Python's types do not support years above 9999, nanoseconds, and all time zones. Timestamps with a time zone are
+converted to UTC. Tensors become arrays with their logical axes.
 
 For encoding, nested objects are split level by level into flat columns of scalars, which are encoded like scalar
 fields.
@@ -99,7 +100,7 @@ def _objects(cells: pa.Array) -> list[Any]:
         return _with_nulls(_cut(list(zip(keys, items, strict=True)), numbers_of(cells.offsets)), cells)
     if types.is_temporal(stored):
         return _with_nulls(list(times_of(cells)), cells)
-    # Concatenated items of all lists that are not null, in every list layout.
+    # `flatten` leaves out the items of null lists in every list layout, so null lists count as empty here.
     lengths = cells.value_lengths() if not types.is_fixed_size_list(stored) else None
     sizes = np.full(len(cells), stored.list_size) if lengths is None else numbers_of(lengths.fill_null(0))
     sizes = np.where(flags_of(cells.is_null()), 0, sizes)
@@ -140,7 +141,7 @@ def _tensors(cells: pa.ExtensionArray) -> list[NDArray[Any] | None]:
 
 
 def encode_objects(values: Sequence[Any], plain: pa.DataType, name: str) -> pa.Array:
-    """Encode objects as one column; None becomes null, at any depth.
+    """Encode Python objects as one Arrow column; None becomes null, at any depth.
 
     Args:
         values: Dicts for structs, dicts or lists of pairs for maps, lists or arrays for lists.
@@ -176,7 +177,7 @@ def encode_objects(values: Sequence[Any], plain: pa.DataType, name: str) -> pa.A
 
 
 class _Parts:
-    """Flat values of a nested column, and the offset of each value's items."""
+    """Concatenated items of all lists or maps of a column, and their offsets."""
 
     def __init__(self, flat: list[Any], lengths: list[int | None], name: str) -> None:
         if len(flat) > np.iinfo(np.int32).max:

@@ -1,8 +1,8 @@
-"""Decode an Arrow column of scalars to one NumPy array, vectorized where the type allows.
+"""Decode an Arrow column of scalars to one NumPy array.
 
-Each function returns the same values as `petastore.codecs.arrow.scalars.decode_scalar`, which decodes one value.
-Numbers are checked as a zero-copy view of Arrow's buffer and copied once. If the check fails, the error names the first
-bad row.
+Decoding is vectorized where the type allows. Each function returns the same values as
+`petastore.codecs.arrow.scalars.decode_scalar`, which decodes one value. Numbers are checked as a zero-copy view of
+Arrow's buffer and copied once. If the check fails, the error names the first bad row.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _TIME_UNITS_OF_DATES = {pa.date32(): "D", pa.date64(): "ms"}
 
 
 def refuse_nulls(cells: pa.Array, field: UnischemaField, *, inside: bool = False) -> None:
-    """Raise an error if a column has missing cells, because callers must remove these before decoding.
+    """Raise an error if a column has missing cells.
+
+    Callers must remove missing cells before decoding.
 
     Args:
         cells: The column.
@@ -91,12 +93,15 @@ def _decode_dictionary(cells: pa.DictionaryArray, field: UnischemaField, out: ND
 
 
 def put_objects(values: list[Any], out: NDArray[Any]) -> None:
-    """Write Python objects, which may be sequences, to an object array."""
+    """Write Python objects to an object array, one per row, even if they are lists."""
     out[:] = np.fromiter(values, np.object_, count=len(values))
 
 
 def _decode_each(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
-    """Decode value by value: for types that become Python objects, and to find the invalid row."""
+    """Decode a column value by value, into `out`.
+
+    Used for types that become Python objects, and to find the row of an invalid value.
+    """
     for row, cell in enumerate(cells):
         try:
             out[row] = decode_scalar(field, cell.as_py())
@@ -163,9 +168,9 @@ def _fits_unit(time: Any, dtype: np.dtype[Any]) -> bool:
 
 
 def times_of(cells: pa.Array) -> NDArray[Any]:
-    """Return dates, timestamps, times of day and durations as `datetime64` or `timedelta64` in the stored unit.
+    """Return a column of dates, timestamps, times of day or durations as NumPy times.
 
-    At the positions of nulls, values are arbitrary.
+    The result is `datetime64` or `timedelta64` in the stored unit; values are arbitrary where the column has nulls.
 
     Example:
         >>> times_of(pa.array([0, 1], pa.timestamp("ms", "UTC")))[1], times_of(pa.array([5], pa.time32("s")))[0]
@@ -190,10 +195,12 @@ def _decode_numbers(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -
 
 
 def put_numbers(source: NDArray[Any], field: UnischemaField, out: NDArray[Any]) -> None:
-    """Convert numbers into an array of another dtype, exactly; only floats are rounded to narrower floats.
+    """Write numbers to an array of another dtype, with an exact conversion.
+
+    Only floats may be rounded, to narrower floats.
 
     Raises:
-        DecodeError: A number cannot be converted exactly; `row` is its position.
+        DecodeError: A number cannot be converted exactly; `row` is its index.
     """
     # NumPy treats a cast from int64 to float64 as safe, although it rounds above 2**53.
     rounds = out.dtype.kind == "f" and source.dtype.kind in "iu" and source.dtype.itemsize == 8
@@ -215,12 +222,15 @@ def put_numbers(source: NDArray[Any], field: UnischemaField, out: NDArray[Any]) 
 
 
 def _holds_floats(source: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[np.bool_]:
-    """Return a mask of the floats that are whole and fit an integer dtype; for a boolean dtype, all False."""
+    """Return a mask of the floats that are whole and fit an integer dtype.
+
+    For a boolean dtype, the mask is all False.
+    """
     if dtype.kind == "b":
         return np.zeros(source.shape, np.bool_)
     limits = np.iinfo(dtype)
     source = source.astype(np.float64, copy=False)
-    # 2**63 is exactly representable as a float, the maximum of int64 is not, so compare with `<`.
+    # Compare with `<` and the maximum plus 1: a float can be exactly 2**63, but not the maximum of int64.
     within = (source >= float(limits.min)) & (source < float(limits.max + 1))
     return within & (np.trunc(source) == source)
 
@@ -265,13 +275,13 @@ def _decode_numbers_in_decimals(cells: pa.Array, field: UnischemaField, out: NDA
 
 
 def _decode_floats_in_decimals(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
-    """Return decimals as the nearest floats.
+    """Decode decimals to the nearest floats, into `out`.
 
     A decimal of up to 15 digits is computed as the quotient of two exact floats, which is the nearest float. Decimals
     with more digits are converted in Python, as in `decode_scalar`.
     """
     if pa.types.is_decimal128(cells.type) and cells.type.precision <= 15 and 0 <= cells.type.scale <= 22:
-        # The low half of each 128-bit number, which holds all of its digits.
+        # Only the low half of each 128-bit number is read, because it holds all of up to 15 digits.
         unscaled = np.frombuffer(cells.buffers()[1], np.int64, count=2 * len(cells), offset=16 * cells.offset)[::2]
         put_numbers(unscaled / 10.0**cells.type.scale, field, out)
     else:

@@ -1,4 +1,7 @@
-"""Arrow types of structs, maps and lists as JSON, and in the layout that petastore stores. No I/O."""
+"""Arrow types of structs, maps and lists: as JSON, and as petastore stores them.
+
+No I/O.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,9 @@ _MOST_LEVELS = 100
 
 
 def plain_type(arrow_type: pa.DataType, *, name: str) -> pa.DataType:
-    """Return the type that Parquet stores for an Arrow type, without large, view, fixed-size and dictionary layouts.
+    """Return the type that Parquet stores for an Arrow type.
+
+    Large, view, fixed-size and dictionary layouts are replaced by the plain type of the same values.
 
     Args:
         arrow_type: Any type.
@@ -49,9 +54,10 @@ def plain_type(arrow_type: pa.DataType, *, name: str) -> pa.DataType:
 
 
 def map_leaves(arrow_type: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """Return a nested type with each leaf type (not list, map or struct) replaced by `leaf`.
+    """Return a nested type with each leaf type replaced by the result of `leaf`.
 
-    Extension types and dictionary types are replaced by their storage type and value type.
+    Leaf types are all types except lists, maps and structs. An extension type counts as its storage type, and a
+    dictionary type as its value type.
 
     Raises:
         SchemaError: A struct has no members, which Parquet cannot store.
@@ -95,7 +101,7 @@ def _plain_scalar(arrow_type: pa.DataType, name: str) -> pa.DataType:
 
 
 def stored_layout(plain: pa.DataType) -> pa.DataType:
-    """Return the type that is stored in Parquet, with integers instead of durations.
+    """Return the type that is stored in Parquet: durations become integers.
 
     Example:
         >>> stored_layout(pa.struct({"took": pa.duration("us")}))
@@ -105,7 +111,7 @@ def stored_layout(plain: pa.DataType) -> pa.DataType:
 
 
 def in_utc(plain: pa.DataType) -> pa.DataType:
-    """Return the type with UTC instead of other time zones, as Parquet returns it.
+    """Return the type with UTC instead of other time zones, as Parquet readers do.
 
     Example:
         >>> in_utc(pa.list_(pa.timestamp("us", "Europe/Berlin")))
@@ -118,7 +124,9 @@ def in_utc(plain: pa.DataType) -> pa.DataType:
 
 
 def type_as_json(plain: pa.DataType) -> JsonValue:
-    """Return a plain type as JSON: a name, or an object with the one key `list`, `map` or `struct`.
+    """Return a plain type as JSON.
+
+    The JSON is a name, or an object with one key: `list`, `map` or `struct`.
 
     Example:
         >>> type_as_json(pa.struct({"id": pa.int64(), "tags": pa.list_(pa.string())}))
@@ -135,7 +143,11 @@ def type_as_json(plain: pa.DataType) -> JsonValue:
 
 
 def parse_type(document: Any, *, levels: int = _MOST_LEVELS) -> pa.DataType:
-    """Return the type that `type_as_json` described; the JSON is not trusted.
+    """Return the type that JSON of `type_as_json` describes; the JSON is not trusted.
+
+    Args:
+        document: A name, or an object with one key.
+        levels: Maximum number of nesting levels.
 
     Raises:
         SchemaError: The JSON does not describe a type that petastore stores.

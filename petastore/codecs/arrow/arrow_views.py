@@ -35,11 +35,14 @@ __all__ = [
 
 _NO_BYTES = np.empty(0, np.uint8)
 _LARGE = {pa.large_string().id, pa.large_binary().id, pa.large_list(pa.null()).id}
-"""Types whose offsets have 64 bits."""
+"""Ids of the types whose offsets have 64 bits."""
 
 
 def scalars_viewer(field: UnischemaField) -> Viewer:
-    """Return a viewer of columns of numbers or times, shape (rows,); at nulls, values are arbitrary.
+    """Return a function that views a column of numbers or times as a NumPy array.
+
+    The view is zero-copy. It has the shape (rows,), with arbitrary values where the column has nulls. The function
+    returns None if the column is not stored exactly as the field declares.
 
     Example:
         >>> view = scalars_viewer(UnischemaField("id", "int64"))
@@ -69,9 +72,10 @@ def scalars_viewer(field: UnischemaField) -> Viewer:
 
 
 def lists_viewer(field: UnischemaField) -> Viewer:
-    """Return a viewer of columns of lists that all have the declared sizes and no nulls.
+    """Return a function that views a column of lists as a NumPy array, zero-copy.
 
-    The views have the shape (rows, *field.shape).
+    The view has the shape (rows, *field.shape). The function returns None if a list has another size than declared, or
+    if a list or an item is null.
     """
     numbers = scalars_viewer(field)
 
@@ -90,7 +94,10 @@ def lists_viewer(field: UnischemaField) -> Viewer:
 
 
 def _view_tensors(cells: pa.ExtensionArray, field: UnischemaField, numbers: Viewer) -> NDArray[Any] | None:
-    """Return a view of a tensor column with its logical axes; the view may be non-contiguous."""
+    """Return a view of a tensor column with its logical axes, which may be strided.
+
+    Return None if the shape differs from the field's, or if a value is null or has another dtype.
+    """
     if not isinstance(cells.type, pa.FixedShapeTensorType) or tensor_shape(cells.type) != field.shape:
         return None
     leaves = None if cells.null_count else cells.storage.flatten()
@@ -102,7 +109,10 @@ def _view_tensors(cells: pa.ExtensionArray, field: UnischemaField, numbers: View
 
 
 def _items(lists: pa.Array, size: int | None) -> pa.Array | None:
-    """Return the concatenated items of lists of exactly this size; None if a list has another size."""
+    """Return the concatenated items of a column of lists that all have this size.
+
+    Return None if a list is null or has another size, and for some columns without rows.
+    """
     if lists.null_count:
         return None
     if isinstance(lists, pa.FixedSizeListArray):
@@ -149,7 +159,7 @@ class ByteCells:
 
     @property
     def even_size(self) -> int | None:
-        """Return the size of the cells, if all have the same size and are contiguous; otherwise None."""
+        """Size of each cell, if all cells have the same size and are contiguous; else None."""
         if len(self) == 0:
             return None
         size = int(self.sizes[0])
@@ -197,7 +207,9 @@ def _between_offsets(cells: pa.Array) -> ByteCells:
 
 
 def offsets_of(values: pa.Array) -> NDArray[Any]:
-    """Return the read-only offsets of texts, bytes or lists in their buffer, shape (n + 1,).
+    """Return the offsets of texts, bytes or lists in their buffer, shape (n + 1,).
+
+    The array is read-only.
 
     Args:
         values: Array of a type with offsets (text, bytes or list), not of a view or fixed-size type.
@@ -232,7 +244,9 @@ def bytes_of_cell(cell: Any, field: UnischemaField) -> NDArray[np.uint8]:
 
 
 def equal_cells_array(data: NDArray[np.uint8], field: UnischemaField) -> pa.Array:
-    """Return a binary column whose cells are the rows of `data`, shape (rows, size), zero-copy.
+    """Return the rows of `data`, shape (rows, size), as the cells of a binary column.
+
+    The column is zero-copy.
 
     Raises:
         EncodeError: The cells exceed 2 GiB.

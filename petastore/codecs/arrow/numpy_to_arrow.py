@@ -35,7 +35,7 @@ def cells_array(cells: list[Any], stored: pa.DataType, field: UnischemaField) ->
     Raises:
         EncodeError: The cells are too large for one array of this type.
     """
-    # pyarrow takes no datetime64[ns] for a type with a time zone
+    # pyarrow does not convert datetime64[ns] to a type with a time zone, so the zone is added by `view`.
     is_zoned = pa.types.is_timestamp(stored) and stored.unit == "ns" and stored.tz is not None
     try:
         made = pa.array(cells, pa.timestamp("ns")).view(stored) if is_zoned else pa.array(cells, stored)
@@ -99,7 +99,10 @@ def encode_scalars(values: Sequence[Any] | NDArray[Any], field: UnischemaField, 
 
 
 def _present(values: Sequence[Any] | NDArray[Any]) -> tuple[Sequence[Any] | NDArray[Any], NDArray[np.bool_] | None]:
-    """Return the non-null values, and the mask of non-null rows (None if no row is null)."""
+    """Return the values that are not null, and a mask of their rows.
+
+    The mask is None if no row is null.
+    """
     if isinstance(values, np.ma.MaskedArray):
         known = ~np.ma.getmaskarray(values)
         return values.data[known], known
@@ -112,7 +115,10 @@ def _present(values: Sequence[Any] | NDArray[Any]) -> tuple[Sequence[Any] | NDAr
 
 
 def _as_numbers(values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> NDArray[Any] | None:
-    """Return the values as one array of a dtype that represents all values exactly; None if no dtype does."""
+    """Return scalars as one array of a dtype that represents all of them exactly.
+
+    Return None if no dtype represents all values, or if the values are not numbers or times.
+    """
     if isinstance(values, np.ndarray) and values.dtype != np.dtype(object):
         return values if values.ndim == 1 and values.dtype.kind in _NUMBERS + "mM" else None
     kinds = set(map(type, values))
@@ -130,7 +136,13 @@ def _as_numbers(values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> 
 
 
 def _numbers_column(numbers: NDArray[Any], field: UnischemaField, stored: pa.DataType) -> pa.Array | None:
-    """Return the column of exact numbers or times; None if values must be converted one by one."""
+    """Return numbers or times as an Arrow column of the type `stored`.
+
+    Return None if the values must be converted one by one.
+
+    Raises:
+        DecodeError, InexactError, pa.ArrowInvalid: A value cannot be converted exactly.
+    """
     if numbers.dtype.kind in "mM":
         return _times_column(numbers, field, stored)
     if field.dtype.kind not in _NUMBERS or numbers.dtype.kind not in _NUMBERS:
@@ -153,7 +165,9 @@ def _numbers_column(numbers: NDArray[Any], field: UnischemaField, stored: pa.Dat
 
 
 def _times_column(times: NDArray[Any], field: UnischemaField, stored: pa.DataType) -> pa.Array | None:
-    """Return the column of times in the stored unit; None if values must be converted one by one.
+    """Return times as an Arrow column in the stored unit.
+
+    Return None if the values must be converted one by one.
 
     Raises:
         InexactError: A time cannot be converted exactly to the stored unit.
@@ -171,17 +185,20 @@ def _times_column(times: NDArray[Any], field: UnischemaField, stored: pa.DataTyp
 
 
 def _in_years(times: NDArray[Any]) -> bool:
-    """Return whether all times are in the years 1 to 9999, which Python and Spark support."""
+    """Return whether all times are in the years 1 to 9999, which Python requires.
+
+    Spark requires these years, too.
+    """
     days = times.astype("datetime64[D]")
     return bool(((days >= np.datetime64("0001-01-01")) & (days <= np.datetime64("9999-12-31"))).all())
 
 
 def spread(cells: pa.Array, known: NDArray[np.bool_]) -> pa.Array:
-    """Return a column with nulls between cells.
+    """Insert nulls into a column of cells.
 
     Args:
-        cells: The cells that are not null.
-        known: Whether each row has one of the cells; shape (rows,).
+        cells: The cells that are not null, in row order.
+        known: Mask of the rows that have a cell, shape (rows,); the other rows become null.
     """
     return cells.take(pa.array(np.cumsum(known) - 1, pa.int64(), mask=~known))
 
@@ -193,7 +210,7 @@ def _encode_by_value(values: Sequence[Any] | NDArray[Any], field: UnischemaField
         try:
             return cells_array(list(values), stored, field)
         except UnicodeEncodeError:
-            pass  # the loop below raises an error that names the row
+            pass  # `encode_each` raises an error that names the row
     present = [None if value is np.ma.masked else value for value in values]
     return encode_each(present, lambda field, value: encode_scalar(field, value, stored), stored, field)
 
@@ -227,7 +244,10 @@ def encode_lists(values: Sequence[Any] | NDArray[Any], field: UnischemaField, st
 def _flat(
     values: Sequence[Any] | NDArray[Any], field: UnischemaField
 ) -> tuple[Any, NDArray[np.int64], NDArray[np.bool_] | None]:
-    """Return all values as flat leaves in order, the shape of each row's value, and a mask of missing rows or None."""
+    """Return the concatenated values of all rows, the row shapes, and a null mask.
+
+    Shapes are (rows, dimensions). The mask is True for missing rows, shape (rows,); None if no row is missing.
+    """
     depth = len(field.shape)
     if (
         isinstance(values, np.ndarray)
@@ -273,7 +293,10 @@ def _leaves(value: Any, field: UnischemaField) -> tuple[Any, tuple[int, ...]]:
 
 
 def _joined(parts: list[Any]) -> Any:
-    """Concatenate the flat values of all rows: to one array if all rows have arrays of one dtype, else to a list."""
+    """Concatenate the flat values of all rows.
+
+    The result is one array if all rows have arrays of one dtype, else a list.
+    """
     dtypes = {part.dtype if isinstance(part, np.ndarray) else None for part in parts}
     if len(dtypes) == 1 and None not in dtypes:
         return np.concatenate(parts)
@@ -359,7 +382,10 @@ def _leaf(field: UnischemaField) -> pa.DataType:
 
 
 def _with_none(values: NDArray[Any]) -> Any:
-    """Convert a masked array to a list with None in place of missing rows; other arrays are returned unchanged."""
+    """Return a masked array as a list with None in place of missing rows.
+
+    Other arrays are returned unchanged.
+    """
     if not isinstance(values, np.ma.MaskedArray):
         return values
     mask = mask_of(values)
@@ -369,7 +395,10 @@ def _with_none(values: NDArray[Any]) -> Any:
 
 
 def _holds_nulls(cell: Any, dimensions: int) -> bool:
-    """Return whether a value is a masked array, or an object array with None or with inner lists."""
+    """Return whether a value contains nulls, or inner lists of different lengths.
+
+    Such a value is a masked array, or an object array with None or with inner lists.
+    """
     if not isinstance(cell, np.ndarray):
         return False
     if cell.dtype != np.dtype(object):

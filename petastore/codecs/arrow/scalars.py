@@ -1,10 +1,10 @@
-"""Encode and decode one scalar as a stored cell; the reference for the vectorized column functions.
+"""Encode one scalar as a stored cell, and decode it.
 
-A value is first converted to the dtype that its field declares, then to the stored type. Both steps are exact or raise:
-3.0 is a valid integer and 3.7 is not, 300 does not fit into `uint8`, and nanoseconds must be whole microseconds in a
-column of microseconds. There are two exceptions: a float that is converted to a narrower float, and a decimal that is
-read as a float, are rounded to the nearest value. A finite number never becomes infinite. Text is never converted to a
-number, nor a number to text.
+These functions define the results of the vectorized column functions. A value is first converted to the dtype that its
+field declares, then to the stored type. Both steps are exact or raise: 3.0 is a valid integer and 3.7 is not, 300 does
+not fit into `uint8`, and nanoseconds must be whole microseconds in a column of microseconds. There are two exceptions:
+a float that is converted to a narrower float, and a decimal that is read as a float, are rounded to the nearest value.
+A finite number never becomes infinite. Text is never converted to a number, nor a number to text.
 """
 
 from __future__ import annotations
@@ -36,11 +36,17 @@ _DECIMALS = decimal.Context(prec=100)
 
 
 class InexactError(ValueError):
-    """The requested type has no exactly equal value; the message has the reason. Codecs convert this error."""
+    """The requested type has no exactly equal value; the message has the reason.
+
+    Codecs convert this error to `EncodeError` or `DecodeError`.
+    """
 
 
 def describe(value: Any) -> str:
-    """Describe a value for a message: type, dtype, shape, and the value itself if it is short."""
+    """Describe a value for an error message.
+
+    An array is described by dtype and shape, another value by its type and its `repr`, shortened.
+    """
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} with shape {value.shape}"
     text = repr(value)
@@ -48,7 +54,9 @@ def describe(value: Any) -> str:
 
 
 def encode_scalar(field: UnischemaField, value: Any, stored: pa.DataType) -> Any:
-    """Encode one value as the Python object that Arrow and Spark accept for a cell of type `stored`.
+    """Encode one value as the Python object of a cell of type `stored`.
+
+    Arrow and Spark accept this object.
 
     Raises:
         EncodeError: The value is None, has another kind of type, is out of range, or cannot be converted exactly.
@@ -68,7 +76,9 @@ def encode_scalar(field: UnischemaField, value: Any, stored: pa.DataType) -> Any
 
 
 def decode_scalar(field: UnischemaField, cell: Any) -> Any:
-    """Decode one stored cell: a NumPy scalar of `field.dtype`, or `str`, `bytes`, `Decimal`.
+    """Decode one stored cell to a NumPy scalar, `str`, `bytes` or `Decimal`.
+
+    A NumPy scalar has the dtype `field.dtype`.
 
     Raises:
         DecodeError: The cell cannot be converted to the declared dtype.
@@ -82,7 +92,9 @@ def decode_scalar(field: UnischemaField, cell: Any) -> Any:
 
 
 def exact_number(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return the NumPy scalar of `dtype` that equals a number; floats may be rounded to a narrower float.
+    """Return the NumPy scalar of `dtype` that equals a number.
+
+    Floats and decimals may be rounded to the nearest float of `dtype`.
 
     Raises:
         InexactError: No scalar of `dtype` equals the value, or the value is not a number.
@@ -105,7 +117,11 @@ def exact_number(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _whole(value: float | Decimal) -> int:
-    """Return a whole number as an integer; `value` may be a Decimal or a float."""
+    """Return a number without a fraction as an int.
+
+    Raises:
+        InexactError: The number has a fraction, is not finite, or is very large.
+    """
     is_finite = value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)
     if not is_finite:
         raise InexactError("the value must be finite")
@@ -133,7 +149,9 @@ def _exact_float(value: float | Decimal, dtype: np.dtype[Any]) -> Any:
 
 
 def exact_time(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Convert a time exactly to the `datetime64` or `timedelta64` `dtype`; times with a zone are converted to UTC.
+    """Convert a time exactly to a dtype of `datetime64` or `timedelta64`.
+
+    Times with a time zone are converted to UTC.
 
     Raises:
         InexactError: The value cannot be converted exactly, is NaT, or is not a time of this kind.
@@ -153,7 +171,7 @@ def exact_time(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def exact_times(times: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Convert times exactly to another unit; NaT stays NaT.
+    """Return times exactly converted to another unit; NaT stays NaT.
 
     Raises:
         InexactError: A time cannot be converted exactly, or the times have no unit.
@@ -173,7 +191,10 @@ def exact_times(times: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _numpy_time(value: Any, kind: str) -> Any:
-    """Convert a timestamp or date (kind `M`), or a duration or time of day (kind `m`), to a NumPy scalar."""
+    """Convert a time to a NumPy scalar.
+
+    Kind `M` means a timestamp or date, and kind `m` a duration or time of day.
+    """
     try:
         found = numpy_time(value)
     except OverflowError:
@@ -214,7 +235,10 @@ def _finite(value: Decimal) -> Decimal:
 
 
 def _declared_from_cell(cell: Any, field: UnischemaField) -> Any:
-    """Convert a stored cell to the dtype of its field; text may be stored as bytes, and decimals as text."""
+    """Convert a stored cell to the dtype of its field.
+
+    Text may be stored as bytes, and decimals as text.
+    """
     kind = field.numpy_dtype
     if kind is np.object_:
         return cell
@@ -273,7 +297,7 @@ def _stored_decimal(value: Any, stored: pa.DataType) -> Decimal:
     if isinstance(value, (np.bool_, np.integer)):
         number = Decimal(int(value))
     elif isinstance(value, np.floating):
-        # The shortest text that reads back as this float: 3.7 is stored as 3.7.
+        # `str` returns the shortest text that reads back as this float, so that 3.7 is stored as 3.7.
         number = _finite(Decimal(str(value)))
     else:
         number = value
@@ -302,14 +326,14 @@ def _stored_time(value: Any, stored: pa.DataType) -> Any:
 
 
 def nested_values(value: Any, depth: int) -> tuple[list[Any], tuple[int, ...]]:
-    """Return the leaves of nested lists (or of an array), in row-major order, and their shape.
+    """Return the values inside nested lists (or an array), and the shape of the lists.
 
     Args:
         value: Lists, tuples or arrays with `depth` levels.
         depth: At least 1.
 
     Returns:
-        Leaves and shape; below an empty list, sizes are 0.
+        Values in row-major order, and shape; sizes of dimensions below an empty list are 0.
 
     Raises:
         InexactError: The value is not a list, or lists of one level differ in length.

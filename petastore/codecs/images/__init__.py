@@ -1,1 +1,4 @@
-"""Codecs of images: `CompressedImageCodec` (PNG, JPEG) and `ImageDecode` (crop and resize while decoding)."""
+"""Image codecs: `CompressedImageCodec` (PNG and JPEG), and `ImageDecode`.
+
+`ImageDecode` has options to crop, resize and convert images while they are decoded.
+"""

@@ -1,4 +1,7 @@
-"""CompressedImageCodec: an image as the bytes of a PNG or JPEG file, and fields inferred from image files."""
+"""CompressedImageCodec: an image, stored as the bytes of a PNG or JPEG file.
+
+The module also infers fields from image files.
+"""
 
 from __future__ import annotations
 
@@ -50,12 +53,12 @@ _FORMATS = {word: "png" if "png" in word else "jpeg" for word in get_args(ImageF
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CompressedImageCodec:
-    """A codec for images (height, width) or (height, width, 3), stored as PNG or JPEG files.
+    """A codec for images, stored as PNG or JPEG files.
 
-    Thread-safe; encoding and decoding release the GIL. Three channels are RGB, in arrays and in files. Values are
-    arrays, or the bytes of PNG and JPEG files, which are stored unchanged; gray and CMYK files are read as RGB if the
-    field declares three channels. PNG is lossless, for `uint8` and `uint16`; JPEG is lossy, for `uint8` only. Needs
-    `pip install 'petastore[image]'`.
+    Images have the shape (height, width) or (height, width, 3). Thread-safe; encoding and decoding release the GIL.
+    Three channels are RGB, in arrays and in files. Values are arrays, or the bytes of PNG and JPEG files, which are
+    stored unchanged; gray and CMYK files are read as RGB if the field declares three channels. PNG is lossless, for
+    `uint8` and `uint16`; JPEG is lossy, for `uint8` only. Needs `pip install 'petastore[image]'`.
 
     Args:
         image_codec: `"png"`, or `"jpeg"` (also `"jpg"`).
@@ -96,11 +99,13 @@ class CompressedImageCodec:
         object.__setattr__(self, "quality", int(quality))
 
     def config(self) -> Mapping[str, JsonValue]:
-        """Return `{"image_codec": "png", "quality": 80}`."""
+        """Return format and quality, such as `{"image_codec": "png", "quality": 80}`."""
         return {"image_codec": self.image_codec, "quality": self.quality}
 
     def check_field(self, field: UnischemaField) -> None:
-        """Check that the field is `uint8` (or `uint16` for PNG), (height, width) or (height, width, 3).
+        """Check the dtype and shape of the field.
+
+        The dtype must be `uint8`, or also `uint16` for PNG. The shape must be (height, width) or (height, width, 3).
 
         Raises:
             SchemaError: The field has another dtype or shape.
@@ -164,7 +169,9 @@ class CompressedImageCodec:
         return encode_each(values, self.encode, pa.binary(), field)
 
     def encode_arrow(self, values: pa.Array, field: UnischemaField) -> pa.Array | None:
-        """Return a column of image files (bytes, or structs of `bytes` and `path`) unchanged; None for other columns.
+        """Return a column of image files as stored cells, with the files unchanged.
+
+        The column has bytes, or structs of `bytes` and `path`. Return None for other columns.
 
         Raises:
             EncodeError: A file is not PNG or JPEG, or does not match the field; `row` is set.
@@ -175,7 +182,7 @@ class CompressedImageCodec:
         return cells
 
     def decode(self, field: UnischemaField, cell: Any) -> Any:
-        """Decode the bytes of an image file, of any format that the image library reads, to a new array.
+        """Decode the bytes of a PNG or JPEG file to a new array.
 
         Raises:
             DecodeError: The bytes are damaged, the dtype or shape differs from the field, or the image is smaller than
@@ -193,7 +200,9 @@ class CompressedImageCodec:
         return image
 
     def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
-        """Decode a column of images into `out`; images of a fixed shape are decoded in place.
+        """Decode a column of images into `out`.
+
+        Images of a fixed shape are decoded directly into their rows of `out`.
 
         Raises:
             DecodeError: As `decode`, with `row` set.
@@ -213,9 +222,11 @@ class CompressedImageCodec:
         self._restore(out)
 
     def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
-        """Return the memory in bytes to decode each image: the size of the decoded file or of the result, if larger.
+        """Return the bytes of memory that decoding each image needs, shape (rows,).
 
-        For a JPEG with several scans, at least the size of its coefficients. None if the field has a fixed shape.
+        This is the size of the decoded file, or of the result if that is larger. For a large JPEG with several scans,
+        it is at least the size of the coefficients. Return None if all images have a fixed shape, and the decoded files
+        are not larger than the results.
         """
         stored, wanted = self._decoding(field)
         whole, part = stored.decoded_bytes, field.decoded_bytes
@@ -224,7 +235,7 @@ class CompressedImageCodec:
         return decoded_sizes(byte_cells(cells, field), lambda header: part_bytes(header, stored, wanted))
 
     def _decoding(self, field: UnischemaField) -> tuple[UnischemaField, ImageDecode]:
-        """Return the field with the shape of the stored image files, and the options for decoding them.
+        """Return the field that describes the stored files, and the decoding options.
 
         The field has three channels if files are converted to RGB. Without `decode=`, the options are `WHOLE`.
         """
@@ -248,10 +259,11 @@ class CompressedImageCodec:
 
 
 class ReversedImageCodec(CompressedImageCodec):
-    """Codec for image files whose channels are stored in reverse order; decoded values are RGB.
+    """Codec for image files whose channels are stored in reverse order.
 
-    Petastorm 0.2.1 to 0.2.3 wrote such files. Use `CompressedImageCodec` for new datasets, because other programs show
-    reversed files in wrong colors. This codec encodes arrays, not files. Gray images are equal with both codecs.
+    Decoded values are RGB. Petastorm 0.2.1 to 0.2.3 wrote such files. Use `CompressedImageCodec` for new datasets,
+    because other programs show reversed files in wrong colors. This codec encodes arrays, not files. Gray images are
+    equal with both codecs.
 
     Example:
         >>> field = UnischemaField("face", "uint8", (1, 1, 3), ReversedImageCodec("png"))
@@ -354,12 +366,14 @@ class HintedImageCodec(CompressedImageCodec):
 
 @functools.lru_cache(maxsize=256)
 def _as_rgb(stored: UnischemaField) -> UnischemaField:
-    """Return the field with three channels, to which files of every color mode are converted."""
+    """Return the field with three channels, so that gray files are converted to RGB."""
     return dataclasses.replace(stored, shape=(*stored.shape[:2], 3))
 
 
 def image_field(name: str, values: Any) -> UnischemaField | None:
-    """Return the image field for a column of structs of `bytes` and `path`; None if the files are not images.
+    """Return the image field for a column of structs of `bytes` and `path`.
+
+    Return None if the files are not PNG or JPEG images.
 
     Args:
         name: Name of the column.
@@ -409,7 +423,7 @@ def image_file(value: Any, field: UnischemaField) -> bytes | None:
 
 
 def check_file(file: NDArray[np.uint8], field: UnischemaField) -> None:
-    """Raise an error if the header of a file shows that the file does not fit the field.
+    """Raise an error if an image file does not fit the field, judged by its header.
 
     Raises:
         EncodeError: The file is not PNG or JPEG, or not of the declared dtype and shape.
@@ -430,7 +444,9 @@ def is_image_struct(stored: pa.DataType) -> bool:
 
 
 def image_cells(values: pa.Array, field: UnischemaField) -> pa.Array | None:
-    """Return the image files in an Arrow column as stored cells; None if the column has pixels.
+    """Return the image files in an Arrow column as stored cells.
+
+    Return None if the column has pixels instead of files.
 
     Args:
         values: Bytes, or structs of `bytes` and `path`, without nulls.

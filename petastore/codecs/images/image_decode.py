@@ -1,4 +1,4 @@
-"""ImageDecode: decode a region or another size of an image, and only the JPEG blocks that it needs.
+"""ImageDecode: crop, resize or convert images while they are decoded.
 
 A JPEG is decoded at 1/2, 1/4 or 1/8 of its size if the result is at least as large as the requested size, and then
 resized. An image of half the size has a quarter of the pixels to compute (decisions/0004).
@@ -51,15 +51,19 @@ interpolation would skip pixels.
 """
 
 Scratch: TypeAlias = dict[tuple[tuple[int, ...], np.dtype[Any]], NDArray[Any]]
-"""Reused memory for intermediate images, by shape and dtype: page faults of new memory cost as much as decoding."""
+"""Memory for intermediate images, by shape and dtype.
+
+It is reused, because page faults of new memory would take as long as decoding.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ImageDecode:
-    """Options to crop, resize or convert images while decoding, passed as `decode={"image": ImageDecode(…)}`.
+    """Options to crop, resize or convert images while they are decoded.
 
-    The region is cropped first, then resized, then converted to gray or RGB. With `size` or `region`, images of
-    different sizes get the same shape, so that a batch has them as one array.
+    Pass them to a reader as `decode={"image": ImageDecode(…)}`, by field name. The region is cropped first, then
+    resized, then converted to gray or RGB. With `size` or `region`, images of different sizes get the same shape, so
+    that a batch has them as one array.
 
     With `size`, a JPEG is decoded at 1/2, 1/4 or 1/8 of its size if this is not smaller than the result, and then
     resized. With a region, its borders must be multiples of 2, 4 or 8 for this. Decoding at a smaller size is faster,
@@ -140,7 +144,7 @@ class ImageDecode:
         return self.part_shape((*sides, *stored[2:]))
 
     def part_shape(self, upright: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        """Return the shape of decoded images for the shape of an image after EXIF rotation.
+        """Return the shape of a decoded image for the image's shape after EXIF rotation.
 
         Raises:
             InvalidArgumentError: The region exceeds images of this shape.
@@ -160,7 +164,10 @@ class ImageDecode:
 
 
 def _whole(numbers: Any, least: tuple[int, ...]) -> tuple[Any, ...] | None:
-    """Return the numbers as a tuple of ints; an empty tuple if a number or their count is invalid."""
+    """Return the numbers as a tuple of ints; None stays None.
+
+    Return an empty tuple if there are too few or too many numbers, or if one is not an int or below its minimum.
+    """
     if numbers is None:
         return None
     if not isinstance(numbers, (tuple, list)) or len(numbers) != len(least):
@@ -213,7 +220,7 @@ def read_image(
     out: NDArray[Any] | None = None,
     scratch: Scratch | None = None,
 ) -> NDArray[Any]:
-    """Decode the selected region of an image into `out` or into new memory, and return it.
+    """Decode the selected region of an image, and return it in `out` or in new memory.
 
     Args:
         cell: Image file.
@@ -262,7 +269,9 @@ def _scratch_image(scratch: Scratch, shape: tuple[int, ...], dtype: np.dtype[Any
 
 
 def part_bytes(header: Header, stored: UnischemaField, wanted: ImageDecode) -> int:
-    """Return the bytes of pixels that `read_image` decodes, or that it returns, if these are more.
+    """Return the bytes of the pixels that `read_image` decodes or returns.
+
+    The larger of the two numbers is returned.
 
     Raises:
         ImageError: `read_image` rejects files with the header.
@@ -294,7 +303,7 @@ class _DecodePath(NamedTuple):
     """Wanted columns of the decoded image."""
 
     is_all: bool
-    """Whether the whole decoded image is the result, so that it is decoded directly into the output array."""
+    """Whether the result is the whole decoded image, which is then decoded directly into the output array."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -315,9 +324,10 @@ def _decode_path(header: Header, wanted: ImageDecode, shape: tuple[int, ...]) ->
 
 
 def _shrink(region: tuple[int, ...], size: tuple[int, ...], header: Header) -> int:
-    """Return the JPEG scale denominator: the largest for which the decoded region has whole pixels and at least `size`.
+    """Return the factor by which the JPEG decoder shrinks each side: 1, 2, 4 or 8.
 
-    Return 1 for images that are not JPEG, or too small to shrink.
+    It is the largest factor with which the region has whole pixels and is not smaller than `size`. It is 1 for images
+    that are not JPEG, or too small to shrink.
     """
     height, width = header.shape[:2]
     if header.format != "jpeg" or max(height, width) < _LEAST_SIDE_TO_SHRINK:
@@ -334,7 +344,7 @@ def _shrink(region: tuple[int, ...], size: tuple[int, ...], header: Header) -> i
 
 
 def _resize(image: NDArray[Any], out: NDArray[Any]) -> None:
-    """Resize an image to the output's size, and convert it to gray if the output has no channels."""
+    """Resize an image into `out`, and convert it to gray if `out` has no channels."""
     cv2 = opencv()
     resized = image
     if image.shape[:2] != out.shape[:2]:

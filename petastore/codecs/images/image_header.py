@@ -1,6 +1,8 @@
-"""PNG and JPEG headers: size, dtype, EXIF orientation and memory to decode, read before any pixel is decoded.
+"""PNG and JPEG files: headers, which are read before any pixel is decoded, and encoding and decoding of pixels.
 
-Headers are parsed in Python, because every call of an image library releases the GIL and must acquire it again.
+Headers give the size, dtype, EXIF orientation and the memory to decode. They are parsed in Python, because every call
+of an image library releases the GIL and must acquire it again. OpenCV encodes PNG and JPEG and decodes PNG; simplejpeg
+decodes JPEG. Both libraries are imported when the first image is encoded or decoded.
 """
 
 from __future__ import annotations
@@ -67,14 +69,17 @@ _UINT16: Final = np.dtype(np.uint16)
 
 
 class ImageError(ValueError):
-    """The bytes are not an image as declared; the message has the reason. Codecs convert this error."""
+    """The bytes are not an image as declared; the message has the reason.
+
+    Codecs convert this error to `EncodeError` or `DecodeError`.
+    """
 
 
 class Header(NamedTuple):
     """Format, shape and dtype of the image in a file."""
 
     format: str
-    """`"png"`, `"jpeg"`, or `"CMYK jpeg"`, whose inks become red, green and blue."""
+    """`"png"`, `"jpeg"`, or `"CMYK jpeg"`, which is converted to RGB when it is decoded."""
 
     shape: tuple[int, ...]
     """(height, width) or (height, width, 3)."""
@@ -115,7 +120,9 @@ def checked_header(cell: NDArray[np.uint8], field: UnischemaField) -> Header:
 
 
 def declared_header(header: Header, field: UnischemaField) -> Header:
-    """Return the header of the decoded image; gray files become RGB if the field declares three channels.
+    """Return the header of the decoded image for the header of a file.
+
+    A gray file becomes RGB if the field declares three channels.
 
     Raises:
         ImageError: The image has another dtype or shape than the field declares, or too many pixels.
@@ -154,10 +161,10 @@ def _png_header(cell: NDArray[np.uint8]) -> Header:
 
 
 def _png_chunks(data: memoryview) -> Iterator[bytes]:
-    """Yield the kind of each chunk (PNG 3, 5.3).
+    """Yield the kind of each chunk (PNG specification 3, section 5.3).
 
     Raises:
-        ImageError: A chunk is longer than the rest of the file.
+        ImageError: A chunk is longer than the rest of the file, or the file has no further chunk.
     """
     at = len(_PNG)
     while at + _PNG_CHUNK_FRAME <= len(data):
@@ -181,13 +188,16 @@ def _jpeg_header(cell: NDArray[np.uint8]) -> Header:
 
 
 def _segment(data: memoryview, markers: frozenset[int], at: int = 2) -> int:
-    """Return the position of the next JPEG segment with one of the given markers, starting at position `at`."""
+    """Return the byte offset of the next JPEG segment with one of the given markers.
+
+    The search starts at the offset `at`, which must be the start of a segment.
+    """
     try:
         while data[at] == 0xFF:
             marker = data[at + 1]
             if marker in markers:
                 return at
-            # A marker may be preceded by any number of 0xFF.
+            # Any number of fill bytes 0xFF may precede a marker, so one byte is skipped at a time.
             at += 1 if marker == 0xFF else 2 + (data[at + 2] << 8 | data[at + 3])
     except IndexError:
         raise ImageError("the jpeg is truncated inside its header") from None
@@ -195,7 +205,7 @@ def _segment(data: memoryview, markers: frozenset[int], at: int = 2) -> int:
 
 
 def _has_inverted_inks(cell: NDArray[np.uint8]) -> bool:
-    """Return whether a CMYK JPEG stores 255 for no ink, like files with Adobe's marker."""
+    """Return whether a CMYK JPEG has Adobe's marker, and so stores 255 for no ink."""
     try:
         return _segment(cell.data, _ADOBE) > 0
     except ImageError:
@@ -203,7 +213,10 @@ def _has_inverted_inks(cell: NDArray[np.uint8]) -> bool:
 
 
 def exif_orientation(cell: NDArray[np.uint8]) -> int:
-    """Return the EXIF orientation of a JPEG, from 1 (upright) to 8; 1 if the file has none."""
+    """Return the EXIF orientation of a JPEG, from 1 (upright) to 8.
+
+    Return 1 if the file has no EXIF orientation, or is not a JPEG.
+    """
     at, data = 2, cell.data
     try:
         while cell[:3].tobytes() == _JPEG:
@@ -219,7 +232,10 @@ def exif_orientation(cell: NDArray[np.uint8]) -> int:
 
 
 def _orientation_in(exif: bytes) -> int:
-    """Return the orientation in the first directory of EXIF data (TIFF 6.0, section 2)."""
+    """Return the orientation in the first directory of EXIF data; 1 if there is none.
+
+    The format is that of TIFF 6.0, section 2.
+    """
     order = {b"II": "<", b"MM": ">"}.get(exif[:2])
     if order is not None:
         (first,) = struct.unpack_from(f"{order}I", exif, 4)
@@ -232,7 +248,9 @@ def _orientation_in(exif: bytes) -> int:
 
 
 def decoded_sizes(cells: ByteCells, size_of: Callable[[Header], int]) -> NDArray[np.int64]:
-    """Return the bytes of pixels that decoding each file needs, shape (cells,); 0 for rejected files.
+    """Return the bytes of pixels or coefficients that decoding each file needs.
+
+    The result has the shape (cells,), with 0 for files whose header is rejected.
 
     Args:
         cells: The files.
@@ -256,9 +274,9 @@ def decoded_sizes(cells: ByteCells, size_of: Callable[[Header], int]) -> NDArray
 
 
 def _coefficient_bytes(data: memoryview, header: Header) -> int:
-    """Return the bytes of the DCT coefficients of a progressive JPEG, which are in memory until the last scan.
+    """Return the bytes of DCT coefficients that decoding a JPEG keeps in memory.
 
-    Return 0 for files that are decoded line by line.
+    They stay until the last scan. Return 0 for files that are decoded line by line.
     """
     frame = _segment(data, _FRAMES)
     channels = data[frame + 9]
@@ -305,7 +323,7 @@ def image_bytes(image: NDArray[Any], image_format: str, quality: int) -> bytes:
 
 
 def decode_into(cell: NDArray[np.uint8], header: Header, out: NDArray[Any], *, shrink: int = 1) -> None:
-    """Decode the pixels of a file.
+    """Decode the pixels of an image file into `out`.
 
     Args:
         cell: The file.
@@ -328,7 +346,7 @@ def decode_into(cell: NDArray[np.uint8], header: Header, out: NDArray[Any], *, s
             _convert_inks(decode_jpeg(cell, colorspace="CMYK"), cell, out)
         elif shrink == 1:
             decode_jpeg(cell, "GRAY" if out.ndim == 2 else "RGB", buffer=out)
-        else:  # the library picks the smallest size that is not below the requested one
+        else:  # simplejpeg picks the smallest size that is not below the requested minimum
             colorspace = "GRAY" if out.ndim == 2 else "RGB"
             least = {"min_height": out.shape[0], "min_width": out.shape[1], "min_factor": shrink}
             decode_jpeg(cell, colorspace, buffer=out, **least)
