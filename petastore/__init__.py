@@ -84,7 +84,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    from petastore.lazy import late_names  # `import petastore` loads no other module
+    from petastore.lazy import late_names  # imported here, so that `import petastore` loads no other module
 
     return late_names(__name__, _HOMES)(name)
 
@@ -94,7 +94,11 @@ def __dir__() -> list[str]:
 
 
 class _PetastormsModules:
-    """Import finder for Petastorm's module names, such as `petastore.unischema`; other finders come first."""
+    """Import finder for Petastorm's module names, such as `petastore.unischema`.
+
+    It returns the petastore objects under Petastorm's names. It is the last finder, so petastore's own modules come
+    first.
+    """
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""Byte sizes such as `memory_budget="2GB"`: whole numbers of bytes, or text with a unit."""
+"""Byte sizes such as `memory_budget="2GB"`: numbers of bytes, or text with a unit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from petastore.errors import InvalidArgumentError
 __all__ = ["ByteSize", "byte_size"]
 
 ByteSize: TypeAlias = int | str
-"""A number of bytes, or text such as `"512MB"` (10⁶ bytes a megabyte) or `"2 GiB"` (2³⁰ bytes)."""
+"""A number of bytes, or text: `"512MB"` is 512 · 10⁶ bytes, `"2 GiB"` is 2 · 2³⁰ bytes."""
 
 _UNITS: Final = {
     f"{prefix}{suffix}": base**power
@@ -23,13 +23,13 @@ _WRITTEN: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE 
 
 
 def byte_size(value: Any, *, name: str, least: int = 1) -> int:
-    """Return a byte size as a whole number.
+    """Convert a byte size such as `"2GB"` to a whole number of bytes.
 
     Args:
         value: A whole number; or a decimal number with a unit: B, kB, MB, GB, TB, PB (powers of 1,000) or KiB, MiB,
-            GiB, TiB, PiB (powers of 1,024), in any case, with or without the B of a power of 1,000.
+            GiB, TiB, PiB (powers of 1,024). Upper and lower case are equal; the B of kB, MB, … may be missing.
         name: Name of the parameter, for the error message.
-        least: Minimum size.
+        least: Minimum size in bytes.
 
     Raises:
         InvalidArgumentError: `value` has another form, or is smaller than `least`.

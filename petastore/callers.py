@@ -1,4 +1,4 @@
-"""Stack level of warnings: find the first caller outside petastore."""
+"""Call-stack inspection: the stack level of warnings, and calls by Lightning."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ _BETWEEN = ("petastore.", "torch.utils.data.", "torchdata.")
 
 
 def frames_inside_petastore() -> int:
-    """Return the number of stack frames from the calling function up to the first caller outside petastore.
+    """Return the number of petastore's frames at the top of the call stack.
+
+    These are the frames from the calling function up to, but not including, the first caller outside petastore.
 
     Use it for warnings: `warnings.warn(…, stacklevel=frames_inside_petastore() + 1)`.
     """
@@ -25,12 +27,14 @@ def frames_inside_petastore() -> int:
 
 
 def is_called_by_lightning() -> bool:
-    """Return whether Lightning's own loop called petastore, directly or through torch's DataLoader.
+    """Return whether Lightning's own loop called petastore.
+
+    The call may be direct or through torch's DataLoader.
 
     Lightning expects `len(loader)` to be the number of batches of a whole epoch, also after a resume, because it
     continues its own count.
     """
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - `warnings` counts the same frames
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - as in `frames_inside_petastore`
     while frame is not None and _module(frame).startswith(_BETWEEN):
         frame = frame.f_back
     return frame is not None and _module(frame).startswith(_LIGHTNING)

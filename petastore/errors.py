@@ -1,8 +1,11 @@
-"""Exceptions and warnings that petastore raises, all derived from `PetastoreError` or `Warning`.
+"""Exceptions and warnings that petastore raises.
+
+All exceptions derive from `PetastoreError`, and all warnings from a built-in warning class.
 
 ```text
 PetastoreError
 ├─ InvalidArgumentError (ValueError)     an argument is invalid: unknown column, shard 9 of 8
+│  ├─ UnknownParameterError (TypeError)  the function does not have a parameter of this name
 │  ├─ NoDataAvailableError               the dataset has fewer rows than required
 │  └─ NotPicklableError  (TypeError)     a reader or loader cannot be pickled
 ├─ SchemaError       (ValueError)        the dataset does not match the schema, or the schema is invalid
@@ -16,7 +19,7 @@ PetastoreError
 │  ├─ StorageTimeoutError    (TimeoutError)      storage did not answer in time
 │  ├─ StorageConnectionError (ConnectionError)   storage is unreachable, or the connection broke
 │  ├─ StorageAccessError     (PermissionError)   credentials are missing or not sufficient
-│  ├─ DatasetChangedError                a file differs from the dataset's inventory
+│  ├─ DatasetChangedError                a file differs from the dataset's list of files
 │  └─ MetadataError                      a footer, schema document or manifest is missing, damaged or newer
 ├─ TransformError    (RuntimeError)      the user's transform raised, or its result is invalid
 ├─ WorkerError       (RuntimeError)      a worker process died, or a rank failed
@@ -77,23 +80,35 @@ __all__ = [
 
 
 class RetiredWarning(FutureWarning):
-    """A parameter of Petastorm that petastore ignores was passed; the message names the replacement."""
+    """The caller passed a parameter of Petastorm that petastore ignores.
+
+    The message names the replacement.
+    """
 
 
 class AbandonedThreadWarning(RuntimeWarning):
-    """A thread could not be stopped, because it waits for storage; the message names the request."""
+    """A thread could not be stopped, because it waits for storage.
+
+    The message names the request.
+    """
 
 
 class CacheBypassWarning(RuntimeWarning):
-    """The local disk cache is not used, because its disk is full, read-only or not writable. Reading continues."""
+    """The local disk cache is not used: its disk is full, read-only or not writable.
+
+    Reading continues.
+    """
 
 
 class LargeRowGroupWarning(UserWarning):
-    """A row group that must be loaded whole takes more than a quarter of `memory_budget`."""
+    """A row group must be loaded whole, but exceeds a quarter of `memory_budget`."""
 
 
 class UnshardedReaderWarning(UserWarning):
-    """A reader was opened without a shard on one of several ranks, so every rank reads all rows."""
+    """A reader without a shard was opened on one of several ranks.
+
+    Every rank therefore reads all rows.
+    """
 
 
 class PetastoreError(Exception):
@@ -113,7 +128,10 @@ class NoDataAvailableError(InvalidArgumentError):
 
 
 class NotPicklableError(InvalidArgumentError, TypeError):
-    """An object with threads or open files, such as a reader, cannot be pickled; the message names an alternative."""
+    """An object with threads or open files, such as a reader, cannot be pickled.
+
+    The message names an alternative.
+    """
 
 
 class SchemaError(PetastoreError, ValueError):
@@ -154,7 +172,7 @@ class CodecError(PetastoreError, ValueError):
         row_group: int | None = None,
         row: int | None = None,
     ) -> Self:
-        """Return this error with unknown attributes (column, file, row group, row) filled in."""
+        """Fill in unknown attributes, and return this error."""
         self.column = self.column if self.column is not None else column
         self.file = self.file if self.file is not None else file
         self.row_group = self.row_group if self.row_group is not None else row_group
@@ -179,7 +197,7 @@ class CodecError(PetastoreError, ValueError):
 
 
 class EncodeError(CodecError):
-    """A value cannot be written: its dtype or shape is wrong, it is null, or it is out of range."""
+    """A value cannot be written: wrong dtype or shape, null, or out of range."""
 
 
 class DecodeError(CodecError):
@@ -187,7 +205,7 @@ class DecodeError(CodecError):
 
 
 class StorageError(PetastoreError, OSError):
-    """A storage operation failed, such as because the disk is full or the server returned an error.
+    """A storage operation failed, for example because the disk is full.
 
     Attributes:
         errno: The system's error number, such as `errno.ENOSPC`; None if there is none.
@@ -221,11 +239,17 @@ class StorageTimeoutError(StorageError, TimeoutError):
 
 
 class StorageConnectionError(StorageError, ConnectionError):
-    """Storage is unreachable, or the connection broke (refused, reset, unknown host, TLS)."""
+    """Storage is unreachable, or the connection broke.
+
+    Causes are refused and reset connections, unknown hosts and TLS errors.
+    """
 
 
 class StorageAccessError(StorageError, PermissionError):
-    """Access denied: credentials are missing, wrong or expired, or do not allow the operation."""
+    """Storage denied access.
+
+    Credentials are missing, wrong or expired, or do not allow the operation.
+    """
 
 
 class DatasetExistsError(StorageError, FileExistsError):
@@ -233,15 +257,24 @@ class DatasetExistsError(StorageError, FileExistsError):
 
 
 class DatasetChangedError(StorageError):
-    """A file differs from the dataset's inventory: it was rewritten after the dataset was opened or committed."""
+    """A file differs from the dataset's inventory (list of files and row groups).
+
+    The file was rewritten after the dataset was opened or committed.
+    """
 
 
 class MetadataError(StorageError):
-    """A footer, schema document or manifest is missing, damaged, or newer than this release."""
+    """A footer, schema document or manifest is missing or damaged.
+
+    Also raised if a newer release of petastore wrote the file.
+    """
 
 
 class TransformError(PetastoreError, RuntimeError):
-    """The user's transform function raised, or returned a result that does not match its `TransformSpec`."""
+    """The user's transform function raised an error, or returned an invalid result.
+
+    A result is invalid if it does not match the `TransformSpec`.
+    """
 
 
 class WorkerError(PetastoreError, RuntimeError):
@@ -253,11 +286,16 @@ class ReaderClosedError(PetastoreError, RuntimeError):
 
 
 class LegacyNameError(PetastoreError, ImportError):
-    """A name of Petastorm was imported that petastore does not have; the message names the replacement."""
+    """The imported name of Petastorm does not exist in petastore.
+
+    The message names the replacement.
+    """
 
 
 class MissingExtraError(PetastoreError, ImportError):
-    """An optional dependency is not installed; the message has the `pip install` command.
+    """An optional dependency is not installed.
+
+    The message has the `pip install` command.
 
     Example:
         >>> print(MissingExtraError("make_tf_dataset", package="tensorflow", extra="tf"))

@@ -8,7 +8,7 @@ waits a moment until its running tasks have finished, and starts no new tasks.
 
 from __future__ import annotations
 
-import concurrent.futures.thread  # noqa: F401 - its fork hooks take locks, and must run after ours
+import concurrent.futures.thread  # noqa: F401 - imported first, so that its fork hook, which locks, runs after ours
 import os
 import sys
 import threading
@@ -26,16 +26,19 @@ class Forkable(Protocol):
     """Object with locks or threads that a forked child must replace."""
 
     def make_anew(self) -> None:
-        """Create new locks and drop the state of other threads, in a forked child that has only this thread."""
+        """Create new locks, and drop the state of other threads.
+
+        Called in a forked child, which has only the thread that forked.
+        """
 
 
 _alive: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 
 def made_anew_in_children(thing: Forkable) -> None:
-    """Call `make_anew` in every forked child, before anything else, as long as the object is alive.
+    """Register an object, so that each forked child calls its `make_anew`.
 
-    Thread-safe. The object is referenced weakly and compared by identity.
+    This function is thread-safe. It references the object weakly, and compares objects by identity.
 
     Example:
         >>> import threading
@@ -90,14 +93,18 @@ class Lock:
 
 
 class _OfTasks:
-    """The locks that threads hold while they run tasks; a fork first acquires them, with a short timeout.
+    """Locks that threads hold while they run tasks, one lock for each thread.
 
-    Each thread has one lock. The locks are reentrant, so that a task may fork.
+    Before a fork, the forking thread acquires these locks, with a short timeout. The locks are reentrant, so that a
+    task may fork.
     """
 
     def __init__(self) -> None:
         self.noting = threading.Lock()
-        """Lock of `locks`. It is also held during a fork, so that no thread adds its lock and begins a task."""
+        """Lock that guards the set `locks`.
+
+        A fork holds it, too, so that no thread adds its lock and begins a task during the fork.
+        """
         self.locks: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
         self._taken: list[Any] = []
 
@@ -115,7 +122,10 @@ class _OfTasks:
         self.noting.release()
 
     def give_back_in_child(self) -> None:
-        """Release the acquired locks in the child, and drop the locks that threads of the parent still hold."""
+        """Release the acquired locks in the child, and drop all other locks.
+
+        Threads of the parent, which do not exist in the child, hold the other locks.
+        """
         self.locks = weakref.WeakSet(self._taken)
         self.give_back()
 
@@ -150,7 +160,9 @@ def _make_all_anew() -> None:
 
 
 def _forget_imports_of_other_threads() -> None:
-    """Remove modules that threads of the parent were importing, so that the child imports them again.
+    """Remove modules that threads of the parent were importing.
+
+    The child then imports these modules again.
 
     Python replaces the global import lock in a child, but not the locks of single modules, for which the child would
     wait forever.

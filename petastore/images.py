@@ -1,4 +1,7 @@
-"""Folders of image files as rows for `write_dataset`: files are stored unchanged; folder names become labels."""
+"""Folders of image files as rows for `write_dataset`.
+
+Files are stored unchanged, and folder names become labels.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ _SUFFIXES = frozenset([".jpg", ".jpeg", ".png"])
 
 @dataclasses.dataclass(frozen=True)
 class ImageFolder:
-    """The image files of a folder as an iterable of rows, with a schema; `from_folder` returns it.
+    """The image files of a folder as an iterable of rows, with a schema.
 
-    A row is a dict with `image` (the bytes of the file), `path` (relative to the folder) and, with classes, `label`
-    (index in `classes`). Files are read during iteration.
+    `from_folder` returns it. A row is a dict with `image` (the bytes of the file), `path` (relative to the folder) and,
+    with classes, `label` (index in `classes`). Files are read during iteration.
     """
 
     root: Path
@@ -56,10 +59,10 @@ class ImageFolder:
 
 
 def from_folder(folder: str | os.PathLike[str], *, mode: ImageMode = "rgb", seed: int | None = None) -> ImageFolder:
-    """Return the PNG and JPEG files of a local folder as rows for `write_dataset`, with one class per subfolder.
+    """Return the PNG and JPEG files of a local folder as rows for `write_dataset`.
 
-    `folder/cat/1.jpg` gets the label of `cat`. Without subfolders there are no labels. Files and folders whose names
-    begin with a dot are skipped.
+    Each subfolder is a class. `folder/cat/1.jpg` gets the label of `cat`. Without subfolders there are no labels. Files
+    and folders whose names begin with a dot are skipped.
 
     Args:
         folder: Path of the folder; subfolders are searched recursively.

@@ -1,8 +1,8 @@
 """Indexers: map the values of fields to the row groups that contain them. No I/O.
 
 `petastore.indexing.build_rowgroup_index` passes each row group to an indexer and stores the resulting index. Selectors
-(`petastore.selectors`) look up values in the index. Row groups are numbered through the dataset as in its inventory:
-files sorted by path, row groups in file order, from 0.
+(`petastore.selectors`) look up values in the index. Row groups are numbered from 0 through the whole dataset: files
+sorted by path, and the row groups of a file in file order.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RowGroupIndexerBase(abc.ABC):
     @property
     @abc.abstractmethod
     def index_name(self) -> str:
-        """Name of the index, for selectors."""
+        """Name of the index, by which selectors find it."""
 
     @property
     @abc.abstractmethod
@@ -58,7 +58,7 @@ class RowGroupIndexerBase(abc.ABC):
 
     @abc.abstractmethod
     def build_index(self, decoded_rows: list[dict[str, Any]], piece_index: int) -> Any:
-        """Add the rows of a row group.
+        """Add the values of the rows of one row group to the index.
 
         Args:
             decoded_rows: Dicts of values by field name, None if missing; at least one row.
@@ -100,11 +100,11 @@ class _FieldIndexer(RowGroupIndexerBase):
 
 
 class SingleFieldIndexer(_FieldIndexer):
-    """An indexer that maps each value of a field (or each element of an array field) to row groups.
+    """An indexer that maps each value of a field to row groups.
 
-    Missing values and NaN are not indexed. The size of the index is proportional to the number of distinct values. If
-    rows are sorted by the field, or if each row has a different value, use filters (`petastore.col`) instead: filters
-    skip row groups by statistics, without an index.
+    For an array field, the elements of the arrays are indexed. Missing values and NaN are not indexed. The size of the
+    index is proportional to the number of distinct values. If rows are sorted by the field, or if each row has a
+    different value, use filters (`petastore.col`) instead: filters skip row groups by statistics, without an index.
 
     Args:
         index_name: Name of the index.
@@ -123,7 +123,8 @@ class SingleFieldIndexer(_FieldIndexer):
 
     def __init__(self, index_name: str, index_field: str) -> None:
         super().__init__(index_name, index_field)
-        # Adding is cheap: values are stored per row group. `_found` builds the dict by value on first access.
+        # Adding is cheap, because values are only appended. `_found` builds the dict from value to row groups on first
+        # access.
         self._seen: list[tuple[int, Sequence[Any]]] = []
         self._sorted: dict[Hashable, tuple[Any, list[int]]] | None = None
 
@@ -138,15 +139,18 @@ class SingleFieldIndexer(_FieldIndexer):
         return [value for value, _ in self._found.values()]
 
     def get_row_group_indexes(self, value_key: Any) -> set[int]:
-        """Return the numbers of the row groups that contain a value; empty if no row group does."""
+        """Return the numbers of the row groups that contain a value, as a new set."""
         return set(self._found.get(equality_key(value_key), (None, ()))[1])
 
     def build_index(self, decoded_rows: list[dict[str, Any]], piece_index: int) -> None:
-        """Add the rows of a row group."""
+        """Add the values of the rows of one row group to the index."""
         self._take(_distinct(row[self._field] for row in decoded_rows), piece_index)
 
     def build_index_batch(self, columns: Mapping[str, NDArray[Any]], piece_index: int) -> None:
-        """Add the columns of a row group: arrays, masked or with None for missing values."""
+        """Add the values of one row group, given as columns, to the index.
+
+        Missing values are masked, or None in object arrays.
+        """
         column = columns[self._field]
         if column.dtype == np.dtype(object) or isinstance(column, np.ma.MaskedArray):
             self._take(_distinct(each_value(column)), piece_index)
@@ -159,7 +163,10 @@ class SingleFieldIndexer(_FieldIndexer):
 
     @property
     def _found(self) -> dict[Hashable, tuple[Any, list[int]]]:
-        """Dict from equality key to (value, numbers of the row groups that contain the value)."""
+        """Dict from equality key to (value, list of row-group numbers).
+
+        The value occurs in the row groups with these numbers.
+        """
         if self._sorted is None:
             found: dict[Hashable, tuple[Any, list[int]]] = {}
             for group, values in self._seen:
@@ -167,14 +174,17 @@ class SingleFieldIndexer(_FieldIndexer):
                     key = equality_key(value)
                     if key in found:
                         found[key][1].append(group)
-                    elif key == key:  # skips NaN, which no lookup finds
+                    elif key == key:  # false for NaN, which no lookup would find
                         found[key] = value, [group]
             self._sorted = found
         return self._sorted
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:
-    """Return the distinct values without None; of arrays and lists, their distinct elements."""
+    """Return the distinct values other than None, as a list.
+
+    For arrays and lists, the values are their elements.
+    """
     return list({equality_key(value): value for value in _elements(values) if value is not None}.values())
 
 
@@ -220,17 +230,20 @@ class FieldNotNullIndexer(_FieldIndexer):
         """
         return [_NOT_NULL]
 
-    def get_row_group_indexes(self, value_key: Any = None) -> set[int]:  # noqa: ARG002 - all values have one entry
-        """Return the numbers of the row groups in which the field has a value."""
+    def get_row_group_indexes(self, value_key: Any = None) -> set[int]:  # noqa: ARG002 - equal for all values
+        """Return a new set with the numbers of the row groups where the field has a value."""
         return set(self._found)
 
     def build_index(self, decoded_rows: list[dict[str, Any]], piece_index: int) -> None:
-        """Add the rows of a row group."""
+        """Add the row group if any of its rows has a value in the field."""
         if any(row[self._field] is not None for row in decoded_rows):
             self._found.add(piece_index)
 
     def build_index_batch(self, columns: Mapping[str, NDArray[Any]], piece_index: int) -> None:
-        """Add the columns of a row group: arrays, masked or with None for missing values."""
+        """Add the row group, given as columns, if any row has a value in the field.
+
+        Missing values are masked, or None in object arrays.
+        """
         column = columns[self._field]
         is_full = column.dtype != np.dtype(object) and not isinstance(column, np.ma.MaskedArray)
         if is_full or any(value is not None for value in each_value(column)):
@@ -239,7 +252,10 @@ class FieldNotNullIndexer(_FieldIndexer):
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Slices(Sequence[Sequence[int]]):
-    """Sequence of many short lists of numbers, stored in two arrays, which take a tenth of the memory of lists."""
+    """Sequence of many short lists of numbers, stored in two arrays.
+
+    The arrays take a tenth of the memory of lists.
+    """
 
     numbers: NDArray[np.int32]
     """The numbers of all lists, shape (n,)."""
@@ -267,10 +283,15 @@ class RowGroupIndex:
     """Names of the indexed fields."""
 
     values: Sequence[Any] | None
-    """Distinct values; None for an index that does not distinguish values, such as `FieldNotNullIndexer`."""
+    """Distinct values; None for an index that does not distinguish values.
+
+    `FieldNotNullIndexer` builds such an index.
+    """
 
     row_groups: Sequence[Sequence[int]]
-    """For each value, the numbers of the row groups that contain it; one list if the index does not distinguish values.
+    """For each value, the numbers of the row groups that contain it.
+
+    If the index does not distinguish values, this is a single list of row groups.
     """
 
     @property
@@ -283,7 +304,9 @@ class RowGroupIndex:
         return {equality_key(value): place for place, value in enumerate(self.values or ())}
 
     def get_row_group_indexes(self, value_key: Any = None) -> set[int]:
-        """Return the numbers of the row groups that contain a value as a new set; empty if the value was not found.
+        """Return a new set with the numbers of the row groups that contain a value.
+
+        The set is empty if the index does not have the value.
 
         Raises:
             InvalidArgumentError: The value's type cannot be looked up.

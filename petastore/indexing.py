@@ -1,4 +1,4 @@
-"""Row-group indexes: build an index once, and use it in readers to select row groups.
+"""Row-group indexes: build an index once; readers select row groups by it.
 
 `build_rowgroup_index` reads a dataset with indexers and stores an index. `petastore.selectors` selects row groups by
 this index.
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def get_row_group_indexes(dataset: Dataset) -> dict[str, RowGroupIndex]:
-    """Return the stored row-group indexes of a dataset: a dict from index name to index.
+    """Return the stored row-group indexes of a dataset, as a dict from name to index.
 
     Args:
         dataset: A dataset from `petastore.open_dataset`, or `reader.dataset`.

@@ -1,4 +1,6 @@
-"""Lazy values: cached properties without a lock, and names of a package whose modules are loaded on first use.
+"""Lazy values: cached properties without a lock, and names that load their module.
+
+`late_names` lets a package import the module of a name on first use.
 
 `functools.cached_property` of Python 3.11 has one lock for all instances of a class. If a process forks while a thread
 holds this lock, the child waits forever, because this thread does not exist in the child. In addition, threads that
@@ -26,7 +28,7 @@ class once(Generic[_Value]):  # noqa: N801 - used as a decorator, like `property
     the next access runs no Python code, and pickling and copying include it.
 
     Args:
-        function: The method; its docstring is the attribute's.
+        function: The method; its docstring becomes the docstring of the attribute.
 
     Example:
         >>> class Circle:
@@ -58,7 +60,7 @@ class once(Generic[_Value]):  # noqa: N801 - used as a decorator, like `property
         if instance is None:
             return self
         value = self._function(instance)
-        # Called by `super()` in a subclass that overrides the attribute: only the value of the subclass is cached.
+        # `super()` in a subclass that overrides the attribute calls this: only the value of the subclass is cached.
         if getattr(type(instance), self._name) is not self:
             return value
         kept: _Value = instance.__dict__.setdefault(self._name, value)
@@ -66,9 +68,9 @@ class once(Generic[_Value]):  # noqa: N801 - used as a decorator, like `property
 
 
 def late_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a `__getattr__` for a package. A name becomes an ordinary attribute on first access.
+    """Return a package's `__getattr__` that imports a module on first use of its name.
 
-    Thread-safe: concurrent threads get the same object.
+    The value then becomes an ordinary attribute of the package. Concurrent threads get the same object.
 
     Args:
         package: Name of the package, `__name__`.

@@ -18,7 +18,7 @@ class HtmlImage(str):
 
 
 def html_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], *, count: int) -> str:
-    """Return a table as HTML; a long table is cut after its first rows.
+    """Return a table as HTML; of a long table, only the first 50 rows are shown.
 
     Args:
         title: Title above the table.

@@ -44,7 +44,10 @@ __all__ = ["PredicateBase", "in_intersection", "in_lambda", "in_negate", "in_pse
 
 
 def python_values(column: NDArray[Any]) -> Sequence[Any] | NDArray[Any]:
-    """Return one value per row, None if missing; numbers as Python numbers, which compare faster than NumPy scalars."""
+    """Return one value per row, None if missing.
+
+    Numbers become Python numbers, which compare faster than NumPy scalars.
+    """
     values = each_value(column)
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         return values.tolist()
@@ -52,9 +55,10 @@ def python_values(column: NDArray[Any]) -> Sequence[Any] | NDArray[Any]:
 
 
 def of_distinct(column: NDArray[Any], answer: Callable[[Any], bool]) -> NDArray[np.bool_]:
-    """Return a function's result for each row, shape (rows,), but call it only once for equal values.
+    """Return a function's result for each row, shape (rows,).
 
-    Numbers and times without missing values are compared bitwise. For other columns, the function is called per row.
+    The function is called only once for equal values. Numbers and times without missing values are compared bitwise.
+    For other columns, the function is called per row.
 
     Example:
         >>> of_distinct(np.array([3, 5, 3]), lambda value: value > 4).tolist()
@@ -69,7 +73,7 @@ def of_distinct(column: NDArray[Any], answer: Callable[[Any], bool]) -> NDArray[
 
 
 class PredicateBase(abc.ABC):
-    """Base class of predicates. Derive from it and define `get_fields` and `do_include`.
+    """Base class of predicates. Define `get_fields` and `do_include` in a subclass.
 
     Several threads call a predicate, once per row, in any order. The result must depend only on the row.
 
@@ -102,7 +106,10 @@ class PredicateBase(abc.ABC):
         """
 
     def cache_key(self) -> str | None:
-        """Return a key for the filter cache, equal for equal predicates; None disables caching."""
+        """Return a key for the filter cache; None disables caching.
+
+        Predicates that include the same rows may have equal keys; other predicates must have different keys.
+        """
         return None
 
     def as_expression(self) -> Expression | None:
@@ -115,13 +122,16 @@ class PredicateBase(abc.ABC):
 
 
 def told_by(predicate: Any, method: str) -> Any:
-    """Return the result of the predicate's `cache_key` or `as_expression`; None if it does not have this method."""
+    """Return the result of the predicate's `cache_key` or `as_expression`.
+
+    Return None if the predicate does not have this method.
+    """
     tell = getattr(predicate, method, None)
     return tell() if callable(tell) else None
 
 
 def checked_predicate(predicate: Any, *, name: str) -> Any:
-    """Return a part of a combined predicate; raise an error if it is not a predicate.
+    """Return a part of a combined predicate, after checking that it is a predicate.
 
     Raises:
         InvalidArgumentError: The part is not a predicate.
@@ -161,10 +171,13 @@ def field_names(fields: Iterable[Any], *, name: str) -> tuple[str, ...]:
 
 
 class CombinedPredicate(PredicateBase):
-    """Predicate computed from other predicates. Each part is evaluated by its fastest method."""
+    """Predicate computed from the results of other predicates, its parts.
+
+    Readers evaluate each part by its fastest method.
+    """
 
     parts: tuple[Any, ...]
-    """Predicates that are combined."""
+    """The predicates that are combined."""
 
     def get_fields(self) -> set[str]:
         """Return the fields that any part needs."""
@@ -172,7 +185,10 @@ class CombinedPredicate(PredicateBase):
 
     @abc.abstractmethod
     def combined(self, answers: Sequence[NDArray[np.bool_]]) -> NDArray[np.bool_]:
-        """Combine the results of the parts, each of shape (rows,)."""
+        """Combine the results of the parts: one boolean array (rows,) for each part.
+
+        Return one boolean array (rows,).
+        """
 
 
 class in_negate(CombinedPredicate):  # noqa: N801 - Petastorm's name
@@ -207,7 +223,7 @@ class in_negate(CombinedPredicate):  # noqa: N801 - Petastorm's name
         return None if key is None else json.dumps(["in_negate", key])
 
     def as_expression(self) -> Expression | None:
-        """Return the negation of the predicate's filter expression, or None if it has none."""
+        """Return the negation of the predicate's filter expression; None if it has none."""
         found = told_by(self.parts[0], "as_expression")
         return None if found is None else ~found
 
@@ -260,7 +276,10 @@ class in_reduce(CombinedPredicate):  # noqa: N801 - Petastorm's name
         return bool(self.reduce_func([bool(part.do_include(values)) for part in self.parts]))
 
     def combined(self, answers: Sequence[NDArray[np.bool_]]) -> NDArray[np.bool_]:
-        """Return the result for each row; `reduce_func` is called once per distinct combination of results."""
+        """Return the combined result for each row, shape (rows,).
+
+        Functions other than `all` and `any` are called once per distinct combination of results.
+        """
         if self.is_all:
             return functools.reduce(operator.and_, answers)
         if self.is_any:
@@ -271,14 +290,20 @@ class in_reduce(CombinedPredicate):  # noqa: N801 - Petastorm's name
         return np.array(said, dtype=np.bool_)[place.reshape(-1)]
 
     def cache_key(self) -> str | None:
-        """Return a cache key derived from the predicates' keys; None for a function other than `all` and `any`."""
+        """Return a cache key derived from the predicates' keys.
+
+        Return None for a function other than `all` and `any`, or if a predicate has no key.
+        """
         keys = [told_by(part, "cache_key") for part in self.parts]
         if None in keys or not (self.is_all or self.is_any):
             return None
         return json.dumps(["in_reduce", "all" if self.is_all else "any", keys])
 
     def as_expression(self) -> Expression | None:
-        """Return the combined filter expressions of the predicates, or None if a predicate has none."""
+        """Return the combined filter expressions of the predicates.
+
+        Return None for a function other than `all` and `any`, or if a predicate has no filter expression.
+        """
         found = [told_by(part, "as_expression") for part in self.parts]
         if not (self.is_all or self.is_any) or any(part is None for part in found):
             return None
@@ -291,7 +316,7 @@ _ROUNDING = 1e-6
 
 
 class in_pseudorandom_split(PredicateBase):  # noqa: N801 - Petastorm's name
-    """A predicate that selects a part of a pseudorandom split, such as into training and validation data.
+    """A predicate that selects one part of a pseudorandom split of the rows.
 
     Rows are split by the hash of a field: rows with equal values belong to the same part, and so do all rows with a
     missing value. Fractions are exact only on average, so small parts of small datasets may be empty.
@@ -332,7 +357,10 @@ class in_pseudorandom_split(PredicateBase):  # noqa: N801 - Petastorm's name
         return self._includes(str(values[self._field]))
 
     def do_include_batch(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
-        """Return a boolean array (rows,): True for rows of the part; each distinct value is hashed once."""
+        """Return a boolean array (rows,): True for rows of the part.
+
+        Each distinct value is hashed once.
+        """
         column = columns[self._field]
         if column.dtype.kind in "biufmM" and column.ndim == 1 and not isinstance(column, np.ma.MaskedArray):
             return of_distinct(column, lambda value: self._includes(str(value)))
@@ -376,7 +404,10 @@ class _ValuesOfField(PredicateBase):
         return {self._field}
 
     def cache_key(self) -> str | None:
-        """Return a key of the values and the field; None if a value has an unsupported type."""
+        """Return a cache key derived from the values and the field.
+
+        Return None if a value has an unsupported type.
+        """
         try:
             keys = {json.dumps(None if value is None else literal_json(as_literal(value))) for value in self._values}
         except InvalidArgumentError:
@@ -385,7 +416,7 @@ class _ValuesOfField(PredicateBase):
 
 
 class in_set(_ValuesOfField):  # noqa: N801 - Petastorm's name
-    """A predicate for a scalar field: include rows whose value is one of the given values.
+    """A predicate that includes rows whose scalar field has one of the given values.
 
     1 equals 1.0, times are equal if they are the same instant in any unit, and NaN equals nothing. None in the values
     includes rows with a missing value. Dates and booleans also equal their text in partition directories, such as
@@ -414,7 +445,11 @@ class in_set(_ValuesOfField):  # noqa: N801 - Petastorm's name
         return _is_among(columns[self._field], self._keys)
 
     def as_expression(self) -> Expression | None:
-        """Return an `isin` filter that is false for missing values, unless None is among the values."""
+        """Return an `isin` filter, which is false for missing values.
+
+        If None is among the values, the filter is true for missing values. Return None if a value has an unsupported
+        type.
+        """
         try:
             found = col(self._field).isin(_without_nan(self._values))
         except InvalidArgumentError:
@@ -423,7 +458,7 @@ class in_set(_ValuesOfField):  # noqa: N801 - Petastorm's name
 
 
 class in_intersection(_ValuesOfField):  # noqa: N801 - Petastorm's name
-    """A predicate for an array field: include rows whose array contains any of the given values.
+    """A predicate that includes rows whose array has any of the given values.
 
     Args:
         inclusion_values: The values, compared as in `in_set`. Rows with a missing array are excluded.
@@ -447,7 +482,7 @@ class in_intersection(_ValuesOfField):  # noqa: N801 - Petastorm's name
         return value is not None and bool(_is_among(self._flat(value), self._keys).any())
 
     def do_include_batch(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
-        """Return a boolean array (rows,): True for rows whose array contains any of the values."""
+        """Return a boolean array (rows,): True where the array contains any of the values."""
         column = columns[self._field]
         if column.dtype != np.dtype(object) and column.ndim > 1:
             cells: NDArray[Any] = np.asarray(np.ma.getdata(column)).reshape(len(column), -1)
@@ -467,7 +502,9 @@ class in_intersection(_ValuesOfField):  # noqa: N801 - Petastorm's name
 
 
 class in_lambda(PredicateBase):  # noqa: N801 - Petastorm's name
-    """A predicate that calls a Python function. The filter cache does not store its results.
+    """A predicate that calls a Python function.
+
+    The filter cache does not store its results.
 
     Args:
         predicate_fields: Names of the fields to pass to the function, in the order of its arguments.
@@ -503,7 +540,10 @@ class in_lambda(PredicateBase):  # noqa: N801 - Petastorm's name
 
 
 def _listed(values: Any) -> Any:
-    """Return a collection as a list; return other values unchanged, so that a later check can show them."""
+    """Return a collection as a list, and other values unchanged.
+
+    A later check can then show the other values in its error message.
+    """
     return list(values) if isinstance(values, Iterable) and not isinstance(values, (str, bytes)) else values
 
 

@@ -1,7 +1,8 @@
-"""Selectors: pick row groups by stored indexes, for `make_reader(rowgroup_selector=…)`. No I/O.
+"""Selectors: select row groups by stored indexes. No I/O.
 
-A selector selects whole row groups, before filters and predicates are applied. A row group that contains a wanted value
-is read with all of its rows. `petastore.indexing` builds the indexes.
+Pass a selector as `make_reader(rowgroup_selector=…)`. A selector selects whole row groups, before filters and
+predicates are applied. A row group that contains a wanted value is read with all of its rows. `petastore.indexing`
+builds the indexes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class RowGroupSelectorBase(abc.ABC):
 
 
 class SingleIndexSelector(RowGroupSelectorBase):
-    """A row-group selector by one index: row groups that contain any of the given values.
+    """A row-group selector by one index: row groups with any of the given values.
 
     Args:
         index_name: Name of the index.
@@ -80,12 +81,14 @@ class _JoinedSelector(RowGroupSelectorBase):
         self._parts = parts
 
     def get_index_names(self) -> list[str]:
-        """Return the distinct names of the indexes that any part needs."""
+        """Return the distinct names of the indexes that any of the selectors needs."""
         return list(dict.fromkeys(name for part in self._parts for name in part.get_index_names()))
 
 
 class IntersectIndexSelector(_JoinedSelector):
-    """A row-group selector that combines selectors with AND: row groups that all of them select.
+    """A row-group selector that combines selectors with AND.
+
+    It selects the row groups that all of them select.
 
     Args:
         single_index_selectors: At least one selector; joined selectors are allowed.
@@ -107,7 +110,9 @@ class IntersectIndexSelector(_JoinedSelector):
 
 
 class UnionIndexSelector(_JoinedSelector):
-    """A row-group selector that combines selectors with OR: row groups that any of them selects.
+    """A row-group selector that combines selectors with OR.
+
+    It selects the row groups that any of them selects.
 
     Args:
         single_index_selectors: At least one selector; joined selectors are allowed.

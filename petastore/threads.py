@@ -1,4 +1,4 @@
-"""Daemon threads that run submitted functions, and never block the exit of the process.
+"""Daemon threads that run submitted functions, and never block the process exit.
 
 Because the threads are daemons, a call that never returns, such as a hanging storage request, cannot prevent the
 interpreter from exiting. When the interpreter exits, running calls get a short time to finish.
@@ -37,8 +37,11 @@ class Daemon(threading.Thread):
         super().__init__(name=name, target=target, daemon=True)
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for the thread's end, except during interpreter shutdown, when daemon threads are stopped."""
-        # From Python 3.13 on, the end of a thread stopped like this is never signaled, and joining it would hang.
+        """Wait for the thread's end, except during interpreter shutdown.
+
+        At shutdown, Python stops daemon threads.
+        """
+        # From Python 3.13 on, a thread that the shutdown has stopped never signals its end, so joining it would hang.
         if not sys.is_finalizing():
             super().join(timeout)
 
@@ -54,11 +57,11 @@ def is_daemon_of_ours() -> bool:
 
 
 class working:  # noqa: N801 - used in `with` statements
-    """Context manager for work in a daemon thread; the interpreter does not exit during it.
+    """Context manager for work in a daemon thread; interpreter exit waits for it.
 
     If a thread returns from C++ code after the interpreter has ended, the process crashes. Therefore the interpreter
-    waits a moment for threads in this block before it ends, and later daemon threads wait forever at the start of the
-    block.
+    waits up to two seconds for threads in this block before it ends. A thread that enters the block later waits forever
+    at its start.
 
     Example:
         >>> with working():
@@ -77,7 +80,7 @@ class working:  # noqa: N801 - used in `with` statements
 
 
 class Threads:
-    """Threads that are started on demand, and reused for later calls.
+    """Threads that start on demand, and are reused for later calls.
 
     Thread-safe. A forked child starts without threads and calls.
 
@@ -103,7 +106,7 @@ class Threads:
         _alive.add(self)
 
     def make_anew(self) -> None:
-        """Forget all threads in a forked child."""
+        """Reset to the state without threads; also called in a forked child."""
         # Reentrant: garbage collection may run while the lock is held, and finalizers may call methods that lock.
         self._lock = threading.RLock()
         self._idle: list[_Thread] = []
@@ -137,7 +140,10 @@ class Threads:
         return True
 
     def _is_free(self, thread: _Thread) -> bool:
-        """Mark a thread that has finished its call as idle; return False if the thread must end instead."""
+        """Mark a thread that has finished its call as idle.
+
+        Return False if the thread must end instead.
+        """
         with self._lock:
             if not self._ended:
                 self._idle.append(thread)
@@ -156,7 +162,10 @@ class Threads:
             thread.calls.put(None)
 
     def join(self) -> None:
-        """After `end`, wait until all threads have ended, except the calling thread and abandoned threads."""
+        """Wait until all threads have ended; call `end` before.
+
+        The calling thread, and threads passed to `leave_behind`, are not waited for.
+        """
         with self._lock:
             ending = [thread for thread in self._all if self._ended and thread.ident not in self._left_behind]
         for thread in ending:
@@ -164,7 +173,10 @@ class Threads:
                 thread.join()
 
     def leave_behind(self, identifiers: Iterable[int]) -> None:
-        """Stop waiting for threads whose calls may never return."""
+        """Exclude the threads with these identifiers from `join` and `wait_until_idle`.
+
+        Calls of such threads may never return.
+        """
         with self._lock:
             self._left_behind.update(identifiers)
 
@@ -196,11 +208,12 @@ class _Thread(Daemon):
 
 
 def give_way() -> None:
-    """Set the Linux batch scheduling class for the calling thread and its child threads, if permitted.
+    """Set Linux's batch scheduling class for the calling thread and its new threads.
 
     These threads get as much CPU time as before, but do not preempt other threads when they wake up. Without this
-    class, workers that wake up for a span may preempt the training thread while it holds the GIL: one of thirty steps
-    was 1 to 5 ms late. If the user set a scheduling class for the process, it is kept.
+    class, workers that wake up to load batches may preempt the training thread while it holds the GIL: one of thirty
+    steps was 1 to 5 ms late. A scheduling class that the user set for the process is kept. Nothing happens if the
+    system does not permit the change.
     """
     if not hasattr(os, "SCHED_BATCH"):
         return
@@ -218,7 +231,10 @@ os.register_at_fork(after_in_child=_working.clear)
 
 @atexit.register
 def _give_a_moment() -> None:
-    """Reject new work at interpreter exit, and wait briefly for running C++ or user code."""
+    """Reject new work at interpreter exit, and wait briefly for running code.
+
+    Python cannot stop threads safely while they run C++ or user code.
+    """
     interpreter_ends.set()
     deadline = time.monotonic() + _MOMENT_S
     for threads in list(_alive):

@@ -1,1 +1,4 @@
-"""Command line: parse arguments and print text. `petastore --help` lists the commands."""
+"""Command line: parse arguments and print text.
+
+`petastore --help` lists the commands.
+"""

@@ -1,4 +1,7 @@
-"""Entry point of `petastore` and `python -m petastore.cli`: checks that the extra `cli` is installed."""
+"""Entry point of `petastore` and `python -m petastore.cli`.
+
+It checks that the packages of the extra `cli` are installed.
+"""
 
 from __future__ import annotations
 

@@ -42,12 +42,15 @@ class Warmed:
     """Result of warming a cache. Sizes are bytes."""
 
     row_groups: int
-    """Row groups whose chunks are in the cache now."""
+    """Number of row groups that were fetched, or were in the cache already."""
     row_groups_without_room: int
-    """Row groups that were not fetched, because they do not fit into the cache: the last ones in reading order."""
+    """Number of row groups that were not fetched, because they do not fit into the cache.
+
+    They are the last ones in reading order.
+    """
     entries_fetched: int
     entries_there: int
-    """Entries that were in the cache already."""
+    """Number of cache entries that existed already."""
     entries_not_kept: int
     """Number of fetched entries that the cache did not store."""
     requests: int
@@ -57,13 +60,15 @@ class Warmed:
 
 
 def warm_cache(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], None]) -> Warmed:
-    """Fetch the column chunks of a plan's first epoch into the cache of a dataset, in reading order.
+    """Fetch the column chunks of a plan's first epoch into the cache of a dataset.
+
+    The chunks are fetched in reading order.
 
     Data that would not fit into the cache is not fetched.
 
     Args:
         dataset: Dataset with a cache.
-        plan: Plan of the dataset.
+        plan: Plan (order of rows) of the training run.
         progress: Function called with the numbers of finished and of all row groups.
 
     Raises:
@@ -115,7 +120,12 @@ def warm_cache(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], N
 
 
 def _that_fit(sizes: NDArray[np.int64], cache: DiskCache) -> int:
-    """Return the number of leading row groups that fit into the cache."""
+    """Return how many row groups, from the first one on, fit into the cache.
+
+    Args:
+        sizes: Bytes of each row group in the cache, in reading order.
+        cache: The cache; its present entries may be evicted.
+    """
     from petastore.cache.disk_cache import ANNOUNCED_SHARE
 
     found = cache.info()
@@ -245,7 +255,7 @@ def clear(location: _Location = None, as_json: _AsJson = False, debug: Debug = F
 
 
 def _cache_there(location: Path | None) -> DiskCache:
-    """Return the cache at a location, without creating one."""
+    """Return the existing cache at a location; raise an error if there is none."""
     from petastore.cache.disk_cache import DiskCache, has_cache
     from petastore.cache.folder import cache_location
 
@@ -258,7 +268,7 @@ def _cache_there(location: Path | None) -> DiskCache:
 
 
 def _shard(text: str | None) -> Shard | None:
-    """Return the shard of `--shard I/N`."""
+    """Parse the value of `--shard I/N`; None selects all rows."""
     from petastore.plan.request import Shard
 
     if text is None:

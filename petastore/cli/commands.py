@@ -1,4 +1,7 @@
-"""Commands of `petastore` and their arguments. Other modules compute and print the results."""
+"""Commands of `petastore` and their arguments.
+
+Other modules compute and print the results.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`petastore head`: the first rows of a dataset on the terminal, as JSON, and their images as files."""
+"""`petastore head`: show the first rows of a dataset.
+
+Rows are shown on the terminal or as JSON; images can be saved as files.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ __all__ = ["SavedImages", "as_json", "head", "render_rows", "rows_as_json", "sho
 
 
 def as_json(value: Any) -> Any:
-    r"""Return a value as JSON, not shortened.
+    r"""Convert a value to JSON types, without shortening it.
 
     NaN and infinities, which JSON does not have, become `"nan"`, `"inf"` and `"-inf"`, so that they differ from missing
     values. Times are text in NumPy's format, decimals are text, bytes are text in base64. Arrays become nested lists;
@@ -77,12 +80,12 @@ def _is_finite(array: NDArray[Any]) -> bool:
 def rows_as_json(
     fields: Sequence[UnischemaField], rows: Iterable[Mapping[str, Any]], saved: SavedImages | None, *, images: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows as JSON objects, one by one.
+    """Yield each row as a dict of JSON types.
 
     Args:
         fields: Fields of a row.
         rows: Rows as dicts from field name to value; None is a missing value.
-        saved: Paths of saved images, which are added to each image; None adds nothing.
+        saved: Saved images, whose paths are added to the images; None adds nothing.
         images: Whether images are printed as dtype and shape; otherwise as arrays.
 
     Example:
@@ -116,14 +119,17 @@ _ROW = "row"
 
 
 def shows_pictures(console: Console) -> bool:
-    """Return whether the terminal supports colors and half-block characters, so that images can be drawn."""
+    """Return whether images can be drawn on the terminal.
+
+    The terminal must support colors and half-block characters.
+    """
     return console.color_system is not None and not console.no_color and console.encoding.startswith("utf")
 
 
 def render_rows(
     fields: Sequence[UnischemaField], rows: Iterable[Mapping[str, Any]], console: Console, *, images: bool
 ) -> int:
-    """Print rows.
+    """Print rows as a table, or one below the other if the table would be too wide.
 
     Args:
         fields: Fields of a row.
@@ -165,7 +171,10 @@ def _words(value: Any, field: UnischemaField) -> Text:
 
 
 def _image(value: Any, field: UnischemaField, side: int) -> Text:
-    """Return the text for an image; several lines if drawn. `side` is the maximum width; 0 draws nothing."""
+    """Return the text of an image: its dtype and shape, below the drawn image.
+
+    `side` is the maximum width of the drawing; 0 draws nothing.
+    """
     if not isinstance(value, np.ndarray):
         return _words(value, field)
     words = Text(f"{field.dtype_name} {shape_in_words(value.shape)}", style="dim" if side else "")
@@ -182,7 +191,10 @@ def _is_number(field: UnischemaField) -> bool:
 
 
 def _widths(naturals: Sequence[int], leasts: Sequence[int], room: int) -> list[int] | None:
-    """Return column widths that fit the terminal, the widest shortened; None if they cannot."""
+    """Return column widths that fit the terminal; None if they cannot fit.
+
+    The widest columns are shortened.
+    """
     if sum(leasts) > room:
         return None
     cap = max(naturals, default=0)
@@ -236,7 +248,10 @@ def _print_blocks(
 
 
 def _shortened(cell: Text, width: int) -> Text:
-    """Return the cell with long lines cut by an ellipsis; images keep their width."""
+    """Cut long lines of a cell by an ellipsis, in place, and return the cell.
+
+    Images keep their width.
+    """
     if _width(cell) > width:
         cell.truncate(width, overflow="ellipsis")
     return cell
@@ -282,7 +297,7 @@ def head(
 
 
 def _fields(dataset: Dataset, columns: Sequence[str] | None) -> tuple[UnischemaField, ...]:
-    """Return the selected fields; all readable ones by default."""
+    """Return the selected fields; without a selection, all readable fields."""
     if columns or not len(dataset.schema):
         return dataset.fields_of(columns or None)
     return tuple(dataset.schema)
@@ -300,7 +315,9 @@ _UPPER_HALF = "▀"
 
 
 def thumbnail(pixels: NDArray[Any], side: int) -> Text:
-    """Return an image as half-block characters: each shows two pixels, one above the other.
+    """Return an image as half-block characters.
+
+    Each character shows two pixels, one above the other.
 
     Larger images are reduced; a pixel is the mean of the pixels that it covers. Images of 16 bits are stretched, so
     that their brightest pixel is white. Transparent images are shown on black.
@@ -337,7 +354,9 @@ def _colors(pixels: NDArray[np.float64], *, brightest: int) -> list[list[Color]]
 
 
 class SavedImages:
-    """Images of rows as PNG files in a folder, named by the number of the row and by the column.
+    """Images of rows as PNG files in a folder.
+
+    The names of the files have the number of the row and the name of the column.
 
     Args:
         folder: Folder, which is created if missing; files with the same names are replaced.
@@ -389,7 +408,9 @@ class SavedImages:
 
 
 def _in_a_path(name: str) -> str:
-    """Return a value as a unique part of a file name: characters with a meaning in paths become %XX.
+    """Convert a name to a unique part of a file name.
+
+    Characters with a meaning in paths become %XX.
 
     Example:
         >>> _in_a_path("left eye"), _in_a_path("../x")

@@ -167,7 +167,10 @@ def _partition_facts(name: str, inventory: Inventory) -> PartitionFacts:
 
 
 def _indexes_facts(dataset: Dataset) -> tuple[IndexFacts, ...]:
-    """Return the facts of each row-group index; a stale index does not hide the others."""
+    """Return the facts of each row-group index.
+
+    An index that cannot be used does not prevent the facts of other indexes.
+    """
     from petastore.storage.metadata.row_group_index import find_indexes, index_names
 
     if dataset.location.paths is not None:

@@ -1,4 +1,4 @@
-"""Commands that maintain datasets: copy and verify them, and write, convert or rebuild their metadata."""
+"""Commands that maintain datasets: copy, verify, and write or repair metadata."""
 
 from __future__ import annotations
 

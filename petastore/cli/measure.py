@@ -1,4 +1,7 @@
-"""`petastore throughput` and `petastore tune`: print the rates that `petastore.tuning` measures."""
+"""`petastore throughput` and `petastore tune`: print rates of reading.
+
+`petastore.tuning` measures the rates.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,7 @@ def throughput(
                 pool_type,
                 workers,
                 reader_extra_args=given,
-                spawn_new_process=False,  # not needed: the memory of this process is that of the reader
+                spawn_new_process=False,  # this process uses its memory only for the reader
                 batch_size=batch_size,
                 seconds=seconds,
                 progress=display.update,
@@ -145,7 +148,10 @@ def _decode_hints(options: dict[str, Any]) -> dict[str, ImageDecode]:
 
 
 def _transform_of(name: str) -> TransformSpec:
-    """Import the object of a dotted name from the working directory or an installed package."""
+    """Import the transform with a dotted name, and return it as a `TransformSpec`.
+
+    It is searched in the working directory and in installed packages.
+    """
     from petastore.transforming.transform import TransformSpec
 
     module, _, attribute = name.rpartition(".")

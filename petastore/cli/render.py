@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["render_facts", "throughput_line", "throughput_table"]
 
 _BARS = "▁▂▃▄▅▆▇█"
-# Parquet's `created_by` ends in the 40 digits of a commit.
+# Parquet's `created_by` ends in the 40 digits of a commit, which are not shown.
 _BUILD = re.compile(r" \(build [0-9a-f]*\)$")
 _LINES_BESIDE_THE_FIELDS = 16
 _FEWEST_FIELDS = 4
@@ -134,7 +134,7 @@ def _spread_words(rows: Spread, stored: Spread) -> str:
 
 
 def _bars(counts: Sequence[int]) -> str:
-    """Return one bar per bucket; an empty bucket is a gap, the fullest one a full bar."""
+    """Return one character per bucket of a histogram, from empty to a full bar."""
     most = max(counts)
     return "".join(" " if not count else _BARS[(count * (len(_BARS) - 1)) // most] for count in counts)
 
@@ -165,7 +165,7 @@ def _shape_text(shape: tuple[int | None, ...]) -> str:
 
 
 def throughput_table(found: Throughput) -> Table:
-    """Return the measurements as a table, one per line."""
+    """Return the measurements as a table, with one line for each."""
     table = facts_table()
     spread = f"{_rate(found.slowest)} / {_rate(found.median)} / {_rate(found.fastest)}"
     table.add_row("rate", f"{_rate(found.rows_per_second)} rows/s")

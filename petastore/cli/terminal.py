@@ -1,4 +1,7 @@
-"""Terminal output of all commands (text, tables, JSON, errors in one line), and the options that all commands have."""
+"""Terminal output of all commands, and the options that all commands have.
+
+Output is text, tables, JSON and errors in one line.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,10 @@ def json_options(text: str, *, option: str = "--storage-options", example: str =
 
 
 def json_filters(text: str | None) -> Any:
-    """Return the `filters=` argument for the JSON after `--filters`, in which conditions are lists."""
+    """Convert the JSON after `--filters` to the `filters=` argument; None stays None.
+
+    Conditions, which are lists in JSON, become tuples.
+    """
     if text is None:
         return None
     try:
@@ -93,7 +99,7 @@ def json_filters(text: str | None) -> Any:
 
 
 def settings_of(pairs: Iterable[str]) -> dict[str, str]:
-    """Return the keys and values of arguments of the form `key=value`.
+    """Parse arguments of the form `key=value`, and return a dict.
 
     Raises:
         InvalidArgumentError: An argument has no `=`.
@@ -113,7 +119,9 @@ def settings_of(pairs: Iterable[str]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def errors_in_one_line(*, debug: bool) -> Iterator[None]:
-    """Print a petastore error in the block as one line on stderr, and exit with code 2.
+    """Print a petastore error in the block as one line on stderr.
+
+    Then exit with code 2.
 
     Args:
         debug: Whether to raise the error instead, so that its traceback is shown.

@@ -125,7 +125,7 @@ def trace(
 
 
 def _order_options(text: str) -> dict[str, Any]:
-    """Return the options after `--order`."""
+    """Parse and check the JSON object after `--order`."""
     names = ("shuffle_row_groups", "shuffle_buffer_bytes", "interleave", "shuffle_block_rows", "reshuffle_each_epoch")
     options = json_options(text, option="--order", example='{"interleave": 12}')
     for name in options:
@@ -146,7 +146,10 @@ def _step(
     *,
     as_json: bool,
 ) -> dict[str, object]:
-    """Print the rows of a step, or return them as JSON values; save their images."""
+    """Print the rows of a step, or return them as JSON values; save their images.
+
+    Without `as_json`, the returned dict is empty.
+    """
     from petastore.plan import Cursor
 
     after = None if epoch is None else Cursor.of_epoch(epoch)
@@ -183,14 +186,20 @@ _PLACE_NAMES = ("source_file", "source_row_group", "source_row")
 
 
 def _place_fields(fields: Sequence[UnischemaField], *, ranks: bool) -> list[UnischemaField]:
-    """Return the fields that are shown of each row: its rank and its place, then the chosen columns."""
+    """Return the fields that are shown for each row.
+
+    They are its rank, its place (file, row group and row), and the chosen columns.
+    """
     rank = [UnischemaField("rank", "int64")] if ranks and all(field.name != "rank" for field in fields) else []
     places = [UnischemaField(name, dtype) for name, dtype in zip(_PLACE_NAMES, ("str", "int32", "int64"), strict=True)]
     return [*rank, *places, *fields]
 
 
 def _rows_of(rows: StepRows, dataset: Dataset, fields: Sequence[UnischemaField]) -> Iterator[dict[str, Any]]:
-    """Yield the rank, the place and the chosen columns of each row; reads only these columns, if there are any."""
+    """Yield each row of a step as a dict: rank, place and the chosen columns.
+
+    The place is file, row group and row. Data is read only for the chosen columns.
+    """
     columns: dict[str, NDArray[Any]] = {"rank": rows.ranks}
     columns |= dict(zip(_PLACE_NAMES, (rows.files, rows.row_groups, rows.rows), strict=True))
     if fields:
@@ -203,7 +212,7 @@ def _rows_of(rows: StepRows, dataset: Dataset, fields: Sequence[UnischemaField])
 
 
 def _step_facts(rows: StepRows, lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return a step and its rows as JSON values."""
+    """Return a step and its rows as a dict of JSON values."""
     valid = [
         {**line, "valid": False} if not is_valid else line for line, is_valid in zip(lines, rows.valid, strict=True)
     ]
@@ -211,7 +220,13 @@ def _step_facts(rows: StepRows, lines: Sequence[dict[str, Any]]) -> dict[str, An
 
 
 def _show_ranking(ranking: SpikeRanking, console: Console, most: int) -> None:
-    """Print the spikes, and the first rows, files and labels of each ranking."""
+    """Print the spikes, and the first rows, files and labels of each ranking.
+
+    Args:
+        ranking: Spikes and rankings.
+        console: Console to print on.
+        most: Maximum number of lines of each table.
+    """
     spikes = ranking.spikes
     header = ["file", "row group", "row"] if spikes.rows else ["step"] if spikes.ranks is None else ["step", "rank"]
     names: list[tuple[Any, ...]] = list(

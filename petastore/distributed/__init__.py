@@ -1,4 +1,6 @@
-"""Detect the rank and world size of this process (DDP, Horovod, JAX, Ray, Spark) as a `Shard`.
+"""Detect the rank and world size of this process (DDP, Horovod, JAX, Ray, Spark).
+
+The result is a `Shard`.
 
 `make_reader(url, cur_shard="auto")` calls `current_shard`. Each `from_…` function reads the rank from one framework or
 launcher: `make_reader(url, cur_shard=petastore.distributed.from_torch(mesh=mesh, mesh_dim="dp"))`. None of these

@@ -1,4 +1,7 @@
-"""Shard of this process: detected for `cur_shard="auto"`, or from `cur_shard` and `shard_count`."""
+"""Shard of this process, detected or given by the caller.
+
+`cur_shard="auto"` detects the shard; otherwise `cur_shard` and `shard_count` give it.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,9 @@ __all__ = ["asked_shard", "current_shard", "launched_as", "warn_of_other_shard"]
 def current_shard() -> Shard:
     """Return the shard of this process; `cur_shard="auto"` calls it.
 
-    It first queries the frameworks that the program has imported and initialized: Horovod, torch.distributed, JAX, Ray
-    Train and Spark barrier tasks. Then it reads the environment variables of launchers, as `from_environment` does. All
-    sources must report the same rank and world size. One exception: a running framework takes precedence over
+    The function first queries the frameworks that the program has imported and initialized: Horovod, torch.distributed,
+    JAX, Ray Train and Spark barrier tasks. Then it reads the environment variables of launchers, as `from_environment`
+    does. All sources must report the same rank and world size. One exception: a running framework takes precedence over
     environment variables, which can be stale (elastic Horovod, or variables of a Ray or Spark daemon).
 
     This function does not import frameworks, start backends or communicate with other ranks.
@@ -49,9 +52,11 @@ def current_shard() -> Shard:
 
 
 def launched_as() -> Claim | None:
-    """Return this process's rank if it is clearly one of several; None for a single process or if in doubt.
+    """Return the rank that a framework or launcher reports, if it has several ranks.
 
-    It is used for warnings: it never raises an error, imports nothing, and takes a few microseconds.
+    Return None for a single process, or if in doubt.
+
+    Warnings use this function: it never raises an error, imports nothing, and takes a few microseconds.
     """
     claims = live_claims() or plain_claims(os.environ)
     return next((claim for claim in claims if claim.shard.count > 1), None)
@@ -125,7 +130,9 @@ def _warn_of_another_rank(shard: Shard) -> None:
 
 
 def warn_of_other_shard(shard: Shard, *, stacklevel: int = 3) -> None:
-    """Warn if the requested shard is not this process's rank; this is allowed.
+    """Warn if the requested shard differs from this process's rank.
+
+    The difference is allowed, and a shard with all rows gives no warning.
 
     Args:
         shard: Requested shard.

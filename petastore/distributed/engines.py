@@ -1,4 +1,6 @@
-"""Detect the rank of this process from Horovod, torch.distributed, JAX, Ray Train, Spark or TensorFlow.
+"""Detect the rank of this process from a framework.
+
+The frameworks are Horovod, torch.distributed, JAX, Ray Train, Spark, TensorFlow and BigDL Orca.
 
 `from_input_context`, `from_barrier`, `from_tfos` and `from_orca_config` read the rank from the object that the
 framework passes to the user's function.
@@ -36,13 +38,15 @@ __all__ = [
 ]
 
 
-# Launchers whose variables are ignored in tasks of Ray and Spark: a daemon starts these tasks and passes on its own
-# environment.
+# Launchers whose variables are ignored in tasks of Ray and Spark: a daemon starts these tasks, and passes them its own
+# environment variables.
 _OF_DAEMONS: Final = frozenset({"openmpi", "mpich", "slurm"})
 
 
 def from_horovod(process_set: Any = None) -> Shard:
-    """Return the shard of this Horovod rank, from Horovod's API; correct also after a reset of elastic Horovod.
+    """Return the shard of this Horovod rank, from Horovod's API.
+
+    The shard is correct also after a reset of elastic Horovod.
 
     Args:
         process_set: `hvd.ProcessSet` whose ranks share the rows; None means all ranks.
@@ -76,7 +80,9 @@ def from_torch(
     mesh: DeviceMesh | None = None,
     mesh_dim: str | int | Sequence[str | int] | None = None,
 ) -> Shard:
-    """Return the shard of this torch.distributed rank, or of its coordinate in a device mesh (FSDP).
+    """Return the shard of this torch.distributed rank, or its place in a device mesh.
+
+    Use a device mesh for FSDP and other parallelism in several dimensions.
 
     Ranks that differ only in other mesh dimensions, such as tensor-parallel peers, get the same shard and the same
     batches.
@@ -115,7 +121,8 @@ def from_torch(
 def from_jax() -> Shard:
     """Return the shard of this JAX process.
 
-    If `jax.distributed.initialize` was not called, it calls `jax.process_index()`, which starts JAX's backend.
+    If `jax.distributed.initialize` was not called, this function calls `jax.process_index()`, which starts JAX's
+    backend.
 
     Raises:
         InvalidArgumentError: JAX is not imported.
@@ -146,19 +153,28 @@ def from_ray() -> Shard:
 
 
 def live_claims() -> list[Claim]:
-    """Return the ranks that engines running in this process report; takes microseconds."""
+    """Return the rank that each framework running in this process reports.
+
+    This takes microseconds.
+    """
     return [claim for ask in (_horovod, _torch, _jax, _ray, _barrier) for claim in ask()]
 
 
 def horovod_modules() -> list[Any]:
-    """Return Horovod's initialized modules: each framework's module has its own ranks."""
+    """Return the initialized modules of Horovod, one for each framework.
+
+    The module of each framework has its own ranks.
+    """
     names = ("horovod.torch", "horovod.tensorflow", "horovod.mxnet")
     modules = [module for name in names if (module := sys.modules.get(name)) is not None]
     return [module for module in modules if hasattr(module, "is_initialized") and module.is_initialized()]
 
 
 def barrier_context() -> Any:
-    """Return the context of the Spark barrier task that this process runs; None if it runs none."""
+    """Return the context of the Spark barrier task that this process runs.
+
+    Return None outside of a barrier task.
+    """
     module = sys.modules.get("pyspark.taskcontext")
     if module is None or not isinstance(module.TaskContext.get(), module.BarrierTaskContext):
         return None
@@ -252,7 +268,9 @@ def _dimensions(mesh: DeviceMesh, mesh_dim: str | int | Sequence[str | int] | No
 
 
 def from_input_context(context: Any) -> Shard:
-    """Return the shard of a TensorFlow input pipeline, in a function for `distribute_datasets_from_function`.
+    """Return the shard of a TensorFlow input pipeline.
+
+    Call this function in the function that you pass to `distribute_datasets_from_function`.
 
     Args:
         context: The `tf.distribute.InputContext` that TensorFlow passes to the function.
@@ -295,9 +313,10 @@ def from_barrier(context: Any = None) -> Shard:
 
 
 def from_tfos(context: Any) -> Shard:
-    """Return the shard of a TensorFlowOnSpark node, in the function that `TFCluster.run` or `TFParallel.run` calls.
+    """Return the shard of a TensorFlowOnSpark node.
 
-    Do not use `ctx.worker_num` as the rank: it also counts parameter servers and evaluators.
+    Use it in the function that you pass to `TFCluster.run` or `TFParallel.run`. Do not use `ctx.worker_num` as the
+    rank, because that number also counts parameter servers and evaluators.
 
     Args:
         context: The `ctx` argument of the function.
@@ -319,7 +338,9 @@ def from_tfos(context: Any) -> Shard:
 
 
 def from_orca_config(config: Mapping[str, Any]) -> Shard:
-    """Return the shard of a BigDL Orca worker, in a data creator that receives `config`.
+    """Return the shard of a BigDL Orca worker.
+
+    Call this function in a data creator, which receives `config` from Orca.
 
     Args:
         config: The `config` of Orca's `data_creator(config, batch_size)`, with `rank`, and `size` or `num_shards`.

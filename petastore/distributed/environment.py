@@ -1,4 +1,4 @@
-"""Rank of this process from environment variables of launchers such as torchrun and mpirun.
+"""Rank of this process from environment variables of launchers such as torchrun.
 
 Launchers can be nested: `srun` starts a `torchrun` on each node, which starts the ranks. The variables of Slurm then
 describe `torchrun`, so they are used only if no other launcher has set variables. The variables of all other launchers
@@ -34,9 +34,9 @@ _TRAINING: Final = ("chief", "master", "worker")
 
 
 def rank_in_cluster(cluster: Mapping[str, Any], job: str, task: int, *, said_by: str) -> Shard:
-    """Return the shard of a task: the chief (or master) is rank 0, and workers follow it.
+    """Return the shard of a TensorFlow task in its cluster.
 
-    An evaluator, which does not train, reads all rows.
+    The chief (or master) is rank 0, and the workers follow. An evaluator, which does not train, reads all rows.
 
     Args:
         cluster: Dict from job name to the addresses of its tasks.
@@ -105,9 +105,9 @@ _NUMBER: Final = re.compile("[0-9]{1,9}")
 def from_environment(environ: Mapping[str, str] | None = None) -> Shard:
     """Return the shard from the environment variables of a launcher.
 
-    It reads the variables of Horovod, Open MPI, MPICH (and Intel MPI), torchrun, TensorFlow (`TF_CONFIG`) and, if none
-    of these is set, Slurm. Variables are set when the process starts and never change: after a reset of elastic
-    Horovod, use `from_horovod`.
+    The function reads the variables of Horovod, Open MPI, MPICH (and Intel MPI), torchrun and TensorFlow (`TF_CONFIG`).
+    If none of these is set, it reads those of Slurm. Variables are set when the process starts and never change: after
+    a reset of elastic Horovod, use `from_horovod`.
 
     Args:
         environ: Mapping of variables; None means `os.environ`.
@@ -137,9 +137,9 @@ def from_environment(environ: Mapping[str, str] | None = None) -> Shard:
 
 
 def from_tf_config(config: str | Mapping[str, Any] | None = None) -> Shard:
-    """Return the shard of a TensorFlow task: the chief (or master) is rank 0, then the workers.
+    """Return the shard of the TensorFlow task that `TF_CONFIG` describes.
 
-    An evaluator reads all rows.
+    The chief (or master) is rank 0, and the workers follow. An evaluator reads all rows.
 
     Args:
         config: The value of `TF_CONFIG`, as JSON or as a dict; None reads the variable.
@@ -162,7 +162,9 @@ def from_tf_config(config: str | Mapping[str, Any] | None = None) -> Shard:
 
 
 def launcher_claims(environ: Mapping[str, str], overruled: Collection[str] = ()) -> Iterator[Claim]:
-    """Yield the rank that each launcher reports in environment variables, without Slurm.
+    """Yield the rank that each launcher reports in environment variables.
+
+    Slurm is left out.
 
     Args:
         environ: Environment variables.
@@ -182,7 +184,7 @@ def launcher_claims(environ: Mapping[str, str], overruled: Collection[str] = ())
 
 
 def slurm_claim(environ: Mapping[str, str]) -> Claim | None:
-    """Return the rank that Slurm reports for a task that `srun` started; None elsewhere.
+    """Return the rank that Slurm reports for a task; None if `srun` did not start it.
 
     A batch script also has `SLURM_PROCID=0` and a number of tasks, but is not a task.
 
@@ -204,9 +206,12 @@ def slurm_claim(environ: Mapping[str, str]) -> Claim | None:
 
 
 def plain_claims(environ: Mapping[str, str]) -> list[Claim]:
-    """Return the ranks that launchers report, or else the rank that Slurm reports; ignore invalid variables."""
+    """Return the ranks that launchers report in environment variables.
+
+    If there are none, return the rank that Slurm reports. Invalid variables are ignored.
+    """
     claims: list[Claim] = []
-    # Checked first, because this function runs for each reader, and reading a variable takes a microsecond.
+    # Returns early without variables: this function runs for each reader, and reading a variable takes a microsecond.
     if not any(name in environ for name in _TELLING):
         return claims
     with contextlib.suppress(InvalidArgumentError):
@@ -245,7 +250,10 @@ def _number(text: str, name: str) -> int:
 
 
 def _tf_config_shard(config: str | Mapping[str, Any]) -> Shard | None:
-    """Return the task's shard; None without a cluster, which TensorFlow treats as one process."""
+    """Return the task's shard from `TF_CONFIG`.
+
+    Return None without a cluster, which TensorFlow treats as a single process.
+    """
     loaded = _parsed(config) if isinstance(config, str) else config
     cluster = loaded.get("cluster") or {}
     if not cluster:
@@ -282,19 +290,22 @@ class Claim:
     """Rank, and number of ranks."""
 
     by: str
-    """Source of the claim, for messages: an engine, or environment variables."""
+    """Source of the claim, for messages: a framework, or environment variables."""
 
     overrules: frozenset[str] = frozenset()
-    """Launchers whose variables are ignored if this one is present, because they describe another process."""
+    """Names of launchers whose variables are ignored if this claim exists.
+
+    The variables of these launchers describe another process.
+    """
 
     def __str__(self) -> str:
         return f"{self.by} says {self.shard.index} of {self.shard.count}"
 
     def allows(self, shard: Shard) -> bool:
-        """Return whether this rank may have this shard in a division of all ranks.
+        """Return whether a reader of this rank may have this shard.
 
-        The shard may be the rank itself, or the rank's coordinate along a dimension of a device mesh, where ranks that
-        differ only in other dimensions read the same rows.
+        The shard may be the rank itself, or the rank's coordinate along one dimension of a device mesh. Ranks that
+        differ only in other dimensions of the mesh then read the same rows.
 
         Example:
             >>> rank = Claim(Shard(2, 4), "torch.distributed")  # of a mesh of 2 × 2, in its second row
@@ -315,7 +326,8 @@ def agreed(claims: Sequence[Claim], around: Claim | None = None) -> Shard | None
     Args:
         claims: Claims that must have the same numbers.
         around: Claim of a launcher that may have started the launcher of this process, such as `srun` for a `torchrun`
-            on each node. This claim is used only if there are no other claims.
+            on each node. Its shard is used only if there are no other claims. It contradicts claims of a single rank if
+            it reports several ranks.
 
     Raises:
         InvalidArgumentError: Two sources disagree; the message names both.

@@ -1,4 +1,7 @@
-"""`all_gather` functions of frameworks, which ranks use to check that their plans agree."""
+"""`all_gather` functions, by which ranks check that their plans agree.
+
+Each function uses one framework. A plan determines the rows of each batch.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,11 @@ __all__ = ["all_gather", "barrier_all_gather", "horovod_all_gather", "jax_all_ga
 
 
 def all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Gather a JSON value from every rank, in the order of ranks, with the framework that is initialized.
+    """Gather a JSON value from every rank, in the order of ranks.
 
-    Pass it to `reader.plan.assert_agreed(petastore.distributed.all_gather)` on every rank. If several frameworks are
-    initialized, the first of Horovod, torch.distributed, JAX and Spark barrier tasks is used.
+    The function uses the framework that is initialized. Pass it to
+    `reader.plan.assert_agreed(petastore.distributed.all_gather)` on every rank. If several frameworks are initialized,
+    the first of Horovod, torch.distributed, JAX and Spark barrier tasks is used.
 
     Args:
         facts: Dict of JSON values from this rank.
@@ -42,7 +46,9 @@ def all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def torch_all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Gather a JSON value from every rank of the default torch.distributed process group, in the order of ranks.
+    """Gather a JSON value from every torch.distributed rank, in the order of ranks.
+
+    The ranks are those of the default process group.
 
     Pass it to `reader.plan.assert_agreed(torch_all_gather)` on every rank.
 
@@ -79,7 +85,7 @@ def horovod_all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def jax_all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """All-gather a JSON-serializable dict from all JAX processes, in process order.
+    """Gather a JSON value from every JAX process, in the order of processes.
 
     Pass it to `reader.plan.assert_agreed(jax_all_gather)` on every process, after `jax.distributed.initialize()`.
 

@@ -1,4 +1,7 @@
-"""Environment variables that override reader arguments, so that each host can read different data."""
+"""Environment variables that override reader arguments.
+
+With these variables, each host can read from another URL, cache or shard.
+"""
 
 from __future__ import annotations
 
@@ -79,10 +82,10 @@ _CACHE_DIRECTORY: Final = "PETASTORE_CACHE"
 
 
 def with_environment(reads: Callable[_Asked, _Given]) -> Callable[_Asked, _Given]:
-    """Wrap a function that opens readers, so that environment variables override some of its arguments.
+    """Wrap a function that opens readers: environment variables override arguments.
 
     Only wrapped functions read these variables. Each override is logged (logger `petastore.distributed`, level INFO).
-    Parameters that select rows or their order have no variable, because they must be equal on all ranks.
+    Parameters that select rows or their order do not have a variable, because they must be equal on all ranks.
 
     | variable | argument |
     |---|---|
@@ -115,7 +118,7 @@ def with_environment(reads: Callable[_Asked, _Given]) -> Callable[_Asked, _Given
     """
     parameters = list(inspect.signature(reads).parameters)
 
-    @functools.wraps(reads, updated=())  # `updated=()`, because attributes of a class must not be copied to a function
+    @functools.wraps(reads, updated=())  # `reads` may be a class, whose attributes must not be copied
     def reading(*args: _Asked.args, **kwargs: _Asked.kwargs) -> _Given:
         given: list[Any] = list(args)
         for name, value in _overriding(os.environ, parameters, reads.__name__):
@@ -130,7 +133,7 @@ def with_environment(reads: Callable[_Asked, _Given]) -> Callable[_Asked, _Given
 
 
 def _overriding(environ: Mapping[str, str], parameters: list[str], function: str) -> list[tuple[str, Any]]:
-    """Return the parameters to override, with their values."""
+    """Return (parameter, value) pairs for the arguments that variables override."""
     found: list[tuple[str, Any]] = []
     for variable in sorted(name for name in environ if name.startswith(_PREFIX) and name != _CACHE_DIRECTORY):
         override = _OVERRIDES.get(variable)

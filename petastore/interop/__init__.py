@@ -1,4 +1,4 @@
-"""Interoperability: adapters for code and data of Petastorm, Horovod, Orca and TensorFlowOnSpark."""
+"""Interoperability with Petastorm, Horovod, BigDL Orca and TensorFlowOnSpark."""
 
 from petastore.interop.migration import Migration, migrate
 from petastore.interop.petastorm_export import Export, export

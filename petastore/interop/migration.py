@@ -1,4 +1,7 @@
-"""Migrate a Petastorm dataset: add petastore's metadata next to Petastorm's, which stays valid."""
+"""Migrate a Petastorm dataset: add petastore's metadata next to Petastorm's.
+
+Petastorm's metadata stays valid.
+"""
 
 from __future__ import annotations
 
@@ -85,12 +88,13 @@ def migrate(
     filesystem: Any = None,
     dry_run: bool = False,
 ) -> Migration:
-    """Write petastore's schema document, manifest and row-group indexes next to Petastorm's metadata.
+    """Write petastore's metadata next to that of Petastorm.
 
-    The pickled schema and indexes are parsed as data, once: nothing in them is imported or executed. Data files and
-    Petastorm's metadata do not change, so Petastorm can still read the dataset. The change is atomic: each file is
-    written to a temporary name and renamed, the manifest last. A repeated call writes only what is missing. Call it
-    again after Petastorm has added files, because petastore does not read files that the manifest does not list.
+    This metadata is the schema document, the manifest and the row-group indexes. Petastorm's pickled schema and indexes
+    are parsed as data, once: nothing in the pickles is imported or executed. Data files and Petastorm's metadata do not
+    change, so Petastorm can still read the dataset. The change is atomic: each file is written to a temporary name and
+    renamed, the manifest last. A repeated call writes only what is missing. Migrate again after Petastorm has added
+    files, because petastore does not read files that the manifest does not list.
 
     Args:
         url: The dataset's directory.
@@ -102,7 +106,7 @@ def migrate(
         A report of what was written, or would be written.
 
     Raises:
-        InvalidArgumentError: The URL is a file or a list, or Petastorm did not write the dataset.
+        InvalidArgumentError: The URL is a file or a list, or neither Petastorm nor petastore wrote the dataset.
         DatasetNotFoundError: The directory has no data files.
         MetadataError: The pickle is damaged, or names classes that Petastorm's schemas never contain.
         SchemaError: The files do not match the schema.
@@ -148,7 +152,7 @@ class _Steps:
     schema: Unischema
     manifest: Manifest
     stored: pa.Schema
-    """Columns in `_common_metadata`, which stay as they are."""
+    """Arrow schema of `_common_metadata`, which stays unchanged."""
     document_is_new: bool
     manifest_is_new: bool
     indexes: list[RowGroupIndex]
@@ -156,7 +160,7 @@ class _Steps:
 
 
 def _petastorm_footer(location: Location) -> Footer | None:
-    """Return the footer with Petastorm's keys; None if Petastorm did not write the dataset."""
+    """Return the footer of `_common_metadata` if it has Petastorm's schema, else None."""
     footer = footer_if_there(location, COMMON_METADATA)
     return footer if footer is not None and PETASTORM_SCHEMA_KEY in (footer.metadata.metadata or {}) else None
 
@@ -215,7 +219,10 @@ def _planned(location: Location) -> _Steps:
 
 
 def _checked(declared: Unischema, footers: list[Footer]) -> Unischema:
-    """Return the schema with undeclared partition columns, after checking every file."""
+    """Check the schemas of all files, and return the schema of the dataset.
+
+    It is the declared schema and the partition columns that are not declared.
+    """
     partitions = partition_fields([footer.file for footer in footers])
     names = tuple(field.name for field in partitions)
     schema = Unischema(declared.name, [*declared, *(field for field in partitions if field.name not in declared)])
@@ -226,7 +233,10 @@ def _checked(declared: Unischema, footers: list[Footer]) -> Unischema:
 
 
 def _indexes(location: Location, inventory: Inventory) -> tuple[list[RowGroupIndex], dict[str, str]]:
-    """Return Petastorm's indexes that must be migrated, and those that cannot be migrated, with the reason."""
+    """Return Petastorm's indexes to migrate, and the reason for each other index.
+
+    The reasons are a dict from index name to text.
+    """
     try:
         found = read_petastorm_indexes(location, inventory)
     except MetadataError as problem:
@@ -237,8 +247,8 @@ def _indexes(location: Location, inventory: Inventory) -> tuple[list[RowGroupInd
             if read_index(location, inventory, name) is None:
                 missing.append(index)
         except (DatasetChangedError, MetadataError) as problem:
-            # petastore's index detects rewritten files, but Petastorm's does not. Therefore an existing petastore index
-            # stays.
+            # A petastore index exists, but is stale or damaged. It is not replaced by Petastorm's index, which cannot
+            # detect rewritten files.
             left[name] = str(problem)
     try:
         if missing:

@@ -1,9 +1,10 @@
-"""BigDL Orca datasets (written by `ParquetDataset.write`): read them in place, or convert them.
+"""BigDL Orca datasets: read them in place, or convert them.
 
-An Orca dataset has directories `chunk=0`, `chunk=1`, … of Parquet files, and `_orca_metadata`, a JSON file that
-declares each field as an image, an array or a scalar. Images are stored as bytes of image files, arrays as bytes from
-`numpy.savez_compressed`. Orca does not check declared dtypes and shapes against values. petastore therefore infers
-dtype and shape of arrays from the first row, and raises an error for a row that differs.
+Orca's `ParquetDataset.write` writes such datasets. An Orca dataset has directories `chunk=0`, `chunk=1`, … of Parquet
+files, and `_orca_metadata`, a JSON file that declares each field as an image, an array or a scalar. Images are stored
+as bytes of image files, arrays as bytes from `numpy.savez_compressed`. Orca does not check declared dtypes and shapes
+against values. petastore therefore infers dtype and shape of arrays from the first row, and raises an error for a row
+that differs.
 """
 
 from __future__ import annotations
@@ -111,7 +112,9 @@ def convert_orca(
     target_options: Mapping[str, Any] | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Inventory:
-    """Convert an Orca dataset to a petastore dataset without chunks, and with row groups of a good size for training.
+    """Convert an Orca dataset to a petastore dataset.
+
+    The new dataset does not have chunks, and its row groups have a good size for training.
 
     Cells are copied unchanged, so images lose no quality.
 
@@ -206,7 +209,7 @@ def _row_group(dataset: Dataset, group: int, columns: Iterable[str]) -> pa.Table
 
 
 def _header(cell: bytes, where: str) -> NpyHeader:
-    """Return the header of the array in a cell, from which petastore takes dtype and dimensions."""
+    """Return the header of the NumPy array in a cell, with its dtype and shape."""
     try:
         return header_of(np.frombuffer(member_of(np.frombuffer(cell, np.uint8), None), np.uint8))
     except (NpzError, NpyError) as problem:

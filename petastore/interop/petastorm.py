@@ -1,8 +1,9 @@
-"""Import switch: makes `import petastorm` import petastore, for code that cannot be changed. Modules load lazily.
+"""Import switch: makes `import petastorm` import petastore.
 
-One import finder class serves two root packages. For `petastorm` it is the first finder, installed only by
-`petastore.interop.petastorm.install`. For `petastore` it is the last finder, for modules that have other names in
-petastore: `petastore.unischema`, `petastore.etl.dataset_metadata`, …
+It is for code that cannot be changed. Modules are loaded on first use. One import finder class serves two root
+packages. For `petastorm` it is the first finder, installed only by `petastore.interop.petastorm.install`. For
+`petastore` it is the last finder, for modules that have other names in petastore: `petastore.unischema`,
+`petastore.etl.dataset_metadata`, …
 
 ```bash
 python -m petastore.interop.petastorm train.py --epochs 3
@@ -99,7 +100,7 @@ class LegacyModules:
         path: Sequence[str] | None = None,  # noqa: ARG002 - the import system passes it
         target: Any = None,  # noqa: ARG002
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of a module in the table, otherwise None."""
+        """Return an import spec for a module in the table of names, otherwise None."""
         root, _, inside = fullname.partition(".")
         if root != self.root or inside not in NAMES:
             return None
@@ -112,11 +113,11 @@ class LegacyModules:
         )
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> LegacyModule:
-        """Return an empty module."""
+        """Return a module whose names are loaded on first use."""
         return LegacyModule(spec.name)
 
     def exec_module(self, module: LegacyModule) -> None:
-        """Define the names of the module; nothing is loaded yet."""
+        """Set the docstring and `__all__` of the module; no names are loaded yet."""
         inside = module.__name__.partition(".")[2]
         module.__doc__ = (
             f"Petastorm's names, for what petastore has; see petastore.interop.petastorm_names, {inside!r}."
@@ -153,7 +154,10 @@ def switch_on() -> None:
 
 
 def _module(name: str) -> types.ModuleType:
-    """Return a legacy module in a process that may lack the import switch, such as a Spark worker."""
+    """Import a module by name; used when a `LegacyModule` is unpickled.
+
+    A process that unpickles it, such as a Spark worker, may lack the import switch, which is then installed.
+    """
     if name.partition(".")[0] == FINDER.root and name not in sys.modules:
         switch_on()
     return importlib.import_module(name)
@@ -163,7 +167,9 @@ _USAGE = "usage: python -m petastore.interop.petastorm SCRIPT [ARGUMENT …]\n  
 
 
 def install() -> None:
-    """Make `import petastorm` import petastore, in this process, until `uninstall`. May be called again.
+    """Make `import petastorm` import petastore in this process, until `uninstall`.
+
+    May be called again.
 
     Raises:
         InvalidArgumentError: The real Petastorm was imported already; its objects would mix with ours.
@@ -188,7 +194,10 @@ def is_installed() -> bool:
 
 
 def uninstall() -> None:
-    """Undo `install`: a later `import petastorm` imports the real package. May be called repeatedly."""
+    """Undo `install`: a later `import petastorm` imports the real package.
+
+    May be called repeatedly.
+    """
     listing.keys_are_text = False
     if FINDER in sys.meta_path:
         sys.meta_path.remove(FINDER)
@@ -198,7 +207,9 @@ def uninstall() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a script or module as `python` would; `import petastorm` gives petastore in it and in its child processes.
+    """Run a script or module as `python` would, with the import switch.
+
+    `import petastorm` imports petastore in the script and in its child processes.
 
     Args:
         arguments: `SCRIPT [ARGUMENT …]` or `-m MODULE [ARGUMENT …]`; None takes the command line's.
@@ -226,9 +237,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _switch_on_in_children() -> None:
-    """Install the switch in child processes: the first `import petastorm` there activates it.
+    """Prepare the switch for child processes.
 
-    Child processes of multiprocessing inherit `sys.path`, other child processes the environment variable.
+    In a child process, the first `import petastorm` activates the switch. Child processes of multiprocessing inherit
+    `sys.path`, and other child processes inherit the environment variable.
     """
     folder = str(Path(__file__).parent / "_path")
     sys.path.insert(1, folder)

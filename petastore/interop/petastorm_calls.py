@@ -1,4 +1,7 @@
-"""Petastorm functions whose signatures differ from petastore's: each calls the equivalent petastore function."""
+"""Petastorm functions whose signatures differ from petastore's functions.
+
+Each calls the equivalent petastore function.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,9 @@ __all__ = [
 
 
 class FilesystemResolver:
-    """The fsspec filesystem of a URL, with the methods of Petastorm's filesystems, such as `exists`, `open` and `ls`.
+    """The fsspec filesystem of a URL, with Petastorm's interface.
+
+    The filesystem has the methods of Petastorm's filesystems, such as `exists`, `open` and `ls`.
 
     Args:
         dataset_url: A URL or a local path, or a result of `urlparse`.
@@ -80,15 +85,18 @@ class FilesystemResolver:
         return _fsspec_of(self._opened)
 
     def filesystem_factory(self) -> Callable[[], Any]:
-        """Return a picklable function that recreates the filesystem, with the given storage options."""
+        """Return a picklable function that recreates the filesystem.
+
+        It uses the given storage options.
+        """
         return functools.partial(_filesystem_of, self._url, self._options)
 
     def get_dataset_path(self) -> str:
-        """Return the path of the URL in the filesystem; on object stores it begins with the bucket."""
+        """Return the path of the URL in the filesystem; in object stores, with the bucket."""
         return self._path
 
     def parsed_dataset_url(self) -> ParseResult:
-        """Result of `urlparse` for the URL."""
+        """Return the result of `urlparse` for the URL."""
         return urlparse(self._url)
 
 
@@ -98,7 +106,9 @@ def get_filesystem_and_path_or_paths(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
 ) -> tuple[Any, str | list[str]]:
-    """Return the fsspec filesystem of a URL and the path in it; for a list of URLs, a list of paths.
+    """Return the fsspec filesystem of a URL, and the path in it.
+
+    For a list of URLs, return a list of paths.
 
     Args:
         url_or_urls: One URL, or several with the same scheme and host.
@@ -131,7 +141,10 @@ def _filesystem_of(url: str, options: Mapping[str, Any]) -> Any:
 
 
 def _fsspec_of(opened: Any) -> Any:
-    """Return an fsspec filesystem, because Arrow's lack the methods that Petastorm programs call."""
+    """Convert a filesystem to an fsspec filesystem.
+
+    Petastorm programs call methods that Arrow's filesystems do not have.
+    """
     from fsspec.implementations.arrow import ArrowFSWrapper
     from fsspec.implementations.local import LocalFileSystem
 
@@ -165,7 +178,7 @@ def get_schema_from_dataset_url(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
 ) -> Unischema:
-    """Return the schema of the dataset at a URL: declared, or inferred from plain Parquet.
+    """Return the schema of a dataset: declared, or inferred from plain Parquet.
 
     Raises:
         DatasetNotFoundError: The dataset does not exist.
@@ -183,7 +196,9 @@ def get_schema_from_dataset_url(
 
 
 def decode_row(row: Mapping[str, Any], schema: Unischema) -> dict[str, Any]:
-    """Decode the stored cells of one row; cells that are not in the schema are left out.
+    """Decode the stored cells of one row.
+
+    Cells that are not in the schema are left out.
 
     Raises:
         DecodeError: A cell does not match its field.
@@ -209,7 +224,7 @@ def generate_datapoint(schema: Unischema, rng: np.random.Generator | None = None
 
     Args:
         schema: Schema of the row. Nullable fields also get values; variable dimensions get sizes from 1 to 10.
-        rng: Random generator of the values; None returns another row at each call.
+        rng: Random generator of the values; None uses a new one, so that each call returns a different row.
 
     Example:
         >>> row = generate_datapoint(Unischema("point", [UnischemaField("xy", "float32", (None, 2))]))
@@ -249,13 +264,14 @@ def _numbers(dtype: np.dtype[Any], shape: tuple[int, ...], dice: np.random.Gener
 
 
 def make_petastorm_dataset(reader: Any) -> Any:
-    """Return a `tf.data.Dataset` of rows, or, for a batch reader, of batches; elements are named tuples of tensors.
+    """Return a `tf.data.Dataset` of rows; for a batch reader, of batches.
 
-    The batches of a batch reader have row-group size. For a reader of windows, elements are dicts from offset to named
-    tuple; for a batch reader of windows, stacked columns. As in Petastorm, `uint16` and `uint32` become `int32` and
-    `int64`, and the dataset has the methods of TensorFlow 1 (`make_one_shot_iterator`, `output_shapes`) and TensorFlow
-    2. Structs and maps of plain Parquet are omitted, with one warning. Lists of plain Parquet are dense in batches; a
-    batch with lists of different lengths raises an error that names the alternative.
+    Elements are named tuples of tensors. The batches of a batch reader have row-group size. For a reader of windows,
+    elements are dicts from offset to named tuple; for a batch reader of windows, stacked columns. As in Petastorm,
+    `uint16` and `uint32` become `int32` and `int64`, and the dataset has the methods of TensorFlow 1
+    (`make_one_shot_iterator`, `output_shapes`) and TensorFlow 2. Structs and maps of plain Parquet are omitted, with
+    one warning. Lists of plain Parquet are dense in batches; a batch with lists of different lengths raises an error
+    that names the alternative.
 
     For batches of n rows, use `petastore.adapters.tensorflow.make_tf_dataset`, which is much faster than `batch(n)` of
     rows.
@@ -293,10 +309,11 @@ def tf_tensors(
     shuffling_queue_capacity: int = 0,
     min_after_dequeue: int = 0,  # noqa: ARG001 - a parameter of Petastorm
 ) -> Any:
-    """Return a named tuple of graph tensors that yield the next row each time a session runs them.
+    """Return a named tuple of graph tensors that yield rows.
 
-    The tensors have the types of `make_petastorm_dataset`. After the last row of the last epoch, running them raises
-    `tf.errors.OutOfRangeError`. Use it only in programs with sessions; otherwise iterate over the dataset.
+    Each run by a session yields the next row. The tensors have the types of `make_petastorm_dataset`. After the last
+    row of the last epoch, running them raises `tf.errors.OutOfRangeError`. Use it only in programs with sessions;
+    otherwise iterate over the dataset.
 
     Args:
         reader: Reader from `make_reader` or `make_batch_reader`.
@@ -334,14 +351,17 @@ class WorkerPoolType(enum.StrEnum):
 
 
 class ReadMethod(enum.StrEnum):
-    """Read method of `reader_throughput`: Python is measured; TensorFlow is reported as unsupported."""
+    """Read method of `reader_throughput`: only Python is supported."""
 
     TF = "tf"
     PYTHON = "python"
 
 
 def add_configure_spark_arguments(argparser: argparse.ArgumentParser) -> None:
-    """Add `--master URL` and `--spark-session-config KEY=VALUE …`, which `configure_spark` reads."""
+    """Add the command-line arguments that `configure_spark` reads.
+
+    They are `--master URL` and `--spark-session-config KEY=VALUE …`.
+    """
     argparser.add_argument("--master", metavar="URL", help="Spark's master, such as local[4]; Spark's own by default")
     argparser.add_argument(
         "--spark-session-config",
@@ -352,7 +372,7 @@ def add_configure_spark_arguments(argparser: argparse.ArgumentParser) -> None:
 
 
 def configure_spark(spark_session_builder: Any, args: argparse.Namespace) -> Any:
-    """Apply the arguments to a `SparkSession.builder`.
+    """Apply parsed command-line arguments to a `SparkSession.builder`.
 
     Returns:
         The builder that was given.

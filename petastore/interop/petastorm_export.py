@@ -1,4 +1,7 @@
-"""Export to Petastorm: add Petastorm's metadata to a petastore dataset, so that the original Petastorm can open it."""
+"""Export to Petastorm: add Petastorm's metadata to a petastore dataset.
+
+Afterwards the original Petastorm can open the dataset.
+"""
 
 from __future__ import annotations
 
@@ -62,12 +65,12 @@ def export(
     filesystem: Any = None,
     dry_run: bool = False,
 ) -> Export:
-    """Write Petastorm's metadata for a petastore dataset: the pickled schema and the row groups of each file.
+    """Write the metadata that Petastorm needs for a petastore dataset.
 
-    Use it if jobs that read the dataset still use Petastorm. Only `_common_metadata` is written, to a temporary name
-    and renamed; data files, manifest and petastore's schema do not change. Call it after every write, because Petastorm
-    fails on files whose row groups are not listed. A stale row-group index of Petastorm is removed, because Petastorm
-    would use it.
+    This metadata is the pickled schema and the number of row groups of each file. Export a dataset if jobs that read it
+    still use Petastorm. Only `_common_metadata` is written, to a temporary name and renamed; data files, manifest and
+    petastore's schema do not change. Export again after every write, because Petastorm fails on files whose row groups
+    are not listed. A stale row-group index of Petastorm is removed, because Petastorm would use it.
 
     Args:
         url: The dataset's directory.
@@ -182,7 +185,7 @@ def _write(dataset: Dataset, pickled: bytes, *, dry_run: bool) -> tuple[str, ...
 
 
 def _says_the_same(there: bytes | None, ours: bytes, stored: pa.Schema) -> bool:
-    """Return whether the existing pickle has the same schema, and Petastorm can read it."""
+    """Return whether the existing pickle has the same schema, readable by Petastorm."""
     if there is None or any(name in there for name in _OLD_NAMES):
         return False
     try:

@@ -15,10 +15,10 @@ __all__ = ["NAMES", "Entry", "Instead"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Instead:
-    """Replacement for a name that does not exist here."""
+    """Advice for a name of Petastorm that petastore does not have."""
 
     advice: str
-    """Advice for the message: the reason, or the replacement."""
+    """Text for the error message: the reason, or the replacement."""
 
 
 Entry: TypeAlias = str | Instead

@@ -1,6 +1,6 @@
-"""Write a schema as the pickle that Petastorm stores, opcode by opcode, without Petastorm.
+"""Write a schema as the pickle that Petastorm stores, without Petastorm.
 
-The module writes the opcodes that a schema needs itself, without the `pickle` module, in protocol 2, which every Python
+This module does not use the `pickle` module: it writes the pickle's opcodes itself, in protocol 2, which every Python
 version reads. `petastore.storage.metadata.petastorm_schema` reads such pickles.
 """
 
@@ -108,7 +108,10 @@ class _Opcodes:
         self._kept = 0
 
     def schema(self, schema: Unischema) -> bytes:
-        """Write a `Unischema` with its name, its fields in order, and an attribute for each field."""
+        """Write a `Unischema`: name, fields in order, and an attribute for each field.
+
+        Return the complete pickle.
+        """
         self._object("petastorm.unischema", "Unischema")
         self._out += b"}("
         self._text("_name")
@@ -187,7 +190,7 @@ class _Opcodes:
             self._object("pyspark.sql.types", _SPARK_TYPES[name])
 
     def _object(self, module: str, name: str) -> None:
-        """Write a new object of a class, without arguments."""
+        """Write the opcodes that create an object of a class, without arguments."""
         self._global(module, name)
         self._out += b")\x81"
 

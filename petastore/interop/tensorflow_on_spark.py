@@ -1,4 +1,6 @@
-"""`DataFeed`: a reader with the interface of TensorFlowOnSpark's `DataFeed`, for existing training functions.
+"""`DataFeed`: a reader with the interface of TensorFlowOnSpark's `DataFeed`.
+
+Use it in existing training functions.
 
 TensorFlowOnSpark's `InputMode.SPARK` sends rows one by one through queues. Instead, write the data once as a dataset
 and use `InputMode.TENSORFLOW`: each node then reads its own shard. In a training function that takes batches from a
@@ -25,7 +27,9 @@ __all__ = ["DataFeed"]
 
 
 class DataFeed:
-    """Batches of a reader, with the interface of TensorFlowOnSpark's `TFNode.DataFeed`. Not thread-safe.
+    """Batches of a reader, with the interface of `TFNode.DataFeed`.
+
+    `TFNode` is a module of TensorFlowOnSpark. Not thread-safe.
 
     Args:
         reader: The reader that `make_reader` returned, not yet iterated. It is closed after the last row, or by
@@ -95,7 +99,11 @@ class DataFeed:
         return dict(zip(self.input_mapping.values(), columns, strict=True))
 
     def _columns_of_next(self, batches: Iterator[Batch]) -> list[Any]:
-        """Return the columns of the next batch, or of the rest of a larger batch."""
+        """Return the columns of the next `batch_size` rows, and advance.
+
+        A larger batch of the reader is returned in several steps. After the last row, the columns are empty, and the
+        reader is closed.
+        """
         if self._is_over or self._next is None:
             self.terminate()
             return [[] for _ in self._columns]
@@ -110,7 +118,7 @@ class DataFeed:
         return [batch[name] if is_whole else batch[name][begin:end] for name in self._columns]
 
     def should_stop(self) -> bool:
-        """Return True after the last batch was returned, or `terminate` was called."""
+        """Return whether the last batch was returned, or `terminate` was called."""
         return self._is_over
 
     def terminate(self) -> None:
@@ -120,7 +128,7 @@ class DataFeed:
         self._reader.join()
 
     def batch_results(self, results: Sequence[Any]) -> NoReturn:
-        """Raise `InvalidArgumentError`: sending results to Spark is not supported.
+        """Raise `InvalidArgumentError`, because sending results to Spark is not supported.
 
         Raises:
             InvalidArgumentError: Always.

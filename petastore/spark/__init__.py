@@ -1,4 +1,7 @@
-"""Spark: write and read datasets in Spark sessions (classic and Connect), and train on DataFrames."""
+"""Spark: write and read datasets in Spark sessions, and train on DataFrames.
+
+Classic and Connect sessions are supported.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +45,12 @@ __all__ = [
 
 
 def register_data_source(spark: Any, *, session_settings: bool = True) -> None:
-    """Register the Spark data source `petastore`, for `df.write.format` and `spark.read.format`.
+    """Register the Spark data source `petastore`.
 
-    May be called repeatedly. Writing encodes raw values in Spark's workers, with the requested number of rows per row
-    group, and uses a two-phase commit. Therefore killed, retried or speculative tasks do not lose or duplicate rows,
-    and readers see the new data only after the commit. Reading returns decoded columns, as `dataset_as_dataframe` does.
+    `df.write.format("petastore")` and `spark.read.format("petastore")` then work. May be called repeatedly. Writing
+    encodes raw values in Spark's workers, with the requested number of rows per row group, and uses a two-phase commit.
+    Therefore killed, retried or speculative tasks do not lose or duplicate rows, and readers see the new data only
+    after the commit. Reading returns decoded columns, as `dataset_as_dataframe` does.
 
     Session settings limit how many rows Spark reads from Parquet, and passes to Python, at a time. For rows with
     arrays, batches of a few megabytes take two thirds of the CPU time of Spark's defaults (4,096 and 10,000 rows).

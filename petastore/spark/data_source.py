@@ -1,4 +1,7 @@
-"""Spark's Python data source interface. Runs in Spark's workers and in the process next to its driver."""
+"""The data source `petastore`, for Spark's Python data source API.
+
+This module runs in Spark's workers, and in the Python process that Spark starts next to its driver.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class PetastoreSource(DataSource):  # type: ignore[misc]
         return _Reader(_row_groups(self.options))
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
-        """Return the writer of a DataFrame of this Spark schema."""
+        """Check the schema of a DataFrame, begin a write job, and return the writer."""
         ask = WriteAsk.parse(self.options)
         ours = ask.schema or (None if overwrite else _schema_there(ask)) or inferred_schema(schema)
         check_columns(schema, ours)
@@ -75,14 +78,14 @@ def _schema_there(ask: WriteAsk) -> Unischema | None:
 
 
 # `pushFilters` is not implemented: Spark 4.3 would use the partitions that one query selects for other queries of the
-# same DataFrame, too, and these would lose rows.
+# same DataFrame, too, and the other queries would lose rows.
 class _Reader(DataSourceReader):  # type: ignore[misc]
     def __init__(self, groups: DecodedRowGroups) -> None:
         self._groups = groups
         self._plain = plain_schema(groups.schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one half-open range of row groups per Spark partition."""
+        """Return the Spark partitions, each with a half-open range of row groups."""
         groups, parts = len(self._groups), self._groups.partitions
         return [InputPartition((groups * part // parts, groups * (part + 1) // parts)) for part in range(parts)]
 
@@ -118,5 +121,5 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
             )
             raise
 
-    def abort(self, messages: list[Any]) -> None:  # noqa: ARG002 - the job finds the files of its tasks
+    def abort(self, messages: list[Any]) -> None:  # noqa: ARG002 - not needed: the job lists its files
         self._job.abort()

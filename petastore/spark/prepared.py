@@ -1,7 +1,7 @@
-"""Prepare DataFrames before writing: shuffle rows, avoid tiny files, and convert columns for training.
+"""Prepare DataFrames before writing: shuffle, repartition and convert columns.
 
-ML vectors become arrays, floats have one dtype, and arrays have a shape. The functions work on classic and Connect
-sessions.
+Repartitioning avoids tiny files. ML vectors become arrays, all floats get one dtype, and the shapes of arrays are
+recorded. The functions work on classic and Connect sessions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ FloatDtype = Literal["float32", "float64"]
 
 
 def tensor_columns(df: DataFrame, dtype: FloatDtype | None) -> DataFrame:
-    """Return the same rows with ML vectors as arrays, and all floats, also inside arrays, of one dtype.
+    """Convert ML vectors to arrays, and all floats to one dtype, also inside arrays.
+
+    Return a DataFrame with the same rows.
 
     Args:
         df: Any DataFrame.
@@ -58,7 +60,7 @@ def _converted(column: Any, spark_type: Any, name: str, dtype: FloatDtype | None
 
 
 def _with_floats(spark_type: Any, dtype: FloatDtype | None) -> Any:
-    """Return a Spark type with its floats cast to `dtype`, also inside arrays."""
+    """Return a Spark type in which all floats have `dtype`, also inside arrays."""
     from pyspark.sql.types import ArrayType, DoubleType, FloatType
 
     if isinstance(spark_type, ArrayType):
@@ -69,7 +71,9 @@ def _with_floats(spark_type: Any, dtype: FloatDtype | None) -> Any:
 
 
 def observing_shapes(df: DataFrame) -> tuple[DataFrame, Callable[[], dict[str, tuple[int | None, ...]]]]:
-    """Return a DataFrame that records the lengths of its arrays while Spark writes it, without a second job.
+    """Return a DataFrame that records the lengths of its arrays while Spark writes it.
+
+    A second Spark job is not needed.
 
     Args:
         df: Any DataFrame.
@@ -102,7 +106,10 @@ def observing_shapes(df: DataFrame) -> tuple[DataFrame, Callable[[], dict[str, t
 
 
 def _sizes(column: Any, depth: int) -> Iterator[tuple[Any, Any]]:
-    """Return the minimum and maximum length of each level of a nested array, outermost first."""
+    """Yield Spark expressions for the minimum and maximum length of nested arrays.
+
+    There is one pair (minimum, maximum) for each level of nesting, outermost first.
+    """
     from pyspark.sql import functions
 
     yield functions.array_size(column), functions.array_size(column)
@@ -122,7 +129,7 @@ def _depth(spark_type: Any) -> int:
 
 
 def quoted(name: str) -> str:
-    """Return a column name quoted for Spark expressions, in which a dot means a struct field.
+    """Quote a column name for Spark expressions, in which a dot means a struct field.
 
     Example:
         >>> print(quoted("grid.2"))
@@ -135,7 +142,9 @@ _KEY = "petastore_place"
 
 
 def prepare_dataframe(df: DataFrame, *, shuffle: int | None = None, files: int | None = None) -> DataFrame:
-    """Shuffle and repartition a DataFrame before writing it as a training dataset, with one Spark shuffle.
+    """Shuffle and repartition a DataFrame before writing a training dataset.
+
+    This takes one Spark shuffle.
 
     Readers shuffle rows within a buffer of several row groups. If neighboring rows are similar, as in tables sorted by
     day or label, a full shuffle before writing makes every batch better mixed.
@@ -174,7 +183,10 @@ def prepare_dataframe(df: DataFrame, *, shuffle: int | None = None, files: int |
 
 
 def _is_hashable(spark_type: Any) -> bool:
-    """Return whether Spark can hash values of the type; maps and variants have no unique form."""
+    """Return whether Spark can hash values of the type.
+
+    Spark cannot hash maps and variants, because equal values may have several forms.
+    """
     if hasattr(spark_type, "elementType"):
         return _is_hashable(spark_type.elementType)
     if hasattr(spark_type, "fields"):

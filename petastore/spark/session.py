@@ -39,7 +39,7 @@ def start_connect_server(settings: Mapping[str, str]) -> str:
         settings: Spark's configuration, with `spark.master` and `spark.connect.grpc.binding.port`.
 
     Returns:
-        The port on which it listens.
+        The port on which the server listens.
 
     Raises:
         InvalidArgumentError: This process runs classic Spark.
@@ -75,7 +75,7 @@ def rdd_of_numbers(spark: SparkSession, numbers: int, partitions: int) -> RDD[in
 
 
 class ActiveStages:
-    """Polls the progress of Spark stages that begin after this object was created.
+    """Progress of the Spark stages that begin after this object was created.
 
     Args:
         spark: A classic session.
@@ -87,7 +87,10 @@ class ActiveStages:
         self._open: set[int] = set()
 
     def progress(self) -> list[tuple[int, int, int]]:
-        """Return number, finished tasks and total tasks of each stage that was incomplete at the last call."""
+        """Return (stage number, finished tasks, all tasks) of each stage in progress.
+
+        A stage that has completed since the previous call is returned a last time.
+        """
         self._open.update(number for number in self._tracker.getActiveStageIds() if number not in self._older)
         found = []
         for number in sorted(self._open):
@@ -103,11 +106,13 @@ _LOOPBACK = "127.0.0.1"
 
 
 def local_session(app_name: str = "petastore", master: str = "local[2]", **conf: str) -> SparkSession:
-    """Return a classic Spark session on this machine, or the existing session of this process.
+    """Return a classic Spark session on this machine.
 
-    It finds Java (`petastore.spark.java`) and runs workers with this Python. It listens on 127.0.0.1 only, has no web
-    UI, logs only errors, and uses two shuffle partitions and the time zone UTC. Tables are stored in a temporary
-    directory, which is deleted when the process ends.
+    If this process has a session already, return that session.
+
+    The function finds Java (`petastore.spark.java`); workers run this Python. The session listens on 127.0.0.1 only,
+    has no web UI, logs only errors, and uses two shuffle partitions and the time zone UTC. Tables are stored in a
+    temporary directory, which is deleted when the process ends.
 
     Args:
         app_name: Application name in Spark's logs.
@@ -130,14 +135,16 @@ def local_session(app_name: str = "petastore", master: str = "local[2]", **conf:
 
 
 def connect_session(remote: str = "local[2]", **conf: str) -> SparkSession:
-    """Return a Spark Connect session, with a new server in this process or with a running server.
+    """Return a Spark Connect session.
 
-    It is like `SparkSession.builder.remote(remote)`, with the settings of `local_session`. A new server listens on a
-    free port, so several processes of a machine can each have one. A process with a classic session cannot open a
-    Connect session.
+    The session uses a new server in this process, or a running server. It is like the session of
+    `SparkSession.builder.remote(remote)`, but has the settings of `local_session`. A new server listens on a free port,
+    so several processes of a machine can each have a server. A process with a classic session cannot open a Connect
+    session.
 
     Args:
-        remote: `"local[cores]"` or `"local-cluster[workers,cores,MiB]"` starts a server; `"sc://host:port"` connects.
+        remote: `"local[cores]"` or `"local-cluster[workers,cores,MiB]"` starts a server; `"sc://host:port"` connects to
+            a running server.
         **conf: Configuration of the new server.
 
     Raises:
@@ -168,8 +175,8 @@ def _running_server(url: str, conf: Mapping[str, str]) -> str:
 def _own_server(master: str, conf: Mapping[str, str]) -> str:
     """Start a Spark Connect server in this process, and return its URL."""
     use_java()
-    # These are pyspark's variables: the client reads the token from here, and `stop()` of the session then stops the
-    # server.
+    # These are pyspark's own variables: the client reads the token from the first one, and because of the others,
+    # `stop()` of the session also stops the server.
     os.environ.setdefault("SPARK_CONNECT_AUTHENTICATE_TOKEN", secrets.token_hex(16))
     settings = _local_settings() | {
         "spark.app.name": "petastore",
@@ -180,7 +187,7 @@ def _own_server(master: str, conf: Mapping[str, str]) -> str:
     }
     port = start_connect_server(settings)
     os.environ["SPARK_LOCAL_REMOTE"] = os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
-    return f"sc://localhost:{port}"  # other host names require TLS
+    return f"sc://localhost:{port}"  # with any other host name, the client requires TLS
 
 
 def _require_pyspark(needed_by: str) -> None:
@@ -227,6 +234,9 @@ def free_port(host: str) -> int:
 
 
 def _keep_quiet() -> None:
-    """Suppress pyspark's messages about the pandas version, which is not used here."""
+    """Suppress warnings at the start of Spark: host address and pandas version.
+
+    The address is set to 127.0.0.1, and pandas is not used here.
+    """
     os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)

@@ -37,7 +37,7 @@ __all__ = ["TIMESTAMP_TYPE", "batch_settings", "driver_url", "parquet_settings",
 
 
 TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
-"""The one setting that Spark takes from the session only, never from the options of a write."""
+"""The only setting that Spark takes from the session and never from write options."""
 
 _BATCHES = {
     # Measured with cells of 8 KiB: 10 % less CPU time and a third less memory than with Spark's 10,000 rows.
@@ -48,7 +48,7 @@ _BATCHES = {
 }
 _NO_LIMIT = str(2**31 - 1)
 _MIB = 1024 * 1024
-# Parquet's own default, used if rows differ in size.
+# Parquet's own default, and the minimum block if the sizes of all fields are known.
 _USUAL_BLOCK = 128 * _MIB
 _BLOCK_OF_UNKNOWN_ROWS = 256 * _MIB
 # A cell may be larger than its value: arrays have a header, and images may not compress.
@@ -56,10 +56,12 @@ _OVERHEAD_OF_A_CELL = 1024
 
 
 def batch_settings(explicit: Mapping[str, str]) -> dict[str, str]:
-    """Return settings with which Spark reads and passes a few megabytes to Python at a time; equal for all schemas.
+    """Return session settings that limit the batches that Spark passes to Python.
+
+    They also limit the rows that Spark reads from Parquet at a time. The settings are equal for all schemas.
 
     Args:
-        explicit: Explicit configuration of the session; limits that the user set stay.
+        explicit: Configuration that was set explicitly in the session; limits that the user set are kept.
 
     Example:
         >>> for key, value in batch_settings({}).items():
@@ -69,14 +71,16 @@ def batch_settings(explicit: Mapping[str, str]) -> dict[str, str]:
         >>> batch_settings({"spark.sql.execution.arrow.maxBytesPerBatch": "1000000"})
         {'spark.sql.parquet.columnarReaderBatchSize': '512'}
     """
-    # A key with the same value is included: another thread's block, which shares the session, may have set it.
+    # A key that already has this value is included: the block of another thread may have set it, and will unset it.
     return {key: value for key, value in _BATCHES.items() if explicit.get(key, value) == value}
 
 
 def parquet_settings(
     schema: Unischema, *, row_group_size_mb: float | None = None, rows_per_row_group: int | None = None
 ) -> dict[str, str]:
-    """Return the Parquet writer's settings for row groups of a size, for the session or as write options.
+    """Return settings of Spark's Parquet writer for row groups of a size.
+
+    Use them in the session's configuration, or as write options.
 
     All keys that determine the end of a row group are returned together, so that no earlier setting remains. Without a
     requested size the result is empty, and the session's settings stay.
@@ -117,7 +121,10 @@ def parquet_settings(
 
 
 def _block_that_holds(schema: Unischema, rows: int) -> int:
-    """Return a row-group size in bytes that is too large to end a row group before this number of rows."""
+    """Return a `parquet.block.size` in bytes that this number of rows does not fill.
+
+    The writer then does not end a row group before this number of rows.
+    """
     sizes = [field.decoded_bytes for field in schema]
     known = sum((size or 0) + _OVERHEAD_OF_A_CELL for size in sizes)
     return max(_BLOCK_OF_UNKNOWN_ROWS if None in sizes else _USUAL_BLOCK, 2 * rows * known)
@@ -127,7 +134,7 @@ _logger = logging.getLogger(__name__)
 
 _NAME = "petastore.turns"
 _PATIENCE_S = 60.0
-"""Seconds after which a waiting block logs a warning, again and again."""
+"""Seconds between the warnings that a waiting block logs."""
 
 _guard = threading.Lock()
 _sessions: dict[str, _Turns] = {}
@@ -137,10 +144,10 @@ _sessions: dict[str, _Turns] = {}
 def settings_held(
     spark: Any, settings: Mapping[str, str], *, reason: str, patience_s: float = _PATIENCE_S
 ) -> Iterator[None]:
-    """Apply settings to a Spark session in a `with` block, and restore the previous values at its end.
+    """Apply settings to a Spark session in a `with` block.
 
-    At the end, keys that were not set before are unset. Waits while blocks of other threads use other settings, and
-    logs a warning if this takes longer than `patience_s`.
+    At the end of the block, the previous values are restored, and keys that were not set before are unset. The block
+    waits while blocks of other threads use other settings, and logs a warning after each `patience_s` seconds.
 
     Args:
         spark: A classic or Connect session.
@@ -174,9 +181,10 @@ class _Layer:
 
 
 class _Turns:
-    """Nested settings of one Spark session, and the lock between threads that change them.
+    """Settings of nested blocks in one Spark session, and the lock between threads.
 
-    Several threads may share the lowest layer; higher layers belong to one thread.
+    A layer has the settings of one `with` block. Several threads may share the lowest layer; each higher layer belongs
+    to one thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -293,7 +301,9 @@ _DBFS = re.compile(r"^dbfs:(?:///|/(?!/))")
 
 
 def spark_url(given: str, location: Location) -> str:
-    """Return the URL for Spark: a local path gets its scheme, so that Spark's default filesystem is not used.
+    """Return the URL for Spark.
+
+    A local path gets the scheme `file`, so that Spark does not use its default filesystem.
 
     Args:
         given: URL as the user wrote it.
@@ -304,7 +314,9 @@ def spark_url(given: str, location: Location) -> str:
 
 
 def driver_url(given: str) -> str:
-    """Return the URL as Python opens it: `dbfs:/` is mounted at `/dbfs` on every machine of Databricks.
+    """Return the URL with which Python opens a directory.
+
+    `dbfs:/` becomes the path `/dbfs`, where every machine of Databricks mounts it.
 
     Example:
         >>> driver_url("dbfs:/tmp/cache"), driver_url("dbfs:///tmp/cache"), driver_url("s3://bucket/cache")

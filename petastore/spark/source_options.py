@@ -29,7 +29,9 @@ def write_options(
     storage_options: Mapping[str, Any] | None = None,
     index_fields: Iterable[str] = (),
 ) -> dict[str, str]:
-    """Return validated options, for `df.write.format("petastore").options(**write_options(schema))`.
+    """Check the options of a write, and return them as a dict of strings.
+
+    Use it as `df.write.format("petastore").options(**write_options(schema))`.
 
     Args:
         schema: Schema of the rows; the DataFrame holds raw values, as in `encode_dataframe`.
@@ -80,10 +82,10 @@ def write_options(
 
 
 def indexers_of(names: Iterable[str]) -> list[SingleFieldIndexer]:
-    """Return the indexers of some fields; each has the name of its field.
+    """Return an indexer for each field, with the name of the field as its index name.
 
     Raises:
-        InvalidArgumentError: A name is not a field.
+        InvalidArgumentError: A name is not a non-empty str.
 
     Example:
         >>> indexers_of(["label"])
@@ -107,7 +109,9 @@ class WriteAsk:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteAsk:
-        """Parse the options that Spark passes; names are case-insensitive. `index_fields` are separated by commas.
+        """Parse the options of a write that Spark passes; names are case-insensitive.
+
+        Field names in `index_fields` are separated by commas.
 
         Raises:
             InvalidArgumentError: The path is missing or relative, or an option is unknown or invalid.
@@ -130,11 +134,13 @@ class WriteAsk:
 
 
 def read_options(options: Mapping[str, str]) -> tuple[str, tuple[str, ...] | None, Mapping[str, Any] | None]:
-    """Parse the options of a read that Spark passes; names are case-insensitive. `columns` are separated by commas.
+    """Parse the options of a read that Spark passes; names are case-insensitive.
+
+    Column names in `columns` are separated by commas.
 
     Returns:
-        The URL; names of columns, or regular expressions over whole names, where None means all columns; and the
-        storage options.
+        Three values: the URL; the columns, as names or as regular expressions that match whole names, or None for all;
+        and the storage options.
 
     Raises:
         InvalidArgumentError: The path is missing or relative, or an option is unknown or invalid.

@@ -1,4 +1,6 @@
-"""Pytest test suite for your own codec: subclass `CodecLaws` and define fields and values to test.
+"""Pytest test suite for your own codec: subclass `CodecLaws`.
+
+A subclass defines fields and values to test.
 
 A codec that passes all tests can be registered and used in any dataset. Needs `pip install pytest hypothesis`.
 """
@@ -26,7 +28,7 @@ from petastore.schema.field import AlikeCodec, BytesCodec, UnischemaField, Viewe
 
 __all__ = ["Case", "CodecLaws", "empty_column", "read_golden", "write_golden"]
 
-# Number of examples of the active Hypothesis profile, by default 100.
+# Tests have 40 % of the examples of the active Hypothesis profile (100 by default), but at least 10.
 _LAW = settings(
     deadline=None,
     max_examples=max(10, settings().max_examples * 2 // 5),
@@ -71,24 +73,36 @@ class CodecLaws(abc.ABC):
 
     @abc.abstractmethod
     def cases(self) -> Mapping[str, Case]:
-        """Return the fields and values to test, by name; at least one per storage format of the codec."""
+        """Return the cases (fields with values) to test, by name.
+
+        There must be at least one case for each storage format of the codec.
+        """
 
     @abc.abstractmethod
     def golden_folder(self) -> Path:
-        """Return the folder of the golden files (encoded cells in version control): one `<case>.arrow` per case."""
+        """Return the folder of the golden files, one `<case>.arrow` for each case.
+
+        A golden file has encoded cells, and is in version control.
+        """
 
     @abc.abstractmethod
     def golden_values(self, name: str) -> Sequence[Any]:
         """Return the values that the golden file of a case must decode to."""
 
     def assert_same(self, field: UnischemaField, expected: Any, found: Any) -> None:
-        """Fail unless the decoded value equals the original; override it for a lossy codec."""
+        """Fail unless the decoded value equals the original.
+
+        Override this method for a lossy codec.
+        """
         assert_equal_values(field, expected, found)
 
     @_LAW
     @given(data=st.data())
     def test_decode_returns_the_encoded_value(self, data: st.DataObject) -> None:
-        """Decoding an encoded value returns an equal value of the declared dtype and shape."""
+        """Decoding an encoded value returns an equal value of the declared type.
+
+        Type means dtype and shape.
+        """
         case = self._drawn_case(data)
         codec, value = codec_of(case.field), data.draw(case.values)
         found = codec.decode(case.field, codec.encode(case.field, value))
@@ -109,7 +123,10 @@ class CodecLaws(abc.ABC):
     @_LAW
     @given(data=st.data())
     def test_encode_column_equals_encode(self, data: st.DataObject) -> None:
-        """`encode_column` equals `encode` for each cell, with the storage type; None becomes null."""
+        """`encode_column` equals `encode` for each cell; None becomes null.
+
+        The column has the storage type of the codec.
+        """
         case = self._drawn_case(data)
         codec = codec_of(case.field)
         values = data.draw(st.lists(st.none() | case.values, max_size=6))
@@ -118,7 +135,7 @@ class CodecLaws(abc.ABC):
         assert column.is_null().to_pylist() == [value is None for value in values]
         cells = [None if value is None else codec.encode(case.field, value) for value in values]
         expected = pa.array(cells, column.type)
-        # Arrow treats NaN as unequal to itself.
+        # Arrow treats NaN as unequal to itself, so the text of the columns is compared, too.
         assert column.equals(expected) or repr(column.to_pylist()) == repr(expected.to_pylist())
         column.validate(full=True)
 
@@ -139,7 +156,10 @@ class CodecLaws(abc.ABC):
     @_LAW
     @given(data=st.data())
     def test_column_view_equals_decode_column(self, data: st.DataObject) -> None:
-        """The zero-copy view of a column equals the decoded column, with the declared dtype and shape."""
+        """The zero-copy view of a column equals the decoded column.
+
+        It has the declared dtype and shape.
+        """
         case = self._drawn_case(data, _is_viewed)
         if case is not None:
             codec = codec_of(case.field)
@@ -190,7 +210,10 @@ class CodecLaws(abc.ABC):
             assert_equal_values(field, one, other)
 
     def test_empty_column_encodes_and_decodes(self) -> None:
-        """An empty column encodes to an empty column of the storage type, and decodes to no rows."""
+        """An empty column encodes to an empty column, and decodes to no rows.
+
+        The encoded column has the storage type of the codec.
+        """
         for case in self._all_cases().values():
             codec = codec_of(case.field)
             column = codec.encode_column([], case.field)
@@ -199,7 +222,7 @@ class CodecLaws(abc.ABC):
             codec.decode_column(column, case.field, empty_column(case.field, 0))
 
     def test_invalid_values_raise_encode_error_with_field_and_row(self) -> None:
-        """Encoding None or an invalid value raises an `EncodeError` that names the field and row."""
+        """Encoding None or an invalid value raises an `EncodeError` with field and row."""
         for case in self._all_cases().values():
             for value in (None, *case.refused):
                 error = _refusal(case.field, value)
@@ -209,7 +232,7 @@ class CodecLaws(abc.ABC):
                 assert (with_row.column, with_row.row) == (case.field.name, 1)
 
     def test_codec_is_rebuilt_from_its_configuration(self) -> None:
-        """The configuration survives a JSON round trip, and the registry constructs an equal codec from it."""
+        """The registry rebuilds an equal codec from its configuration in JSON."""
         for case in self._all_cases().values():
             codec = case.field.codec
             if codec is not None:
@@ -226,7 +249,10 @@ class CodecLaws(abc.ABC):
             assert codec != object()
 
     def test_golden_cells_decode(self) -> None:
-        """Cells of the golden files, written by earlier versions of the codec, decode to the expected values."""
+        """Cells of the golden files decode to the expected values.
+
+        Earlier versions of the codec wrote these cells.
+        """
         for name, case in self._all_cases().items():
             column = read_golden(self.golden_folder() / f"{name}.arrow")
             values = self.golden_values(name)
@@ -239,7 +265,7 @@ class CodecLaws(abc.ABC):
                 assert_equal_values(case.field, expected, codec.decode(case.field, cell))
 
     def test_truncated_cell_raises_or_decodes_as_declared(self) -> None:
-        """A truncated cell raises a `DecodeError`, or decodes to the declared dtype and shape."""
+        """A truncated cell raises a `DecodeError`, or has the declared dtype and shape."""
         for name, case in self._all_cases().items():
             for cell in read_golden(self.golden_folder() / f"{name}.arrow").to_pylist():
                 if isinstance(cell, bytes):
@@ -250,7 +276,10 @@ class CodecLaws(abc.ABC):
     @_LAW
     @given(data=st.data())
     def test_damaged_cell_raises_or_decodes_as_declared(self, data: st.DataObject) -> None:
-        """A cell with changed bytes raises a `DecodeError`, or decodes to the declared dtype and shape."""
+        """A cell with changed bytes raises a `DecodeError`, or decodes as declared.
+
+        In the second case, the value has the declared dtype and shape.
+        """
         case = self._drawn_case(data, lambda field: pa.types.is_binary(codec_of(field).storage_type(field)))
         if case is None:
             return
@@ -273,7 +302,7 @@ class CodecLaws(abc.ABC):
     def _drawn_case(self, data: st.DataObject, fits: Callable[[UnischemaField], bool]) -> Case | None: ...
 
     def _drawn_case(self, data: st.DataObject, fits: Callable[[UnischemaField], bool] = lambda _: True) -> Case | None:
-        """Draw one of the cases whose fields fit; None if none does."""
+        """Draw a case whose field satisfies `fits`; None if no case has such a field."""
         names = sorted(name for name, case in self._all_cases().items() if fits(case.field))
         return self._all_cases()[data.draw(st.sampled_from(names))] if names else None
 
@@ -292,7 +321,10 @@ def _is_viewed_where_alike(field: UnischemaField) -> bool:
 
 
 def empty_column(field: UnischemaField, rows: int) -> Any:
-    """Return an array for `decode_column` with this many rows, filled with other values."""
+    """Return an array with this many rows for `decode_column`.
+
+    Its values are arbitrary, so that a test notices values that are not decoded.
+    """
     if not field.is_fixed or field.dtype == np.dtype(object):
         return np.full(rows, "never written", object)
     shape = (rows, *(size or 0 for size in field.shape))
@@ -332,7 +364,10 @@ def assert_equal_values(field: UnischemaField, expected: Any, found: Any) -> Non
 
 
 def assert_refused_or_declared(field: UnischemaField, cell: bytes) -> None:
-    """Fail unless both interfaces reject a cell with a `DecodeError`, or both return a value of the declared kind."""
+    """Fail unless `decode` and `decode_column` treat a damaged cell in the same way.
+
+    Both must raise a `DecodeError`, or both must return equal values of the declared dtype and shape.
+    """
     codec = codec_of(field)
     out = empty_column(field, 1)
     value, refused = _tried(lambda: codec.decode(field, cell))
@@ -360,7 +395,9 @@ def _tried(decode: Callable[[], Any]) -> tuple[Any, DecodeError | None]:
 
 
 def write_golden(path: Path, field: UnischemaField, values: Sequence[Any]) -> None:
-    """Write the encoded cells of values to a golden file for `CodecLaws`. Run it once, by hand, and commit the file.
+    """Write the encoded cells of values to a golden file for `CodecLaws`.
+
+    Run this function once, by hand, and commit the file.
 
     Raises:
         FileExistsError: The file exists; a golden file must never change.

@@ -78,7 +78,9 @@ class Faults:
 
 
 class FaultyFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no types
-    """Filesystem that simulates storage faults in reads, but not in writes. Thread-safe.
+    """Filesystem that simulates storage faults in reads. Thread-safe.
+
+    Writes do not have faults.
 
     Args:
         faults: Fraction of requests with each fault; None means no faults. You may replace the attribute at any time.
@@ -107,7 +109,10 @@ class FaultyFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         self._released.set()
 
     def _fault(self, *request: Any, of: tuple[str, ...]) -> str:
-        """Return the fault of a request, or `"none"`; for faults without a response, wait or raise an error."""
+        """Return the fault of a request, or `"none"`.
+
+        For faults without a response, wait or raise an error.
+        """
         with self._guard:
             self._requests[request] += 1
             text = f"{self._seed} {request} {self._requests[request]}"
@@ -152,12 +157,15 @@ class FaultyFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         return {**info, "size": info["size"] + 1, "mtime": (info.get("mtime") or 0) + 1}
 
     def info(self, path: str, **options: Any) -> Any:
-        """Return size and modification time of a file, of another version after a `changed` fault."""
+        """Return size and modification time of a file.
+
+        After a `changed` fault, they are those of another version of the file.
+        """
         path = self._strip_protocol(path)
         return self._with_version({**self._files.info(path, **options), "name": path})
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
-        """Return the entries of a directory; their names begin with the path that was passed."""
+        """Return the entries of a directory; names begin with the path that was passed."""
         path = self._strip_protocol(path)
         absolute = len(self._files._strip_protocol(path).rstrip("/"))  # noqa: SLF001 - fsspec has no public name for it
         entries = [
@@ -166,7 +174,7 @@ class FaultyFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         return entries if detail else [entry["name"] for entry in entries]
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
-        """Return a byte range of a file, with its fault."""
+        """Return a byte range of a file; the request may have a fault."""
         data = self._files.cat_file(self._strip_protocol(path), start=start, end=end, **options)
         return self._damaged(data, path, start, end)
 

@@ -1,6 +1,6 @@
-"""Test helpers for sharding: check that each row is read once and all ranks take equal steps. No I/O.
+"""Test helpers for sharding: each row once, equal steps on all ranks. No I/O.
 
-`train` simulates all ranks of a plan or mixture and returns the rows that they receive.
+`train` simulates all ranks of a plan (order of rows) or of a mixture of plans, and returns the rows that they receive.
 
 Example:
     >>> from petastore.inventory import Inventory
@@ -35,7 +35,9 @@ StepsAndRows = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Training:
-    """The rows that all ranks receive: arrays with one entry per row (rank after rank), or one per step.
+    """The rows that all ranks receive in a simulated training run.
+
+    Arrays have one entry per row (rank after rank), or one entry per step.
 
     Example:
         >>> from petastore.inventory import Inventory
@@ -62,19 +64,19 @@ class Training:
     """Epoch of each step, shape (steps,)."""
 
     cursors: list[Cursor]
-    """The cursor after each step."""
+    """The cursor (position from which a run resumes) after each step."""
 
     num_ranks: int
     """Number of ranks."""
 
     @property
     def num_steps(self) -> int:
-        """Steps, the same number on every rank."""
+        """Number of steps, which is the same on every rank."""
         return len(self.cursors)
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Rows of each step on each rank, repeats included; shape (steps, ranks)."""
+        """Rows of each step on each rank, including repeats; shape (steps, ranks)."""
         places = self.steps * self.num_ranks + self.ranks
         counts = np.bincount(places, minlength=self.num_steps * self.num_ranks)
         return counts.reshape(self.num_steps, self.num_ranks)
@@ -91,14 +93,15 @@ class Training:
 
 
 def shards_of(plan: RankPlan, ranks: int) -> list[Any]:
-    """Return the plans of all ranks."""
+    """Return the plans of all ranks, in order, from the plan of any rank."""
     return [plan.for_shard(Shard(rank, ranks)) for rank in range(ranks)]
 
 
 def numbers_of(plan: RankPlan, span: Span) -> NDArray[np.int64]:
-    """Return the number of each row of a span, in the span's order, shape (rows,).
+    """Return the number of each row of a span, shape (rows,).
 
-    Rows are numbered in file order from 0, in a mixture source after source.
+    A span has the rows of consecutive batches of one rank; the numbers are in the order of these rows. Rows are
+    numbered in file order from 0; in a mixture, source after source.
     """
     numbers: NDArray[np.int64] = plan.inventory.first_rows[span.groups] + span.rows
     return numbers
@@ -107,7 +110,7 @@ def numbers_of(plan: RankPlan, span: Span) -> NDArray[np.int64]:
 def train(
     plans: Sequence[RankPlan], batch_size: int, *, after: Cursor | None = None, most: int | None = None
 ) -> Training:
-    """Simulate all ranks for at most `most` steps, and return the rows that they receive.
+    """Simulate all ranks, and return the rows that they receive.
 
     Args:
         plans: Plans of all ranks, in order.
@@ -167,7 +170,9 @@ def _given(plan: RankPlan, batch_size: int, after: Cursor | None, most: int | No
 
 
 def check_equal_steps(plans: Sequence[RankPlan], batch_size: int) -> None:
-    """Check that every rank has `steps_per_epoch` non-empty batches and `rows_per_epoch` rows.
+    """Check that every rank has the planned number of steps and rows.
+
+    These are `steps_per_epoch` non-empty batches and `rows_per_epoch` rows in each epoch.
 
     In each step, the numbers of rows on two ranks differ by at most one.
 
@@ -191,7 +196,7 @@ def check_equal_steps(plans: Sequence[RankPlan], batch_size: int) -> None:
 
 
 def check_every_row_once(plans: Sequence[Plan], batch_size: int) -> None:
-    """Check that shards are disjoint and cover the selected rows in every epoch.
+    """Check that the shards of all ranks are disjoint, and cover the selected rows.
 
     Each row must be read once with `"even"` and `"pad"`, at most once with `"drop"`, and at least once with `"wrap"`.
     `"drop"` may drop, and `"wrap"` may repeat, fewer rows than a global batch has.

@@ -1,4 +1,7 @@
-"""Loss spikes: find them in a training log, and rank the rows, files and labels that occur in them."""
+"""Loss spikes: find them in a training log, and rank rows, files and labels.
+
+The ranking shows the rows, files and labels that occur in spikes.
+"""
 
 from __future__ import annotations
 

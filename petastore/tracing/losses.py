@@ -1,4 +1,7 @@
-"""Losses of a training log, per step or per row: CSV files, also exported from W&B, and TensorBoard event files."""
+"""Losses of a training log, for each step or for each row.
+
+Logs are CSV files, also exported from W&B, and TensorBoard event files.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class Losses:
     """Number of the step, shape (n,); None for losses of rows."""
 
     ranks: NDArray[np.int64] | None = None
-    """Rank, shape (n,); None if a loss is that of all ranks."""
+    """Rank, shape (n,); None if each loss is the loss of all ranks."""
 
     rows: tuple[RowPlace, ...] | None = None
     """`(file, row group, row)` of each entry, for losses of rows."""
@@ -73,8 +76,8 @@ def read_losses(path: str | os.PathLike[str], *, column: str | None = None, firs
 
     A CSV file has the columns `step` and `loss`, and optionally `rank`; a file that W&B exported has them under its own
     names. Or it has `source_file`, `source_row_group`, `source_row` and `loss`, one line per row of a batch, as
-    `provenance=True` names rows. If a step occurs several times, such as after a restart, its last line is used. Any
-    other file, or a directory, is read as TensorBoard event files.
+    `provenance=True` names rows. If a step occurs several times, such as after a restart, its last line is used. A
+    directory, or a file whose name contains `tfevents`, is read as TensorBoard event files.
 
     Args:
         path: CSV file, TensorBoard event file, or directory with such files.
@@ -121,7 +124,7 @@ def read_losses(path: str | os.PathLike[str], *, column: str | None = None, firs
 def _of_steps(
     steps: NDArray[np.int64], losses: NDArray[np.float64], ranks: NDArray[np.int64] | None, first_step: int
 ) -> Losses:
-    """Return the last loss of each step and rank, by step."""
+    """Return the last loss of each step and rank, sorted by step and rank."""
     keys = np.stack([steps, np.zeros_like(steps) if ranks is None else ranks])
     _, last = np.unique(keys[:, ::-1], axis=1, return_index=True)
     kept = len(steps) - 1 - last
@@ -190,8 +193,11 @@ def _tensorboard(path: Path, tag: str | None) -> tuple[NDArray[np.int64], NDArra
 
 
 def _records(path: Path) -> Iterator[bytes]:
-    """Yield the records of a TFRecord file; the last one may be incomplete, because training still writes it."""
-    # TensorBoard's own reader imports TensorFlow where it is installed, which takes seconds.
+    """Yield the records of a TFRecord file.
+
+    The last record may be incomplete, because training still writes it; then it is left out.
+    """
+    # TensorBoard's own reader is not used: it imports TensorFlow if that is installed, which takes seconds.
     with path.open("rb") as file:
         while len(header := file.read(12)) == 12:
             (length,) = struct.unpack("<Q", header[:8])

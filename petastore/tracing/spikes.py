@@ -1,4 +1,4 @@
-"""Loss spikes, and the rows, files and labels that occur in them more often than in other steps."""
+"""Loss spikes, and the rows, files and labels that occur in them unusually often."""
 
 from __future__ import annotations
 
@@ -39,14 +39,16 @@ _AT_ONCE = 2**14
 def find_spikes(
     losses: ArrayLike, *, window: int | None = DEFAULT_WINDOW, threshold: float = DEFAULT_THRESHOLD
 ) -> NDArray[np.float64]:
-    """Return a score for each loss that is a spike (how far it is above the losses around it), and 0 for others.
+    """Return a score for each loss that is a spike, and 0 for other losses.
+
+    The score says how far the loss is above the losses around it.
 
     A loss is a spike if its modified z-score 0.6745 · (loss - median) / MAD is above the threshold (B. Iglewicz, D.
     Hoaglin: How to Detect and Handle Outliers, 1993; over a moving window it is known as the Hampel filter). The median
     is computed from the losses around a loss, as many before as after it, so that a steadily decreasing loss is not a
     spike. MAD is the median distance of the losses in the window from their medians. If less than half of the losses
-    are spikes, these hardly change median and MAD. Where MAD is 0, 0.8453 times the mean distance is used. A loss that
-    is not finite is a spike with the score inf.
+    are spikes, the spikes hardly change median and MAD. Where MAD is 0, 0.8453 times the mean distance is used. A loss
+    that is not finite is a spike with the score inf.
 
     Args:
         losses: Losses by step, shape (n,).
@@ -88,7 +90,10 @@ def _modified_z_scores(values: NDArray[np.float64], window: int | None) -> NDArr
 
 
 def _moving_median(values: NDArray[np.float64], most: int) -> NDArray[np.float64]:
-    """Return the median of each value and as many values before as after it, at most `most` on each side."""
+    """Return the moving median of values, shape (n,).
+
+    The window of a value has as many values before as after it, at most `most` on each side.
+    """
     count, most = len(values), min(most, (len(values) - 1) // 2)
     medians = np.empty(count)
     for near in range(most):  # values near both ends have fewer neighbors
@@ -99,7 +104,10 @@ def _moving_median(values: NDArray[np.float64], most: int) -> NDArray[np.float64
 
 
 def _spread(apart: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the scale of each row of distances from a median: MAD / 0.6745, which estimates a standard deviation."""
+    """Return the scale of each row of distances from a median.
+
+    It is MAD / 0.6745, which estimates a standard deviation.
+    """
     distances = np.abs(apart)
     deviations = np.median(distances, axis=1) / 0.6745
     return np.where(deviations > 0, deviations, distances.mean(axis=1) * 1.2533)
@@ -108,14 +116,19 @@ def _spread(apart: NDArray[np.float64]) -> NDArray[np.float64]:
 def _in_windows(
     values: NDArray[np.float64], size: int, function: Callable[[NDArray[np.float64]], NDArray[np.float64]]
 ) -> NDArray[np.float64]:
-    """Apply a function to each window of consecutive values, with only some windows in memory at a time."""
+    """Apply a function to each window of consecutive values.
+
+    Only some windows are in memory at a time.
+    """
     windows = np.lib.stride_tricks.sliding_window_view(values, size)
     return np.concatenate([function(windows[first : first + _AT_ONCE]) for first in range(0, len(windows), _AT_ONCE)])
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Ranked:
-    """Rows, files or labels that occur in spikes more often than expected, the highest score first.
+    """Rows, files or labels that occur in spikes more often than expected.
+
+    They are ordered by score, the highest first.
 
     The score is the log-likelihood ratio G² of the number of occurrences in spikes and in other steps (P. Rayson,
     R. Garside: Comparing Corpora using Frequency Profiling, 2000): for an item that occurs k times in spikes and m
@@ -124,13 +137,16 @@ class Ranked:
     """
 
     items: tuple[Any, ...]
-    """Places of rows `(file, row group, row)`, paths of files, or label values."""
+    """The items: `(file, row group, row)` of a row, path of a file, or value of the label."""
 
     in_spikes: NDArray[np.int64]
     """Number of occurrences in spikes."""
 
     total: NDArray[np.int64]
-    """Number of occurrences in spikes and in the other steps that were looked at."""
+    """Number of occurrences in spikes and in the other steps that were compared.
+
+    For rows, all steps of the log are counted.
+    """
 
     expected: NDArray[np.float64]
     """Number of occurrences in spikes that is expected by chance."""
@@ -146,7 +162,7 @@ class Ranked:
         return f"Ranked({len(self):,}{f', first {self.items[0]!r}' if self.items else ''})"
 
     def as_dicts(self, most: int | None = None) -> list[dict[str, Any]]:
-        """Return the first items as new dicts of JSON values."""
+        """Return the first `most` items as new dicts of JSON values."""
         columns = (self.in_spikes.tolist(), self.total.tolist(), self.expected.tolist(), self.scores.tolist())
         lines = zip(self.items[:most], *(column[:most] for column in columns), strict=True)
         return [
@@ -175,7 +191,10 @@ class SpikeRanking:
     """Values of the label column in spikes, counted by their rows; None without a label column."""
 
     def exclude_rows(self, most: int | None = None) -> list[RowPlace]:
-        """Return the places of the first rows, as `exclude_rows` of `make_reader` takes them."""
+        """Return (file, row group, row) of the first `most` rows, for `exclude_rows=`.
+
+        `make_reader` has this parameter. None returns all rows of the ranking.
+        """
         return list(self.rows.items[:most])
 
     def __repr__(self) -> str:
@@ -183,7 +202,10 @@ class SpikeRanking:
         return f"SpikeRanking({len(self.spikes.losses):,} spikes; rows {self.rows!r}, files {self.files!r}{labels})"
 
     def as_dict(self, most: int | None = None) -> dict[str, Any]:
-        """Return the spikes and the first items of each ranking as a new dict of JSON values."""
+        """Return the spikes and rankings as a new dict of JSON values.
+
+        Each ranking has at most `most` items.
+        """
         spikes = self.spikes
         columns: dict[str, Any] = {"step": spikes.steps, "rank": spikes.ranks}
         names = [name for name, values in columns.items() if values is not None]
@@ -220,11 +242,11 @@ def rank_spikes(
     window: int = DEFAULT_WINDOW,
     threshold: float = DEFAULT_THRESHOLD,
 ) -> SpikeRanking:
-    """Find the spikes of a training run, and rank the rows, files and labels that occur in them more than elsewhere.
+    """Find the spikes of a training run, and rank what occurs in them most.
 
-    The plan computes the rows of each step, so only the label column is read. At most 2,000 spikes (those with the
-    highest scores) are compared with at most 2,000 evenly spaced other steps; the occurrences of rows are counted in
-    all steps of the log.
+    Rows, files and labels are ranked if they occur more often in spikes than in other steps. The plan computes the rows
+    of each step, so only the label column is read. At most 2,000 spikes (those with the highest scores) are compared
+    with at most 2,000 evenly spaced other steps; the occurrences of rows are counted in all steps of the log.
 
     Args:
         plan: Plan of the training run, such as `reader.plan`, with its number of ranks.
@@ -288,7 +310,10 @@ def rank_spikes(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Scores:
-    """Numbers of occurrences of some items, and their scores; all arrays have one entry per item."""
+    """Numbers of occurrences of items (rows, files or labels), and their scores.
+
+    All arrays have one entry per item.
+    """
 
     in_spikes: NDArray[np.int64]
     total: NDArray[np.int64]
@@ -297,7 +322,7 @@ class _Scores:
 
     @classmethod
     def of(cls, codes: NDArray[Any], in_spike: NDArray[np.bool_]) -> _Scores:
-        """Return the scores of items.
+        """Count the occurrences of items, and return their scores.
 
         Args:
             codes: Item of each occurrence; shape (occurrences,).
@@ -310,7 +335,7 @@ class _Scores:
 
     @classmethod
     def of_counts(cls, in_spikes: NDArray[np.int64], total: NDArray[np.int64], spikes: int, every: int) -> _Scores:
-        """Return the scores of items.
+        """Compute the scores of items from the numbers of their occurrences.
 
         Args:
             in_spikes: Number of occurrences of each item in spikes; shape (items,).
@@ -326,7 +351,10 @@ class _Scores:
         return cls(in_spikes, total, expected, np.where(in_spikes > expected, np.maximum(scores, 0.0), 0.0))
 
     def ranked(self, items: Sequence[Any], order: NDArray[np.int64] | None = None) -> Ranked:
-        """Return the items in an order; None returns only items with a score above 0, ordered by descending score."""
+        """Return a ranking of the items with the numbers in `order`.
+
+        With None, the ranking has the items with a score above 0, ordered by descending score.
+        """
         if order is None:
             order = np.argsort(-self.scores, kind="stable")
             order = order[self.scores[order] > 0]
@@ -336,7 +364,7 @@ class _Scores:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Seen:
-    """Occurrences of rows in spikes and in other steps, and how rows are counted in the whole log."""
+    """Occurrences of rows in spikes and in other steps, to compare them."""
 
     numbers: NDArray[np.int64]
     """Row number in the dataset of each occurrence."""
@@ -344,7 +372,7 @@ class _Seen:
     groups: NDArray[np.int64]
     in_spike: NDArray[np.bool_]
     strength: NDArray[np.float64]
-    """Score of the spike of each occurrence."""
+    """Score of the spike in which each occurrence is; 0 for occurrences in other steps."""
 
     spikes: Losses
     spike_scores: NDArray[np.float64]
@@ -353,7 +381,7 @@ class _Seen:
 
 
 def _of_rows(plan: RankPlan, losses: Losses, threshold: float) -> _Seen:
-    """Return the occurrences for a log of rows: one occurrence per entry of the log."""
+    """Return the occurrences of rows for a log of rows: one for each entry of the log."""
     scores = find_spikes(losses.losses, window=None, threshold=threshold)
     index, groups, rows = plan.inventory.find_rows(losses.rows or (), name="rows")
     numbers, in_spike = plan.inventory.first_rows[groups] + rows, scores[index] > 0
@@ -379,7 +407,10 @@ def _of_steps(
     window: int,
     threshold: float,
 ) -> _Seen:
-    """Return the occurrences in spikes and in other steps, looked up in the plan."""
+    """Return the occurrences of rows in spikes and in other steps.
+
+    The plan computes the rows of each step.
+    """
     steps, ranks = losses.steps, losses.ranks
     assert steps is not None  # noqa: S101 - the caller has checked it
     count = plan.request.shard.count
@@ -440,7 +471,7 @@ def _epochs(plan: RankPlan, steps: NDArray[np.int64], batch_size: int, after: Cu
 def _labels(
     plan: RankPlan, dataset: Dataset | Sequence[Dataset], label: str, numbers: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], list[Any]]:
-    """Return the code of each row's label, and the label of each code."""
+    """Return two values: the code of each row's label, and the list of labels by code."""
     datasets = [dataset] if isinstance(dataset, Dataset) else list(dataset)
     if len(datasets) != len(plan.sources):
         raise InvalidArgumentError(

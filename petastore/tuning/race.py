@@ -1,7 +1,8 @@
-"""Find the fastest of some settings by short, interleaved measurements in limited time (successive halving). No I/O.
+"""Find the fastest of several settings in limited time. No I/O.
 
-Each round measures all remaining settings one after the other, so that a busy moment of the machine slows all of them.
-A setting is compared with the reference of the same round. After a few rounds, the slower half is left out.
+Measurements are short and interleaved (successive halving). Each round measures all remaining settings one after the
+other, so that a busy moment of the machine slows all of them. A setting is compared with the reference of the same
+round. After a few rounds, the slower half is left out.
 """
 
 from __future__ import annotations
@@ -57,9 +58,10 @@ S = TypeVar("S")
 
 
 def settings_to_try(given: PassedKwargs, probe: Diagnosis) -> list[PassedKwargs]:
-    """Return the arguments of `make_reader` to compare: none first, then those with fewer workers first.
+    """Return the settings to compare, as arguments of `make_reader`.
 
-    They change the speed of the reader, but not the rows.
+    The first setting has no arguments. With each pool and cache, settings with fewer workers come first. Settings
+    change the speed of the reader, but not the rows.
 
     Args:
         given: The user's arguments of `make_reader`.
@@ -88,7 +90,7 @@ def settings_to_try(given: PassedKwargs, probe: Diagnosis) -> list[PassedKwargs]
 
 
 def described(setting: PassedKwargs) -> str:
-    """Return the arguments as code.
+    """Return the arguments of a setting as code, for display.
 
     Example:
         >>> described({"workers_count": 2, "cache_type": "local-disk"}), described({})
@@ -99,7 +101,7 @@ def described(setting: PassedKwargs) -> str:
 
 @dataclasses.dataclass(slots=True)
 class Standing(Generic[S]):
-    """Measurements of one setting."""
+    """Measured rates of one setting."""
 
     setting: S
 
@@ -110,7 +112,7 @@ class Standing(Generic[S]):
     """Each rate divided by that of the reference in the same round."""
 
     is_finalist: bool = True
-    """Whether the setting was never left out."""
+    """Whether the setting has never been left out as too slow."""
 
     @property
     def ratio(self) -> float:
@@ -130,7 +132,7 @@ def race(
     seconds: float,
     clock: Callable[[], float],
 ) -> list[Standing[S]]:
-    """Measure settings in rounds, and leave out the slower half again and again.
+    """Measure settings in rounds; after some rounds, leave out the slower half.
 
     Args:
         settings: Settings to compare; the first one is the reference, which is measured in each round.
@@ -192,7 +194,7 @@ def _repeats(settings: int, seconds: float) -> int:
 
 
 def _trials_left(others: int, repeats: int, done_rounds: int) -> int:
-    """Return the number of measurements until the end of the race, without those that were done.
+    """Return the number of measurements that are left until the end of the race.
 
     Args:
         others: Number of remaining settings, without the reference.
@@ -207,7 +209,9 @@ def _trials_left(others: int, repeats: int, done_rounds: int) -> int:
 
 
 def fastest(standings: Sequence[Standing[S]]) -> Standing[S]:
-    """Return the fastest setting that was measured to the end; of several within 3 %, the first one.
+    """Return the fastest setting that was measured to the end.
+
+    If several settings are within 3 % of it, return the first one.
 
     A setting must be faster than the reference in most rounds, so that noise does not replace the user's arguments.
     """
@@ -222,7 +226,7 @@ class Tried:
     """A setting and its measured rates."""
 
     arguments: PassedKwargs
-    """Arguments of `make_reader` that replace the user's; empty for the user's own."""
+    """Arguments of `make_reader` that replace the user's; empty for the user's own setting."""
 
     rates: tuple[float, ...]
     """Rows per second of each measurement, in chronological order; empty if there was no time."""
@@ -250,13 +254,13 @@ class Tuned:
     """All settings; the first one is the user's own."""
 
     winner: Tried
-    """The fastest setting; of several within 3 %, the user's own, or else the one with the fewest workers."""
+    """The fastest setting; if several are within 3 % of it, the first of them in `tried`."""
 
     best: PassedKwargs
     """Keyword arguments of `make_reader` with the fastest setting, including the user's own."""
 
     default_workers: int
-    """Workers of the user's own arguments."""
+    """Number of workers with the user's own arguments."""
 
     @property
     def advice(self) -> str:
@@ -308,7 +312,7 @@ class Tuned:
 def tuned_by(
     url: str | None, given: PassedKwargs, standings: Sequence[Standing[PassedKwargs]], *, default_workers: int
 ) -> Tuned:
-    """Return the result of a race between settings."""
+    """Return the result of `tune` for the measurements of a race."""
     tried = [Tried(one.setting, tuple(one.rates), one.ratio) for one in standings]
     won = fastest(standings)
     winner = tried[[one is won for one in standings].index(True)]

@@ -1,4 +1,7 @@
-"""Throughput of a reader with one setting: the function behind `petastore throughput`, and its result."""
+"""Throughput of a reader with one setting: `reader_throughput` and its result.
+
+`petastore throughput` uses this function.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +65,10 @@ class Throughput:
     """Duration of the measurement."""
 
     median: float
-    """Median of the rows per second in about 20 parts of the measurement. Parts vary more than whole measurements,
-    because readers prefetch and produce many rows at a time."""
+    """Median of the rows per second in about 20 parts of the measurement.
+
+    Parts vary more than whole measurements, because readers prefetch and produce many rows at a time.
+    """
 
     slowest: float
     """Rows per second in the slowest part."""
@@ -72,7 +77,7 @@ class Throughput:
     """Rows per second in the fastest part."""
 
     bytes_per_row: float
-    """Mean bytes per row (arrays, text and bytes), over the warm-up rows."""
+    """Mean bytes per row (arrays, text and bytes), in a sample of the warm-up rows."""
 
     cpu: float
     """CPU time of this process divided by wall time, in percent: 200 means two busy CPUs."""
@@ -81,10 +86,10 @@ class Throughput:
     """Seconds from opening the dataset to the first row or batch."""
 
     memory_info: Memory
-    """Peak memory."""
+    """Peak memory of the measuring process."""
 
     diagnosis: Diagnosis
-    """Stages that reading waited for, from the first batch on."""
+    """How long reading waited for each stage, from the first batch on."""
 
     @property
     def rows_per_second(self) -> float:
@@ -107,7 +112,9 @@ class Throughput:
         return self.rows_per_second * self.bytes_per_row
 
     def as_json(self) -> dict[str, float]:
-        """Return the result as a dict of JSON values; names end with their units.
+        """Return the result as a dict of JSON values.
+
+        The names end with their units.
 
         `rows_per_second` refers to the whole measurement; names with `slowest_`, `median_` or `fastest_` refer to that
         part.
@@ -149,10 +156,11 @@ def reader_throughput(
     progress: Callable[[int, int], object] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Throughput:
-    """Measure how fast a dataset is read, in rows per second. Parameters are in the order of Petastorm's function.
+    """Measure how fast a dataset is read, in rows per second.
 
-    It reads like a training run, with the same order and workers, epoch after epoch, and discards the rows. A second
-    measurement reads local files from the page cache, so it measures only decoding.
+    Parameters are in the order of Petastorm's function. The function reads like a training run, with the same order and
+    workers, epoch after epoch, and discards the rows. A second measurement reads local files from the page cache, so it
+    measures only decoding.
 
     Args:
         dataset_url: Local path or URL of the dataset, or an open `Dataset`.
@@ -325,9 +333,9 @@ _Read = Callable[[int], tuple[int, list[Any]]]
 
 
 def _rows(reader: Reader, is_over: Callable[[], bool]) -> _Read:
-    """Return a function that reads a number of single rows, and returns their count and a list of the last row.
+    """Return a function that reads a number of single rows.
 
-    When time is over, the function reads fewer rows.
+    It returns the number of rows read, and a list with the last row. When the time is over, it stops early.
     """
     rows = iter(reader)
 
@@ -343,9 +351,10 @@ def _rows(reader: Reader, is_over: Callable[[], bool]) -> _Read:
 
 
 def _batches(reader: Reader, batch_size: int, is_over: Callable[[], bool]) -> _Read:
-    """Return a function that reads batches, and returns the number of rows and a list of the last batch.
+    """Return a function that reads batches.
 
-    The function reads at least the requested number of rows, or fewer when time is over.
+    It reads at least the requested number of rows, and returns the number of rows read and a list with the last batch.
+    When the time is over, it stops early.
     """
     batches = reader.iter_batches(batch_size)
 
@@ -367,7 +376,9 @@ def _parts(
     clock: Callable[[], float],
     is_over: Callable[[], bool],
 ) -> tuple[list[tuple[int, float]], float]:
-    """Measure in about 20 parts; return (rows, seconds) of each part, and the CPU seconds of all parts together.
+    """Measure the throughput in about 20 parts.
+
+    Return a list of (rows, seconds) of each part, and the CPU seconds of all parts together.
 
     After each part, `tell` is called with the measured share of the rows, from 0 to 1.
     """
@@ -388,7 +399,7 @@ def _parts(
 
 
 def ignore_progress(*_: int) -> None:
-    """Do nothing; used without a function that shows progress."""
+    """Do nothing; used if the caller does not pass a function that shows progress."""
 
 
 def _rows_in(value: Any) -> int:
@@ -400,7 +411,7 @@ def _bytes_in(values: list[Any]) -> int:
 
 
 def _cells(value: Any) -> Iterator[Any]:
-    """Yield the columns of a batch, the fields of a row, or of all rows of a window."""
+    """Yield the values of a batch (its columns), of a row, or of all rows of a window."""
     if isinstance(value, Mapping):
         for part in value.values():
             yield from _cells(part)

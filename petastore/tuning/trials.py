@@ -1,4 +1,7 @@
-"""Tuning: measure a reader of the user's dataset with several settings, and return the fastest."""
+"""`tune`: measure a reader of the user's dataset with several settings.
+
+The result has the fastest setting.
+"""
 
 from __future__ import annotations
 
@@ -32,23 +35,31 @@ if TYPE_CHECKING:
 __all__ = ["tune"]
 
 _PROBED_GROUPS: Final = 16
-"""Number of row groups in the first sample, which shows how fast the dataset is read."""
+"""Number of row groups in the first sample, which shows how fast a reader is."""
 
 _LEAST_GROUPS: Final = 8
 """Minimum number of row groups in a sample, so that several workers have work."""
 
 _SAMPLES_IN_MEMORY: Final = 2
-"""Minimum size of a remote sample, in multiples of the bytes that a reader prefetches: a reader would fetch a smaller
-sample only once, but fetches a large dataset in each epoch."""
+"""Minimum size of a remote sample, in multiples of the bytes that a reader prefetches.
+
+A reader would fetch a smaller sample only once, but fetches a large dataset in each epoch.
+"""
 
 _PROBE_SHARE: Final = 1 / 8
 """Share of the time for the first measurement, and for filling the cache."""
 
 _MOST: Final = 2
-"""Maximum duration of a measurement, in multiples of its planned time. It then ends in the middle of an epoch."""
+"""Maximum duration of a measurement, in multiples of its planned time.
+
+A measurement that takes longer ends in the middle of an epoch.
+"""
 
 _EPOCH_SHARE: Final = 0.2
-"""Share of a measurement that one epoch of the sample takes. Whole epochs are measured, after one to warm up."""
+"""Share of a measurement that one epoch of the sample takes.
+
+Whole epochs are measured, after one epoch to warm up.
+"""
 
 
 def tune(
@@ -60,11 +71,11 @@ def tune(
     clock: Callable[[], float] = time.perf_counter,
     **arguments: Unpack[PassedKwargs],
 ) -> Tuned:
-    """Find the settings of `make_reader` with which this machine reads a dataset fastest, by measuring them.
+    """Find the settings of `make_reader` that read a dataset fastest on this machine.
 
-    It reads some row groups of the dataset again and again, for `seconds` in all, and compares numbers of workers; the
-    pool `"process"` with a transform; and a local disk cache for remote files. All of them give the same rows. Local
-    files are read from the page cache after the first epoch.
+    The function reads some row groups of the dataset again and again, for `seconds` in all, and measures the speed. It
+    compares numbers of workers; the pool `"process"` with a transform; and a local disk cache for remote files. All
+    settings give the same rows. Local files are read from the page cache after the first epoch.
 
     Args:
         dataset_url: Local path or URL of the dataset, a list of them, or an open `Dataset`.
@@ -144,10 +155,16 @@ class _Trials:
     least_groups: int = _LEAST_GROUPS
     """Minimum number of row groups of the next sample."""
     overrun: float = 1.0
-    """Duration of measurements divided by the duration expected from rates: opening and the first epoch take longer."""
+    """Duration of measurements divided by the duration that their rates predict.
+
+    It is at least 1, because opening a reader and the first epoch take longer.
+    """
 
     def take_sample(self, groups: int) -> None:
-        """Choose a sample of at least `groups` row groups, evenly spaced; more if filters select no row of them."""
+        """Choose a sample of at least `groups` row groups, evenly spaced.
+
+        If the filters select no rows of the sample, it gets more row groups.
+        """
         total = self.dataset.inventory.num_row_groups
         self.groups, self.epoch_rows = min(max(groups, self.least_groups), total), 0
         while not self.epoch_rows:
@@ -176,7 +193,10 @@ class _Trials:
     def fill_cache(
         self, settings: list[PassedKwargs], stack: contextlib.ExitStack, *, max_seconds: float
     ) -> list[PassedKwargs]:
-        """Fill a temporary cache on the disk of the user's cache; return the settings that can be measured."""
+        """Fill a temporary cache on the disk of the user's cache.
+
+        Return the settings that can be measured: without a cache if the directory is not writable.
+        """
         parent = Path(self.given.get("cache_location") or user_cache_directory())
         cached = [setting for setting in settings if "cache_type" in setting]
         try:
@@ -188,7 +208,7 @@ class _Trials:
         return settings
 
     def arguments_of(self, setting: PassedKwargs) -> PassedKwargs:
-        """Return the arguments of the reader of a setting."""
+        """Return the arguments of `make_reader` for a setting, the sample and the cache."""
         found: PassedKwargs = {**self.given, **setting}
         if self.selector is not None:
             found["rowgroup_selector"] = self.selector
@@ -197,7 +217,10 @@ class _Trials:
         return found
 
     def rate(self, setting: PassedKwargs, seconds: float) -> float:
-        """Return rows per second of a setting, measured in whole epochs for about the given time."""
+        """Measure the rows per second of a setting.
+
+        The measurement reads whole epochs, for about `seconds` seconds.
+        """
         guess, began = self.rates.get(described(setting), self.rates[described({})]), self.clock()
         epochs = int(seconds / self.overrun * guess / self.epoch_rows) - 1  # the first one is the warm-up
         found = self.throughput(setting, max(epochs, 1) * self.epoch_rows, max_seconds=_MOST * seconds)
@@ -206,7 +229,7 @@ class _Trials:
         return found.rows_per_second
 
     def throughput(self, setting: PassedKwargs, rows: int, *, max_seconds: float) -> Throughput:
-        """Measure a setting, after one epoch to warm up."""
+        """Measure a setting after one epoch to warm up, and remember its rate."""
         arguments = self.arguments_of(setting)
         found = reader_throughput(
             self.dataset,
@@ -226,7 +249,10 @@ class _Trials:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Sample(RowGroupSelectorBase):
-    """Row-group selector of a sample; if the user passed a selector, of row groups that both select."""
+    """Row-group selector of a sample.
+
+    If the user passed a selector, the sample has only row groups that both select.
+    """
 
     groups: frozenset[int]
     whole: RowGroupSelector | None
@@ -236,5 +262,5 @@ class _Sample(RowGroupSelectorBase):
         return [] if self.whole is None else list(self.whole.get_index_names())
 
     def select_row_groups(self, index_dict: Mapping[str, Any]) -> set[int]:
-        """Return the numbers of the row groups."""
+        """Return the numbers of the row groups in the sample."""
         return set(self.groups if self.whole is None else self.groups & set(self.whole.select_row_groups(index_dict)))

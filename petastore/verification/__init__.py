@@ -1,1 +1,4 @@
-"""Verification and repair of datasets: damaged files, wrong statistics, cells that cannot be decoded, lost metadata."""
+"""Verification and repair of datasets.
+
+`verify` finds damaged files, wrong statistics and cells that cannot be decoded; `repair` rebuilds lost metadata.
+"""

@@ -1,4 +1,4 @@
-"""Check the metadata of a dataset: manifest, sizes and footers of files, schema document, indexes."""
+"""Check the metadata of a dataset: manifest, files, footers, schema and indexes."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _packed_footers(location: Location, manifest: Manifest) -> Iterator[Problem]
 
 
 def check_schema_documents(location: Location, manifest: Manifest | None) -> Iterator[Problem]:
-    """Yield the problems of `_common_metadata`.
+    """Yield the problems of the schema document in `_common_metadata`.
 
     Raises:
         StorageError: A storage operation failed.
@@ -140,7 +140,7 @@ def check_schema_documents(location: Location, manifest: Manifest | None) -> Ite
 
 
 def check_indexes(location: Location, inventory: Inventory) -> Iterator[Problem]:
-    """Yield the row-group indexes that cannot be used.
+    """Yield a problem for each row-group index that cannot be used.
 
     Raises:
         StorageError: A storage operation failed.

@@ -1,4 +1,7 @@
-"""Repair the metadata of a dataset: manifest, packed footers and `_common_metadata`, from intact data files."""
+"""Repair the metadata of a dataset, from intact data files.
+
+The metadata is the manifest, packed footers and `_common_metadata`.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +117,7 @@ def repair(
 
 
 def _check_data_files(location: Location, checked: CheckedFiles) -> None:
-    """Raise if a data file is damaged, missing or changed."""
+    """Raise an error if a data file is damaged, missing or changed."""
     for kind, error in (
         ("footer", MetadataError),
         ("missing_file", DatasetChangedError),
@@ -131,7 +134,10 @@ def _check_data_files(location: Location, checked: CheckedFiles) -> None:
 
 
 def _document(location: Location, checked: CheckedFiles, *, is_common_damaged: bool) -> str | None:
-    """Return the remaining schema document; None for plain Parquet and for a dataset of Petastorm."""
+    """Return the schema document for the repaired metadata.
+
+    Return None for plain Parquet and for a dataset of Petastorm.
+    """
     manifest = checked.manifest
     if manifest is not None and manifest.schema_document is not None:
         return manifest.schema_document

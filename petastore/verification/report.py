@@ -1,4 +1,4 @@
-"""Report of `petastore.verify`: the problems of a dataset, each with file, row group, column and row."""
+"""Report of `petastore.verify`: the problems of a dataset, and where they are."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ ProblemKind: TypeAlias = Literal[
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem of a dataset."""
+    """One problem of a dataset, and its place: file, row group, column and row."""
 
     kind: ProblemKind
-    """What is wrong:
+    """Kind of the problem:
 
     - `"manifest"`: the manifest is damaged.
     - `"schema"`: the schema document is damaged, missing, or does not match the files.
@@ -45,7 +45,7 @@ class Problem:
     """
 
     message: str
-    """Cause, for people."""
+    """Description of the problem and its cause, for people."""
 
     file: str | None = None
     """Path relative to the dataset; None if the problem is not in one file."""

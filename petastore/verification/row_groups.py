@@ -1,4 +1,6 @@
-"""Check one row group: page checksums, row counts, statistics, and whether the codec decodes every cell.
+"""Check one row group: page checksums, row counts, statistics and every cell.
+
+A cell is valid if the codec decodes it.
 
 Columns are read one after the other, a few rows at a time, so that memory does not depend on the size of row groups.
 """
@@ -52,7 +54,7 @@ class CheckedRowGroup:
 
 
 class RowGroupCheck:
-    """Checks row groups of one dataset. Thread-safe.
+    """Checker of the row groups of one dataset. Thread-safe.
 
     Args:
         dataset: The dataset.
@@ -62,8 +64,8 @@ class RowGroupCheck:
     def __init__(self, dataset: Dataset, fields: Sequence[UnischemaField]) -> None:
         self.dataset, self.fields = dataset, tuple(fields)
         self.is_cancelled = False
-        """Whether checks in other threads end after the rows that they are reading."""
-        # All row groups of a file are parsed at once, and are checked one after the other.
+        """Whether checks in all threads stop after the rows that they are reading."""
+        # Statistics are cached by file: those of all its row groups are parsed together, but needed one by one.
         self._statistics = functools.lru_cache(maxsize=_FILES)(functools.partial(footer_statistics, fields=self.fields))
 
     def check(self, group: int) -> CheckedRowGroup:
@@ -126,7 +128,7 @@ class RowGroupCheck:
 
 
 class ColumnCheck:
-    """Checks the cells of one column chunk, part after part.
+    """Checker of the cells of one column chunk, which are added in parts.
 
     Args:
         field: Field of the column.
@@ -146,7 +148,7 @@ class ColumnCheck:
         """Check the next rows.
 
         Returns:
-            The number of rows so far.
+            Number of rows checked so far.
         """
         cells = only_chunk(table.column(0))
         self._nulls += cells.null_count
@@ -171,7 +173,10 @@ class ColumnCheck:
             yield Problem("null_count", message, column=name)
 
     def _pieces(self, cells: Any) -> Iterator[Any]:
-        """Yield slices of the cells whose decoded size is bounded, if their codec can compute sizes."""
+        """Yield slices of the cells whose decoded size is limited.
+
+        If the codec cannot compute sizes, yield all cells as a single slice.
+        """
         try:
             sizes = decoded_sizes(cells, self._field, self._codec)
         except DecodeError:
@@ -183,7 +188,7 @@ class ColumnCheck:
             yield cells.slice(first, stop - first)
 
     def _decode(self, cells: Any, at: int) -> None:
-        """Decode cells, count those that cannot be decoded, and note the first one."""
+        """Decode cells, count those that cannot be decoded, and remember the first one."""
         messages: dict[int, str] = {}
 
         def attempt(first: int, stop: int) -> None:

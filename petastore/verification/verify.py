@@ -36,7 +36,9 @@ def verify(
     storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
     progress: bool | Callable[[int, int], object] | None = None,
 ) -> VerifyReport:
-    """Read a dataset completely, and return all problems instead of raising at the first.
+    """Read a dataset completely, and return all problems in a report.
+
+    A problem does not raise an error.
 
     Files are compared with the manifest; footers, page checksums, row counts, and the minimum, maximum and null count
     of each column chunk are checked; every cell is decoded by its codec. Nothing is written.
@@ -111,14 +113,17 @@ def verify(
 
 
 def _dataset(location: Location, checked: CheckedFiles) -> Dataset | None:
-    """Return the dataset of the readable files; None if there are none, or the schema is not valid."""
+    """Return the dataset of the readable files.
+
+    Return None without readable files, or if the schema is invalid; an invalid schema adds a problem.
+    """
     if not checked.footers:
         return None
     manifest, above, document = checked.manifest, list[str](), None
     try:
         if manifest is not None and manifest.schema_document is not None:
             document = manifest.schema_document
-        elif not any(one.kind == "schema" for one in checked.problems):  # only if `_common_metadata` is readable
+        elif not any(one.kind == "schema" for one in checked.problems):  # then `_common_metadata` is readable
             document, above = find_document(location, checked.footers)
         return dataset_of_footers(location, checked.footers, document, above)
     except (MetadataError, SchemaError) as problem:
@@ -134,7 +139,7 @@ def _stored_fields(dataset: Dataset, columns: Fields | None) -> tuple[Any, ...]:
 
 
 def _sampled(total: int, count: int | None) -> NDArray[np.int64]:
-    """Return the numbers of the row groups to read."""
+    """Return the numbers of the row groups to read, evenly spaced."""
     if count is None or count >= total:
         return np.arange(total)
     return np.linspace(0, total - 1, count).round().astype(np.int64)

@@ -1,4 +1,6 @@
-"""Pages of the viewer: convert requests to HTML, after a check of token and host name.
+"""Pages of the viewer: convert requests to HTML.
+
+Before, the token and the host name of a request are checked.
 
 The server renders pages without scripts, and the content security policy blocks all scripts. Links and forms are GET
 requests that only read. Templates escape every value.
@@ -85,7 +87,10 @@ def make_app(dataset: Dataset, reader: Reader | None, *, token: str, port: int) 
 
 
 class _Guard:
-    """Reject requests for other host names or without the token, and add security headers to every response."""
+    """ASGI middleware that rejects requests for other host names or without the token.
+
+    It adds security headers to every response.
+    """
 
     def __init__(self, app: _App, token: str, cookie: str) -> None:
         self._app, self._token, self._cookie = app, token, cookie
@@ -99,7 +104,8 @@ class _Guard:
         await (self._refusal(scope) or self._app)(scope, receive, send_guarded)
 
     def _refusal(self, scope: _Message) -> _App | None:
-        # DNS rebinding: the name of a foreign page may resolve to 127.0.0.1, but then the browser sends it as Host.
+        # DNS rebinding: the host name of a foreign page may resolve to 127.0.0.1, but the browser sends that name as
+        # Host.
         if not _HOSTS.fullmatch(Headers(scope=scope).get("host", "")):
             return PlainTextResponse("The host must be 127.0.0.1 or localhost.", 403)
         if scope["method"] not in ("GET", "HEAD"):
@@ -120,7 +126,10 @@ class _Guard:
 
 
 class _Pages:
-    """Handlers of the pages. Pages are made one at a time, so that memory stays bounded."""
+    """Request handlers of the pages.
+
+    The values of one page are computed at a time, so that memory stays bounded.
+    """
 
     def __init__(self, dataset: Dataset, reader: Reader | None) -> None:
         self._dataset, self._reader = dataset, reader
@@ -221,7 +230,10 @@ class _Pages:
         return {"summaries": column_summaries(self._dataset, fields), "column_pages": pages}
 
     def show_order(self, query: QueryParams) -> dict[str, Any]:
-        """Return a simulated order for the typed settings, or for the defaults."""
+        """Return the template values for a simulated order of an epoch.
+
+        It uses the settings that the user typed, or the defaults.
+        """
         # A browser sends nothing for a box that is not ticked.
         form = {name: query.get(name, "" if name in BOXES and query else value) for name, value in DEFAULTS.items()}
         try:
@@ -230,7 +242,10 @@ class _Pages:
             return {"form": form, "simulation": None, "form_problem": str(error)[:_MOST_CHARACTERS]}
 
     def show_reader(self, _: QueryParams) -> dict[str, Any]:
-        """Return the metrics of the reader, and their change per second since the page was last requested."""
+        """Return the template values for the metrics of the reader.
+
+        They are the present values, and their change per second since the last request of the page.
+        """
         assert self._reader is not None  # noqa: S101 - the route exists only with a reader
         now, metrics = time.monotonic(), self._reader.diagnostics
         before, self._metrics = self._metrics, (now, metrics)
@@ -277,7 +292,10 @@ class _Pages:
         return value_of(cells[row : row + 1], field)
 
     def _paged_fields(self, query: QueryParams, count: int) -> tuple[Sequence[UnischemaField], dict[str, Any]]:
-        """Return the fields of a page, among those whose name contains the typed text, and the values for its links."""
+        """Return the fields on a page, and the values for the links to other pages.
+
+        If the user typed a text, only fields whose names contain it are listed.
+        """
         text = query.get("find", "").lower()
         fields = [field for field in self._fields if text in field.name.lower()] if text else self._fields
         first = _whole(query, "column_first", len(fields))
@@ -289,7 +307,10 @@ def _style(_: Request) -> Response:
 
 
 def _link(query: QueryParams, page: str, changes: Mapping[str, str | int | None]) -> str:
-    """Return a link to a page with the current query and some changes; None removes a key."""
+    """Return a link to a page, or to the same page with some changes of the query.
+
+    A change to None removes a key. `page` is empty for the same page.
+    """
     values = {**dict(query), **changes} if page == "" else changes
     text = urllib.parse.urlencode(
         {name: value for name, value in values.items() if value is not None}, errors="replace"
@@ -298,7 +319,10 @@ def _link(query: QueryParams, page: str, changes: Mapping[str, str | int | None]
 
 
 def _whole(query: QueryParams, name: str, stop: int = 2**62) -> int:
-    """Return an integer of the query, from 0 to below `stop`; 0 if missing."""
+    """Return an integer of the query, limited to 0 and above, and below `stop`.
+
+    Return 0 if it is missing, or is not an integer.
+    """
     try:
         return min(max(int(query.get(name) or 0), 0), max(stop - 1, 0))
     except ValueError:

@@ -1,4 +1,6 @@
-"""Cells of a table of samples: a stored value as text, a thumbnail or a small chart; and charts as SVG and PNG.
+"""Cells of a table of samples: a value as text, a thumbnail or a small chart.
+
+The module also draws charts as SVG and PNG.
 
 Sizes are checked before a value is decoded. A value that cannot be shown becomes a cell with the reason.
 """
@@ -51,7 +53,10 @@ _CHARACTERS = 300
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cell:
-    """Value in the form that a page shows; HTML from a dataset is escaped."""
+    """Value in the form in which a page shows it.
+
+    Templates escape the text of a cell.
+    """
 
     kind: Literal["text", "number", "missing", "image", "chart", "problem"]
     text: str
@@ -102,7 +107,9 @@ def time_text(value: Any) -> str:
 
 
 def full_image(value: Any) -> bytes | None:
-    """Return an image as a PNG of at most 1,024 pixels a side, encoded by this library; None for other values.
+    """Return an image as a PNG of at most 1,024 pixels a side; None for other values.
+
+    The pixels are encoded again, so the stored file itself is never sent to the browser.
 
     Raises:
         ImageError: The bytes are those of a damaged image.
@@ -137,7 +144,10 @@ def _cell(value: Any, field: UnischemaField) -> Cell:
 
 
 def _pixels(value: Any) -> NDArray[Any] | None:
-    """Return the pixels of an array or of the bytes of an image file; None for other values."""
+    """Return the pixels of an array, or of the bytes of an image file.
+
+    Return None for other values.
+    """
     return _pixels_of_file(np.frombuffer(value, np.uint8)) if isinstance(value, bytes) else drawable(value)
 
 
@@ -164,7 +174,7 @@ _RANKS = np.array(
     ],
     dtype=np.uint8,
 )  # fmt: skip
-"""Colors of the ranks, repeated after ten ranks: the colors of matplotlib."""
+"""Colors of the ranks, repeated after ten ranks; they are the colors of matplotlib."""
 
 _IMAGE_HEIGHT = 240
 
@@ -194,7 +204,9 @@ def bars(heights: Sequence[float] | NDArray[Any], labels: Sequence[str] | None =
 
 
 def line(values: NDArray[Any]) -> str:
-    """Return a one-dimensional array as a line in SVG; a long array is drawn as minimum and maximum of each part.
+    """Return a one-dimensional array as a line in SVG.
+
+    A long array is drawn as the minimum and maximum of each part.
 
     Example:
         >>> line(np.array([0.0, 1.0, 0.0])).count("polyline")
@@ -218,11 +230,13 @@ def _svg(inside: str, kind: str) -> str:
 
 
 def feeds_image(feeds: Feeds) -> str:
-    """Draw which row groups each batch reads from: batches across, row groups down, ranks as colors.
+    """Draw which row groups each batch reads from, as a PNG.
+
+    Batches are drawn from left to right, row groups from top to bottom, and ranks as colors.
 
     Returns:
-        A PNG as a data URI, transparent where a batch has no rows of a row group. If there are only a few ranks, each
-        has its own column.
+        A PNG as a data URI, transparent where a batch has no rows of a row group. With at most ten ranks, each batch
+        has one column of pixels for each rank; with more, a single column.
     """
     groups = max(feeds.first_row_groups[-1], 1)
     columns = feeds.num_ranks if feeds.num_ranks <= len(_RANKS) else 1

@@ -1,4 +1,7 @@
-"""Figures of row groups and columns, from the inventory, the statistics in footers, and a sample of rows."""
+"""Figures of row groups and columns.
+
+They come from the inventory, the statistics in footers, and a sample of rows.
+"""
 
 from __future__ import annotations
 
@@ -74,11 +77,14 @@ class ColumnSummary:
     chart: str
     """Histogram as SVG; empty without a chart."""
     caption: str
-    """Content of the chart, or the reason why there is none."""
+    """Description of the chart, or the reason why it is missing."""
 
 
 def row_group_map(dataset: Dataset) -> tuple[str, str]:
-    """Return rows and stored bytes over all row groups as two bar charts; many row groups share a bar."""
+    """Return two bar charts over all row groups: the rows, and the stored bytes.
+
+    If there are many row groups, several of them share a bar.
+    """
     inventory = dataset.inventory
     starts = np.unique(np.arange(_MAP_BARS) * inventory.num_row_groups // _MAP_BARS)
     if not inventory.num_row_groups:
@@ -93,9 +99,9 @@ def row_group_map(dataset: Dataset) -> tuple[str, str]:
 
 
 def row_group_lines(dataset: Dataset, groups: NDArray[np.int64], field: UnischemaField | None) -> list[RowGroupLine]:
-    """Return one line of the row group table for each row group: sizes, compression and statistics of a column.
+    """Return one line of the table for each row group.
 
-    Very large footers are not read.
+    A line has sizes, compression and the statistics of a column. Very large footers are not read.
 
     Args:
         dataset: The dataset.
@@ -124,7 +130,10 @@ def row_group_lines(dataset: Dataset, groups: NDArray[np.int64], field: Unischem
 def _compressions(
     dataset: Dataset, groups: NDArray[np.int64], field: UnischemaField | None
 ) -> dict[tuple[str, int], str]:
-    """Return the compression of the field's column, or of the first column, by path and number of the row group."""
+    """Return the compression of a column, by file path and row-group ordinal.
+
+    If `field` is None, the column is the first one.
+    """
     inventory = dataset.inventory
     wanted: dict[str, list[int]] = {}
     for file, ordinal in map(inventory.place_of, groups.tolist()):
@@ -146,7 +155,10 @@ def _compression(codec: int) -> str:
 
 
 def column_summaries(dataset: Dataset, fields: Sequence[UnischemaField]) -> list[ColumnSummary]:
-    """Return the summaries of some columns, from the footers of at most 64 files and about 1,000 rows."""
+    """Return the summaries of some columns.
+
+    They are computed from the footers of at most 64 files, and from about 1,000 rows.
+    """
     inventory = dataset.inventory
     used = np.unique(inventory.file)
     chunks = inventory.num_row_groups * len(dataset.schema)
@@ -162,7 +174,10 @@ def column_summaries(dataset: Dataset, fields: Sequence[UnischemaField]) -> list
 def _statistics(
     dataset: Dataset, fields: Sequence[UnischemaField], groups: NDArray[np.int64]
 ) -> dict[str, ColumnStatistics]:
-    """Return the statistics of stored columns; none if they cannot be read."""
+    """Return the statistics of stored columns, as a dict by name.
+
+    It is empty if the statistics cannot be read.
+    """
     stored = [field for field in fields if field.name not in dataset.partition_names]
     try:
         return read_statistics(dataset.location, dataset.inventory, stored, groups=groups, footers=dataset.footers)
@@ -171,7 +186,10 @@ def _statistics(
 
 
 def _bounds(known: ColumnStatistics, field: UnischemaField, groups: NDArray[np.int64]) -> tuple[str, str]:
-    """Return the bounds over some row groups as text; empty if unknown for any."""
+    """Return minimum and maximum over some row groups as text.
+
+    Each is empty if it is unknown for any of the row groups.
+    """
     low, high = known.minimum[groups], known.maximum[groups]
     has_low, has_high = known.has_minimum[groups].all(), known.has_maximum[groups].all()
     if not len(groups):
@@ -188,7 +206,10 @@ def _bound(value: Any, field: UnischemaField) -> str:
 
 
 def _sample(dataset: Dataset, fields: Sequence[UnischemaField]) -> dict[str, list[Any] | str]:
-    """Return decoded values of rows from evenly spaced row groups, by field name; a reason for unreadable columns."""
+    """Return decoded values from evenly spaced row groups, as a dict by field name.
+
+    For a column that cannot be read, the dict has the reason instead of a list of values.
+    """
     filled = np.flatnonzero(dataset.inventory.rows)
     chosen = np.unique(np.linspace(0, len(filled) - 1, min(len(filled), _SAMPLED_GROUPS)).astype(np.int64))
     sampled: dict[str, list[Any] | str] = {field.name: [] for field in fields}
@@ -206,7 +227,10 @@ def _sample(dataset: Dataset, fields: Sequence[UnischemaField]) -> dict[str, lis
 
 
 def _decoded(before: list[Any], cells: Any, field: UnischemaField) -> list[Any] | str:
-    """Append decoded values of cells to earlier values, None if missing; or return the reason of a failure."""
+    """Decode cells, and return them after the earlier values; None is a missing value.
+
+    If decoding fails, return the reason as text.
+    """
     codec = codec_of(field)
     try:
         sizes = decoded_sizes(cells, field, codec)
@@ -219,7 +243,10 @@ def _decoded(before: list[Any], cells: Any, field: UnischemaField) -> list[Any] 
 
 
 def _sampled_cells(dataset: Dataset, names: Sequence[str], group: int) -> Iterator[tuple[str, Any]]:
-    """Yield the first cells of some columns of a row group; fewer of large columns."""
+    """Yield (column name, first cells) of some columns of a row group.
+
+    Columns with large cells yield fewer cells.
+    """
     partitions = dataset.partition_values(names)
     yield from ((name, values[group : group + 1]) for name, values in partitions.items())
     file, ordinal = dataset.inventory.place_of(group)
@@ -257,7 +284,7 @@ def _summary(
 
 
 def _chart(field: UnischemaField, values: list[Any]) -> tuple[str, str]:
-    """Return a histogram as SVG, and its caption."""
+    """Return a histogram as SVG, and its caption; without a chart, "" and the reason."""
     present = [value for value in values if value is not None]
     if not present:
         return "", "no value in the sample, or cells too large for one"

@@ -1,4 +1,7 @@
-"""Order page: the plan for the settings that the user types, its figures and chart, and Python code to copy."""
+"""Order page: simulate the order of an epoch for the settings that the user types.
+
+The page shows figures, a chart, and Python code to copy.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,9 @@ class Simulation:
 
 
 def simulate(dataset: Dataset, form: Mapping[str, str]) -> Simulation:
-    """Return the figures of an order, without reading rows, unless a filter is typed.
+    """Compute the figures of an order for typed settings.
+
+    Rows are read only if a filter is typed.
 
     Args:
         dataset: The dataset.

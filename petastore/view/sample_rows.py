@@ -1,4 +1,4 @@
-"""Rows of a viewer page: select the rows and read their cells, up to a limit of bytes."""
+"""Rows of a viewer page: select rows, and read their cells up to a limit of bytes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MOST_GROUPS = 64
 
 
 class RowPosition(NamedTuple):
-    """A row of the dataset."""
+    """Position of a row in the dataset."""
 
     group: int
     """Number of the row group in the dataset."""
@@ -50,17 +50,17 @@ class RowPosition(NamedTuple):
 
 
 class Matches(NamedTuple):
-    """Rows that match a filter, at or after a given row of the dataset."""
+    """Rows that match a filter, from a start row on."""
 
     places: list[RowPosition]
     following: RowPosition | None
-    """Where to continue; None at the end of the dataset."""
+    """First row that a later search must look at; None at the end of the dataset."""
     looked_at: int
-    """Number of row groups that were scanned or pruned."""
+    """Number of row groups that were scanned, or skipped by their statistics."""
 
 
 def places_from(inventory: Inventory, first: int, count: int) -> list[RowPosition]:
-    """Return row group and row number of consecutive rows, in the order of an unshuffled reader.
+    """Return the positions of consecutive rows, in the order of an unshuffled reader.
 
     Example:
         >>> places_from(Inventory.of_rows([3, 0, 2]), 2, 9)
@@ -74,7 +74,9 @@ def places_from(inventory: Inventory, first: int, count: int) -> list[RowPositio
 
 
 def matching_places(dataset: Dataset, filters: Expression, begin: RowPosition, count: int) -> Matches:
-    """Return rows that match a filter, after a search of at most two seconds.
+    """Return the positions of rows that match a filter.
+
+    They are up to `count` rows from `begin` on. After two seconds, no further row groups are scanned.
 
     Raises:
         PetastoreError: The filter is invalid, or its columns cannot be read.
@@ -102,7 +104,10 @@ def matching_places(dataset: Dataset, filters: Expression, begin: RowPosition, c
 def cells_of(
     dataset: Dataset, fields: Sequence[UnischemaField], places: Sequence[RowPosition]
 ) -> list[dict[str, Cell]]:
-    """Return the cells of some rows, by field name. Columns that cannot be read have cells with the reason."""
+    """Return the cells of some rows: for each row, a dict from field name to cell.
+
+    Columns that cannot be read have cells with the reason.
+    """
     shown: list[dict[str, Cell]] = [{} for _ in places]
     for group in dict.fromkeys(place.group for place in places):
         numbers = [number for number, place in enumerate(places) if place.group == group]
@@ -114,7 +119,7 @@ def cells_of(
 
 
 def bytes_per_row(footer: Footer, ordinal: int, names: Sequence[str]) -> dict[str, float]:
-    """Return the mean decompressed bytes of a cell of some stored columns in a row group.
+    """Return the mean decompressed bytes of a cell, for some columns of a row group.
 
     Raises:
         MetadataError, DecodeError: The footer is damaged, or a column chunk is encrypted.
@@ -128,7 +133,7 @@ def bytes_per_row(footer: Footer, ordinal: int, names: Sequence[str]) -> dict[st
 
 
 def stored_rows(dataset: Dataset, names: Sequence[str], group: int, count: int) -> pa.Table:
-    """Return the first rows of some stored columns of a row group.
+    """Return the first `count` rows of some stored columns of a row group.
 
     Raises:
         PetastoreError: The columns cannot be read.
@@ -145,7 +150,7 @@ def stored_rows(dataset: Dataset, names: Sequence[str], group: int, count: int) 
 def _cells(
     dataset: Dataset, fields: Sequence[UnischemaField], group: int, rows: Sequence[int]
 ) -> Iterator[tuple[str, int, Cell]]:
-    """Yield name, position among `rows` and cell of each value."""
+    """Yield (column name, index in `rows`, cell) for each value of some rows."""
     by_name = {field.name: field for field in fields}
     partitions = dataset.partition_values(tuple(by_name))
     for name, values in partitions.items():
@@ -181,7 +186,10 @@ def _cells(
 
 
 def _cells_in(table: Any, field: UnischemaField, positions: dict[int, int]) -> Iterator[tuple[str, int, Cell]]:
-    """Yield name, position and cell for some rows of a table; `positions` maps row numbers to positions."""
+    """Yield (column name, position, cell) for some rows of a table.
+
+    `positions` maps row numbers of the table to positions.
+    """
     column = table.column(field.name)
     for row, position in positions.items():
         chunk = column.slice(row, 1)
@@ -191,7 +199,10 @@ def _cells_in(table: Any, field: UnischemaField, positions: dict[int, int]) -> I
 def _cells_alone(
     dataset: Dataset, field: UnischemaField, group: int, rows: Sequence[int], size: float
 ) -> Iterator[tuple[str, int, Cell]]:
-    """Yield the cells of a large column, read part by part so that memory stays bounded."""
+    """Yield the cells of a column with large cells, as `_cells` does.
+
+    The column is read part by part, so that memory stays bounded.
+    """
     stop = max(rows) + 1
     if size > MOST_CELL_BYTES:
         reason = f"about {size:,.0f} bytes a cell, more than {MOST_CELL_BYTES:,}: not read"

@@ -1,4 +1,7 @@
-"""Local web server of the viewer, in a thread: bound to 127.0.0.1, with a random token in its URL."""
+"""Local web server of the viewer, in a thread.
+
+It is bound to 127.0.0.1, and its URL has a random token.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +102,8 @@ class Viewer:
 
     def wait(self) -> None:
         """Wait until the page is closed, such as by another thread."""
-        self._ended.wait()  # before Python 3.13, a thread whose `join` is interrupted by Ctrl-C counts as ended
+        # Not `join`: before Python 3.13, a thread whose `join` is interrupted by Ctrl-C counts as ended.
+        self._ended.wait()
 
     def close(self) -> None:
         """Stop the server. May be called repeatedly."""
@@ -120,7 +124,7 @@ class Viewer:
 
 
 def _bound(port: int) -> socket.socket:
-    """Return a listening socket, so that a browser may connect before the server runs."""
+    """Return a listening socket, so that a browser can connect before the server runs."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,1 +1,1 @@
-"""Write datasets: encode rows as columns, write columns to files, and commit files as a dataset."""
+"""Write datasets: encode rows as columns, write files, and commit the files."""

@@ -1,4 +1,6 @@
-"""Commit of a write: check the data files against the schema, then replace the manifest.
+"""Commit of a write: check the data files, then replace the manifest.
+
+The columns of the files are compared with the schema.
 
 `write_dataset` and `materialize_dataset` both use this commit. Readers see the old dataset until the manifest is
 renamed, and the new dataset afterwards. One writer at a time replaces the manifest. On a local filesystem the lock is
@@ -54,7 +56,7 @@ _in_process: dict[tuple[str, str], forks.Lock] = collections.defaultdict(forks.L
 def commit_dataset(
     location: Location, schema: Unischema, *, files: Sequence[str] | None = None, writer: str
 ) -> Inventory:
-    """Commit written data files as the dataset, with a schema.
+    """Commit data files as the dataset, with a schema.
 
     Reads the footers, checks them against the schema, and writes `_common_metadata` and then the manifest. Afterwards
     the dataset consists of exactly these files. If another writer commits in the meantime, the commit is retried.
@@ -109,7 +111,10 @@ def manifest_of(location: Location, files: Sequence[str], schema: Unischema, *, 
 
 
 def _forget_ended_writes(location: Location) -> None:
-    """Delete the markers of writes that were killed after their commit, since the manifest lists their files."""
+    """Delete the markers of writes that were killed after their commit.
+
+    The manifest lists the files of such writes.
+    """
     tokens = unfinished_writes(location)
     manifest = read_manifest(location) if tokens else None
     for file in manifest.inventory.files if manifest is not None else ():
@@ -121,6 +126,8 @@ def _forget_ended_writes(location: Location) -> None:
 
 def publish(location: Location, schema: Unischema, change: Callable[[], Manifest]) -> Inventory:
     """Replace the manifest without losing the commit of another writer.
+
+    Return the new inventory.
 
     Args:
         location: Location of the dataset.
@@ -149,7 +156,9 @@ def publish(location: Location, schema: Unischema, change: Callable[[], Manifest
 
 @contextlib.contextmanager
 def committing(location: Location) -> Iterator[None]:
-    """Hold the commit lock of a dataset; wait while another writer holds it.
+    """Hold the commit lock of a dataset in a `with` block.
+
+    Before, wait while another writer holds the lock.
 
     Example:
         >>> from petastore.storage.files.location import open_location
@@ -180,10 +189,10 @@ def _file_lock(location: Location) -> Iterator[None]:
 
 
 def check_stored(footer: Footer, schema: Unischema) -> None:
-    """Raise for a file whose columns differ from the schema.
+    """Raise an error for a file whose columns differ from the schema.
 
-    Time units, zones, large and view layouts, kinds of list and INT96 time stamps are not compared: they are read as
-    the same values.
+    Differences in time units, time zones, large and view layouts, kinds of list and INT96 timestamps are accepted,
+    because such columns are read as the same values.
 
     Raises:
         SchemaError: A column differs; the message has the file, the column and advice.
@@ -249,7 +258,7 @@ def _check_column(field: UnischemaField, found: pa.Field, path: str) -> None:
 
 
 def _comparable(leaf: pa.DataType) -> pa.DataType:
-    """Return one representative of all types that are read as the same values."""
+    """Return a type that stands for all types that are read as the same values."""
     if is_text(leaf):
         return pa.string()
     if is_bytes(leaf):

@@ -1,4 +1,4 @@
-"""Copy columns and rows of a dataset as encoded cells, without decoding and without Spark."""
+"""Copy columns and rows of a dataset as encoded cells, without decoding or Spark."""
 
 from __future__ import annotations
 
@@ -29,13 +29,16 @@ __all__ = ["Copy", "DeclaredCells", "copy_cells"]
 
 @dataclasses.dataclass(frozen=True)
 class DeclaredCells:
-    """Casts batches of cells to the declared types, so that the copy's columns are REQUIRED again. Picklable."""
+    """Picklable function that casts batches of cells to the types of the schema.
+
+    With these types, the columns of a copy are REQUIRED again where the schema is not nullable.
+    """
 
     schema: Unischema
     """The columns of the batches."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Return the batches in the types of the schema.
+        """Yield the batches, cast to the types of the schema.
 
         Raises:
             EncodeError: A null is in a field that is not nullable.
@@ -55,7 +58,7 @@ class DeclaredCells:
 
 @dataclasses.dataclass(frozen=True)
 class Copy:
-    """Checked copy request."""
+    """Checked arguments of a copy: source, target, schema and filter."""
 
     source: Dataset
     """Dataset to copy."""
@@ -67,7 +70,7 @@ class Copy:
     """Schema of the copy."""
 
     not_null: tuple[str, ...]
-    """Columns in which no row of the copy is null."""
+    """Names of columns; rows with a null in any of these columns are skipped."""
 
     @classmethod
     def of(
@@ -80,13 +83,13 @@ class Copy:
         overwrite_output: bool,
         storage_options: Mapping[str, Any] | None,
     ) -> Copy:
-        """Check the arguments of `petastore.spark.copy_dataset`; return the copy to be made. Nothing is copied yet.
+        """Check the arguments of `petastore.spark.copy_dataset`; nothing is copied yet.
 
         Raises:
-            InvalidArgumentError: A column is unknown, or the target is the source or is inside it.
+            InvalidArgumentError: A column is unknown, or target and source are equal or nested.
             SchemaError: The source has no schema.
             DatasetNotFoundError: The source does not exist.
-            DatasetExistsError: The target exists, and `overwrite_output` is False.
+            DatasetExistsError: The target has files, and `overwrite_output` is False.
         """
         source = open_dataset(source_url, storage_options=storage_options)
         target = open_location(target_url, storage_options=storage_options)
@@ -110,7 +113,7 @@ class Copy:
         return cls(source, target, copied, not_null)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the stored cells of the copy, one batch per row group."""
+        """Yield the stored cells of the copy as record batches, row group by row group."""
         source, names = self.source, list(dict.fromkeys([*self.schema.fields, *self.not_null]))
         of_directories = source.partition_values(names)
         for group, rows in enumerate(source.inventory.rows.tolist()):
@@ -150,14 +153,16 @@ def copy_cells(
     storage_options: Mapping[str, Any] | None = None,
     progress: bool | Callable[[int], object] | None = None,
 ) -> Inventory:
-    """Copy a dataset, or a part of it, in this process; parameters as in `petastore.spark.copy_dataset`.
+    """Copy a dataset, or a part of it, in this process.
+
+    The parameters are those of `petastore.spark.copy_dataset`.
 
     Args:
         source_url: A dataset of petastore or Petastorm.
         target_url: The directory of the copy.
         field_regex: Names, or regular expressions over whole names; None means all columns.
         not_null_fields: Names of columns; rows with a null in any of these columns are skipped.
-        overwrite_output: Whether to replace an existing target; False raises an error if the target exists.
+        overwrite_output: Whether to replace an existing target; False raises an error if the target has files.
         files_count: Maximum number of files of the copy.
         row_group_size_mb: Approximate size of a row group of the copy in MiB.
         storage_options: Keyword arguments of the fsspec filesystem.

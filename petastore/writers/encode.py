@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 CHUNK_BYTES = 4 * 1024 * 1024
-"""Approximate maximum bytes of values that are encoded together, so that memory stays bounded."""
+"""Approximate maximum bytes of values that are encoded together, to limit memory."""
 
 CHUNK_ROWS = 4096
 """Maximum number of rows that are encoded together."""
@@ -48,7 +48,9 @@ def check_rows(rows: Any) -> None:
 
 
 def encode_chunks(rows: Iterable[Any], schema: Unischema, pool: Pool | None = None) -> Iterator[pa.RecordBatch]:
-    """Encode any number of rows, `in_chunks`, so that memory stays bounded.
+    """Encode rows, and yield one record batch of stored cells for each chunk of rows.
+
+    Chunks, which limit memory, are those of `in_chunks`.
 
     Args:
         rows: Dicts or named tuples, iterated in the caller's thread.
@@ -56,13 +58,13 @@ def encode_chunks(rows: Iterable[Any], schema: Unischema, pool: Pool | None = No
         pool: Pool that encodes; see `encoded_ahead`.
 
     Raises:
-        EncodeError: As in `encode_rows`; raised by `next` at the position of the first invalid row.
+        EncodeError: As in `encode_rows`; raised by `next` for the chunk with the first invalid row.
     """
     yield from encoded_ahead(_tasks(rows, schema), pool)
 
 
 def encoded_ahead(tasks: Iterable[Callable[[], pa.RecordBatch]], pool: Pool | None) -> Iterator[pa.RecordBatch]:
-    """Run encoding tasks in a pool, several at a time, and yield their results in order.
+    """Run encoding tasks in a pool, several at a time; yield their results in order.
 
     Args:
         tasks: Iterator of functions that encode one chunk each, advanced in the caller's thread.
@@ -85,7 +87,7 @@ def encode_rows(rows: Sequence[Mapping[str, Any]], schema: Unischema, *, first_r
     Args:
         rows: Rows as dicts from field name to value. A nullable field may be missing or None.
         schema: Schema of the rows.
-        first_row: Number of the first of these rows in all the data given, for messages.
+        first_row: Number of the first row, counted over all the data of the write, for messages.
 
     Returns:
         The stored columns, in the order of the schema, of `petastore.schema.arrow.storage_schema(schema)`.
@@ -145,7 +147,7 @@ def encode_column(
         values: An array of shape (rows, ...), or a list; None is null.
         field: Field of the values.
         stored: Arrow type of the stored column.
-        first_row: Number of the first of these rows in all the data given, for messages.
+        first_row: Number of the first row, counted over all the data of the write, for messages.
 
     Raises:
         EncodeError: A value does not match its field; the message has field and row.
@@ -180,10 +182,10 @@ def _check_cells(
 
 
 def in_chunks(rows: Iterable[Any], schema: Unischema) -> Iterator[list[Mapping[str, Any]]]:
-    """Yield rows in lists of at most `CHUNK_ROWS` rows and about `CHUNK_BYTES` bytes of values.
+    """Yield rows in chunks (lists), which limit the memory for encoding.
 
-    Named tuples become dicts. A chunk ends with the row that reaches `CHUNK_BYTES`, so it may be larger by up to one
-    row.
+    A chunk has at most `CHUNK_ROWS` rows and about `CHUNK_BYTES` bytes of values: it ends with the row that reaches
+    `CHUNK_BYTES`. Named tuples become dicts.
     """
     fixed = sum(field.decoded_bytes or 0 for field in schema)
     free = [field.name for field in schema if field.decoded_bytes is None]

@@ -32,7 +32,7 @@ _MARKED = b"petastore is writing the files with this token in their names\n"
 
 
 class DataFiles:
-    """Writes row groups to new files; not thread-safe.
+    """Writer of row groups to new Parquet files. Not thread-safe.
 
     Args:
         location: Location of the dataset's directory, which is created.
@@ -71,12 +71,13 @@ class DataFiles:
         self._rows = 0
 
     def write(self, group: pa.Table) -> None:
-        """Write one row group, and close the file where the layout requires it.
+        """Write one row group; close the file when it has the size of the layout.
 
         Raises:
             StorageError: A storage operation failed.
         """
-        # appended rows may have another column order, non-nullable columns, or fewer columns
+        # The columns are adapted to the stored schema: appended rows may have another column order, non-nullable
+        # columns, or fewer columns.
         if group.schema != self._stored:
             has, rows = set(group.column_names), group.num_rows
             columns = [
@@ -99,7 +100,7 @@ class DataFiles:
         return bool(self._sink.tell() >= self._layout.file_bytes)
 
     def _open(self, first: pa.Table) -> None:
-        """Open a file that begins with this row group."""
+        """Open a new file, whose first row group will be `first`."""
         self._options = choose_compression(self._options, first)
         self._paged = fit_pages(self._options, first)
         if not self._names:
@@ -123,7 +124,7 @@ class DataFiles:
         self._writer = self._sink = None
 
     def complete(self, *, at_least_one: bool) -> list[str]:
-        """Complete the files, under their temporary names.
+        """Complete the files; they keep their temporary names.
 
         Args:
             at_least_one: Whether to write a file without rows if no file was written, so that the dataset has a schema.
@@ -141,25 +142,31 @@ class DataFiles:
         return list(self._names)
 
     def finish(self, *, at_least_one: bool) -> list[str]:
-        """Complete the files and give them their final names; readers ignore them until `end`."""
+        """Complete the files, give them their final names, and return the names.
+
+        Readers ignore the files until `end`.
+        """
         names = self.complete(at_least_one=at_least_one)
         show_files(self._location, names)
         return names
 
     def end(self) -> None:
-        """End the write: the files are published or deleted."""
+        """Delete the write's marker, after its files were committed or deleted."""
         end_write(self._location, self.token)
 
     def undo(self) -> None:
-        """Delete the files, unless the manifest lists them because the write succeeded. Raises no storage errors."""
+        """Delete the files, unless the manifest lists them because the write succeeded.
+
+        Storage errors are not raised.
+        """
         for closable in (self._writer, self._sink):
-            # A half-written file is about to be deleted; errors on closing it do not matter.
+            # Errors on closing a half-written file do not matter, because the file will be deleted.
             with contextlib.suppress(StorageError), asking(self._location, "end a file that is given up"):
                 if closable is not None:
                     closable.close()
         is_listed = lists_write(self._location, self.token)
         if is_listed is None:
-            return  # hidden by their marker until the storage answers
+            return  # the files stay, and their marker hides them from readers
         for name in () if is_listed else self._names:
             for path in {name, hidden_name(self._location, name)}:
                 delete_quietly(self._location, path)
@@ -167,7 +174,10 @@ class DataFiles:
 
 
 def hidden_name(location: Location, name: str) -> str:
-    """Return the temporary name of a file that is being written; its final name where renaming needs a copy."""
+    """Return the temporary name of a file that is being written.
+
+    It is the final name if the storage cannot rename files without a copy.
+    """
     return f"_{name}" if location.has_cheap_rename else name
 
 
@@ -184,7 +194,9 @@ def show_files(location: Location, names: Iterable[str]) -> None:
 
 
 def begin_write(location: Location, token: str) -> None:
-    """Write the marker file: readers ignore files with this token in their names until `end_write`.
+    """Write the marker file of a write.
+
+    Readers ignore files with this token in their names until `end_write`.
 
     Raises:
         StorageError: A storage operation failed.
@@ -194,7 +206,9 @@ def begin_write(location: Location, token: str) -> None:
 
 
 def is_being_written(location: Location, token: str) -> bool:
-    """Return whether a write's marker file exists: `end_write` was not called yet.
+    """Return whether the marker file of a write exists.
+
+    It exists until `end_write` is called.
 
     Raises:
         StorageError: A storage operation failed.
@@ -203,12 +217,18 @@ def is_being_written(location: Location, token: str) -> bool:
 
 
 def end_write(location: Location, token: str) -> None:
-    """End a write: its files are published or deleted. Raises no storage errors."""
+    """Delete the marker of a write, after its files were committed or deleted.
+
+    Storage errors are not raised.
+    """
     delete_quietly(location, writing_marker(token))
 
 
 def lists_write(location: Location, token: str) -> bool | None:
-    """Return whether the manifest lists a write's files; None if storage fails."""
+    """Return whether the manifest lists a write's files.
+
+    Return None if storage fails.
+    """
     try:
         manifest = read_manifest(location)
     except MetadataError:

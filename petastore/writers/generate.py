@@ -1,4 +1,4 @@
-"""`generate_metadata`: a schema and a manifest for Parquet files that others wrote."""
+"""`generate_metadata`: a schema and a manifest for files of other programs."""
 
 from __future__ import annotations
 
@@ -41,10 +41,11 @@ def generate_metadata(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
 ) -> Inventory:
-    """Write a manifest and schema for existing Parquet files, so that readers skip their footers.
+    """Write a manifest and a schema for existing Parquet files.
 
-    The manifest lists all data files in the directory; the files themselves do not change. Spark is not needed. Use it
-    for files that another program wrote, after files were added or removed, or to replace a lost manifest.
+    Readers then need not read the footers of all files. The manifest lists all data files in the directory; the files
+    themselves do not change. Spark is not needed. Use this function for files that another program wrote, after files
+    were added or removed, or to replace a lost manifest.
 
     Args:
         dataset_url: Directory of the dataset.
@@ -84,7 +85,10 @@ def generate_metadata(
 
 
 def _declared(location: Location) -> str | None:
-    """Return the schema document of an existing dataset."""
+    """Return the schema document that an existing dataset stores.
+
+    It comes from the manifest, `_common_metadata` or the first file. Return None if none of them has one.
+    """
     try:
         manifest = read_manifest(location)
     except NewerFormatError:
@@ -97,7 +101,7 @@ def _declared(location: Location) -> str | None:
 
 
 def write_inventory(location: Location, files: Sequence[str], *, writer: str) -> Inventory:
-    """Write a manifest without a schema document.
+    """Write a manifest without a schema document, and return the inventory.
 
     Args:
         location: The dataset's directory.

@@ -1,4 +1,4 @@
-"""Build row-group indexes: read each row group once, decode the indexed fields, and run the indexers."""
+"""Build row-group indexes: decode the indexed fields, and run the indexers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def build_rowgroup_index(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
 ) -> None:
-    """Build row-group indexes and store them in the dataset; indexes with the same names are replaced.
+    """Build row-group indexes, and store them in the dataset.
+
+    Existing indexes with the same names are replaced.
 
     Threads of this process read the indexed fields, several row groups in parallel. An index is valid for one version
     of the data: after files have changed, using it raises an error until you build it again.
@@ -90,7 +92,7 @@ def build_rowgroup_index(
 
 
 def checked_indexers(indexers: Iterable[Any], schema: Unischema, url: str) -> list[Any]:
-    """Return the validated indexers.
+    """Check indexers against a schema, and return them as a list.
 
     Raises:
         InvalidArgumentError: An item is not an indexer, two have the same name, or a field is unknown.
@@ -114,7 +116,10 @@ def checked_indexers(indexers: Iterable[Any], schema: Unischema, url: str) -> li
 
 
 def _built(dataset: Dataset, indexers: list[Any], workers: Workers) -> Iterator[list[Any]]:
-    """Return copies of the indexers for each row group, with the values of this row group."""
+    """Yield copies of the indexers for each row group that has rows.
+
+    The copies contain only the values of this row group.
+    """
     names = dict.fromkeys(name for indexer in indexers for name in indexer.column_names)
     cells = RandomAccess(dataset, [dataset.schema[name] for name in names], cache_bytes=0)
     stops = np.cumsum(dataset.inventory.rows)

@@ -37,7 +37,10 @@ Column: TypeAlias = Any
 
 
 class ArrowStream(Protocol):
-    """Object with an Arrow C stream: tables, pandas and Polars DataFrames, DuckDB relations."""
+    """Object with an Arrow C stream.
+
+    Examples are Arrow tables, pandas and Polars DataFrames, and DuckDB relations.
+    """
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
@@ -60,7 +63,7 @@ _FREE_IMAGE_BYTES = 64 * 1024
 """Estimated bytes to encode an image of unknown size."""
 
 _LOOKED_AT = 1000
-"""Maximum values of a column to inspect, if Arrow has no type for them."""
+"""Maximum number of values of a column to inspect, if Arrow has no type for them."""
 
 KINDS = "an Arrow table, a pandas or Polars frame, a datasets.Dataset, or a dict of columns"
 """Accepted containers of columns, for messages."""
@@ -68,7 +71,7 @@ KINDS = "an Arrow table, a pandas or Polars frame, a datasets.Dataset, or a dict
 
 @dataclasses.dataclass(frozen=True)
 class InputColumns:
-    """Column-wise data to write, such as a DataFrame or a table, read in chunks of rows."""
+    """Columns of a DataFrame or a table to write, read in chunks of rows."""
 
     names: tuple[str, ...]
     """Names of the columns."""
@@ -77,11 +80,16 @@ class InputColumns:
     """Function that infers the fields one by one, and raises `SchemaError` if a type is unknown."""
 
     chunks: Callable[[int], Iterator[Mapping[str, Column]]] = dataclasses.field(repr=False)
-    """Function that yields chunks of at most this many rows, in order; a stream can be read only once."""
+    """Function that yields the rows, in order, in chunks of at most the given number of rows.
+
+    A stream can be read only once.
+    """
 
 
 def columns_of(data: Any) -> InputColumns | None:
-    """Return the columns of some data; None for data without columns, such as a list of rows.
+    """Return the columns of some data; None for data without columns.
+
+    A list of rows, for example, does not have columns.
 
     Args:
         data: A `pyarrow.Table`, `RecordBatch` or `RecordBatchReader`; a pandas DataFrame, whose index is left out;
@@ -146,12 +154,12 @@ def encode_columns(columns: InputColumns, schema: Unischema, pool: Pool | None =
     """Encode columns to stored cells, and yield record batches of some rows each.
 
     Args:
-        columns: Columns to encode; unknown columns raise, nullable ones may be missing.
+        columns: Columns to encode. Unknown columns raise an error; columns of nullable fields may be missing.
         schema: Schema of the columns.
         pool: Pool that encodes; see `petastore.writers.encode.encoded_ahead`.
 
     Raises:
-        EncodeError: A value does not match its field; raised by `next` at its position, with field and row.
+        EncodeError: A value does not match its field; raised by `next` for its chunk; the message names field and row.
     """
     _check_fields(columns.names, schema)
     yield from encoded_ahead(_tasks(columns, schema), pool)
@@ -175,7 +183,7 @@ def encode_chunk(chunk: Mapping[str, Column], schema: Unischema, rows: int, firs
         first_row: Number of the first row, for errors.
 
     Raises:
-        EncodeError: A value does not match its field; with field and row.
+        EncodeError: A value does not match its field; the message names field and row.
     """
     stored = storage_schema(schema)
     columns = ((chunk.get(field.name), field, stored.field(field.name).type) for field in schema)
@@ -247,7 +255,10 @@ def _is_hugging_face(data: Any) -> bool:
 
 
 def _of_hugging_face(data: Any) -> InputColumns:
-    """Return a `datasets.Dataset` as a table, with its indices applied."""
+    """Return the columns of a `datasets.Dataset`.
+
+    Rows are selected and ordered by the indices of the dataset.
+    """
     table, indices = data.data.table, data._indices  # noqa: SLF001 - other libraries also read it
     _check_names(table.column_names)
 
@@ -260,7 +271,7 @@ def _of_hugging_face(data: Any) -> InputColumns:
             yield field
 
     def chunks(rows: int) -> Iterator[Mapping[str, Column]]:
-        # `take` with indices would copy the rows, which may be large.
+        # `iter` copies a few rows at a time, whereas `take` with the indices would copy all rows, which may be large.
         fitting = CHUNK_BYTES * len(table) // max(1, table.nbytes)
         for part in data.with_format("arrow").iter(batch_size=max(1, min(rows, fitting))):
             yield dict(zip(part.column_names, part.columns, strict=True))
@@ -283,12 +294,15 @@ def _field_of_arrow(name: str, column: pa.Array | pa.ChunkedArray) -> UnischemaF
 
 
 def _without_views(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Convert string and binary views in a column, because Arrow cannot select from them."""
+    """Convert string and binary views in a column to ordinary types.
+
+    Arrow cannot select values from views.
+    """
     return column if is_pickable(column.type) else pickable(pa.table({"": column})).column(0)
 
 
 def _field_of_type(declared: pa.Field) -> UnischemaField:
-    # Arrow's declaration decides, not the values
+    # The field comes from Arrow's declared type and nullability, not from the values.
     field = dataclasses.replace(field_from_arrow(declared), nullable=declared.nullable)
     field = with_arrow_type(field, declared.type)
     kind = declared.type.value_type if pa.types.is_dictionary(declared.type) else declared.type
@@ -299,7 +313,10 @@ def _field_of_type(declared: pa.Field) -> UnischemaField:
 
 
 def _is_only_castable(kind: pa.DataType) -> bool:
-    """Return whether a decimal type fits into `_DECIMAL`, and is not supported by Parquet or Spark."""
+    """Return whether a decimal type can only be stored as `_DECIMAL`.
+
+    Its values fit into `_DECIMAL`, but Parquet or Spark does not support the type.
+    """
     return _is_within(kind) and not 0 <= kind.scale <= kind.precision
 
 
@@ -324,7 +341,7 @@ def _of_dict(data: Mapping[Any, Any]) -> InputColumns:
 
 
 def _column(name: str, values: Any) -> Column:
-    """Return values as an Arrow array if Arrow has a type for them, otherwise unchanged."""
+    """Return values as an Arrow array, or unchanged if Arrow lacks a type for them."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     if isinstance(values, np.ndarray) and values.ndim > 1:
@@ -351,7 +368,10 @@ def _column(name: str, values: Any) -> Column:
 
 
 def _of_values(values: list[Any]) -> Column:
-    """Return an Arrow array of values whose type Arrow does not infer: days, maps, and large unsigned integers."""
+    """Return an Arrow array of values whose type Arrow does not infer.
+
+    These are days, maps and large unsigned integers. Other values are returned as a list.
+    """
     present = [value for value in values if value is not None]
     kind: pa.DataType | None = None
     try:
@@ -396,7 +416,10 @@ def _field_of_values(name: str, values: Sequence[Any]) -> UnischemaField:
 
 
 def _rows_at_once(fields: Iterable[UnischemaField]) -> int:
-    """Return the number of rows to encode together, so that values of fixed shape stay small."""
+    """Return the number of rows to encode together, so that their values are small.
+
+    Values of fixed shape count with their size, and images with an estimate.
+    """
     fixed = sum(
         field.decoded_bytes or (_FREE_IMAGE_BYTES if hasattr(field.codec, "decode_bytes") else 0) for field in fields
     )
@@ -416,6 +439,6 @@ def _check_names(names: Any) -> None:
 
 
 def _is_of(package: str, data: Any, kind: str | None = None) -> bool:
-    """Return whether data is of a class of an optional package, by name."""
+    """Return whether the class of `data` belongs to a package, without importing it."""
     found = type(data)
     return found.__module__.partition(".")[0] == package and kind in (None, found.__name__)

@@ -1,4 +1,6 @@
-"""`write_dataset`: write rows or columns as a dataset in this process, without Spark.
+"""`write_dataset`: write rows or columns as a dataset in this process.
+
+Spark is not needed.
 
 After an interrupted write:
 
@@ -152,7 +154,7 @@ def write_dataset(
 
 
 def _num_rows(data: Any) -> int | None:
-    """Return the number of rows of data in memory; None for a stream."""
+    """Return the number of rows; None for a stream, whose length is unknown."""
     if isinstance(data, Mapping):
         data = next(iter(data.values()), ())
     return len(data) if isinstance(data, Sized) else None
@@ -182,7 +184,9 @@ def write_cells(
     compression: Compression | None = "auto",
     progress: Callable[[int], object] | None = None,
 ) -> Inventory:
-    """Write encoded cells as a dataset; the second half of `write_dataset`.
+    """Write encoded cells as a dataset, and return its inventory.
+
+    This is the second half of `write_dataset`.
 
     Args:
         location: The dataset's directory.

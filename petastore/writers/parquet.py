@@ -83,7 +83,7 @@ class FileLayout:
 
 
 def row_groups(batches: Iterable[pa.RecordBatch], layout: FileLayout) -> Iterator[pa.Table]:
-    """Cut a stream of batches into row groups, across the borders of batches.
+    """Cut a stream of record batches into row groups, across the borders of batches.
 
     A row group also ends where `rows_per_file` ends a file, so whole row groups fill whole files.
 
@@ -111,7 +111,15 @@ def row_groups(batches: Iterable[pa.RecordBatch], layout: FileLayout) -> Iterato
 
 
 def _room(batch: pa.RecordBatch, layout: FileLayout, rows: int, size: int, in_file: int) -> int:
-    """Return the number of rows until the row group is full, at least 1."""
+    """Return how many more rows the current row group can take, at least 1.
+
+    Args:
+        batch: Next rows of the stream; a limit in bytes is converted to rows by their mean size.
+        layout: Sizes of row groups and files.
+        rows: Rows of the current row group so far.
+        size: Bytes of the current row group so far.
+        in_file: Rows of the file before the current row group.
+    """
     if layout.rows_per_row_group is not None:
         room = layout.rows_per_row_group - rows
     else:
@@ -164,7 +172,7 @@ class WriterOptions(TypedDict):
 
 
 def writer_options(schema: Unischema, compression: Compression | None) -> WriterOptions:
-    """Return keyword arguments of `pyarrow.parquet.ParquetWriter` for files of this schema.
+    """Return keyword arguments of `pyarrow.parquet.ParquetWriter` for a schema.
 
     Binary cells and floating-point numbers get no dictionary, because they rarely repeat, and binary cells no
     statistics. Cells that a codec compressed are not compressed again. Pages have checksums. `"auto"` is resolved when
@@ -202,7 +210,10 @@ def writer_options(schema: Unischema, compression: Compression | None) -> Writer
 
 
 def _rows_between_looks(schema: Unischema) -> int:
-    """Return the number of rows after which Arrow checks whether a page is full; fewer rows for larger values."""
+    """Return the number of rows after which Arrow checks whether a page is full.
+
+    It is lower for larger values.
+    """
     largest = max((field.decoded_bytes or _FREE_VALUE_BYTES for field in schema), default=1)
     return max(min(_PAGE_BYTES // max(largest, 1), _MOST_ROWS_BETWEEN_LOOKS), 1)
 
@@ -213,7 +224,7 @@ def _is_compressed(schema: Unischema, name: str) -> bool:
 
 
 def _is_blob(kind: pa.DataType) -> bool:
-    """Return whether values are cells of bytes."""
+    """Return whether the values of a column are bytes."""
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
@@ -223,7 +234,10 @@ def _leaf_type(arrow_type: pa.DataType) -> pa.DataType:
 
 
 def _leaves_of(stored: pa.Schema) -> dict[str, list[str]]:
-    """Return the Parquet paths of each column's leaves, found by writing an empty file."""
+    """Return the Parquet paths of each column's leaves.
+
+    They are found by writing an empty file.
+    """
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, stored, store_schema=False):
         pass
@@ -232,7 +246,7 @@ def _leaves_of(stored: pa.Schema) -> dict[str, list[str]]:
 
 
 def choose_compression(options: WriterOptions, first: pa.Table) -> WriterOptions:
-    """Return the writer options, with `"auto"` replaced by a compression for each column.
+    """Replace `"auto"` in writer options by a compression for each column.
 
     Bytes and floating-point numbers stay uncompressed if a sample of them does not shrink. Other columns get snappy.
 
@@ -272,7 +286,7 @@ def _chosen(column: pa.ChunkedArray) -> str:
 
 
 def _sample(column: pa.ChunkedArray) -> Iterator[pa.Buffer]:
-    """Return the bytes of values sampled from a whole column."""
+    """Yield bytes of values from several evenly spaced ranges of a column."""
     places = np.linspace(0, len(column), _PIECES + 1).astype(np.int64).tolist()
     for start, stop in itertools.pairwise(places):
         left = _PIECE_BYTES
@@ -300,7 +314,9 @@ def _value_bytes(cells: pa.Array) -> pa.Buffer:
 
 
 def fit_pages(options: WriterOptions, first: pa.Table) -> WriterOptions:
-    """Return writer options for pages of about 1 MiB in columns of large cells, or one cell per page.
+    """Return writer options for pages of about 1 MiB in columns of large cells.
+
+    Cells of more than 1 MiB get a page each.
 
     If a column is nested, the options stay unchanged, because Arrow counts the elements of lists as rows.
 
@@ -325,7 +341,9 @@ def fit_pages(options: WriterOptions, first: pa.Table) -> WriterOptions:
 
 
 def on_page_borders(group: pa.Table, rows: int) -> pa.Table:
-    """Divide a row group into chunks such that Arrow writes the same pages as for one chunk per column.
+    """Divide the columns of a row group into chunks at multiples of `rows`.
+
+    Arrow then writes the same pages as for one chunk per column.
 
     Args:
         group: Stored cells.
@@ -351,7 +369,7 @@ def on_page_borders(group: pa.Table, rows: int) -> pa.Table:
 
 
 def _chunks(column: pa.ChunkedArray, rows: int) -> Iterator[pa.Array]:
-    across: list[pa.Array] = []  # rows since the last row-group border
+    across: list[pa.Array] = []  # pieces of chunks since the last multiple of `rows`
     missing = 0
     for chunk in column.chunks:
         head = chunk.slice(0, missing)

@@ -1,4 +1,7 @@
-"""Target directory of a write: existing data, and whether `mode` allows to replace it or append."""
+"""Target directory of a write: its existing data, and what `mode` does with it.
+
+A write replaces the data, appends to it, or is rejected.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,9 @@ _LEFTOVER = re.compile(
 
 
 class Target:
-    """Destination of a write: the files that exist at its start, and whether they are kept or replaced (`mode`).
+    """Destination of a write: the files that exist at its start, and the mode.
+
+    The mode decides whether these files are kept or replaced.
 
     Args:
         location: The dataset's directory; it need not exist.
@@ -104,7 +109,10 @@ class Target:
 
     @property
     def first_number(self) -> int:
-        """Number of the first new file; files are read sorted by name, so rows that are appended come last."""
+        """Number in the name of the first new file.
+
+        Files are read sorted by name, so rows that are appended come last.
+        """
         if self._mode != "append":
             return 0
         numbers = [int(match[1]) for path in self._found if (match := _NUMBERED.search(path))]
@@ -126,7 +134,7 @@ class Target:
                 beside = {**old.footers, **stored, **beside}
             inventory = Inventory.concatenate(mine)
             schemas = None if old is None else self._schemas(old, inventory, footers)
-            # A field that is in no file is not a field of the dataset.
+            # Without new files, a new field would be in no file, so the old schema is kept.
             document = self._document if footers or old is None else old.schema_document
             return Manifest(inventory, document, self._writer, schemas, footers=beside)
         if manifest_token(self._location) != self._token:
@@ -138,7 +146,10 @@ class Target:
         return Manifest(Inventory.concatenate(mine), self._document, self._writer, footers=beside)
 
     def _old(self) -> Manifest | None:
-        """Return the manifest of the dataset to append to, and take its schema; None if the dataset does not exist."""
+        """Return the manifest of the dataset to append to, and adopt its schema.
+
+        Return None if the dataset does not exist.
+        """
         manifest = read_manifest(self._location)
         if manifest is not None:
             self._take_schema(manifest.schema_document)
@@ -154,7 +165,10 @@ class Target:
         return Manifest(inventory_of(footers), self._document, self._writer, schemas, footers=encoded_footers(footers))
 
     def _schemas(self, old: Manifest, inventory: Inventory, footers: Sequence[Footer]) -> FileSchemas | None:
-        """Return the Arrow schema of each old and new file; None if all are equal, or if one is unknown."""
+        """Return the Arrow schema of each old and new file.
+
+        Return None if all are equal, or if one is unknown.
+        """
         of_files = {footer.file.path: footer.arrow_schema for footer in footers}
         files = old.inventory.files
         if old.schemas is not None:
@@ -217,7 +231,9 @@ def _parts(inventory: Inventory) -> list[tuple[DataFile, dict[str, Any]]]:
 
 
 def schema_there(location: Location) -> Unischema | None:
-    """Return the schema of the dataset at a location; None if there is none, or it is unreadable.
+    """Return the schema of the dataset at a location.
+
+    Return None if the dataset does not exist, or if its schema is missing or unreadable.
 
     Raises:
         StorageError: A storage operation failed.
@@ -228,7 +244,10 @@ def schema_there(location: Location) -> Unischema | None:
 
 
 def _parsed_schema(document: str, url: str) -> Unischema | None:
-    """Return the schema of a document; None if the document is damaged or newer than this release."""
+    """Return the schema of a schema document.
+
+    Return None if the document is damaged or newer than this release.
+    """
     try:
         return Unischema(*parse_document(document, codec_from_json=codec_from_json, source=url))
     except (MetadataError, SchemaError):
@@ -236,9 +255,10 @@ def _parsed_schema(document: str, url: str) -> Unischema | None:
 
 
 def _fits(rows: Unischema, theirs: Unischema) -> bool:
-    """Return whether rows of a schema fit another: fields in any order, nulls only where allowed.
+    """Return whether rows of a schema can be appended to a dataset.
 
-    Each schema may have nullable fields that the other does not have.
+    The dataset's schema is `theirs`. Fields may have any order, and nulls are allowed only where the dataset allows
+    them. Each schema may have nullable fields that the other does not have.
     """
     ours_alone = [field for field in rows if field.name not in theirs]
     theirs_alone = [field for field in theirs if field.name not in rows]

@@ -1,4 +1,4 @@
-"""Import hook for child processes: makes the first `import petastorm` import petastore."""
+"""Import hook for child processes: `import petastorm` imports petastore."""
 
 import importlib
 import sys

@@ -1,4 +1,6 @@
-"""Data modules and a store for Horovod's Spark estimators. Importing this package does not import Horovod or Spark.
+"""Data modules and a store for Horovod's Spark estimators.
+
+Importing this package does not import Horovod or Spark.
 
 ```python
 from horovod.spark.torch import TorchEstimator

@@ -1,4 +1,7 @@
-"""Base class of data modules for Horovod's estimators: creates readers from the parameters of an estimator."""
+"""Base class of data modules for Horovod's Spark estimators.
+
+It creates readers from the parameters of an estimator.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ class DataModuleOptions:
 
 
 class EstimatorDataModule:
-    """A data module that opens a reader of training rows and one of validation rows for this rank."""
+    """A data module that opens the readers of one rank: training and validation rows."""
 
     has_val = True
     """Whether validation data exists."""
@@ -50,7 +53,9 @@ class EstimatorDataModule:
         validation: Mapping[str, Any] | None = None,
         **reader: Any,
     ) -> Callable[..., Self]:
-        """Return the module with options for which the estimator has no parameters; pass it as `data_module=`.
+        """Return a function that creates the module with options.
+
+        Pass the function as `data_module=`. The options are those for which the estimator has no parameters.
 
         Args:
             shuffle: Whether training rows are shuffled; None uses the estimator's parameter. (Horovod 0.28's estimator
@@ -77,13 +82,13 @@ class EstimatorDataModule:
         in_memory: bool,
         in_batches: bool = False,
     ) -> None:
-        """Store the estimator's parameters, under Horovod's names for torch and Keras.
+        """Store the parameters of the estimator, under Horovod's names.
 
         Args:
             told: Parameters of the estimator.
             transform: Transform function of rows.
             options: Arguments of `with_options`.
-            in_memory: Whether the rows are kept in memory.
+            in_memory: Whether all rows of a rank are kept in memory.
             in_batches: Whether the reader yields batches of columns instead of rows.
         """
         self._told, self._transform = told, transform
@@ -96,9 +101,10 @@ class EstimatorDataModule:
         self._readers: dict[str, Reader] = {}
 
     def _open(self, part: str, *, num_epochs: int | None, last_batch: LastBatchWord = "even") -> None:
-        """Open the reader of this rank's training rows ("train") or validation rows ("val"), if there are any.
+        """Open the reader of this rank's training ("train") or validation rows ("val").
 
-        Ranks check that their plans agree.
+        Do nothing for validation rows if the estimator has none. With several ranks of Horovod, the ranks check that
+        their plans (the rows of each batch) agree.
 
         Raises:
             InvalidArgumentError: Ranks planned different data, or an option is not supported.
@@ -134,7 +140,7 @@ class EstimatorDataModule:
             reader.plan.assert_agreed(horovod_all_gather)
 
     def _reader(self, part: str) -> Reader:
-        """Return the reader of a part.
+        """Return the open reader of training rows ("train") or validation rows ("val").
 
         Raises:
             ReaderClosedError: The reader is not open.
@@ -146,7 +152,10 @@ class EstimatorDataModule:
         return self._readers[part]
 
     def _loader(self, part: str, *, num_epochs: int | None = 1, shuffle: bool = False) -> Any:
-        """Return a loader of tensors over the reader of a part; `num_epochs` is used only for rows in memory."""
+        """Return a loader of tensors over the rows of a reader ("train" or "val").
+
+        `num_epochs` and `shuffle` are used only for rows in memory.
+        """
         from petastore.adapters.torch.batched import InMemBatchedDataLoader
         from petastore.adapters.torch.loader import DataLoader
 

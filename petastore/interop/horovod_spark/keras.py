@@ -14,10 +14,11 @@ __all__ = ["PetastoreDataModule"]
 
 
 class PetastoreDataModule(EstimatorDataModule):
-    """A data module for `KerasEstimator(data_module=PetastoreDataModule, ...)`; see the torch module of this name.
+    """A data module for `KerasEstimator(data_module=PetastoreDataModule, ...)`.
 
-    The estimator creates its dataset with a function that imports Petastorm; this module makes the import return
-    petastore. Each rank repeats its rows endlessly, and the estimator counts steps.
+    See also the class of this name in `petastore.interop.horovod_spark.torch`. The estimator creates its dataset with a
+    function that imports Petastorm; this module makes the import return petastore. Each rank repeats its rows
+    endlessly, and the estimator counts steps.
 
     Args:
         transform_fn: A function of a row, from the estimator's `transformation_fn`.
@@ -60,7 +61,10 @@ class PetastoreDataModule(EstimatorDataModule):
         return self
 
     def train_data(self) -> Any:
-        """Return the `tf.data.Dataset` of training data, created by the estimator's function."""
+        """Return the `tf.data.Dataset` of training rows.
+
+        The estimator's function creates it.
+        """
         return self._dataset("train", shuffle=self._shuffle)
 
     def val_data(self) -> Any:
@@ -73,6 +77,6 @@ class PetastoreDataModule(EstimatorDataModule):
                 "make_dataset must be a function, which the Horovod estimator passes, got None. Pass this class to the "
                 "estimator, which creates the data module itself"
             )
-        petastorm.install()  # the function imports petastorm.tf_utils
+        petastorm.install()  # the function imports `petastorm.tf_utils`, which must be petastore's
         reader, batch_size = self._reader(part), self._batch_sizes[part]
         return self._make(reader, batch_size, self._in_batches, shuffle=shuffle, cache=self._in_memory)

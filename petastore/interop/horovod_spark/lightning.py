@@ -14,9 +14,10 @@ __all__ = ["PetastoreDataModule"]
 
 
 class PetastoreDataModule(EstimatorDataModule, pytorch_lightning.LightningDataModule):  # type: ignore[misc]
-    """A data module for `LightningEstimator(data_module=PetastoreDataModule, ...)`; see the torch module of this name.
+    """A data module for `LightningEstimator(data_module=PetastoreDataModule, ...)`.
 
-    Each epoch of the trainer is an epoch of the reader. The reader prefetches, so there is no additional queue.
+    See also the class of this name in `petastore.interop.horovod_spark.torch`. Each epoch of the trainer is an epoch of
+    the reader. The reader prefetches, so there is no additional queue.
 
     Args:
         transformation: A function of a row.

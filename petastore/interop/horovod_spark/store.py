@@ -1,4 +1,7 @@
-"""Store of Horovod's estimators on current pyarrow: paths of data, checkpoints and logs."""
+"""Store for Horovod's Spark estimators: paths of data, checkpoints and logs.
+
+It works with current releases of pyarrow.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +31,12 @@ _REMEMBERED = "_cached_metadata.pkl"
 
 
 class PetastoreStore(FilesystemStore):  # type: ignore[misc]
-    """A Horovod Spark store that reads a dataset's metadata with petastore, on any fsspec file system.
+    """A Horovod Spark store that reads a dataset's metadata with petastore.
 
-    `fit(df)` writes plain Parquet under the prefix. `fit_on_parquet()` trains on existing datasets, including petastore
-    datasets with codecs, and writes nothing next to them. Rows are counted for each training run. The pickle in which
-    Horovod stores row counts would be wrong after the data has changed; it is written under the prefix, but never
-    loaded.
+    It supports any fsspec filesystem. `fit(df)` writes plain Parquet under the prefix. `fit_on_parquet()` trains on
+    existing datasets, including petastore datasets with codecs, and writes nothing next to them. Rows are counted for
+    each training run. The pickle in which Horovod stores row counts would be wrong after the data has changed; it is
+    written under the prefix, but never loaded.
 
     Args:
         prefix_path: Local path or URL of the store's directory.
@@ -47,11 +50,16 @@ class PetastoreStore(FilesystemStore):  # type: ignore[misc]
 
     @classmethod
     def create(cls, prefix_path: str, *args: Any, **kwargs: Any) -> Self:
-        """Return a `PetastoreStore` for any URL prefix (overrides Horovod's dispatch by scheme)."""
+        """Return a `PetastoreStore` for any URL prefix.
+
+        Horovod's method would select a store class by the scheme of the URL.
+        """
         return cls(prefix_path, *args, **kwargs)
 
     def get_parquet_dataset(self, path: str) -> _Described:
-        """Return a dataset with the interface that Horovod expects: decoded columns, number of rows, and bytes.
+        """Return a dataset with the interface that Horovod expects.
+
+        It has the decoded columns, and the numbers of rows and bytes.
 
         Raises:
             StorageError: The dataset does not exist or cannot be read.
@@ -60,13 +68,19 @@ class PetastoreStore(FilesystemStore):  # type: ignore[misc]
         return _Described(_DecodedColumns(dataset.schema), _pieces(dataset.inventory))
 
     def get_data_metadata_path(self, path: str) -> str:
-        """Return the path of Horovod's metadata, under the prefix, because the data directory may be read-only."""
+        """Return the path of Horovod's metadata, under the store's prefix.
+
+        The data directory may be read-only.
+        """
         folder = self.get_localized_path(self.prefix_path)
         self.fs.makedirs(folder, exist_ok=True)
         return f"{folder}/{hashlib.sha256(path.encode()).hexdigest()[:16]}{_REMEMBERED}"
 
     def exists(self, path: str) -> bool:
-        """Return whether a path exists; False for Horovod's metadata."""
+        """Return whether a path exists.
+
+        Return False for Horovod's metadata, so that Horovod never loads it.
+        """
         return not path.endswith(_REMEMBERED) and bool(super().exists(path))
 
 
@@ -77,7 +91,7 @@ class _RowGroup:
 
 @dataclasses.dataclass(frozen=True)
 class _Piece:
-    """Piece of a dataset, with the metadata that Horovod reads: numbers of rows and bytes."""
+    """File of a dataset, with its rows and the bytes of its row groups, for Horovod."""
 
     num_rows: int
     bytes_of_groups: Sequence[int]

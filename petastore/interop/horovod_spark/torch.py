@@ -12,13 +12,13 @@ __all__ = ["PetastoreDataModule"]
 
 
 class PetastoreDataModule(EstimatorDataModule):
-    """A data module for `TorchEstimator(data_module=PetastoreDataModule, ...)`, also for datasets with codecs.
+    """A data module for `TorchEstimator(data_module=PetastoreDataModule, ...)`.
 
-    Images and arrays are decoded to tensors with the shapes of the schema; list columns of plain Parquet are tensors if
-    all rows have the same length. All ranks have the same number of batches. An epoch of the estimator is an epoch of
-    the reader. Each training row is read by one rank; rows of an incomplete global batch at the end of an epoch are
-    left out. Each validation row is read once. One exception: with a validation batch size of 1, the last step repeats
-    a row on some ranks if fewer rows than ranks remain.
+    Datasets with codecs are supported, too. Images and arrays are decoded to tensors with the shapes of the schema;
+    list columns of plain Parquet are tensors if all rows have the same length. All ranks have the same number of
+    batches. An epoch of the estimator is an epoch of the reader. Each training row is read by one rank; rows of an
+    incomplete global batch at the end of an epoch are left out. Each validation row is read once. One exception: with a
+    validation batch size of 1, the last step repeats a row on some ranks if fewer rows than ranks remain.
 
     With `inmemory_cache_all=True`, each rank reads its rows once and keeps them in memory. `transformation_fn` is
     called with each row as a dict. Horovod creates the module and uses it as a context manager.
@@ -65,12 +65,15 @@ class PetastoreDataModule(EstimatorDataModule):
     def __enter__(self) -> Self:
         # Only full batches, because Horovod counts floor(rows / batch size / ranks) steps per epoch.
         self._open("train", num_epochs=None, last_batch="drop")
-        # With one row per batch and fewer rows than ranks, an epoch has no step.
+        # "even" may have one step less than Horovod counts, so the last batch is split in two. A batch of a single row
+        # cannot be split; "wrap" has as many steps as Horovod counts.
         self._open("val", num_epochs=None, last_batch="even" if self._batch_sizes["val"] > 1 else "wrap")
         return self
 
     def train_data(self) -> Iterable[dict[str, Any]]:
-        """Return an endless iterator of training batches: dicts from column name to tensor (rows, *shape).
+        """Return an endless iterator of training batches.
+
+        A batch is a dict from column name to tensor of shape (rows, *shape).
 
         Raises:
             ReaderClosedError: It is called outside of the `with` block.
@@ -94,7 +97,7 @@ class PetastoreDataModule(EstimatorDataModule):
 
 
 def _with_last_ones_halved(batches: Iterable[dict[str, Any]], of_epoch: int) -> Iterator[dict[str, Any]]:
-    """Yield the batches; the last batch of each epoch is split in two.
+    """Yield the batches, but split the last batch of each epoch in two.
 
     Horovod rounds up the number of steps. If fewer rows than ranks remain, a reader adds them to the previous batch and
     has one batch less. Without the split, an epoch of the estimator would then use rows of the next epoch.

@@ -1,4 +1,7 @@
-"""`make_spark_converter`: cache a DataFrame as Parquet, for a PyTorch DataLoader or a `tf.data.Dataset`."""
+"""`make_spark_converter`: cache a DataFrame as Parquet, to train on it.
+
+A converter opens a PyTorch DataLoader or a `tf.data.Dataset` over the cached rows.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,9 @@ def make_spark_converter(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> SparkDatasetConverter:
-    """Store a Spark DataFrame as Parquet and return a converter, which opens PyTorch and TensorFlow loaders over it.
+    """Store a Spark DataFrame as Parquet, and return a converter.
+
+    The converter opens PyTorch and TensorFlow loaders over the stored rows.
 
     Spark writes the rows to a new directory under the parent directory that the session's configuration names:
 
@@ -110,10 +115,10 @@ def make_spark_converter(
 
 
 class SparkDatasetConverter:
-    """A DataFrame stored as Parquet, with methods to open PyTorch and TensorFlow loaders over it.
+    """A DataFrame stored as Parquet, with methods to open loaders over it.
 
-    `make_spark_converter` returns it. Picklable, so that a training function can send it to other machines. A process
-    may open any number of loaders at the same time.
+    The loaders are for PyTorch and TensorFlow. `make_spark_converter` returns the converter. A converter is picklable,
+    so that a training function can send it to other machines. A process may open several loaders at the same time.
 
     Args:
         cache_dir_url: Directory of the dataset.
@@ -169,7 +174,9 @@ class SparkDatasetConverter:
         ragged: TorchForm | Mapping[str, TorchForm] = "auto",
         **reader_kwargs: Unpack[ConverterKwargs],
     ) -> AbstractContextManager[Loader]:
-        """Return a context manager with a torch DataLoader over the rows; leaving it closes the reader.
+        """Return a context manager with a torch DataLoader over the rows.
+
+        Leaving the context closes the reader.
 
         Args:
             batch_size: Rows per batch on this rank.
@@ -222,11 +229,11 @@ class SparkDatasetConverter:
         ragged: TfForm | Mapping[str, TfForm] = "ragged",
         **reader_kwargs: Unpack[ConverterKwargs],
     ) -> AbstractContextManager[Any]:
-        """Return a context manager with a `tf.data.Dataset` of batches; leaving it closes the reader.
+        """Return a context manager with a `tf.data.Dataset` of batches.
 
-        Each batch is a named tuple of tensors, as in Petastorm: `batch.features` and `batch["features"]` return the
-        column `features`. The dataset also has the TensorFlow 1 methods of Petastorm's (`make_one_shot_iterator`,
-        `output_shapes`).
+        Leaving the context closes the reader. Each batch is a named tuple of tensors, as in Petastorm: `batch.features`
+        and `batch["features"]` return the column `features`. The dataset also has the TensorFlow 1 methods of
+        Petastorm's (`make_one_shot_iterator`, `output_shapes`).
 
         Args:
             batch_size: Rows per batch on this rank; None means 32.
@@ -282,18 +289,22 @@ class SparkDatasetConverter:
     def _reader_arguments(
         self, num_epochs: int | None, workers_count: int | None, shuffling: int, further: ConverterKwargs
     ) -> PassedKwargs:
-        """Return arguments of `make_batch_reader`; invalid ones raise at the call."""
+        """Check the arguments of a loader; return the arguments of `make_batch_reader`.
+
+        Invalid arguments thus raise an error at the user's call, before files are opened.
+        """
         if self._is_deleted:
             raise ReaderClosedError(f"{self!r} was deleted. Make another converter of the DataFrame")
         cur_shard, shard_count = further.get("cur_shard"), further.get("shard_count")
-        if cur_shard is not None and not isinstance(cur_shard, str):  # `warn_of_other_shard` warns
+        # `asked_shard` does not check a `Shard`; `warn_of_other_shard` below warns instead.
+        if cur_shard is not None and not isinstance(cur_shard, str):
             cur_shard, shard_count = Shard.parse(cur_shard, shard_count), None
         shard = asked_shard(cur_shard, shard_count)
         warn_of_other_shard(shard, stacklevel=4)
         workers = _WORKERS if workers_count is None else whole_number(workers_count, name="workers_count", least=1)
         whole_number(shuffling, name="shuffling_queue_capacity", least=0)
         arguments: PassedKwargs = {"num_epochs": num_epochs, "workers_count": workers, **further}
-        arguments |= {"cur_shard": shard, "shard_count": None}  # resolved above, where warnings name the caller
+        arguments |= {"cur_shard": shard, "shard_count": None}  # resolved above, where warnings name the user's line
         arguments.setdefault("storage_options", self.storage_options or None)
         if shuffling:
             arguments.setdefault("shuffle_rows", True)
@@ -306,7 +317,10 @@ class SparkDatasetConverter:
             yield adapt(reader)
 
     def _wait_for_files(self) -> None:
-        """Wait until all files are visible, because some shared filesystems show files of other machines late."""
+        """Wait until all files are visible.
+
+        Some shared filesystems show files of other machines late.
+        """
         location = open_location(self.cache_dir_url, storage_options=self.storage_options or None)
         expected = {posixpath.basename(url) for url in self.file_urls}
         deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -328,7 +342,10 @@ class SparkDatasetConverter:
 
 
 def _refuse_unknown(function: Callable[..., object], further: Iterable[str]) -> None:
-    """Raise an error if neither this function nor `make_batch_reader` has a parameter; the last one is `**`."""
+    """Raise an error for a parameter that `function` and `make_batch_reader` lack.
+
+    The last parameter of `function`, `**reader_kwargs`, is not a name to compare with.
+    """
     own, of_reader = list(inspect.signature(function).parameters)[:-1], inspect.signature(make_batch_reader).parameters
     refuse_other_words(function.__name__, further, own=own, known={*own, *list(of_reader)[1:]})
 

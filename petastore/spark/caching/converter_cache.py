@@ -1,8 +1,9 @@
-"""Converter cache: one directory for each DataFrame plan and storage option, deleted when no longer used.
+"""Converter cache: one directory of Parquet files for each cached DataFrame.
 
-All converters of this process with the same rows and storage options share a directory, which is written once. The
-directory is removed when the last of these converters is deleted, at the latest when the process ends. If the process
-is killed, a later process with the same parent directory removes it; see `petastore.spark.caching.leases`.
+All converters of this process with the same query plan and write options (row-group size, compression, dtype) share a
+directory, which is written once. The directory is removed when the last of these converters is deleted, at the latest
+when the process ends. If the process is killed, a later process with the same parent directory removes the directory;
+see `petastore.spark.caching.leases`.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ _MIB = 1024 * 1024
 
 @dataclasses.dataclass(frozen=True)
 class Storing:
-    """Storage options and parent directory of a cached DataFrame."""
+    """Write options of a cached DataFrame, and the parent of its directory."""
 
     parent_url: str
-    """URL of the parent directory, in which each DataFrame gets a directory of its own."""
+    """URL of the parent directory, in which each cached DataFrame gets a directory."""
 
     row_group_bytes: int
     """Approximate bytes of a row group."""
@@ -68,17 +69,20 @@ class Kept:
     df: Any
     """Stored DataFrame; a later DataFrame with the same query plan uses the same directory."""
     key: tuple[Any, ...]
-    """Storage options, session, query plan and input files; equal for DataFrames that may share the directory."""
+    """Write options, session, query plan and input files.
+
+    Keys are equal for DataFrames that may share the directory.
+    """
     pid: int
     lock: forks.Lock = dataclasses.field(default_factory=forks.Lock)
     users: weakref.WeakSet[Any] = dataclasses.field(default_factory=weakref.WeakSet)
-    """Converters of this process that were not deleted."""
+    """Converters of this process that use the directory: neither deleted nor garbage-collected."""
     parent: Location | None = None
     name: str = ""
     dataset: Dataset | None = None
     """Stored files; None before they are written."""
     url: str = ""
-    """URL of the directory, for this process."""
+    """URL of the directory for Python; Spark may need another URL, such as `dbfs:/`."""
     is_over: bool = False
     """Whether the directory was removed, or could not be created."""
 
@@ -102,13 +106,15 @@ def register_delete_dir_handler(handler: Callable[[str], Any] | None) -> None:
 def keep(
     df: DataFrame, storing: Storing, use: Callable[[str, Dataset], _User], *, storage_options: Mapping[str, Any] | None
 ) -> _User:
-    """Write a DataFrame to a directory, unless an equal DataFrame is cached; return `use` of the directory.
+    """Write a DataFrame to a directory, unless the DataFrame is cached already.
+
+    Then call `use` with the directory, and return its result.
 
     Args:
         df: The rows.
-        storing: Storage options of the rows.
-        use: Function that creates an object from the URL and the dataset; this object uses the directory until
-            `release`, or until it is garbage-collected.
+        storing: Write options, and the parent directory.
+        use: Function that creates an object, such as a converter, from the URL and the dataset. The object uses the
+            directory until `release` is called, or until the object is garbage-collected.
         storage_options: Options of the filesystem with which this process accesses the parent directory.
 
     Returns:
@@ -145,14 +151,14 @@ def _is_at(parent: Location, name: str) -> bool:
 
 
 def _entry_of(df: DataFrame, storing: Storing) -> Kept:
-    """Return the cache entry for this plan, which may not be written yet."""
+    """Return the cache entry of a DataFrame; add one, without files, if it is missing."""
     session = df.sparkSession
     key = (
         storing,
         session.conf.get("spark.app.id", None),
         getattr(session, "session_id", None) if "connect" in type(session).__module__ else None,
         df.semanticHash(),
-        # Spark's plans of two reads of a directory are equal even if files have changed.
+        # The key has the input files, because two reads of a directory have equal plans even if its files have changed.
         frozenset(df.inputFiles()),
     )
     with _lock:
@@ -171,12 +177,15 @@ def _of_this_process() -> list[Kept]:
 
 def _forget(kept: Kept) -> None:
     kept.is_over = True
-    with _lock, contextlib.suppress(ValueError):  # two threads may end it
+    with _lock, contextlib.suppress(ValueError):  # another thread may have removed the entry
         _kept.remove(kept)
 
 
 def _fill(kept: Kept, storage_options: Mapping[str, Any] | None) -> Dataset:
-    """Write the rows to a new directory; delete it if writing fails."""
+    """Write the rows to a new directory, and return the dataset.
+
+    If writing fails, delete the directory.
+    """
     storing, session = kept.storing, kept.df.sparkSession
     parent = open_location(driver_url(storing.parent_url), storage_options=storage_options)
     base = spark_url(storing.parent_url, parent).rstrip("/")
@@ -190,7 +199,7 @@ def _fill(kept: Kept, storage_options: Mapping[str, Any] | None) -> Dataset:
         shapes = _write(kept.df, storing, f"{base}/{name}")
         return _committed(url, shapes, storage_options, writer=f"Spark {session.version} via a converter")
     except BaseException:
-        with contextlib.suppress(StorageError):  # if deletion fails, the stale lease marks the directory as abandoned
+        with contextlib.suppress(StorageError):  # the lease lets a later process delete the directory
             _remove(parent, name, url)
         raise
 
@@ -209,7 +218,11 @@ def _write(df: DataFrame, storing: Storing, target: str) -> dict[str, tuple[int 
 def _committed(
     url: str, shapes: Mapping[str, tuple[int | None, ...]], storage_options: Mapping[str, Any] | None, *, writer: str
 ) -> Dataset:
-    """Return the dataset that Spark wrote, with shapes in its schema, so that arrays become one tensor per batch."""
+    """Commit the files that Spark wrote, and return the dataset.
+
+    The committed schema has the shapes of arrays, so arrays become one tensor per batch. If a column has no field type,
+    nothing is committed.
+    """
     found = open_dataset(url, storage_options=storage_options)
     schema = _declared(found, shapes)
     if schema is None:
@@ -219,7 +232,10 @@ def _committed(
 
 
 def _declared(found: Dataset, shapes: Mapping[str, tuple[int | None, ...]]) -> Unischema | None:
-    """Return the schema to declare; None if a column has no field type, such as a map."""
+    """Return the dataset's schema with the observed shapes of arrays.
+
+    Return None if a column, such as a map, has no field type.
+    """
     from petastore.codecs import ScalarCodec
 
     fields = []
@@ -236,12 +252,12 @@ def _declared(found: Dataset, shapes: Mapping[str, tuple[int | None, ...]]) -> U
 
 
 def release(url: str, user: Any, *, storage_options: Mapping[str, Any] | None) -> None:
-    """End a converter's use of the directory, which is removed after the last use of this process.
+    """End a converter's use of a directory; after the last use, remove the directory.
 
     Directories that no converter created, such as directories of the user, are not removed.
 
     Args:
-        url: URL of the directory, also from another process.
+        url: URL of the directory. The converter may come from another process.
         user: Object that `keep` returned.
         storage_options: Options of the filesystem of the URL.
 
@@ -262,14 +278,20 @@ def release(url: str, user: Any, *, storage_options: Mapping[str, Any] | None) -
 
 
 def _end(kept: Kept) -> None:
-    """Remove a directory of this process. The caller must hold its lock."""
+    """Remove a directory of this process from the cache and from disk.
+
+    The caller must hold `kept.lock`, except when the process ends.
+    """
     _forget(kept)
     if kept.parent is not None:
         _remove(kept.parent, kept.name, kept.url)
 
 
 def _remove(parent: Location, name: str, url: str) -> None:
-    """Delete a directory, then its lease file: after an interruption, a later cleanup still finds the lease."""
+    """Delete a directory, then its lease file.
+
+    In this order, a later cleanup still finds the lease after an interruption.
+    """
     handler = _handler
     if handler is not None:
         with asking(parent, "have the registered handler remove", name):
@@ -280,7 +302,10 @@ def _remove(parent: Location, name: str, url: str) -> None:
 
 
 def _remove_abandoned(parent: Location, base: str) -> None:
-    """Remove directories of dead processes in `parent`; errors are ignored."""
+    """Remove the directories in `parent` whose processes have ended.
+
+    A storage error only causes a warning.
+    """
     try:
         for name in abandoned_directories(parent):
             _remove(parent, name, f"{base}/{name}")
@@ -294,11 +319,14 @@ def _remove_abandoned(parent: Location, base: str) -> None:
 
 @atexit.register
 def _remove_all() -> None:
-    """Remove the directories of this process; a forked child does not remove those of its parent."""
+    """Remove the directories of this process when it ends.
+
+    A forked child does not remove the directories of its parent.
+    """
     for kept in _of_this_process():
         try:
             _end(kept)
-        except Exception as problem:  # noqa: BLE001 - after any error, the next directory is removed
+        except Exception as problem:  # noqa: BLE001 - the other directories must still be removed
             said = foreign_text(problem)
             warnings.warn(
                 f"the converter directory {shown_url(kept.url)} cannot be deleted: {said}. Delete it by hand",

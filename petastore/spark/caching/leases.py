@@ -1,4 +1,6 @@
-"""Lease files of Spark converters: each names the process that uses a directory, for cleanup after crashes.
+"""Lease files of Spark converters: each names the process that uses a directory.
+
+Leases make it possible to clean up after crashes.
 
 Next to each directory `<name>` is a file `_<name>.lease`, which identifies the process that created the directory. The
 lease is written before the directory and deleted after it. A directory without a lease is never deleted. A directory is
@@ -44,7 +46,9 @@ _LEASE_FILE = re.compile(rf"_({_NAME})\.lease")
 
 
 def is_directory_name(name: str) -> bool:
-    """Return whether a converter would give a directory this name.
+    """Return whether a name has the form of converter directories.
+
+    The form is a time, the Spark application and a UUID.
 
     Example:
         >>> is_directory_name("20260102030405-appid-local-1-0b0c5f10-3a52-4a77-9a1e-0d6a1c1f2b3c")
@@ -55,10 +59,13 @@ def is_directory_name(name: str) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Lease:
-    """Content of a lease file: the process that created a directory, and when the process last renewed the lease."""
+    """Content of a lease file: the process that created a directory, and a time.
+
+    The time is that of the last renewal of the lease.
+    """
 
     place: str
-    """Scope of the process number: host, boot and container. Empty if unknown."""
+    """Host, boot and container, inside which a process number is unique. Empty if unknown."""
 
     pid: int
     """Process number."""
@@ -75,7 +82,7 @@ class Lease:
         return cls(_place(), os.getpid(), _started(os.getpid()) or 0, time.time())
 
     def is_abandoned(self, *, now: float) -> bool:
-        """Return whether the lease's process has ended, by the rules in this module's docstring.
+        """Return whether the directory is abandoned, by the rules in the module docstring.
 
         Args:
             now: Seconds since 1970.
@@ -90,7 +97,7 @@ class Lease:
         return now - self.renewed > _ABANDONED_AFTER
 
     def to_json(self) -> bytes:
-        """Return the content of the lease file."""
+        """Return the content of the lease file, as JSON."""
         return json.dumps({"format": "petastore.lease", "version": 1, **dataclasses.asdict(self)}).encode()
 
     @classmethod
@@ -117,9 +124,9 @@ class Lease:
 
 
 class Leases:
-    """Lease files that this process has written for its directories; a thread renews them. Thread-safe.
+    """Lease files that this process has written for its directories. Thread-safe.
 
-    A forked child has no leases: the directories belong to its parent.
+    A thread renews the leases. A forked child has no leases: the directories belong to its parent.
     """
 
     def __init__(self, renewed_every: float = _RENEWED_EVERY) -> None:
@@ -134,7 +141,9 @@ class Leases:
         self._ended: threading.Event | None = None
 
     def take(self, parent: Location, name: str) -> None:
-        """Write the lease file of a directory that will be created, and renew the lease until `give_back`.
+        """Write the lease file of a directory that will be created.
+
+        A thread renews the lease until `give_back`.
 
         Args:
             parent: Parent of the directory; created if missing.
@@ -175,7 +184,7 @@ class Leases:
 
 
 def has_lease(parent: Location, name: str) -> bool:
-    """Return whether a converter of any process made this directory."""
+    """Return whether a directory has a lease file: a converter of any process made it."""
     path = parent.join(_file(name))
     return is_directory_name(name) and bool(
         answered(parent, lambda: parent.filesystem.get_file_info(path).is_file, "look at", _file(name))
@@ -231,10 +240,11 @@ def _place() -> str:
 
 
 def _started(pid: int) -> int | None:
-    """Return the start time of a process in ticks since boot; None if it does not exist."""
+    """Return the start time of a process in ticks since boot; None if it has ended."""
     try:
         stat: Any = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        # The program's name is in parentheses and may contain anything; the 22nd field is the 20th after it.
+        # The program's name, in parentheses, may contain spaces. Fields are therefore counted after it: the start time,
+        # the 22nd field of the line, is the 20th field there.
         fields = stat.rpartition(")")[2].split()
         # A zombie has ended: it only waits to be reaped by its parent.
         return None if fields[0] in "ZX" else int(fields[19])

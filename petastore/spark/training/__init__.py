@@ -1,11 +1,13 @@
-"""Training on the Spark executors that compute a DataFrame: `run_on_dataframe`. Importing loads no pyspark.
+"""`run_on_dataframe`: train on the Spark executors that compute a DataFrame.
+
+Importing this package does not import pyspark.
 
 ```text
 run           in the driver: start one barrier stage, and collect the results of its ranks
 task          in each task: write rows to the local disk, exchange rows, run the function
-spool         rows on a local disk, as a part of a dataset of all ranks
-exchange      sends rows between hosts; `moves` computes which rows
-trainer       the process that runs the function, with `local_rows` as its argument
+spool         rows of one rank on a local disk, as a part of the dataset of all ranks
+exchange      sends rows between hosts; `moves` computes how many
+trainer       the process that runs the function, with a `LocalRows` as its argument
 ```
 """
 

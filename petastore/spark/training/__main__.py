@@ -1,4 +1,7 @@
-"""Trainer process: `python -m petastore.spark.training [PARENT]`; see `petastore.spark.training.trainer`."""
+"""Trainer process: entry point of `python -m petastore.spark.training [PARENT]`.
+
+`petastore.spark.training.trainer` describes the process.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ __all__: list[str] = []
 def _main(parent: str | None) -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of the function goes to the executor's log
-    # Not buffered, because a thread that holds the buffer's lock would block the exit of the interpreter.
+    # Not buffered: a thread that waits in a read would hold the buffer's lock, and block the exit of the interpreter.
     orders = os.fdopen(os.dup(0), "rb", buffering=0)
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)

@@ -1,7 +1,7 @@
-"""Row exchange between ranks, over connections that are authenticated by a shared secret.
+"""Row exchange between ranks, over connections authenticated by a shared secret.
 
-`moves` computes which rows are sent from rank to rank, so that each rank has an equal part. A rank that sends rows
-listens, and a rank that receives rows connects. No rank does both, so there is no deadlock.
+`moves` computes how many rows are sent from rank to rank, so that each rank has an equal part. A rank that receives
+rows connects to the ranks that send rows. No rank both sends and receives, so there is no deadlock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ __all__ = ["Door", "Move", "moves", "taken"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Move:
-    """Planned transfer of `rows` rows from the end of rank `giver`'s rows to rank `taker`."""
+    """Planned transfer of `rows` rows from rank `giver` to rank `taker`.
+
+    The giver sends its last rows.
+    """
 
     giver: int
     taker: int
@@ -32,7 +35,9 @@ class Move:
 
 
 def moves(there: Sequence[int], wanted: Sequence[int]) -> list[Move]:
-    """Return the fewest transfers of rows that equalize ranks, in rank order.
+    """Return the transfers that give each rank its required number of rows.
+
+    They move as few rows as possible, and are in the order of sending ranks.
 
     Args:
         there: Number of rows of each rank.
@@ -69,7 +74,9 @@ _END = b""
 
 
 class Door:
-    """TCP server from which other ranks fetch rows; closed at the end of a `with` block.
+    """TCP server from which other ranks fetch rows.
+
+    Use it in a `with` block, whose end closes the server.
 
     Args:
         host: Name or address of this host for other hosts.
@@ -84,7 +91,7 @@ class Door:
         """Start to listen for connections of other ranks.
 
         Args:
-            visitors: Maximum number of connections at the same time.
+            visitors: Maximum number of connections that wait until they are accepted.
 
         Returns:
             Port of the server.
@@ -112,7 +119,7 @@ class Door:
             self._listener.close()
 
     def hand_out(self, spool: Spool, moves: Sequence[Move]) -> None:
-        """Send rows to the other ranks, as planned in `moves`.
+        """Send rows to the other ranks as planned, and remove them from the spool.
 
         Args:
             spool: Rows to send from.
@@ -152,10 +159,10 @@ class Door:
 
 
 def taken(move: Move, address: tuple[str, int], secret: bytes, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Connect to another rank and yield the rows of a planned move, as record batches.
+    """Connect to a sending rank, and yield the rows of a move as record batches.
 
     Args:
-        move: Move to this rank.
+        move: Planned transfer to this rank.
         address: Address of the sending rank.
         secret: Shared secret of the job's ranks.
         schema: Arrow schema of the stored cells.

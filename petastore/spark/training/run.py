@@ -1,4 +1,7 @@
-"""`run_on_dataframe`: train on the hosts that hold a DataFrame's rows, without a shared filesystem."""
+"""`run_on_dataframe`: train on the hosts that hold a DataFrame's rows.
+
+A shared filesystem is not needed.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["run_on_dataframe"]
 
 _RESULT = "rank int, outcome binary"
-# Spark's messages about a job in which no rank raised: the executor was lost.
+# Part of Spark's message about a job that failed because an executor was lost, not because a rank raised an error.
 _LOST = re.compile(r"ExecutorLostFailure [^\n]*")
 
 
@@ -41,13 +44,14 @@ def run_on_dataframe(
     restarts: int = 0,
     local_folder: str | os.PathLike[str] | None = None,
 ) -> list[Any]:
-    """Train on a Spark DataFrame in Spark's executors, without writing a dataset to shared storage.
+    """Train on a Spark DataFrame in Spark's executors.
 
-    The tasks of one barrier stage write their partitions to local disks, as Parquet with codecs, and exchange a few
-    rows so that all parts have equal sizes. Then each task runs `train_fn` with its rows in a separate process. All
-    ranks have the same number of batches, and each row belongs to one rank. Works on classic and Connect sessions.
-    petastore must be installed on the executors, and one slot per rank must be free: Spark waits ten minutes for the
-    slots, or as long as `spark.scheduler.barrier.maxConcurrentTasksCheck` options allow.
+    A dataset on shared storage is not needed. The tasks of one barrier stage write their partitions to local disks, as
+    Parquet with codecs, and exchange a few rows so that all parts have equal sizes. Then each task runs `train_fn` with
+    its rows in a separate process. All ranks have the same number of batches, and each row belongs to one rank. Works
+    on classic and Connect sessions. petastore must be installed on the executors, and one slot per rank must be free:
+    Spark waits ten minutes for the slots, or as long as `spark.scheduler.barrier.maxConcurrentTasksCheck` options
+    allow.
 
     In `train_fn`, `petastore.distributed.current_shard()` returns the rank. `RANK`, `WORLD_SIZE`, `LOCAL_RANK`,
     `LOCAL_WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT` and `TF_CONFIG` are set, so that
@@ -93,7 +97,10 @@ def run_on_dataframe(
 
 
 def _trained(df: DataFrame, job: Job, restarts: int) -> list[Any]:
-    """Return the result of each rank, from the attempt in which all finished."""
+    """Run the training until it succeeds, and return the result of each rank.
+
+    After a failure, the training is restarted, at most `restarts` times in all.
+    """
     try:
         told: list[Any] = df.mapInArrow(job, _RESULT, barrier=True).collect()
     except Exception as problem:
@@ -117,7 +124,10 @@ def _values(told: Sequence[Any]) -> list[Any]:
 
 
 def _ended(said: str, job: Job) -> str:
-    """Return the exception of a rank, or Spark's message about a failed job, without its stack traces."""
+    """Return an error message about a failed job, without Spark's stack traces.
+
+    The message has the exception of a rank, or Spark's own message.
+    """
     lost = _LOST.search(said)
     cause = job.problem_in(said) or (lost[0] if lost else said)
     times = f" {job.restarts + 1} times" if job.restarts else ""

@@ -1,7 +1,7 @@
-"""Rows of one rank on the disk of its host: a part of a dataset that is distributed over many hosts.
+"""Rows of one rank on the local disk: its part of a distributed dataset.
 
 Each rank has a directory with its own files, and a manifest that lists the files of all ranks. Every rank therefore
-computes the same plan of the whole dataset, but reads only its own files (`petastore.plan.order.parts`).
+computes the same order of the whole dataset, but reads only its own files (`petastore.plan.order.parts`).
 """
 
 from __future__ import annotations
@@ -40,18 +40,21 @@ __all__ = ["LocalRows", "Spool", "StoredPart"]
 
 _ROWS_AT_ONCE = 1024
 _DIGITS = 32
-"""Hexadecimal digits in the name of a file."""
+"""Number of hexadecimal digits in the name of a file."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredPart:
-    """Description of a rank's files for other ranks: JSON."""
+    """Description of a rank's files, sent to other ranks as JSON."""
 
     files: list[dict[str, Any]]
-    """Path, size, footer digest, and rows and bytes of row groups of each file."""
+    """Path, size, footer digest and row groups of each file.
+
+    For row groups, the description has the numbers of rows and bytes.
+    """
 
     first_footer: str
-    """Footer of the first file in base64, for the columns that all files have in common."""
+    """Footer of the first file in base64; other ranks read the columns from it."""
 
     def facts(self) -> dict[str, Any]:
         """Return the description as a dict of JSON values."""
@@ -59,7 +62,7 @@ class StoredPart:
 
     @classmethod
     def of(cls, footers: Sequence[Footer]) -> Self:
-        """Return the description of the files with these footers."""
+        """Describe the files with these footers."""
         files = [
             {
                 "path": footer.file.path,
@@ -74,7 +77,9 @@ class StoredPart:
 
 
 class Spool:
-    """A rank's rows as Parquet files in a local directory (the spool), with methods to add and take rows.
+    """A rank's rows as Parquet files in a local directory, the spool.
+
+    Methods append rows to the spool, and remove its last rows.
 
     Not thread-safe.
 
@@ -96,12 +101,12 @@ class Spool:
         self._stored = storage_schema(schema)
         self._options = writer_options(schema, "auto")
         self._location: Location = open_location(folder)
-        # A retried job must give equal files equal names, because saved states refer to them.
+        # Files with equal content must get equal names in a retried job, because saved states refer to these names.
         self._names: list[str] = []
         self._started = 0
 
     def append(self, cells: Iterable[pa.RecordBatch]) -> None:
-        """Append encoded rows, such as those received from another rank.
+        """Append encoded rows to the spool, for example rows from another rank.
 
         Raises:
             StorageError: A disk operation failed; nothing is stored.
@@ -125,7 +130,9 @@ class Spool:
         self.num_rows += rows
 
     def take_last(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the last rows in order, and remove them at the end of iteration.
+        """Yield the last `rows` rows in order, and remove them from the spool.
+
+        Files are deleted during the iteration; iterate to the end.
 
         Args:
             rows: At most `num_rows`.
@@ -149,10 +156,11 @@ class Spool:
             self._path(name).unlink()
 
     def stored(self) -> StoredPart:
-        """Rename the files by a hash of their content, and return the description of the stored rows.
+        """Rename the files by a hash of their content, and describe them for other ranks.
 
-        A saved state requires the same row order. Spark may return another order when it recomputes the rows, which
-        footers do not show: files with the same rows in another order can have equal footers.
+        The names show whether a recomputation gave the same rows in the same order. A saved state requires the same row
+        order. Spark may return another order when it recomputes the rows, which footers do not show: files with the
+        same rows in another order can have equal footers.
 
         Raises:
             OSError: A disk operation failed.
@@ -200,7 +208,10 @@ class Spool:
         return f"{self._own}/{path.rename(path.with_stem(f'{numbered}-{digest[:_DIGITS]}')).name}"
 
     def _split(self, name: str, kept: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a file from row `kept` on, and remove these rows: the first rows go to a new file."""
+        """Yield the rows of a file from row `kept` on, and delete the file.
+
+        Before, the first `kept` rows are moved to a new file of the spool.
+        """
         path = self._path(name)
         self.num_rows -= kept  # `append` will count these rows again
         self.append(_first_rows(self._batches(name), kept))
@@ -242,7 +253,9 @@ _SETTLED: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LocalRows:
-    """The rows of this rank in `run_on_dataframe`: a part of the DataFrame, stored on the local disk. Picklable.
+    """The rows of this rank in `run_on_dataframe`, on the local disk. Picklable.
+
+    Together, the rows of all ranks are the rows of the DataFrame.
 
     Example:
         >>> LocalRows("/tmp/petastore-x1", Shard(1, 2), num_rows=1003, lanes=12)
@@ -253,13 +266,16 @@ class LocalRows:
     """URL of a dataset on the local disk with this rank's files only. It is deleted when `train_fn` ends."""
 
     shard: Shard
-    """Shard of this rank."""
+    """This rank, and the number of ranks."""
 
     num_rows: int
     """Number of rows of all ranks."""
 
     lanes: int
-    """Number of lanes (equal parts of all rows) from which each batch takes rows; see `petastore.plan.order.parts`."""
+    """Number of lanes (equal parts of all rows) from which each batch takes rows.
+
+    See `petastore.plan.order.parts`.
+    """
 
     restarts: int = 0
     """Number of times that training was restarted."""
@@ -268,10 +284,11 @@ class LocalRows:
         return f"LocalRows(rank {self.shard.index} of {self.shard.count}, {self.num_rows:,} rows in all, at {self.url})"
 
     def make_reader(self, **options: Unpack[PassedKwargs]) -> Reader:
-        """Open a reader of this rank's rows, with the same number of batches on every rank.
+        """Open a reader of this rank's rows.
 
-        Each row is read by one rank, once per epoch, and by the same rank in all epochs. `shuffle_rows=True` shuffles
-        them in a new order each epoch. Batch sizes of two ranks differ by at most one row.
+        All ranks have the same number of batches. Each row is read by one rank, once per epoch, and by the same rank in
+        all epochs. `shuffle_rows=True` shuffles them in a new order each epoch. Batch sizes of two ranks differ by at
+        most one row.
 
         Args:
             **options: Options of `petastore.make_reader`, except those that select rows. `shuffle_row_groups` must be

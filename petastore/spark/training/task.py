@@ -1,7 +1,7 @@
-"""Barrier task: write the partition to the local disk, exchange rows for equal parts, and start the trainer.
+"""Barrier task: store the partition locally, exchange rows, and train.
 
 ```text
-1. each rank writes its partition to its local disk
+1. each rank writes its partition of the DataFrame to its local disk
 2. ranks exchange their numbers of rows and their addresses      allGather
 3. ranks send rows to each other, so that all have equal parts
 4. ranks exchange the names of their files, and free ports       allGather
@@ -38,7 +38,7 @@ from petastore.writers.parquet import FileLayout
 __all__ = ["RESULT", "Job"]
 
 RESULT = pa.schema({"rank": pa.int32(), "outcome": pa.binary()})
-"""Result of a task: its rank and its encoded `Outcome`."""
+"""Arrow schema of the result of a task: its rank and its encoded `Outcome`."""
 
 _SPARK_SAYS_IT_FIRST_S = 2.0
 """Seconds to wait before a task fails, so that Spark can first report a lost executor.
@@ -51,7 +51,10 @@ _Gather: TypeAlias = Callable[[dict[str, Any]], list[dict[str, Any]]]
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Function that Spark runs over each partition, in one barrier stage. Immutable; sent to tasks as a pickle."""
+    """Function that Spark runs over each partition, in one barrier stage.
+
+    It is immutable, and is sent to tasks as a pickle.
+    """
 
     secret: bytes = dataclasses.field(repr=False)
     """Shared secret of the ranks, by which they authenticate connections."""
@@ -75,14 +78,16 @@ class Job:
     """Directory for rows on each host; None means the temporary directory."""
 
     mark: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
-    """Unique text before and after the exception of a rank, to find the exception in Spark's error message."""
+    """Unique text around the exception of a rank, by which it is found in Spark's message."""
 
     def marked(self, problem: str) -> str:
         """Return the exception of a rank with a marker by which the driver finds it."""
         return f"{self.mark}\n{problem}\n{self.mark}"
 
     def problem_in(self, said: str) -> str | None:
-        """Return the exception of the first failed rank from Spark's message; None if no rank failed.
+        """Extract the exception of the first failed rank from Spark's error message.
+
+        Return None if no rank failed.
 
         Spark adds stack traces of Java, classic sessions repeat the exception, and long texts may be cut off.
         """
@@ -90,7 +95,7 @@ class Job:
         return after.partition(self.mark)[0].strip() or None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run the barrier task to its end."""
+        """Run one rank's barrier task to its end; yield a record batch with its result."""
         from pyspark import BarrierTaskContext
 
         context = BarrierTaskContext.get()
@@ -104,7 +109,10 @@ class Job:
 
 
 class _Rank:
-    """Barrier task of one rank: stores its partition, exchanges rows, and trains in a separate process."""
+    """Barrier task of one rank.
+
+    It stores its partition, exchanges rows, and trains in a separate process.
+    """
 
     def __init__(self, job: Job, rank: int, hosts: list[str], gather: _Gather) -> None:
         self.job, self.rank, self.hosts, self.gather = job, rank, hosts, gather
@@ -171,7 +179,10 @@ class _Rank:
                 spool.append(taken(move, addresses[move.giver], self.job.secret, stored))
 
     def _agreed(self, work: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return each rank's result, or raise the first rank's exception on every rank."""
+        """Run `work`, wait for all ranks, and return the results of all ranks.
+
+        If `work` raised an error on any rank, raise the first rank's error on every rank.
+        """
         try:
             mine: dict[str, Any] = {"gave": work(), "problem": None}
         except (PetastoreError, OSError) as problem:
@@ -183,7 +194,7 @@ class _Rank:
         return [facts["gave"] for facts in told]
 
     def _environment(self, ports: list[list[int]]) -> Mapping[str, str]:
-        """Return the environment variables that launchers set for torch and TensorFlow."""
+        """Return the environment variables that launchers of torch and TensorFlow set."""
         host, count = self.hosts[self.rank], len(self.hosts)
         peers = [rank for rank, other in enumerate(self.hosts) if other == host]
         workers = [f"{other}:{free[1]}" for other, free in zip(self.hosts, ports, strict=True)]
@@ -200,4 +211,4 @@ class _Rank:
 
 
 class _GivenUpError(Exception):
-    """A rank could not get its rows; the message is the same on all ranks."""
+    """A rank could not get its rows, so all ranks end, with the same message."""

@@ -1,4 +1,6 @@
-"""Trainer process: a Spark task starts it to run the training function, and it ends together with the task.
+"""Trainer process: a Spark task starts it to run the training function.
+
+The process ends together with the task.
 
 Training runs in a separate process, because Spark reuses its Python workers. When the process ends, threads, memory and
 process groups of frameworks end, too, and other ranks notice a failure at once. The process is started as `python -m
@@ -47,7 +49,9 @@ def send(stream: BinaryIO, message: bytes) -> None:
 
 
 def receive(stream: BinaryIO) -> bytes | None:
-    """Read the next message from a pipe; None if the other process has closed the pipe.
+    """Read the next message from a pipe.
+
+    Return None if the other process has closed the pipe.
 
     Example:
         >>> import io
@@ -78,7 +82,7 @@ _PROBLEM = b"p"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of a function, serialized between processes."""
+    """Return value or exception of a function, in serialized form."""
 
     encoded: bytes
 
@@ -106,11 +110,11 @@ class Outcome:
 
     @property
     def problem(self) -> str | None:
-        """Exception of the function as text; None if the function did not fail."""
+        """Exception of the function as text; None if the function returned a value."""
         return self.encoded[1:].decode(errors="replace") if self.encoded[:1] == _PROBLEM else None
 
     def value(self) -> Any:
-        """Return value of the function.
+        """Return the function's return value.
 
         Example:
             >>> Outcome.of({"loss": 0.25}).value(), Outcome.of(b"model").value()
@@ -120,7 +124,9 @@ class Outcome:
 
 
 class Trainer:
-    """Task side of a trainer process. The process and its directory end with `close`, or with the task's process.
+    """Handle of a trainer process, for the Spark task that starts it.
+
+    The process and its directory end with `close`, or with the process of the task.
 
     Args:
         parent: Parent of the trainer's directory; None means the directory of temporary files.
@@ -132,7 +138,7 @@ class Trainer:
     def __init__(self, parent: str | None = None) -> None:
         command = [sys.executable, "-m", __package__, *([] if parent is None else [parent])]
         searched = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
-        # A new process session, so that all children of the trainer can be ended together.
+        # A new process session, so that `close` can kill all children of the trainer together.
         self._process = subprocess.Popen(  # noqa: S603 - runs this Python with a module of petastore
             command,
             stdin=subprocess.PIPE,
@@ -142,7 +148,7 @@ class Trainer:
         )
 
     def folder(self) -> str:
-        """Return the directory for rows, on the local disk.
+        """Return the directory for rows on the local disk, which the trainer has created.
 
         Raises:
             WorkerError: The process has ended.
@@ -150,7 +156,7 @@ class Trainer:
         return self._answer().decode()
 
     def train(self, rows: LocalRows, function: bytes, environment: Mapping[str, str]) -> Outcome:
-        """Run a function in the trainer process, and wait for its end.
+        """Run a function in the trainer process, wait for its end, and return its outcome.
 
         Args:
             rows: Rows that are passed to the function.
@@ -165,10 +171,13 @@ class Trainer:
         return Outcome(self._answer())
 
     def close(self) -> None:
-        """Kill the process and its children."""
+        """End the trainer process and its child processes.
+
+        The trainer deletes its directory before it ends.
+        """
         _stream(self._process.stdin).close()  # tells the trainer to delete its directory and end
         self._process.wait()
-        with contextlib.suppress(ProcessLookupError):  # no other process of the session is left
+        with contextlib.suppress(ProcessLookupError):  # raised if no child process is left
             os.killpg(self._process.pid, signal.SIGKILL)
         _stream(self._process.stdout).close()
 

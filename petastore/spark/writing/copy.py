@@ -1,4 +1,7 @@
-"""`copy_dataset`: copy columns and rows of a dataset as encoded cells, without decoding."""
+"""`copy_dataset`: copy columns and rows of a dataset without decoding them.
+
+Encoded cells are copied with Spark.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ def copy_dataset(
         field_regex: Names, or regular expressions over whole names; None means all columns.
         not_null_fields: Names of columns; rows with a null in one of them are left out. The columns need not be copied.
         overwrite_output: Whether to replace an existing target, which Spark deletes before writing. False raises an
-            error.
+            error if the target has files.
         partitions_count: Maximum number of files of the copy; None means one per partition of the source.
         row_group_size_mb: Approximate size of a row group of the copy in MiB.
         hdfs_driver: Ignored; a parameter of Petastorm's function.
@@ -60,10 +63,10 @@ def copy_dataset(
         The inventory of the copy.
 
     Raises:
-        InvalidArgumentError: A column is unknown, a number is invalid, or the target is inside the source.
+        InvalidArgumentError: A column is unknown, a number is invalid, or target and source are equal or nested.
         SchemaError: The source is plain Parquet, which Spark can copy by itself.
         DatasetNotFoundError: The source does not exist.
-        DatasetExistsError: The target exists, and `overwrite_output` is False.
+        DatasetExistsError: The target has files, and `overwrite_output` is False.
         StorageError: A storage operation failed.
     """
     if partitions_count is not None:
@@ -98,9 +101,12 @@ def copy_dataset(
 
 
 def _stored_rows(spark: SparkSession, dataset: Dataset, source_url: str) -> DataFrame:
-    """Return the rows of the dataset's own files, with partition columns."""
+    """Return a DataFrame of the stored cells in the dataset's files.
+
+    Only files of the dataset's inventory are read; hive partition columns are included.
+    """
     base = spark_url(source_url, dataset.location).rstrip("/")
-    # With a schema, Spark does not infer the type of "007" in a directory name.
+    # With a schema, Spark does not infer the types of partition values: "007" in a directory name stays text.
     reader = spark.read.schema(dataset.schema.as_spark_schema())
     if dataset.location.paths is None:
         reader = reader.option("basePath", base)

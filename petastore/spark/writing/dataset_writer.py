@@ -38,9 +38,9 @@ __all__ = ["BlockCommit", "BlockJob", "DatasetWriter"]
 
 @dataclasses.dataclass
 class BlockJob:
-    """All writes in one `with materialize_dataset(...)` block through its writer's methods; committed together.
+    """All writes through the writer of one `with materialize_dataset(...)` block.
 
-    For one thread.
+    They are committed together. Use the object from one thread.
     """
 
     url: str
@@ -55,14 +55,15 @@ class BlockJob:
     _job: WriteJob | None = dataclasses.field(default=None, init=False)
     _parts: list[Part] = dataclasses.field(default_factory=list, init=False)
     has_written: bool = dataclasses.field(default=False, init=False)
-    """Whether a write has ended successfully, though it may have had no rows."""
+    """Whether a write has ended successfully, even without rows."""
 
     def write(self, mode: Mode, parts_of: Callable[[WriteJob, int], list[Part]]) -> None:
-        """Add rows.
+        """Write rows with Spark, and record the written files for the commit.
 
         Args:
             mode: Effect on existing rows; must be the same for all writes of the block.
-            parts_of: Function that writes with Spark, given the job and the number of the next part.
+            parts_of: Function that writes with Spark. It gets the job and the number of the next part (the files that
+                one Spark task writes), and returns the parts.
 
         Raises:
             InvalidArgumentError: The mode is unknown, or differs from an earlier write of the block.
@@ -86,7 +87,10 @@ class BlockJob:
         self.has_written = True
 
     def commit(self) -> Inventory:
-        """Commit the written files as the dataset, or as a part of it; as `WriteJob.commit`."""
+        """Commit the written files, and return the inventory of the dataset.
+
+        The mode decides whether they are added to an existing dataset; see `WriteJob.commit`.
+        """
         assert self._job is not None  # noqa: S101 - called only after a write
         return self._job.commit(self._parts)
 
@@ -116,11 +120,11 @@ class DatasetWriter:
         self._job = job
 
     def write(self, df: DataFrame, mode: Mode = "error", *, partition_by: Sequence[str] = ()) -> None:
-        """Write a DataFrame of raw columns (which are encoded) or of stored cells (from `encode_dataframe`).
+        """Write a DataFrame of raw columns or of stored cells.
 
-        The two are distinguished by column types: a tensor is an array in raw columns, and bytes in stored cells. Raw
-        columns are written by `write_columns`. Stored cells are written by Spark's Parquet writer, with the block's
-        settings for this write only.
+        Raw columns are encoded; `encode_dataframe` returns stored cells. The two are distinguished by column types: a
+        tensor is an array in raw columns, and bytes in stored cells. Raw columns are written by `write_columns`. Stored
+        cells are written by Spark's Parquet writer, with the block's settings for this write only.
 
         Args:
             df: Raw columns, as `encode_dataframe` takes them, or stored cells, as it returns them.
@@ -151,7 +155,9 @@ class DatasetWriter:
         partitions: int | None = None,
         mode: Mode = "error",
     ) -> None:
-        """Write rows that Python code creates in Spark's workers; they are encoded there, without passing through Java.
+        """Write rows that Python code creates in Spark's workers.
+
+        The rows are encoded there, and do not pass through Java.
 
         Args:
             rows: An RDD of dicts or named tuples (a nullable field may be missing or None). Or a function that returns
@@ -209,10 +215,11 @@ class DatasetWriter:
         partitions: int | None = None,
         mode: Mode = "error",
     ) -> None:
-        """Write the rows of plain Parquet files; Spark's Python workers read, encode and write them, without Java.
+        """Write the rows of plain Parquet files.
 
-        This is the fastest way if raw columns are already in Parquet. The files must have the same columns as a
-        DataFrame for `write_columns`. Types that Spark lacks, such as unsigned integers, are supported too.
+        Spark's Python workers read, encode and write the rows, without Java. This is the fastest way if raw columns are
+        already in Parquet. The files must have the same columns as a DataFrame for `write_columns`. Types that Spark
+        lacks, such as unsigned integers, are supported too.
 
         Args:
             paths: A directory, a file, or a list of files, such as `df.inputFiles()`. They are read with the
@@ -241,9 +248,10 @@ class DatasetWriter:
 
 
 class BlockCommit:
-    """Commit of the files that Spark's own writer added in a `with materialize_dataset(...)` block.
+    """Commit of the files that Spark itself wrote in a `materialize_dataset` block.
 
-    `begin` records the dataset's files before the block, and `finish` commits the added files.
+    The writer's methods commit their own files, see `BlockJob`. `begin` records the dataset's files before the block,
+    and `finish` commits the added files.
 
     Args:
         location: The dataset's directory; it need not exist.
@@ -270,16 +278,16 @@ class BlockCommit:
         self._before = set(files_beside(self._location, ()))
 
     def refuse_files(self) -> None:
-        """Raise an error if Spark wrote files in a block that also used the writer's methods.
+        """Raise an error if Spark wrote files in a block that also used the writer.
 
-        The methods commit their own files.
+        The writer's methods commit their own files.
 
         Raises:
             InvalidArgumentError: The block added files.
             StorageError: A storage operation failed.
         """
         manifest = read_manifest(self._location)
-        # other writers may append at the same time
+        # Files of the manifest are excluded, because other writers may append at the same time.
         listed = () if manifest is None else [file.path for file in manifest.inventory.files]
         added = sorted(set(files_beside(self._location, listed)) - self._before)
         if added:
@@ -290,14 +298,16 @@ class BlockCommit:
             )
 
     def finish(self) -> Inventory:
-        """Check the files against the schema and replace the manifest.
+        """Check the files, replace the manifest, and return the inventory.
+
+        The columns of the files must match the schema.
 
         Raises:
             DatasetNotFoundError: There are no data files.
             SchemaError: A file does not match the schema, or the existing dataset has another schema.
             StorageError: A storage operation failed; the old dataset is unchanged.
         """
-        list_data_files(self._location)  # without data files, raises an error before anything is created
+        list_data_files(self._location)  # checks that data files exist, before anything is created
         inventory = publish(self._location, self._schema, self._next_manifest)
         if self._left_out:
             warnings.warn(
@@ -314,9 +324,10 @@ class BlockCommit:
         return manifest_of(self._location, self._files(), self._schema, writer=self._writer)
 
     def _files(self) -> list[str]:
-        """Return the files to commit: existing files of the manifest, and files that the `with` block added.
+        """Return the paths of the files to commit, sorted.
 
-        Without a manifest, these are all Parquet files of the directory.
+        These are existing files of the manifest, and files that the `with` block added. Without a manifest, they are
+        all Parquet files of the directory. `_left_out` is set to the other files that existed before the block.
         """
         found = files_beside(self._location, ())
         manifest = read_manifest(self._location)
@@ -343,7 +354,10 @@ class BlockCommit:
             )
 
     def _compare_rows(self, inventory: Inventory) -> None:
-        """Warn if Parquet closed a row group before the requested number of rows."""
+        """Warn if a row group of this block has another number of rows than requested.
+
+        Only the last row group of a file may have fewer rows.
+        """
         if self._rows is None:
             return
         for group, rows in enumerate(inventory.rows.tolist()):

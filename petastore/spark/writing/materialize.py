@@ -1,4 +1,4 @@
-"""`materialize_dataset`: commit the files that Spark writes inside the block as a dataset.
+"""`materialize_dataset`: commit the files of a Spark write as a dataset.
 
 ```text
 at the call      sizes, schema and URL are checked; no Spark work yet
@@ -54,7 +54,9 @@ def materialize_dataset(
     indexers: Sequence[RowGroupIndexerBase] = (),
     progress: bool | Progress | None = None,
 ) -> AbstractContextManager[DatasetWriter]:
-    """Write a dataset with Spark in a `with` block; at its end, all files are checked and committed.
+    """Write a dataset with Spark in a `with` block.
+
+    At the end of the block, all files are checked and committed.
 
     Works on classic and Connect sessions with the same code. The block yields a writer: `writer.write(df)` for raw
     columns, `writer.write_rows` for dicts created in Spark's workers, and `writer.write_files` for plain Parquet. Or
@@ -175,7 +177,9 @@ def generate_petastorm_metadata(
     use_summary_metadata: bool = False,
     hdfs_driver: str | None = None,  # noqa: ARG001 - a parameter of Petastorm; fsspec finds the driver
 ) -> Inventory:
-    """Write a manifest for existing Parquet files, with the arguments of Petastorm's function.
+    """Write a manifest for existing Parquet files.
+
+    The function has the parameters of Petastorm's function.
 
     Args:
         spark: Ignored; may be None.

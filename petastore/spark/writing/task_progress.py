@@ -1,4 +1,6 @@
-"""Progress of a Spark write: finished tasks, printed where Spark's own bar is not visible.
+"""Progress of a Spark write: the numbers of finished and of all Spark tasks.
+
+Use it where Spark's own progress bar is not visible.
 
 A Connect session reports its progress. For a classic session, a thread polls the progress until the block ends.
 """
@@ -30,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def progress_told(spark: SparkSession, progress: bool | Progress | None) -> Iterator[None]:
-    """Context manager: report the progress of the session's Spark tasks.
+    """Return a context manager that reports the progress of the session's Spark tasks.
 
     On classic sessions, stages that began before the block are not counted.
 
@@ -51,16 +53,19 @@ def progress_told(spark: SparkSession, progress: bool | Progress | None) -> Iter
 
 
 class _Told:
-    """Last printed progress, and the progress of each stage."""
+    """Progress of each Spark stage, and the sums that were reported last."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress: Progress | None = progress
         self._stages: dict[int, tuple[int, int]] = {}
         self._said = (0, 0)
-        self._lock = threading.Lock()  # on Connect, each thread that runs a query reports progress
+        self._lock = threading.Lock()  # on Connect, several threads may run queries, and each reports progress
 
     def note(self, stages: Iterable[tuple[int, int, int]]) -> None:
-        """Record number, finished tasks and total tasks of each stage."""
+        """Record (stage number, finished tasks, all tasks) of each stage.
+
+        If the sums over all stages have changed, the progress function is called.
+        """
         with self._lock:
             self._stages.update((number, (done, tasks)) for number, done, tasks in stages)
             found = self._stages.values()
@@ -84,7 +89,7 @@ class _Told:
 @contextlib.contextmanager
 def _handled(spark: Any, told: _Told) -> Iterator[None]:
     def handle(stages: Any, inflight_tasks: int, operation_id: Any, done: bool) -> None:  # noqa: ARG001 - passed by Spark
-        # Spark's last progress message may arrive before the last tasks finish.
+        # Spark may send its last message before the last tasks finish, so all tasks of an ended query count as done.
         told.note((one.stage_id, one.num_tasks if done else one.num_completed_tasks, one.num_tasks) for one in stages)
 
     spark.registerProgressHandler(handle)

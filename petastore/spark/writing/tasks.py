@@ -1,4 +1,4 @@
-"""Functions that Spark tasks run for a write: make the rows of a partition, write them, and return the file names.
+"""Functions that Spark tasks run for a write: create, encode and write the rows.
 
 Rows stay in their Python worker and are never sent back to the JVM; each partition returns only a list of file names to
 the driver.
@@ -36,7 +36,9 @@ __all__ = ["MadeRows", "ParquetFiles", "parts_of_columns", "parts_of_items", "pa
 
 @dataclasses.dataclass(frozen=True)
 class MadeRows:
-    """Function from item numbers to the stored cells of a function's rows. Immutable; sent to tasks as a pickle.
+    """Picklable function for Spark tasks: create rows from items, and encode them.
+
+    It is called with numbers of items, and yields batches of stored cells. Immutable.
 
     Example:
         >>> from petastore.schema import UnischemaField
@@ -47,7 +49,7 @@ class MadeRows:
     """
 
     function: Callable[[Any], Any]
-    """Function of an item that returns a row or an iterable of rows."""
+    """The user's function of an item, which returns a row or an iterable of rows."""
 
     items: Sequence[Any]
     """Arguments of the function."""
@@ -79,19 +81,24 @@ _WRITTEN = "number int, names array<string>"
 
 
 def parts_of_rdd(rows: RDD[Any], job: WriteJob, first: int) -> list[Part]:
-    """Encode and write an RDD of dicts in one Spark job; return the written files of each task, in order.
+    """Encode and write an RDD of dicts in one Spark job.
+
+    Return the parts (paths of the files that each task wrote), in the order of partitions.
 
     Args:
         rows: Rows, as for `petastore.writers.encode.encode_chunks`.
         job: Write job.
-        first: Number of the first partition's part.
+        first: Number of the first partition's part, which determines the numbers in file names.
     """
     task = _Task(job, functools.partial(encode_chunks, schema=job.schema), first)
     return _in_order(rows.mapPartitionsWithIndex(task.on_rows).collect())
 
 
 def parts_of_columns(df: DataFrame, job: WriteJob, first: int) -> list[Part]:
-    """Encode and write a DataFrame of raw columns in one Spark job; see `parts_of_rdd`."""
+    """Encode and write a DataFrame of raw columns in one Spark job.
+
+    Return the parts, as `parts_of_rdd` does.
+    """
     task = _Task(job, functools.partial(encode_numbered, schema=job.schema, names=tuple(df.columns)), first)
     return _in_order(numbered_columns(df).mapInArrow(task, _WRITTEN).collect())
 
@@ -99,7 +106,9 @@ def parts_of_columns(df: DataFrame, job: WriteJob, first: int) -> list[Part]:
 def parts_of_items(
     spark: SparkSession, items: int, partitions: int | None, job: WriteJob, first: int, encode: Encode
 ) -> list[Part]:
-    """Write rows that Spark tasks create from item numbers (0, 1, …), on classic and Connect sessions.
+    """Write rows that Spark tasks create from item numbers (0, 1, …).
+
+    Works on classic and Connect sessions. Return the parts, as `parts_of_rdd` does.
 
     Args:
         spark: A classic or Connect session.
@@ -119,14 +128,20 @@ def _in_order(written: Iterable[Any]) -> list[Part]:
 
 @dataclasses.dataclass(frozen=True)
 class _Task:
-    """Task that writes a part. Immutable; sent to tasks as a pickle."""
+    """Spark task that writes a part: the files of one partition.
+
+    It is immutable, and is sent to tasks as a pickle.
+    """
 
     job: WriteJob
     encode: Encode
     first: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write a partition's batches; the function for `mapInArrow`."""
+        """Write a partition's batches, as the function for `mapInArrow`.
+
+        Yield one record batch with the number of the part and the names of its files.
+        """
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -135,7 +150,10 @@ class _Task:
             yield pa.RecordBatch.from_arrays(columns, ["number", "names"])
 
     def on_rows(self, partition: int, given: Iterable[Any]) -> Iterator[tuple[int, list[str]]]:
-        """Write a partition's rows; the function for `mapPartitionsWithIndex`."""
+        """Write a partition's rows, as the function for `mapPartitionsWithIndex`.
+
+        Yield the number of the part and the names of its files.
+        """
         number = self.first + partition
         yield number, list(self.job.part_of_cells(number, self.encode(given)))
 
@@ -150,7 +168,9 @@ _FREE_VALUE_BYTES = 4096
 
 @dataclasses.dataclass(frozen=True)
 class ParquetFiles:
-    """Function from file numbers to the stored cells of their rows. Immutable; sent to tasks as a pickle.
+    """Picklable function for Spark tasks: read and encode plain Parquet files.
+
+    It is called with numbers of files, and yields batches of stored cells. Immutable.
 
     Example:
         >>> import pyarrow.parquet as pq, tempfile
@@ -181,7 +201,9 @@ class ParquetFiles:
         storage_options: Mapping[str, Any] | None = None,
         filesystem: Any = None,
     ) -> ParquetFiles:
-        """Return the files of a directory, or the listed files; the columns of the first file are checked.
+        """Return the files of a directory, or the listed files.
+
+        The columns of the first file are checked.
 
         Raises:
             InvalidArgumentError: A list contains directories, the files have hive partition columns, or the columns of

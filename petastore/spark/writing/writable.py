@@ -1,4 +1,4 @@
-"""Checks before a Spark write: schema types, DataFrame columns, and the Python version of workers."""
+"""Checks before a Spark write: schema, DataFrame columns, and the workers' Python."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def check_writable(spark: SparkSession, schema: Unischema, *, session_settings: 
         session_settings: Whether the session's configuration will be set for the write.
 
     Raises:
-        SchemaError: The schema is empty, has a type that Spark does not have, nanoseconds, or two names that are equal
-            for Spark.
-        InvalidArgumentError: A time stamp with a zone needs a setting of the session.
+        SchemaError: The schema is empty, has a type that Spark does not have (such as nanoseconds), or has two names
+            that are equal for Spark.
+        InvalidArgumentError: A timestamp with a time zone needs a session setting, but `session_settings` is False, and
+            the session does not have it.
         MissingExtraError: pyspark is not installed.
     """
     schema.as_spark_schema()
@@ -109,7 +110,7 @@ def holds_cells(spark_schema: Any, schema: Unischema) -> bool:
 
 
 def check_cells(spark_schema: Any, schema: Unischema) -> None:
-    """Reject stored cells whose files the commit would reject, before Spark writes them.
+    """Raise an error for stored cells that the commit would reject after the write.
 
     Args:
         spark_schema: The `StructType` of a DataFrame of stored cells.
@@ -139,14 +140,14 @@ def check_cells(spark_schema: Any, schema: Unischema) -> None:
 
 
 _ENOUGH_S = 30.0
-"""Maximum seconds to wait for a Python process that looks for the package."""
+"""Maximum seconds to wait for a Python process that looks for petastore."""
 
 _MISSING = 7
-"""Exit code if petastore is missing: neither 0 nor one of Python's own."""
+"""Exit code that means that petastore is missing: not 0, and not one of Python's own."""
 
 
 def warn_of_another_python(spark: Any) -> None:
-    """Warn before the job starts if the Python of local workers does not have petastore.
+    """Warn before the job starts if the Python of local workers lacks petastore.
 
     Remote workers and Spark Connect sessions are not checked.
 
@@ -172,7 +173,7 @@ def warn_of_another_python(spark: Any) -> None:
 
 
 def _has_petastore(python: str) -> bool:
-    """Return whether a Python finds the package; True if unknown."""
+    """Return whether a Python interpreter finds petastore; True if unknown."""
     looks = f"import importlib.util, sys; sys.exit({_MISSING} * (importlib.util.find_spec('petastore') is None))"
     try:
         # Path of the Python interpreter that Spark's workers use.

@@ -1,4 +1,6 @@
-"""Write job: a dataset written in parts by processes that may be killed, retried or run twice. Independent of Spark.
+"""Write job: tasks that may be killed, retried or run twice write one dataset.
+
+This module is independent of Spark.
 
 ```text
 begin    in the driver: determine the schema, list the existing dataset, and write the marker of the job
@@ -8,10 +10,10 @@ abort    in the driver: delete all files of the job, unless they are already com
 ```
 
 The files of a killed task attempt, and those of a second attempt of the same task, are not added to the dataset. Until
-the commit, names and a marker hide all files of the job from readers. Commit and abort first delete the marker of the
-job, and then all files of the job that they list. If an attempt begins after this, it finds no marker and writes
-nothing. If an attempt finishes its files after this, it deletes them itself. Only if it is killed before it deletes
-them, files remain, which readers always ignore.
+the commit, names and a marker hide all files of the job from readers. At their end, commit and abort delete the marker,
+list the directory, and delete the job's files that were not committed. A task attempt that begins later does not find
+the marker, and writes nothing. An attempt that finishes its files later deletes them itself. If such an attempt is
+killed before it deletes its files, they remain, but readers always ignore them.
 """
 
 from __future__ import annotations
@@ -58,7 +60,10 @@ Part: TypeAlias = tuple[str, ...]
 
 @dataclasses.dataclass(frozen=True)
 class WriteJob:
-    """Parallel write of a dataset: begun and committed in the driver, written by tasks. Immutable; can be pickled."""
+    """Write of a dataset by several tasks. Immutable; can be pickled.
+
+    The driver begins and commits the job, and tasks write the files.
+    """
 
     url: str
     schema: Unischema
@@ -94,7 +99,9 @@ class WriteJob:
         storage_options: Mapping[str, Any] | None = None,
         filesystem: Any = None,
     ) -> WriteJob:
-        """Begin a write, and write its marker, before any data file.
+        """Begin a write: check the target, and write the marker of the job.
+
+        The marker exists before any data file.
 
         Raises:
             DatasetExistsError: The URL is a file; or a dataset exists, and the mode is `"error"`.
@@ -122,7 +129,9 @@ class WriteJob:
         return job
 
     def part(self, number: int, batches: Iterable[pa.RecordBatch]) -> Part:
-        """Encode the rows of a task, and write them to files that are hidden until the commit.
+        """Encode the rows of a task, and write them to files.
+
+        The files are hidden until the commit.
 
         Args:
             number: Number of the task.
@@ -136,7 +145,9 @@ class WriteJob:
         return self.part_of_cells(number, encode_batches(batches, self.schema))
 
     def part_of_cells(self, number: int, cells: Iterable[pa.RecordBatch]) -> Part:
-        """Write the encoded rows of a task to files that are hidden until the commit.
+        """Write the encoded rows of a task to files, and return their paths.
+
+        The files are hidden until the commit.
 
         Args:
             number: Number of the task.
@@ -154,8 +165,8 @@ class WriteJob:
             for group in row_groups(cells, self.layout):
                 files.write(group)
             names = files.complete(at_least_one=False)
-            # Checked as late as possible: commit and abort delete the job's marker before they list the files to
-            # delete.
+            # The marker is checked again after the last write: commit and abort delete the marker before they list the
+            # files to delete, so either this check fails, or they see these files.
             self._check_is_going_on(location, number)
             return tuple(names)
         except BaseException:
@@ -163,7 +174,7 @@ class WriteJob:
             raise
 
     def commit(self, parts: Sequence[Part]) -> Inventory:
-        """Make the files of these tasks visible to readers, and delete all other files of the job.
+        """Make the files of these tasks visible, and delete the job's other files.
 
         Raises:
             DatasetExistsError: The mode is `"error"`, and another writer has committed a dataset in the meantime.
@@ -172,7 +183,7 @@ class WriteJob:
             StorageError: A storage operation failed.
         """
         location = self._open()
-        # mode "error" was checked when the job began; now its own files exist.
+        # `begin` has checked mode "error"; a check now would fail, because the job's own files exist.
         mode = "append" if self.mode == "error" else self.mode
         target = Target(location, self.schema, mode, writer=self.writer, since=self.since)
         names = [name for part in parts for name in part]
@@ -199,7 +210,7 @@ class WriteJob:
         location = self._open()
         end_write(location, self._marked)
         is_listed = lists_write(location, self.job)
-        if is_listed is False:  # None: the storage failed, and markers still hide the files
+        if is_listed is False:  # None means that storage failed; then markers still hide the files
             self._clear(location, ())
 
     def _open(self) -> Location:
