@@ -1,4 +1,4 @@
-"""What tests with real engines share: datasets of numbered rows, and programs that run as users start them."""
+"""Fixtures for tests with real engines: datasets of numbered rows, and running programs as users start them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ tell_java(os.environ)
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 UNEVEN = (1, 97, 5, 40, 2, 60, 14)
-"""Rows of seven row groups, no two alike: 219."""
+"""Rows of seven row groups of different sizes: 219 in total."""
 
 NumberedSchema = Unischema(
     "Numbered",
@@ -38,7 +38,7 @@ _MARK = "PROGRAM_OF_A_TEST"
 
 
 class Run(Protocol):
-    """Runs a program to its end; see the fixture `run`."""
+    """Type of the fixture `run`, which runs a program to its end."""
 
     def __call__(
         self,
@@ -53,22 +53,22 @@ class Run(Protocol):
 
 @pytest.fixture(scope="session")
 def repository() -> Path:
-    """The root of the clone."""
+    """Return the root of the repository clone."""
     return REPOSITORY
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache_of_this_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What is remembered between readers is kept for one run of the tests, not in the user's home."""
+    """Use a cache folder for this test run instead of the user's home."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PETASTORE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
 
 
 def write_numbered(url: str, row_groups: Sequence[int] = UNEVEN) -> str:
-    """Write a dataset of rows `id`, 0 to n - 1, with `x` (4,) and `y`, in row groups of the rows that are given.
+    """Write a dataset of rows `id`, 0 to n - 1, with `x` (4,) and `y`, in row groups of the given sizes.
 
-    `y` is the sum of `x`, so that there is something to learn.
+    `y` is the sum of `x`, so that a model can learn something.
     """
     begin = 0
     for rows in row_groups:
@@ -82,7 +82,7 @@ def write_numbered(url: str, row_groups: Sequence[int] = UNEVEN) -> str:
 
 @pytest.fixture
 def numbered(tmp_path: Path) -> Callable[..., str]:
-    """Writes a dataset of numbered rows in the folder of a test, as `write_numbered`."""
+    """Return a function that writes a dataset of numbered rows in the folder of a test, as `write_numbered`."""
 
     def write(row_groups: Sequence[int] = UNEVEN, name: str = "numbered") -> str:
         return write_numbered(str(tmp_path / name), row_groups)
@@ -92,10 +92,10 @@ def numbered(tmp_path: Path) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def run() -> Run:
-    """Runs a program of several processes, in the root of the clone unless told, and gives what it printed.
+    """Return a function that runs a program of several processes, by default in the root of the clone.
 
-    The test fails, with what was printed, where the program ends with another code than 0 (with `fails`: with 0), takes
-    longer than so many seconds on an idle machine, or leaves a process behind. `bin` of this Python is first on PATH.
+    It returns the output. The test fails with the output if the exit code is not 0 (with `fails`: is 0), the time limit
+    for an idle machine is exceeded, or a process is left behind. `bin` of this Python is first on PATH.
     """
 
     def run_it(
@@ -144,7 +144,7 @@ def run() -> Run:
 
 
 def _settings() -> dict[str, str]:
-    """What every program is told: the programs and the sources of this test run, and to be modest."""
+    """Return the environment variables of every program: paths of this test run, few threads, few log messages."""
     return {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]),
@@ -155,16 +155,16 @@ def _settings() -> dict[str, str]:
 
 
 def _left_of(mark: Mapping[str, str]) -> list[str]:
-    """The processes of a program that has ended; those that are about to end are waited for."""
+    """Return the processes that a program left behind, after those that are about to end."""
     _, left = psutil.wait_procs(_marked(mark), timeout=10)
     return [f"{process.pid} ({' '.join(process.cmdline())[:200]})" for process in left]
 
 
 def _marked(mark: Mapping[str, str]) -> list[psutil.Process]:
-    """All processes with a mark in their environment, wherever they were moved in the tree of processes."""
+    """Return all processes with a mark in their environment, wherever they are in the process tree."""
     marked = []
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):  # it ended meanwhile, or is somebody else's
+        with contextlib.suppress(psutil.Error):  # the process has ended, or belongs to another user
             if mark.items() <= process.environ().items():
                 marked.append(process)
     return marked

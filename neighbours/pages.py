@@ -1,4 +1,4 @@
-"""Pages of the documentation whose programs need engines: each runs as a reader of the page would run it."""
+"""Run documentation pages whose programs need engines, in the way that their readers would."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = re.compile(r"# ([\w./]+\.py)\n")
 
 
 def marked_pages(*, horovod: bool) -> list[str]:
-    """Return the pages that say that they need engines: those about Horovod, or all others."""
+    """Return the pages that are marked as needing engines: those about Horovod, or all others."""
     docs = REPOSITORY / "docs"
     pages = [page for page in sorted(docs.rglob("*.md")) if MARK in page.read_text(encoding="utf-8")]
     return [page.relative_to(docs).as_posix() for page in pages if ("horovod" in page.name) == horovod]
@@ -26,7 +26,7 @@ def marked_pages(*, horovod: bool) -> list[str]:
 def run_page(page: str, folder: Path, run: Run) -> None:
     """Run the programs of a page in a folder.
 
-    Programs that have names are saved, and the page says how they are run; others are one program together.
+    Programs with names are saved, and run by the page's commands. All other blocks together are one program.
     """
     text = (REPOSITORY / "docs" / page).read_text(encoding="utf-8")
     named = {found[1]: block for block in PROGRAM.findall(text) if (found := NAME.match(block)) is not None}
@@ -39,7 +39,7 @@ def run_page(page: str, folder: Path, run: Run) -> None:
         (folder / "page.py").write_text("\n".join(others), encoding="utf-8")
         commands.append("python page.py")
     assert commands
-    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as rays:  # sockets want short paths
+    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as rays:  # sockets need short paths
         for command in commands:
             run(
                 ["sh", "-c", command],

@@ -1,4 +1,4 @@
-"""Pages whose programs need engines that `make test` has not, but for those about Horovod."""
+"""Tests of documentation pages whose programs need engines that `make test` lacks; Horovod's are separate."""
 
 from __future__ import annotations
 

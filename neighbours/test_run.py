@@ -1,4 +1,4 @@
-"""The fixture `run` fails a test whose program fails, hangs or leaves something: run here on programs made to."""
+"""Tests of the fixture `run`: a test fails if its program fails, hangs or leaves a process behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two processes of one training on this machine, each with what it printed."""
+"""Run two processes of one training job on this machine, and return the output of each."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SETTINGS = {
     "PYTHONPATH": str(REPOSITORY),
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
-"""What every program is told."""
+"""Environment variables of every program."""
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
+    """Return a port of this machine on which no process listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -44,15 +44,15 @@ def two_processes(
     fails: bool = False,
     seconds: float = 60,
 ) -> list[str]:
-    """What the two processes of a program printed; the test fails where one ends with another code than 0.
+    """Return the output of the two processes of a program; fail the test if one exits with a code other than 0.
 
     Args:
         program: A Python file.
-        arguments: Of the process with this number.
-        folder: Where they run.
-        environment: Besides `SETTINGS`.
-        fails: Whether both have to end with another code; then errors are a part of what they printed.
-        seconds: How long they may take on an idle machine.
+        arguments: A function from the number of a process to its arguments.
+        folder: The working directory of both processes.
+        environment: Variables in addition to `SETTINGS`.
+        fails: Whether both must exit with another code than 0; then stderr is part of the output.
+        seconds: The time limit on an idle machine.
     """
     started = [
         subprocess.Popen(
@@ -80,7 +80,7 @@ def two_processes(
 def outcomes_of(
     program: Path, url: str, modes: Sequence[str], *, folder: Path, environment: Mapping[str, str]
 ) -> dict[str, list[Any]]:
-    """What came of each mode in the two processes of a program, which takes all modes one after another."""
+    """Return the results of each mode in the two processes of a program, which runs all modes one after another."""
     address = f"127.0.0.1:{free_port()}"
     printed = two_processes(
         program, lambda number: [url, address, str(number), *modes], folder=folder, environment=environment

@@ -1,4 +1,4 @@
-"""Loaders and readers for dlio-benchmark that write down what they hand over, in the data folder."""
+"""Loaders and readers for dlio-benchmark that record the returned rows in the data folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["RecordedLoader", "RecordedReader"]
 
 
 class RecordedLoader(PetastoreLoader):
-    """Keeps the sum of each row of an epoch, to `petastore-RANK.json`."""
+    """Writes the sum of each row of an epoch to `petastore-RANK.json`."""
 
     def next(self) -> Iterator[dict[str, torch.Tensor]]:
         sums: list[float] = []
@@ -31,7 +31,7 @@ class RecordedLoader(PetastoreLoader):
 
 
 class RecordedReader(RowGroupReader):
-    """Keeps the sum of the first column of each sample, to `own-PROCESS.json`."""
+    """Writes the sum of the first column of each sample to `own-PROCESS.json`."""
 
     def get_sample(self, filename: str, sample_index: int) -> list[np.ndarray[Any, Any]]:
         columns = super().get_sample(filename, sample_index)

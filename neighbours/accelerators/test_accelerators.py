@@ -1,4 +1,4 @@
-"""dlio-benchmark itself, on a handful of rows: it trains with petastore, its own readers, and what is always ready."""
+"""Tests of dlio-benchmark on a few rows: it trains with petastore, its own readers, and an instant loader."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Made = Callable[[str], tuple[Workload, Path]]
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """A workload of few rows, and where all data lie."""
+    """Return a function that creates the data of a small workload; it returns the workload and the data folder."""
     data = tmp_path_factory.mktemp("accelerators")
 
     def make_it(name: str) -> tuple[Workload, Path]:
@@ -76,7 +76,7 @@ def test_dlio_dataset_has_the_bytes_of_generated_files(made: Made) -> None:
 
 
 def sums_of(workload: Workload, data: Path) -> list[float]:
-    """Of the pictures in the dataset, each decoded by the codec's library itself."""
+    """Return the pixel sums of the dataset's images, decoded directly by the JPEG library."""
     cells = first_column(workload, data).to_pylist()
     return [float(simplejpeg.decode_jpeg(cell, "GRAY").sum()) for cell in cells]
 
@@ -91,7 +91,7 @@ def test_dlio_reader_yields_each_decoded_image_once_per_epoch(made: Made) -> Non
     train(workload, data, RECORDED_PETASTORE, step_s=0.001)
     seen, sums = recorded(workload, data, 0), sums_of(workload, data)
     assert sorted(seen) == sorted(sums)
-    assert seen != sums  # shuffled
+    assert seen != sums  # the rows are shuffled
 
 
 def test_dlio_accelerator_is_a_rank_under_mpiexec(made: Made, run: Run, tmp_path: Path) -> None:

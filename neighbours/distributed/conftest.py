@@ -1,4 +1,4 @@
-"""The dataset of these tests, and that nobody launched them, are those of `tests/distributed`."""
+"""Fixtures from `tests/distributed`: the dataset, and an environment without launcher variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real ranks of Horovod, started by `horovodrun`, are known by its API: from the start, and after an elastic reset."""
+"""Tests of the rank in Horovod processes, started by `horovodrun`: from the start, and after an elastic reset."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ hvd.shutdown()
 
 
 def run(program: str, folder: Path, url: str, *options: str) -> None:
-    """A program under `horovodrun`, in which no other launcher's variables are set."""
+    """Run a program under `horovodrun`, without variables of other launchers."""
     (folder / "program.py").write_text(SHARED + program)
     plain = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     ran = subprocess.run(
@@ -160,4 +160,4 @@ def test_from_horovod_is_correct_after_an_elastic_reset(tmp_path: Path, numbers:
     first, second = said_by(tmp_path, 0), said_by(tmp_path, 1)
     assert [first[0], second[0]] == [str(Shard(0, 2)), str(Shard(1, 2))]
     assert sorted(first[1] + second[1]) == list(range(ROWS))
-    assert ["0", "1"] in (first[2], second[2])  # of the rank that was alone
+    assert ["0", "1"] in (first[2], second[2])  # from the rank that was alone

@@ -1,4 +1,4 @@
-"""Real processes of JAX are known before its backend runs, and gather facts once it does."""
+"""Tests of the rank in JAX processes: known before JAX's backend starts, and gathering facts afterwards."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ print(json.dumps(seen))
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a port on which no process listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

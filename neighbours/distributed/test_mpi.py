@@ -1,4 +1,4 @@
-"""Real ranks of MPI, started by `mpiexec`, are known by the variables that it sets."""
+"""Tests of the rank in MPI processes, started by `mpiexec`: read from its environment variables."""
 
 from __future__ import annotations
 

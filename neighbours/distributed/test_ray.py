@@ -1,4 +1,4 @@
-"""Real workers of Ray Train are known by its context; the driver, and others, are not."""
+"""Tests of the rank in Ray Train workers: read from Ray's context; the driver has no rank."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ print(json.dumps([outside, *(json.loads((out / f"rank-{rank}").read_text()) for 
 def test_ray_train_workers_share_the_rows(
     version: str, numbers: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    short = tmp_path_factory.mktemp("r")  # sockets lie below it, and their paths must be short
+    short = tmp_path_factory.mktemp("r")  # contains sockets, whose paths must be short
     ((outside, first, second),) = run_ranks(PROGRAM, 1, [numbers, str(tmp_path), version, str(short)], seconds=120)
     assert "not a Ray Train worker. Open the reader inside the function that the trainer runs" in outside
     assert [first[0], second[0]] == [str(Shard(0, 2)), str(Shard(1, 2))]

@@ -1,11 +1,11 @@
 """Build Horovod against the torch and the TensorFlow of this Python: `python neighbours/horovod/build_wheel.py`.
 
-Prints the path of the wheel, and nothing else, on standard output. The wheel is kept in the user's cache folder, under
-the versions that it was built against; where it is there already, nothing is built. A build takes two to five minutes
-on two processors, and needs a C++ compiler and CMake.
+Prints only the path of the wheel on standard output. The wheel is cached in the user's cache folder, under the versions
+that it was built against; an existing wheel is reused. A build takes two to five minutes on two CPUs, and needs a C++
+compiler and CMake.
 
-Horovod's last release is of 2023. It is built from its source as it lies on PyPI, none of it changed: what today's
-torch and TensorFlow need is said to the compiler instead, by `WRAPPER`.
+Horovod's last release is of 2023. It is built from the unchanged source on PyPI. `WRAPPER` passes the compiler flags
+that current versions of torch and TensorFlow need.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pathlib import Path
 HOROVOD = "0.28.1"
 NEEDED_TO_BUILD = ("torch", "setuptools", "wheel", "packaging", "cloudpickle", "psutil", "pyyaml", "cffi")
 
-# The last of contradicting flags wins. Horovod's CMake files ask for C++14, torch's headers need C++17. They ask for
-# -O3 with debug symbols; -O1 without takes 61 instead of 72 s of CPU for six of the files. The one file about XLA's
-# operations on GPUs does not compile against today's TensorFlow; without the version it is empty.
+# The last of contradicting flags wins. Horovod's CMake files request C++14, but torch's headers need C++17. They
+# request -O3 with debug symbols; -O1 without them takes 61 instead of 72 s of CPU for six of the files. The one file
+# about XLA's operations on GPUs does not compile against current TensorFlow; without the version it is empty.
 WRAPPER = """#!/bin/sh
 for argument; do
     case "$argument" in *xla_mpi_ops.cc) set -- "$@" -UTENSORFLOW_VERSION ;; esac
@@ -34,7 +34,7 @@ exec {compiler} "$@" -std=c++17 -g0 -O1
 
 
 def main() -> int:
-    """Print where the wheel is; build it where it is not."""
+    """Print the path of the wheel; build it if it does not exist."""
     missing = [name for name in NEEDED_TO_BUILD if _version(name) is None]
     if missing:
         print(
@@ -54,7 +54,7 @@ def _cache_folder() -> Path:
 
 
 def _name_of_build() -> str:
-    """All that the compiled code depends on."""
+    """Return a name with all versions that the compiled code depends on."""
     tensorflow = _tensorflow()
     parts = [
         f"horovod-{HOROVOD}",
@@ -78,7 +78,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _build(folder: Path) -> None:
-    """Build into a folder beside it, which takes its name when the wheel is whole."""
+    """Build in a temporary folder, which is renamed when the wheel is complete."""
     cmake, compiler = shutil.which("cmake"), os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
     if cmake is None or compiler is None:
         sys.exit("horovod: building it needs CMake and a C++ compiler on PATH (Debian: apt install cmake g++)")
@@ -99,7 +99,7 @@ def _build(folder: Path) -> None:
         )
         try:
             wheels.rename(folder)
-        except OSError:  # another build was faster
+        except OSError:  # a concurrent build was faster
             if not folder.is_dir():
                 raise
 
@@ -112,9 +112,9 @@ def _settings(compiler: str) -> dict[str, str]:
         "HOROVOD_WITHOUT_MXNET": "1",
         "HOROVOD_CPU_OPERATIONS": "GLOO",
         f"HOROVOD_{'WITH' if _tensorflow() else 'WITHOUT'}_TENSORFLOW": "1",
-        "HOROVOD_WITHOUT_MPI": "1",  # ranks talk through Gloo, whatever the machine has besides
+        "HOROVOD_WITHOUT_MPI": "1",  # ranks always communicate through Gloo
         "MAKEFLAGS": f"-j{len(os.sched_getaffinity(0))}",
-        "CMAKE_POLICY_VERSION_MINIMUM": "3.5",  # CMake 4 refuses the 2.8 that Horovod's files ask for
+        "CMAKE_POLICY_VERSION_MINIMUM": "3.5",  # CMake 4 rejects the 2.8 of Horovod's files
     }
 
 

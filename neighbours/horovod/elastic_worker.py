@@ -1,10 +1,10 @@
-"""A worker of an elastic job, to be started by `horovodrun`: it writes down which rows it trained on.
+"""A worker of an elastic job, to be started by `horovodrun`: it records which rows it trained on.
 
-`elastic_worker.py FOLDER WAY EVERY DOOMED`: the folder holds a dataset, and the file that `hosts.sh` shows to Horovod
-as the hosts that there are. Two epochs. After some steps, with which there is a commit, the hosts become others; at one
-step the first worker of the doomed host, if there is one, kills itself between reading a batch and training on it. All
-others go back to the last commit then; there is one after `EVERY` steps. Rank 0 is on localhost. Horovod gives up a
-host on which a worker died.
+`elastic_worker.py FOLDER WAY EVERY DOOMED`: the folder has a dataset, and a file of the current hosts, which `hosts.sh`
+prints for Horovod. The job has two epochs. After some steps, each with a commit, the hosts change. At one step the
+first worker of the doomed host, if any, kills itself between reading a batch and training on it. All others then return
+to the last commit; there is one every `EVERY` steps. Rank 0 is on localhost. Horovod excludes a host on which a worker
+died.
 
 The ways are `reader`, petastore's `ElasticDataLoader`; `sampler`, Horovod's own `ElasticSampler` over a `MapDataset`,
 used as in Horovod's example; and `told-sampler`, the same with a reset callback.
@@ -33,14 +33,14 @@ EPOCHS = 2
 BATCH_SIZE = 4
 HOSTS_AFTER_STEP = {3: ["localhost:1"], 9: ["localhost:1", "127.0.0.1:1"]}
 LATER_HOSTS = {15: ["localhost:2", "127.0.0.1:1"]}
-"""Only for `reader`; the other ways train on two ranks to the end."""
+"""Only for `reader`; the other ways train on two ranks until the end."""
 LAST_AFTER_STEP = 36
-"""Then there is one rank again, where two hosts are left."""
+"""If two hosts remain, the job shrinks to one rank after this step."""
 DIES_BEFORE_STEP = 20
 
 
 class Reader:
-    """Petastore's way."""
+    """Petastore's `ElasticDataLoader`."""
 
     def __init__(self, url: str) -> None:
         reader = make_reader(
@@ -49,33 +49,33 @@ class Reader:
         self.kept = ElasticDataLoader(reader, batch_size=BATCH_SIZE)
 
     def epoch(self, state: Any) -> Iterator[dict[str, Any]]:
-        """What is left of an epoch."""
+        """Return the remaining batches of the epoch."""
         return iter(state.kept)
 
     def trained(self, state: Any) -> None:
-        """Nothing: the loader knows."""
+        """Do nothing: the loader counts steps."""
 
     def epoch_done(self, state: Any) -> None:
-        """Nothing: the loader knows."""
+        """Do nothing: the loader counts epochs."""
 
 
 class Sampler:
-    """Horovod's way, as its example has it."""
+    """Horovod's `ElasticSampler`, as in Horovod's example."""
 
     def __init__(self, url: str) -> None:
         self.dataset = MapDataset(url)
         self.kept = hvd.elastic.ElasticSampler(self.dataset, shuffle=True, seed=3)
 
     def epoch(self, state: Any) -> Iterable[dict[str, Any]]:
-        """What is left of an epoch."""
+        """Return the remaining batches of the epoch."""
         return torch.utils.data.DataLoader(self.dataset, batch_size=BATCH_SIZE, sampler=state.kept)
 
     def trained(self, state: Any) -> None:
-        """The sampler is told of each batch, and counts it for all ranks."""
+        """Report the batch to the sampler, which counts it for all ranks."""
         state.kept.record_batch(state.step, BATCH_SIZE)
 
     def epoch_done(self, state: Any) -> None:
-        """The sampler is told."""
+        """Set the epoch of the sampler."""
         state.kept.set_epoch(state.epoch)
 
 
@@ -83,7 +83,7 @@ WAYS: dict[str, type[Reader | Sampler]] = {"reader": Reader, "sampler": Sampler,
 
 
 def main(folder: Path, way: str, every: int, doomed: str) -> None:
-    """Train until all epochs are done, whoever comes or goes."""
+    """Train until all epochs are done, while workers come and go."""
     hosts = dict(HOSTS_AFTER_STEP)
     if way == "reader":
         hosts |= LATER_HOSTS | ({} if doomed == "localhost" else {LAST_AFTER_STEP: ["localhost:1"]})
@@ -104,7 +104,7 @@ def main(folder: Path, way: str, every: int, doomed: str) -> None:
                     os.kill(os.getpid(), signal.SIGKILL)
                 optimizer.zero_grad()
                 errors = model(batch["x"]).squeeze(1) - batch["y"]
-                (errors.square().sum() / BATCH_SIZE).backward()  # right for a batch without rows, too
+                (errors.square().sum() / BATCH_SIZE).backward()  # correct for a batch without rows, too
                 optimizer.step()
                 feed.trained(state)
                 state.step += 1
@@ -121,7 +121,7 @@ def main(folder: Path, way: str, every: int, doomed: str) -> None:
 
 
 def write_down(folder: Path, state: Any, ids: list[int]) -> None:
-    """One line, which is whole or not there."""
+    """Append one line in a single write, so that it is complete or missing."""
     here = {"epoch": state.epoch, "step": state.step, "rank": hvd.rank(), "ranks": hvd.size(), "time": time.time()}
     line = here | {"ids": ids}
     with (folder / f"trained-{os.getpid()}.jsonl").open("a", encoding="utf-8") as lines:
@@ -129,19 +129,19 @@ def write_down(folder: Path, state: Any, ids: list[int]) -> None:
 
 
 def is_first_of_host() -> bool:
-    """Whether this is the one of its host that dies: rank 0, where that is on it."""
+    """Return whether this worker is the first on its host; on the host of rank 0, that is rank 0."""
     return int(hvd.local_rank()) == 0
 
 
 def change_hosts(folder: Path, state: Any, hosts: Sequence[str]) -> None:
-    """Makes the hosts others, and waits until Horovod tells all ranks, which interrupts the loop."""
+    """Change the hosts, and wait until Horovod notifies all ranks, which interrupts the loop."""
     if hvd.rank() == 0:
         following = folder / "hosts.following"
         following.write_text("\n".join(hosts) + "\n", encoding="utf-8")
         following.rename(folder / "hosts")
     while True:
         state.check_host_updates()
-        time.sleep(0.05)  # Horovod asks for the hosts once a second; between two questions nothing can be waited for
+        time.sleep(0.05)  # Horovod polls the hosts once a second, and has no event in between to wait for
 
 
 if __name__ == "__main__":

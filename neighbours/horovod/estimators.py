@@ -1,4 +1,4 @@
-"""Horovod's estimator for torch on two executors of Spark, on images: `fit` and `fit_on_parquet`, and their options.
+"""Horovod's torch estimator on two Spark executors, on images: `fit` and `fit_on_parquet`, and their options.
 
 Run by `test_estimators.py`: `python -m neighbours.horovod.estimators FOLDER`.
 """
@@ -22,7 +22,7 @@ from petastore.spark import dataset_as_dataframe, local_session
 
 EXECUTORS = "local-cluster[2,1,1024]"
 ROWS, VALIDATION, BATCH = 64, 17, 8
-"""Of validation rows one is left over for two processes."""
+"""The validation rows are odd, so two processes cannot share them equally."""
 
 SIDE, WIDTH = 8, 5
 SCHEMA = Unischema(
@@ -38,7 +38,7 @@ SCHEMA = Unischema(
 
 
 def images(ids: Any) -> Any:
-    """Each picture has one brightness, which its number says."""
+    """Return images of constant brightness, which is the id of the row."""
     return np.repeat(ids, SIDE * SIDE).reshape(-1, SIDE, SIDE)
 
 
@@ -59,13 +59,13 @@ def dimmed(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def label_itself(output: torch.Tensor, label: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
-    """A loss that says which labels met which weights: the weight of a row is one over its label."""
+    """A loss that equals the label; the weight of a row is one over its label, so a mix-up is visible."""
     loss = output * 0 + label
     return loss if reduction == "none" else loss.mean()
 
 
 class Model(torch.nn.Module):
-    """Notes which rows it was given, by process, and looks whether their features are theirs."""
+    """A model that records its rows by process, and checks their features."""
 
     def __init__(self, folder: str, features: Mapping[str, Callable[[Any], Any]]) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ def written(url: str, first: int, rows: int) -> str:
 
 
 def facts_of(folder: Path) -> dict[str, Any]:
-    """Of each mode: what each process got, batch after batch."""
+    """Return for each mode the batches of each process."""
     found: dict[str, Any] = {"train": [], "val": []}
     for log in sorted(folder.iterdir()):
         found[log.name.partition("-")[0]].append([json.loads(line) for line in log.read_text().splitlines()])
@@ -117,7 +117,7 @@ def estimator_of(store: Any, folder: Path, features: Mapping[str, Callable[[Any]
 
 
 def with_vectors(frame: Any) -> Any:
-    """The DataFrame with a column of sparse vectors."""
+    """Return the DataFrame with a column of sparse vectors."""
     from pyspark.ml.linalg import Vectors, VectorUDT
     from pyspark.sql.functions import udf
 

@@ -1,7 +1,7 @@
-"""A control: `examples.horovod_digits` as it is, but dealt as Petastorm deals: row group n to rank n modulo ranks.
+"""A control: `examples.horovod_digits` with Petastorm's sharding: row group n goes to rank n modulo ranks.
 
-`horovodrun -np 2 python -m neighbours.horovod.ordinal_shards --epochs 1`. Nothing else differs. The ranks disagree
-about how many steps there are: the one with fewer has done them and leaves, and lets the other down.
+`horovodrun -np 2 python -m neighbours.horovod.ordinal_shards --epochs 1`. Nothing else differs. The ranks have
+different numbers of steps: the rank with fewer steps finishes first, and the other fails.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from examples.horovod_digits import _train
 
 
 def rows_of(rank: int, ranks: int, row_groups: list[int]) -> list[int]:
-    """Numbers of a rank's rows, where row groups have so many rows."""
+    """Return the row numbers of a rank, for row groups of these sizes."""
     begins = [sum(row_groups[:number]) for number in range(len(row_groups))]
     mine = range(rank, len(row_groups), ranks)
     return [begins[number] + row for number in mine for row in range(row_groups[number])]
 
 
 def ordinal_reader(url: str, *, cur_shard: int, shard_count: int, **options: Any) -> petastore.Reader:
-    """A reader of the row groups that Petastorm's rule gives this rank; says how many steps they are."""
+    """Return a reader of the row groups that Petastorm's rule assigns to this rank; print the number of steps."""
     row_groups = petastore.open_dataset(url).inventory.rows.tolist()
     with petastore.make_reader(url, schema_fields=["id"], cur_shard=0, shard_count=1) as whole:
         ids = [int(row.id) for row in whole]
@@ -33,19 +33,19 @@ def ordinal_reader(url: str, *, cur_shard: int, shard_count: int, **options: Any
 
 
 def asked_of_nobody(value: Any) -> list[Any]:
-    """Stands for the gathering of plans, which would refuse these: the ranks' plans are not of one dataset."""
+    """Replace the gathering of plans, which would reject plans of different datasets."""
     return [value]
 
 
 def left_when_done(*asked: Any) -> NoReturn:
-    """Trains as the example does, and leaves: nobody answers what it asks for then."""
+    """Train as the example does, and exit, so that later collective calls of the other rank get no answer."""
     _train(*asked)
     print("this rank has done them", flush=True)
     sys.exit(0)
 
 
 def main() -> int:
-    """Run the example so; the ranks do not come to its end together."""
+    """Run the example with this sharding; the ranks end at different steps."""
     instead = {"make_reader": ordinal_reader, "horovod_all_gather": asked_of_nobody, "_train": left_when_done}
     vars(horovod_digits).update(instead)
     return horovod_digits.main()

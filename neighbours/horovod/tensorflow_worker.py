@@ -1,7 +1,7 @@
-"""A rank of Horovod that trains with TensorFlow: `tensorflow_worker URL WAY EPOCHS BATCH_SIZE` under `horovodrun`.
+"""A Horovod rank that trains with TensorFlow: `tensorflow_worker URL WAY EPOCHS BATCH_SIZE` under `horovodrun`.
 
 The way is `tape`, a loop with a `DistributedGradientTape`, or `fit`, Keras' own with a `DistributedOptimizer`. Rank 0
-prints what both ranks have done, as JSON.
+prints the results of both ranks as JSON.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from petastore.adapters.tensorflow import make_tf_dataset
 
 
 def by_tape(model: Any, dataset: Any) -> list[int]:
-    """Train on all batches; gives the ids of their rows."""
+    """Train on all batches; return the ids of their rows."""
     optimizer = keras.optimizers.SGD(0.05)
     ids: list[int] = []
     for batch in dataset:
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.square(model(batch["x"])[:, 0] - batch["y"]))
-        weights = [weight.value for weight in model.trainable_weights]  # what Keras 3 wraps
+        weights = [weight.value for weight in model.trainable_weights]  # the TensorFlow variables inside Keras 3's
         gradients = hvd.DistributedGradientTape(tape).gradient(loss, weights)
         optimizer.apply_gradients(zip(gradients, model.trainable_weights, strict=True))
         ids += batch["id"].numpy().tolist()
@@ -34,7 +34,7 @@ def by_tape(model: Any, dataset: Any) -> list[int]:
 
 
 def by_fit(model: Any, dataset: Any) -> list[int]:
-    """Train with `fit`; nobody sees the ids there."""
+    """Train with `fit`, which does not give access to the ids; return an empty list."""
     optimizer = horovod.tensorflow.keras.DistributedOptimizer(keras.optimizers.SGD(0.05))
     model.compile(optimizer, loss="mse")
     model.fit(dataset.map(lambda batch: (batch["x"], batch["y"])), verbose=0)
@@ -42,9 +42,9 @@ def by_fit(model: Any, dataset: Any) -> list[int]:
 
 
 def main(url: str, way: str, epochs: int, batch_size: int) -> None:
-    """Train, and tell what all ranks did."""
+    """Train, and print the results of all ranks."""
     hvd.init()
-    keras.utils.set_random_seed(7)  # the same weights at the beginning
+    keras.utils.set_random_seed(7)  # the same initial weights on both ranks
     model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
     with make_reader(
         url, cur_shard=hvd.rank(), shard_count=hvd.size(), shuffle_rows=True, seed=3, num_epochs=epochs

@@ -1,4 +1,4 @@
-"""Horovod's wheel is built once, and what building it lacks is named."""
+"""Tests of building Horovod's wheel: an existing wheel is reused, and missing build tools are named."""
 
 from __future__ import annotations
 

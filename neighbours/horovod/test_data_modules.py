@@ -1,4 +1,4 @@
-"""Data modules for estimators that are older than today's Keras and Lightning, called as these call them."""
+"""Tests of data modules for estimators that are older than current Keras and Lightning: called as they call them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROWS = sum(UNEVEN)
 
 
 def told(url: str, rank: int, **other: Any) -> dict[str, Any]:
-    """What both estimators pass on."""
+    """Return the arguments that both estimators pass."""
     return {
         "train_dir": url, "val_dir": url, "num_train_epochs": 2, "has_val": True, "train_batch_size": 16,
         "val_batch_size": 16, "reader_pool_type": "thread", "inmemory_cache_all": False, "cur_shard": rank,
@@ -52,7 +52,7 @@ def test_keras_data_module_passes_each_row_to_the_estimator(numbered: Callable[.
     assert sorted(seen) == list(range(ROWS))
 
 
-# Lightning's own: of torch's trees, and of loaders without processes, which read ahead in threads.
+# Lightning's own warnings: about torch's trees, and about loaders without worker processes, which use threads.
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning", "ignore:.*num_workers:UserWarning")
 def test_lightning_data_module_yields_each_row_once_per_epoch(numbered: Callable[..., str]) -> None:
     import pytorch_lightning

@@ -1,4 +1,4 @@
-"""Two real ranks of Horovod: equal steps and exact rows, and what row groups dealt by their number lead to."""
+"""Tests of the Horovod digits example on two ranks: equal steps, exact rows, and failure of Petastorm's sharding."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def printed(run: Run, directory: Path) -> str:
-    """What the example prints; it leaves its digits in the directory."""
+    """Run the example and return its output; its digits remain in the directory."""
     return run([*HOROVODRUN, "python", "-m", "examples.horovod_digits", "--directory", directory], seconds=60)
 
 
@@ -38,7 +38,7 @@ def test_horovod_ranks_take_equal_steps_over_uneven_row_groups(printed: str) -> 
 
 @pytest.mark.slow
 def test_sharding_by_row_group_number_ends_in_a_horovod_error(run: Run, directory: Path) -> None:
-    """The same script: one rank has ten times the steps of the other, and is left alone in an allreduce."""
+    """With the same script, one rank has ten times the steps of the other, and fails alone in an allreduce."""
     control = ["python", "-m", "neighbours.horovod.ordinal_shards", "--epochs", "1", "--directory", str(directory)]
     failed = run([*HOROVODRUN, *control], seconds=60, fails=True)
     steps = {int(steps) for steps in re.findall(r"rank \d has (\d+) steps", failed)}

@@ -1,4 +1,4 @@
-"""Pages about Horovod: their programs run under `horovodrun`, and in its estimators."""
+"""Tests of the pages about Horovod: their programs run under `horovodrun`, and in its estimators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real elastic job of Horovod: hosts come and go, a worker dies, and each row is committed once in each epoch."""
+"""Tests of an elastic Horovod job: hosts change, a worker dies, and each row is committed once per epoch."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from neighbours.conftest import UNEVEN, Run
 from neighbours.horovod.elastic_worker import EPOCHS
 
 HOROVODRUN = ["horovodrun", "--gloo", "--network-interfaces", "lo", "-np", "2", "--min-np", "1", "--max-np", "3"]
-# Five workers start one after the other, each with torch and Horovod to import, and Horovod looks at the hosts once a
-# second: a minute on an idle machine.
+# Five workers start one after another and import torch and Horovod, and Horovod polls the hosts once a second. That
+# takes a minute on an idle machine.
 SECONDS = 120
 
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """What all workers of a job trained on, in the steps that count: those that no restore took back."""
+    """The rows of all workers of a job in the steps that count, which no restore rolled back."""
 
     ranks: list[int]
-    """How many there were, from one change to the next."""
+    """The number of ranks between changes."""
     taken_back: int
-    """Steps that were taken again, after a worker died."""
+    """Steps that were repeated after the death of a worker."""
     missing: list[int]
-    """Of each epoch: rows that nobody trained on."""
+    """Rows of each epoch that no worker trained on."""
     repeated: list[int]
-    """Of each epoch: how often a row came that had come before."""
+    """Repeated rows of each epoch."""
 
 
 Job = Callable[..., Trained]
@@ -39,7 +39,7 @@ Job = Callable[..., Trained]
 
 @pytest.fixture
 def job(run: Run, numbered: Callable[..., str], tmp_path: Path) -> Job:
-    """Runs an elastic job over rows that are dealt in one of the worker's ways."""
+    """Return a function that runs an elastic job with one of the worker's ways to shard rows."""
 
     def run_job(way: str, *, every: int = 1, doomed: str = "nobody") -> Trained:
         numbered()
@@ -48,7 +48,7 @@ def job(run: Run, numbered: Callable[..., str], tmp_path: Path) -> Job:
         script.write_text('#!/bin/sh\ncat "$(dirname "$0")/hosts"\n', encoding="utf-8")
         script.chmod(0o755)
         worker = ["python", "-m", "neighbours.horovod.elastic_worker", str(tmp_path), way, str(every), doomed]
-        # Milliseconds between two looks for work of Horovod's thread; its default of 1 takes CPU while ranks wait.
+        # Milliseconds between polls of Horovod's background thread; the default of 1 takes CPU while ranks wait.
         often = {"HOROVOD_CYCLE_TIME": "10"}
         run([*HOROVODRUN, "--host-discovery-script", str(script), *worker], environment=often, seconds=SECONDS)
         return trained(tmp_path)
@@ -60,7 +60,7 @@ def trained(folder: Path) -> Trained:
     files = [file.read_text(encoding="utf-8").splitlines() for file in folder.glob("trained-*.jsonl")]
     lines = sorted((json.loads(line) for file in files for line in file), key=lambda line: (line["step"], line["time"]))
     steps = [list(of_step) for _, of_step in itertools.groupby(lines, key=lambda line: line["step"])]
-    last = [of_step[-of_step[-1]["ranks"] :] for of_step in steps]  # what a restore took back was written before
+    last = [of_step[-of_step[-1]["ranks"] :] for of_step in steps]  # rolled-back steps were written earlier
     assert [sorted(line["rank"] for line in of_step) for of_step in last] == [
         list(range(of_step[-1]["ranks"])) for of_step in last
     ]
@@ -82,14 +82,14 @@ def trained(folder: Path) -> Trained:
     ("every", "doomed", "ranks", "taken_back"),
     [
         (1, "127.0.0.1", [2, 1, 2, 3, 2, 1], 0),
-        (3, "localhost", [2, 1, 2, 3, 1], 2),  # rank 0 dies, and its host is given up; the last commit was step 18
+        (3, "localhost", [2, 1, 2, 3, 1], 2),  # rank 0 dies, and its host is excluded; the last commit was step 18
     ],
     ids=["each step", "each third step, rank 0 dies"],
 )
 def test_elastic_loader_yields_each_row_once_when_ranks_change(
     job: Job, every: int, doomed: str, ranks: list[int], taken_back: int
 ) -> None:
-    """Two ranks, one, two, three, of which one dies, and at last one: growth, shrinking and death."""
+    """Two ranks, one, two, three, of which one dies, and finally one: growth, shrinking and death."""
     found = job("reader", every=every, doomed=doomed)
     assert found == Trained(ranks, taken_back, missing=[0, 0], repeated=[0, 0])
 
@@ -98,7 +98,7 @@ def test_elastic_loader_yields_each_row_once_when_ranks_change(
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("way", ["sampler", "told-sampler"])
 def test_horovod_elastic_sampler_loses_or_repeats_rows(way: str, job: Job) -> None:
-    """The baseline: nobody tells it of ranks that have only gone; and if somebody does, it still makes shares even."""
+    """The baseline: the sampler is not notified of removed ranks; with a reset callback it still pads the shares."""
     found = job(way)
     assert found.ranks == [2, 1, 2]
     assert sum(found.repeated) > 0

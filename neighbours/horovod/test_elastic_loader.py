@@ -1,4 +1,4 @@
-"""Where the loops of an `ElasticDataLoader` begin and end, with the state of one real rank of Horovod."""
+"""Tests of `ElasticDataLoader` loops: interruption, epochs, commit and restore, with one real Horovod rank."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_elastic_loader_starts_the_next_epoch_after_a_full_loop(loader: ElasticD
 
 
 def test_elastic_loader_finishes_an_epoch_left_at_its_last_batch(loader: ElasticDataLoader) -> None:
-    """A commit in the body of the last step is interrupted: the epoch is not counted yet, and has no rows left."""
+    """A commit in the body of the last step is interrupted: the epoch has no remaining rows, but is not counted yet."""
     batches = iter(loader)
     given = [number for _ in range(len(loader)) for number in next(batches)["id"].tolist()]
     assert sorted(given) == ALL

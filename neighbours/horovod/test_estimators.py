@@ -1,4 +1,4 @@
-"""Horovod's own estimator trains on images through petastore's data module and store, on executors of Spark 4."""
+"""Tests of Horovod's torch estimator on images, with petastore's data module and store, on Spark 4 executors."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SPLIT = "split by chance"
 
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory: pytest.TempPathFactory, run: Callable[..., str]) -> Any:
-    """What each training saw."""
+    """Run the estimators, and return the records of each training run."""
     folder = tmp_path_factory.mktemp("estimators")
     run(["python", "-m", "neighbours.horovod.estimators", folder], seconds=300)
     return json.loads((folder / "facts.json").read_text())
 
 
 def epochs_of(processes: list[list[list[int]]]) -> list[list[int]]:
-    """Rows of each of two epochs, over all processes."""
+    """Return the rows of each of two epochs, over all processes."""
     halves = [(batches[: len(batches) // 2], batches[len(batches) // 2 :]) for batches in processes]
     return [sorted(number for half in halves for batch in half[epoch] for number in batch) for epoch in range(2)]
 
@@ -34,7 +34,7 @@ def epochs_of(processes: list[list[list[int]]]) -> list[list[int]]:
 @pytest.mark.parametrize("name", EXACT)
 def test_torch_estimator_trains_on_each_row_once_per_epoch(facts: Any, name: str) -> None:
     found = facts[name]
-    assert [len(batches) for batches in found["train"]] == [ROWS // BATCH] * 2  # of two epochs
+    assert [len(batches) for batches in found["train"]] == [ROWS // BATCH] * 2  # over two epochs
     assert epochs_of(found["train"]) == [list(range(ROWS))] * 2
 
 

@@ -1,4 +1,4 @@
-"""The store of Horovod's estimators: what Horovod remembers of data in a pickle is never loaded."""
+"""Tests of the store for Horovod's estimators: it never loads Horovod's pickled metadata."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from neighbours.conftest import UNEVEN
 
 
 class Noticed:
-    """Makes a directory when it is loaded."""
+    """Creates a directory when it is unpickled."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -22,7 +22,7 @@ class Noticed:
         return os.mkdir, (str(self.folder),)
 
 
-# Horovod asks for columns by a method of Arrow's that has another name by now.
+# Horovod accesses columns by a deprecated method of Arrow.
 @pytest.mark.filterwarnings("ignore:The 'field_by_name' method is deprecated:FutureWarning")
 def test_horovod_store_neither_loads_nor_writes_pickles(numbered: Callable[..., str], tmp_path: Path) -> None:
     from horovod.runner.common.util import codec
@@ -46,7 +46,7 @@ def test_horovod_store_neither_loads_nor_writes_pickles(numbered: Callable[..., 
     assert planted not in [path.read_bytes() for path in below]
     assert {path.parent for path in below} == {tmp_path / "runs"}
 
-    # Horovod's own loading is noticed.
+    # The control: Horovod's own function loads the pickle.
     with pytest.raises(TypeError):
         util._load_metadata_from_fs(store.fs, str(beside[0]))
     assert noticed.exists()

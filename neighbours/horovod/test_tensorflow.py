@@ -1,4 +1,4 @@
-"""Two real ranks of Horovod over TensorFlow: exact rows, equal steps, and one model on both."""
+"""Tests of two Horovod ranks with TensorFlow: exact rows, equal steps, and equal weights on both."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_gradient_tape_ranks_read_each_row_once_and_keep_equal_weights(run: Run,
 
 @pytest.mark.slow
 def test_horovod_optimizer_does_not_average_in_keras_3_fit(run: Run, numbered: Callable[..., str]) -> None:
-    """The reason why the page says to use a tape; nobody is told by Horovod."""
+    """The reason why the page says to use a tape; Horovod gives no warning."""
     first, second = trained("fit", numbered(), run)
     assert first["steps"] == second["steps"]
     assert first["weights"] != second["weights"]

@@ -1,4 +1,4 @@
-"""Examples of the JAX adapter run, and the names that its modules export exist: JAX is installed only here."""
+"""Tests of the JAX adapter's docstring examples and exported names; JAX is installed only here."""
 
 from __future__ import annotations
 

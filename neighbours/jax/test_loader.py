@@ -1,4 +1,4 @@
-"""The loader for JAX in one process, over real datasets."""
+"""Tests of the JAX loader in one process, over real datasets."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_jax_loader_rejects_missing_values_without_nulls(url: str) -> None:
 def test_jax_64_bit_integers_are_narrowed_only_if_exact(tmp_path: Path) -> None:
     schema = Unischema("Large", [UnischemaField("n", np.int64), UnischemaField("m", np.uint64)])
     write_dataset(str(tmp_path / "d"), schema, [{"n": 2**31 - 1, "m": 2**32 - 1}, {"n": -(2**31) - 1, "m": 2**40}])
-    assert int(jax.device_put(np.array([2**40 + 5]))[0]) == 5  # what JAX does by itself
+    assert int(jax.device_put(np.array([2**40 + 5]))[0]) == 5  # JAX truncates silently
     for name in ("n", "m"):
         with make_reader(str(tmp_path / "d"), [name], shuffle_row_groups=False) as reader:
             batches = iter(DataLoader(reader, batch_size=1))
@@ -151,7 +151,7 @@ def test_jax_loader_len_counts_remaining_batches_after_a_resume(url: str) -> Non
         rest = [batch["id"].tolist() for batch in batches]
         for _ in range(2):
             batches = iter(loader)
-            loader.load_state_dict(state)  # late, and again in the place of the first
+            loader.load_state_dict(state)  # loaded in a running loop, and then once more
             assert len(loader) == 4
             assert [batch["id"].tolist() for batch in batches] == rest
             assert len(loader) == len(list(loader)) == 6

@@ -1,4 +1,4 @@
-"""A batch of a reader is a pytree of its columns, once the adapter is imported."""
+"""Tests of batches as JAX pytrees of their columns, after the adapter is imported."""
 
 from __future__ import annotations
 

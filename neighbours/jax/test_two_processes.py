@@ -1,4 +1,4 @@
-"""Two processes of JAX on this machine: global arrays over both, and every row once."""
+"""Tests of two JAX processes on this machine: global arrays over both, and every row once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REFUSALS = {
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """What came of all modes: two processes for those with two devices each, and two for those with one."""
+    """Return the results of all modes, run in two processes with two devices each or with one device each."""
     where = str(tmp_path_factory.mktemp("data") / "ids")
     schema = Unischema("Ids", [UnischemaField("id", "int32")])
     write_dataset(where, schema, [{"id": i} for i in range(ROWS)], rows_per_row_group=13)
@@ -78,7 +78,7 @@ def test_program_of_the_jax_page_runs_on_two_processes(tmp_path: Path) -> None:
     writes = re.search(r"^schema = .*?^write_dataset\(.*?^\)$", written, re.MULTILINE | re.DOTALL)
     assert writes
     path = tmp_path / "page.py"
-    # The dataset is written beforehand, and nothing is trained before the processes know of each other.
+    # The dataset is written in advance, and nothing is trained before the processes are connected.
     path.write_text(written.replace(writes[0], "").split("weights = jnp")[0] + program, encoding="utf-8")
     schema = Unischema("Lines", [UnischemaField("id", "int32"), UnischemaField("x", "float32", (2,))])
     write_dataset(str(tmp_path / "lines"), schema, [{"id": i, "x": [i / 100, 1]} for i in range(ROWS)])

@@ -1,4 +1,4 @@
-"""One of two processes of JAX that read in each of some modes, and print the rows that they got, or the refusal."""
+"""One of two JAX processes: reads in several modes, and prints the rows or the error of each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def outcome_of(mode: str, url: str, number: int) -> Any:
     per_process = len(devices) // 2
     if mode == "interleaved":
         devices = [devices[place] for first in range(per_process) for place in (first, first + per_process)]
-    if mode == "replicated":  # both processes hold all rows, and half of the columns of the weights
+    if mode == "replicated":  # both processes have all rows and half of the weights
         mesh = jax.sharding.Mesh(np.array(devices).reshape(1, -1), ("data", "model"))
     else:
         mesh = jax.sharding.Mesh(devices, ("data",))

@@ -1,6 +1,6 @@
-"""Fits a model on a `PyDataset`, with a backup every four batches, and prints the rows that were trained on.
+"""Fit a model on a `PyDataset`, with a backup every four batches, and print the rows that were trained on.
 
-Started again in the same folder it goes on from the backup, if the first one died.
+If it died, the next start in the same folder resumes from the backup.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from petastore.adapters.keras import PyDataset, ReaderCheckpoint
 
 
 class Log(keras.callbacks.Callback):  # type: ignore[misc]
-    """Writes down each batch that was trained on; dies without a word after as many as it is told."""
+    """Records each training batch, and kills the process after a given number of them."""
 
     def __init__(self, asked: list[list[int]], die_after: int, log: Path) -> None:
         super().__init__()
         self.asked, self.die_after, self.log, self.trained = asked, die_after, log, 0
 
     def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002 (Keras gives it by name)
-        self.asked.clear()  # what Keras took to build the model
+        self.asked.clear()  # the batches with which Keras built the model
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002 (Keras gives it by name)
         with self.log.open("a", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Keras' own `fit` on its three backends, over real datasets, also after its process died."""
+"""Tests of Keras `fit` on its three backends, over real datasets, also after the process was killed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def keras(request: pytest.FixtureRequest) -> Iterator[WarmInterpreter]:
-    """An interpreter that has imported Keras and one backend, and has not used them; programs are forked from it."""
+    """Yield an interpreter that has imported Keras and one backend but not used them; programs are forked from it."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (SETTINGS | {"KERAS_BACKEND": request.param}).items():
             patch.setenv(name, value)
@@ -70,14 +70,14 @@ def keras(request: pytest.FixtureRequest) -> Iterator[WarmInterpreter]:
 
 
 def ended(keras: WarmInterpreter, program: str, folder: Path, *arguments: object, code: int = 0) -> str:
-    """What a program printed that ended with a code."""
+    """Return the output of a program that ends with an exit code."""
     ran = keras.run(program, *arguments, cwd=folder, timeout=100)
     assert ran.returncode == code, ran.stderr
     return ran.stdout
 
 
 def fitted(keras: WarmInterpreter, url: str, folder: Path, *, die_after: int = 0, steps: int = 0) -> Any:
-    """What came of a run, and the batches that it trained on."""
+    """Return the result of a run, and the batches that it trained on."""
     folder.mkdir(exist_ok=True)
     log = folder / f"trained-{len(list(folder.iterdir()))}"
     printed = ended(keras, PROGRAM, folder, url, log, die_after, steps, code=17 if die_after else 0)
@@ -91,12 +91,12 @@ def test_fit_resumes_with_the_batch_after_the_saved_weights(url: str, keras: War
     assert len(batches) == 33
     for epoch in range(3):
         assert sorted(i for batch in batches[11 * epoch : 11 * epoch + 11] for i in batch) == list(range(ROWS))
-    assert batches[:11] != batches[11:22]  # each epoch has an order of its own
+    assert batches[:11] != batches[11:22]  # each epoch has a different order
 
     _, before = fitted(keras, url, tmp_path / "died", die_after=18)
     resumed, after = fitted(keras, url, tmp_path / "died")
     assert before == batches[:18]
-    assert after == batches[16:]  # what was kept last: the weights of 16 batches, in the middle of an epoch
+    assert after == batches[16:]  # the last backup has the weights after 16 batches, in mid-epoch
     assert collections.Counter(i for batch in [*before[:16], *after] for i in batch) == dict.fromkeys(range(ROWS), 3)
     assert resumed["weights"] == pytest.approx(undisturbed["weights"], abs=1e-6)
     assert (undisturbed["validated"], resumed["validated"]) == (3, 2)
@@ -114,7 +114,7 @@ def test_keras_fit_with_steps_per_epoch_resumes_mid_epoch_after_a_kill(
 
 
 def test_keras_page_program_runs_and_keras_drops_batches_of_a_generator(keras: WarmInterpreter, tmp_path: Path) -> None:
-    """The generator is the control: why there is a `PyDataset`."""
+    """The generator is the control that shows why `PyDataset` exists."""
     page = (REPOSITORY / "docs" / "how-to" / "train-with-keras.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     counts = json.loads(ended(keras, "\n".join([*blocks, GENERATOR]), tmp_path).splitlines()[-1])

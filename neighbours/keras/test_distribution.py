@@ -1,4 +1,4 @@
-"""Two processes of Keras on JAX under a `keras.distribution`: every row once, or a refusal that says what to write."""
+"""Tests of two Keras processes on JAX under a `keras.distribution`: every row once, or an error with advice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TRAINED = ("pad", "pad torch")
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """What came of all modes, in two processes that import Keras, JAX, torch and TensorFlow once."""
+    """Return the results of all modes, from two processes that import Keras, JAX, torch and TensorFlow once."""
     where = str(tmp_path_factory.mktemp("data") / "ids")
     schema = Unischema("Ids", [UnischemaField("id", "int32")])
     write_dataset(where, schema, [{"id": i} for i in range(ROWS)], rows_per_row_group=13)
@@ -54,6 +54,6 @@ def test_keras_distribution_rejects_lost_or_repeated_rows(outcomes: dict[str, li
 
 
 def test_keras_drops_half_of_a_sharded_dataset(outcomes: dict[str, list[Any]]) -> None:
-    """The control: what is refused above."""
+    """The control: the loss of rows that petastore rejects in the test above."""
     first, second = outcomes["lost auto"]
     assert len(set(first + second)) == 51

@@ -1,4 +1,4 @@
-"""One of two processes of Keras on JAX that fits in each of some modes, and prints its rows, or the refusal."""
+"""One of two Keras processes on JAX: fits in several modes, and prints the rows or the error of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from petastore.errors import InvalidArgumentError
 
 
 class Began(keras.callbacks.Callback):  # type: ignore[misc]
-    """Forgets what Keras took to build the model."""
+    """Clears the rows with which Keras built the model."""
 
     def __init__(self, asked: list[int]) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ def main() -> None:
 
 def outcome_of(mode: str, url: str) -> Any:
     distribution = keras.distribution.DataParallel(auto_shard_dataset=mode.endswith("auto"))
-    if mode != "lost auto":  # there, Keras is told later, and nobody can know
+    if mode != "lost auto":  # in that mode it is set later, so petastore cannot know it
         keras.distribution.set_distribution(distribution)
     last_batch: Any = mode if mode in ("even", "drop", "pad", "wrap") else "pad"
     parts = {} if mode.startswith("whole") else {"cur_shard": distribution.data_shard_id, "shard_count": 2}
@@ -72,7 +72,7 @@ def _loader_of_torch(reader: Any, asked: list[int]) -> Any:
 
 
 def _of_tf_data(reader: Any, distribution: Any, mode: str) -> list[int]:
-    """The rows that Keras gives to a process of a `tf.data.Dataset`, as its trainer asks for them."""
+    """Return the rows of a `tf.data.Dataset` that Keras gives to a process, with the call of its trainer."""
     from petastore.adapters.tensorflow import make_tf_dataset
 
     if mode == "whole tf late":

@@ -1,4 +1,4 @@
-"""Training functions that engines start on Spark's executors, and that are killed there; each notes its rows.
+"""Training functions that engines start on Spark executors, and that are killed there; each records its rows.
 
 Run by `test_clusters.py`: `python -m neighbours.spark.clusters WAY URL FOLDER`.
 """
@@ -27,7 +27,7 @@ def noted(folder: str, name: str, ids: list[int], shard: Any) -> None:
 
 
 def note_begin(folder: str, name: str) -> None:
-    """Once more where it is run once more: each time is a process of its own."""
+    """Create a file for each run of a node or rank; a retry runs in another process."""
     Path(folder, f"{name}-{os.getpid()}.begun").touch()
 
 
@@ -46,7 +46,7 @@ def lose_executor() -> None:
 
 
 def node(arguments: Any, ctx: Any) -> None:
-    """A node of TensorFlowOnSpark. The worker dies after a batch; the chief is there until it was begun again."""
+    """TensorFlowOnSpark node: the worker dies after one batch; the chief waits until the worker has been restarted."""
     from petastore.distributed import from_tfos
     from petastore.interop.tensorflow_on_spark import DataFeed
 
@@ -63,7 +63,7 @@ def node(arguments: Any, ctx: Any) -> None:
         if ctx.job_name == "worker" and is_first:
             arguments["do"]()
     while ctx.job_name == "chief" and len(begun_in(folder, "worker-0")) < arguments["begins"]:
-        time.sleep(0.1)  # a node hears nothing of others
+        time.sleep(0.1)  # nodes can only communicate through files
     noted(folder, name, ids, shard)
 
 
@@ -83,22 +83,22 @@ def tensorflow_cluster(
 
 
 def tensorflow_on_spark(url: str, folder: str) -> None:
-    """An executor is lost, and Spark runs its node again."""
+    """Lose an executor; Spark retries its node."""
     tensorflow_cluster(folder, url, lose_executor, begins=2)
 
 
 def tensorflow_on_spark_once(url: str, folder: str) -> None:
-    """An executor is lost, and Spark may not run its node again."""
+    """Lose an executor; Spark may not retry its node."""
     tensorflow_cluster(folder, url, lose_executor, begins=1, failures=1)
 
 
 def tensorflow_on_spark_unnoticed(url: str, folder: str) -> None:
-    """The process of a node is killed; its connection to Spark stays open in the process of its queues."""
+    """Kill the process of a node; its connection to Spark stays open in the process of its queues."""
     tensorflow_cluster(folder, url, die, begins=1, seconds=30)
 
 
 def horovod_rank(url: str, folder: str, at_step: int, do: Callable[[], None] | None) -> list[int]:
-    """Rows are committed, with where to go on, after every other step; rank 1 does what it is told at a step."""
+    """Commit rows and the state every other step; rank 1 calls `do` at a step."""
     import horovod.torch as hvd
 
     from petastore.adapters.torch import DataLoader
@@ -127,7 +127,7 @@ def horovod_rank(url: str, folder: str, at_step: int, do: Callable[[], None] | N
 
 
 def horovod(url: str, folder: str) -> None:
-    """A rank is killed, then the executor of one; after each the driver runs all ranks anew."""
+    """Kill a rank, and later the executor of one; after each, the driver restarts all ranks."""
     from horovod.spark import run
 
     spark = local_session("horovod", EXECUTORS)

@@ -1,4 +1,4 @@
-"""Engines that start ranks on Spark's executors: TensorFlowOnSpark, `horovod.spark.run`. Each row counts once, or none.
+"""Tests of TensorFlowOnSpark and `horovod.spark.run` on Spark executors: each row counts once, or the job fails.
 
 In each run a process is killed in the middle of an epoch.
 """

@@ -1,4 +1,4 @@
-"""Workers that die at random steps, and the comparison with a training run in which none dies."""
+"""Workers that die at random steps, and a comparison with a training run without deaths."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ STEPS = EPOCHS * STEPS_PER_EPOCH
 
 
 def deaths(seed: str, *, every: int = 2) -> list[Death]:
-    """Three deaths, of any rank at any place of any step, each in the life after the one before."""
+    """Return three deaths, of any rank at any place of any step, one in each of the first three lives."""
     draw = random.Random(seed)  # noqa: S311 (no secret)
     found: list[Death] = []
     behind = 0
     for attempt in range(3):
-        # Room for the further ones; a life goes on after the last checkpoint, and dies later than that.
+        # Leave enough steps for the later deaths; a life resumes after the last checkpoint, and dies later than that.
         step = draw.randint(behind + 1, STEPS - 4 * (2 - attempt))
         found.append(Death(attempt, draw.randrange(2), step, draw.choice(["forward", "step", "saved"])))
         behind = step // every * every
@@ -36,7 +36,7 @@ def environment_of(dying: Sequence[Death]) -> dict[str, str]:
     """Return the environment variables of a program whose workers die at these steps."""
     return {
         "DEATHS": json.dumps([dataclasses.astuple(death) for death in dying]),
-        # torchrun 2.13 lets all lives share one store, where a life may find addresses of the last one.
+        # All lives of torchrun 2.13 share one store by default, in which a life may find addresses of the previous one.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         "RAY_TRAIN_V2_ENABLED": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -56,7 +56,7 @@ def assert_as_if_nobody_had_died(disturbed: History, undisturbed: History) -> No
         assert [sorted(ids) for ids in one.epochs] == [list(range(sum(UNEVEN)))] * EPOCHS
         assert one.steps == [STEPS, STEPS]
         assert one.states[0] == one.states[1]
-    assert len({tuple(ids) for ids in undisturbed.epochs}) == EPOCHS  # each epoch has an order of its own
+    assert len({tuple(ids) for ids in undisturbed.epochs}) == EPOCHS  # each epoch has a different order
     assert disturbed.states == undisturbed.states
     assert len(disturbed.losses) == 2
     assert disturbed.losses == pytest.approx(undisturbed.losses, rel=0, abs=1e-6)

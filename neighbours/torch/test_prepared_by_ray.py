@@ -1,4 +1,4 @@
-"""What the page on Ray says of `prepare_data_loader`: it shards nothing again, and is one batch ahead of training."""
+"""Tests of Ray's `prepare_data_loader`, as the page describes it: no second sharding, one batch ahead of training."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ ray.shutdown()
 def test_ray_prepared_loader_state_is_one_batch_ahead(
     numbered: Callable[..., str], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, run: Run
 ) -> None:
-    """`device=` of the loader, which the page names instead, copies ahead as well, and counts what was received."""
-    short = tmp_path_factory.mktemp("r")  # sockets lie below it, and their paths must be short
+    """The page recommends the loader's `device=` instead: it also copies ahead, but counts only returned batches."""
+    short = tmp_path_factory.mktemp("r")  # contains sockets, whose paths must be short
     run([sys.executable, "-c", PROGRAM, numbered(), tmp_path, short], environment={"RAY_USAGE_STATS_ENABLED": "0"})
     ranks = [json.loads((tmp_path / f"rank-{rank}").read_text()) for rank in range(2)]
     for how in ("prepared", "by_device"):
@@ -77,5 +77,5 @@ def test_ray_prepared_loader_state_is_one_batch_ahead(
         assert sorted(itertools.chain(*batches)) == list(range(ROWS))
     for seen in ranks:
         assert seen["by_device"]["resumed"] == seen["by_device"]["trained"][3:]
-        assert seen["prepared"]["resumed"] == seen["prepared"]["trained"][4:]  # nobody trains on the fourth
-        assert not seen["has_state"]  # its own state would be asked for in vain
+        assert seen["prepared"]["resumed"] == seen["prepared"]["trained"][4:]  # the fourth batch is lost
+        assert not seen["has_state"]  # the wrapper has no state_dict

@@ -1,4 +1,4 @@
-"""Workers that die at random steps, on two ranks: what was trained in the end is what would have been without."""
+"""Tests of torch workers that die at random steps, on two ranks: the same training as without deaths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from neighbours.conftest import Run, write_numbered
 from neighbours.torch.programs.journal import Death, History, history
 from neighbours.torch.restarts import STEPS_PER_EPOCH, assert_as_if_nobody_had_died, deaths, ended, environment_of
 
-# All runs of the first test that needs one.
+# The first test runs the programs of all tests in this module.
 pytestmark = pytest.mark.timeout(600)
 
 TORCHRUN = ["torchrun", "--standalone", "--nproc-per-node=2", "--max-restarts=3"]
@@ -32,7 +32,7 @@ CASES: list[tuple[str, list[str]]] = [
 
 @dataclasses.dataclass
 class Trained:
-    """Histories of runs that were disturbed, by program and options, and of one that was not, by program."""
+    """Histories of runs with deaths, by program and options, and of runs without, by program."""
 
     url: str
     folders: dict[str, Path] = dataclasses.field(default_factory=dict)
@@ -65,7 +65,7 @@ class Trained:
 
 @pytest.fixture(scope="module")
 def trained(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """Runs all programs, each with and without deaths, whose workers are forked from one process."""
+    """Run all programs, each with and without deaths; their workers are forked from one process."""
     parent = tmp_path_factory.mktemp("trained")
     trained = Trained(write_numbered(str(parent / "numbered")))
     runs = [
@@ -88,9 +88,9 @@ def deaths_of(program: str, options: list[str]) -> list[Death]:
 )
 def test_torch_run_resumes_exactly_after_workers_die(trained: Trained, program: str, options: list[str]) -> None:
     disturbed = trained.disturbed(program, options)
-    # Which checkpoints are written changes nothing of what is trained.
+    # The choice of checkpoints does not change the training.
     assert_as_if_nobody_had_died(disturbed, trained.undisturbed(program))
-    # In the middle of a later epoch, where one that counts from 0 in each process has another number than the state.
+    # A life resumes in the middle of a later epoch, so counting epochs from 0 in each process would be noticed.
     assert any(step > STEPS_PER_EPOCH and step % STEPS_PER_EPOCH for step in disturbed.resumed) or options
 
 

@@ -1,4 +1,4 @@
-"""States loaded late, twice, into workers, at an epoch's end or behind a filter, on two ranks: exact or an error."""
+"""Tests of states loaded late, twice, into workers, at an epoch's end or with a filter, on two ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OTHER_DATA = "InvalidArgumentError: the state must belong to the data that is re
 
 
 def on_two_ranks(run: Run, program: str, url: str, folder: Path) -> dict[str, list[Any]]:
-    """By case, what each rank found."""
+    """Return the results of each rank by case."""
     file = f"neighbours/torch/programs/{program}.py"
     return found(run(["torchrun", "--standalone", "--nproc-per-node=2", file, url, str(folder)]))
 

@@ -1,4 +1,4 @@
-"""What trainers would lose or repeat without a word is right by itself, or refused with what to write: on two ranks."""
+"""Tests of trainers that could silently lose or repeat rows, on two ranks: exact rows, or an error with advice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEPS = -(-len(ALL) // 32)
 
 
 def on_two_ranks(run: Run, program: str, url: str) -> dict[str, list[Any]]:
-    """By case, what each rank found."""
+    """Return the results of each rank by case."""
     printed = run(["torchrun", "--standalone", "--nproc-per-node=2", f"neighbours/torch/programs/{program}.py", url])
     return found(printed)
 
@@ -43,7 +43,7 @@ def test_accelerate_keeps_all_rows_of_a_shard(run: Run, numbered: Callable[..., 
         ("somebody else's loader over ours", "the loader must be iterated instead of `loader.dataset`"),
     ]:
         assert all(reason in said for said in cases[refused]), refused
-    # The last step of accumulated gradients comes with the last batch, as with loaders of Accelerate's own.
+    # The last accumulated gradients are applied with the last batch, as with Accelerate's own loaders.
     assert cases["stepped"] == [[False] * 3 + [True] + [False] * (STEPS - 5) + [True]] * 2
     assert cases["under way after the loop"] == [False, False]
 

@@ -1,4 +1,4 @@
-"""torchdata's `StatefulDataLoader` over a `ReaderDataset`: exact after any batch, in another process."""
+"""Tests of torchdata's `StatefulDataLoader` over a `ReaderDataset`: exact resume after any batch."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from petastore.adapters.torch import DataLoader, ReaderDataset
 from petastore.errors import InvalidArgumentError
 
 pytestmark = [
-    # More workers than CPUs are slow and right all the same.
+    # More workers than CPUs are slow, but correct.
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    # torchdata 0.11 calls what torch 2.13 takes for old.
+    # torchdata 0.11 calls a function that torch 2.13 deprecates.
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
 ]
 

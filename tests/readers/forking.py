@@ -1,6 +1,6 @@
 """Program of `test_forked`: forks while readers are open; the children stop the readers, and read again.
 
-Prints a line for each child that did not do what it should; ends with how many forks there were.
+It prints a line for each child that failed, and finally the number of forks.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any
 import petastore
 
 PATIENCE_S = 300.0
-"""Seconds after which a child counts as hung; one that does not hang takes a second."""
+"""Seconds after which a child counts as hung; a child that does not hang takes a second."""
 WORDS = {0: "did what it should", 1: "failed", 3: "read other rows"}
 
 
 def main(url: str, rows: int, forks: int, spin: bool) -> None:
-    """Forks so many times, each at another moment of reading."""
+    """Fork repeatedly, each time at a different moment of reading."""
     with spinning() if spin else contextlib.nullcontext():
         for number in range(forks):
             # Not reproducible on purpose: the fork must occur at any state of the threads.
@@ -41,7 +41,7 @@ def main(url: str, rows: int, forks: int, spin: bool) -> None:
 
 @contextlib.contextmanager
 def reading(url: str, number: int) -> Iterator[petastore.Reader]:
-    """A reader that two threads iterate meanwhile; of another kind each time."""
+    """Return a reader that two threads iterate in the background; its kind and options depend on the number."""
     make = (petastore.make_reader, petastore.make_batch_reader)[number % 2]
     options: dict[str, Any] = {"num_epochs": None, "shuffle_rows": number % 3 == 0, "workers_count": 2 + number % 3}
     if number % 5 == 0:
@@ -58,14 +58,14 @@ def reading(url: str, number: int) -> Iterator[petastore.Reader]:
 
 
 def iterate(reader: petastore.Reader) -> None:
-    """Takes whatever comes until the reader is stopped."""
+    """Iterate until the reader is stopped."""
     with contextlib.suppress(petastore.errors.ReaderClosedError):
         for _ in reader:
             pass
 
 
 def in_child(url: str, rows: int, reader: petastore.Reader, number: int) -> int:
-    """Stops the parent's reader, or goes on with it from the start; reads all rows; gives the exit status."""
+    """Stop or restart the parent's reader, read all rows, and return the exit status."""
     try:
         warnings.simplefilter("error")
         faulthandler.dump_traceback_later(PATIENCE_S - 5)
@@ -84,13 +84,13 @@ def in_child(url: str, rows: int, reader: petastore.Reader, number: int) -> int:
 
 
 def of_new_reader(url: str) -> list[int]:
-    """Of a reader that the child opens."""
+    """Return the ids from a reader that the child opens."""
     with petastore.make_reader(url, ["id"]) as reader:
         return [int(row.id) for row in reader]
 
 
 def of_same_dataset(reader: petastore.Reader) -> list[int]:
-    """Of a reader over the dataset that the parent opened."""
+    """Return the ids from a new reader over the dataset that the parent opened."""
     from petastore.readers import Workers
 
     dataset: Any = reader.dataset
@@ -99,7 +99,7 @@ def of_same_dataset(reader: petastore.Reader) -> list[int]:
 
 
 def of_inherited_reader(reader: petastore.Reader, rows: int) -> list[int]:
-    """Of the parent's reader, from its next epoch on."""
+    """Return the ids from the parent's reader, beginning with its next epoch."""
     try:
         next(reader)
     except petastore.errors.ReaderClosedError:
@@ -114,7 +114,7 @@ def of_inherited_reader(reader: petastore.Reader, rows: int) -> list[int]:
 
 
 def awaited(child: int) -> str:
-    """What became of a child; one that hangs is killed."""
+    """Return how a child ended; kill it if it hangs."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         pid, status = os.waitpid(child, os.WNOHANG)
@@ -129,7 +129,7 @@ def awaited(child: int) -> str:
 
 @contextlib.contextmanager
 def spinning() -> Iterator[None]:
-    """A program that keeps a processor busy meanwhile."""
+    """Run a process that keeps a CPU core busy."""
     child = os.fork()
     if child == 0:
         while os.getppid() != 1:

@@ -12,11 +12,11 @@ __all__ = ["HangingFileSystem"]
 
 
 class HangingFileSystem(LocalFileSystem):  # type: ignore[misc]
-    """Local files behind a line on which nothing comes back.
+    """Local files behind a storage that stops responding.
 
     Args:
-        at: `"look"`, `"open"` or `"read"`: which requests hang; None is none yet.
-        after: How many of them are answered before.
+        at: `"look"`, `"open"` or `"read"`: the kind of requests that hang; None if no request hangs yet.
+        after: Number of these requests that are answered before one hangs.
     """
 
     protocol = "hanging"
@@ -30,7 +30,7 @@ class HangingFileSystem(LocalFileSystem):  # type: ignore[misc]
         self.answer = threading.Event()
 
     def asked(self, kind: str) -> None:
-        """Comes back when `answer` is set, if requests of this kind hang."""
+        """Block until `answer` is set, if requests of this kind hang."""
         if kind != self.at:
             return
         self.left -= 1
@@ -39,22 +39,22 @@ class HangingFileSystem(LocalFileSystem):  # type: ignore[misc]
             self.answer.wait()
 
     def info(self, path: str, **options: Any) -> Any:
-        """About one path."""
+        """Return the metadata of one path."""
         self.asked("look")
         return super().info(path, **options)
 
     def ls(self, path: str, detail: bool = False, **options: Any) -> Any:
-        """About a directory."""
+        """List a directory."""
         self.asked("look")
         return super().ls(path, detail=detail, **options)
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> Any:
-        """A file whose reads may hang."""
+        """Return a file whose reads may hang."""
         self.asked("open")
         return _Hanging(self, io.FileIO(self._strip_protocol(path), mode.replace("b", "")))
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> Any:
-        """The bytes of a file."""
+        """Return the bytes of a file."""
         self.asked("read")
         return super().cat_file(path, start, end, **options)
 
@@ -65,6 +65,6 @@ class _Hanging(io.BufferedReader):
         self._home = home
 
     def read(self, size: int | None = -1) -> bytes:
-        """Some bytes."""
+        """Read bytes."""
         self._home.asked("read")
         return super().read(size)

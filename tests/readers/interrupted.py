@@ -1,7 +1,7 @@
 """Open, iterate and close readers, with Ctrl-C at each bytecode in turn: `python -m tests.readers.interrupted`.
 
-Arguments: the URL of a dataset, the first bytecode, and the step from one to the next. Prints how many times it was
-interrupted. A `with` block that does not end within a minute shows what waits, and ends the program with an error.
+Arguments: the URL of a dataset, the first bytecode, and the step from one to the next. Prints the number of interrupts.
+If a `with` block does not end within a minute, the program prints all stacks and exits with an error.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _NET_S = 60.0
 
 
 class Interrupt:
-    """Sends a signal at the n-th bytecode of petastore that the main thread comes to.
+    """Trace function that sends a signal at the n-th bytecode of petastore in the main thread.
 
-    It is a signal, as Ctrl-C is: an exception of a trace function would come where no signal can, such as between the
-    end of a `with` block and the release of its lock.
+    It sends a signal, as Ctrl-C does. A trace function could raise where no signal can, such as between the end of a
+    `with` block and the release of its lock.
     """
 
     def __init__(self, number: int) -> None:
@@ -36,12 +36,12 @@ class Interrupt:
             self.left -= 1
             if self.left == 0:
                 sys.settrace(None)
-                signal.setitimer(signal.ITIMER_REAL, 2e-5)  # once this function has returned
+                signal.setitimer(signal.ITIMER_REAL, 2e-5)  # the signal comes after this function has returned
         return self
 
 
 def read(url: str, number: int) -> bool:
-    """Whether the interrupt came before the reader had ended by itself."""
+    """Return whether the interrupt came before the reader ended."""
     interrupt = Interrupt(number)
     faulthandler.dump_traceback_later(_NET_S, exit=True)
     signal.signal(signal.SIGALRM, signal.default_int_handler)
@@ -59,8 +59,8 @@ def read(url: str, number: int) -> bool:
 
 
 def main(url: str, first: int, step: int) -> None:
-    """Try one bytecode after the other until a reader comes to its end."""
-    read(url, sys.maxsize)  # modules are imported now
+    """Interrupt at one bytecode after another until a reader ends before the interrupt."""
+    read(url, sys.maxsize)  # imports all modules
     number = first
     while read(url, number):
         number += step

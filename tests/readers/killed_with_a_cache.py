@@ -1,8 +1,8 @@
 """Kill readers while they fill a cache: `python -m tests.readers.killed_with_a_cache FOLDER KILLS URL…`.
 
-Each is killed at a counted step: before a file of the cache is opened, renamed, removed or shortened, or in the middle
-of a write. Prints JSON: how many were killed, the most bytes that were on disk at any step, how many readers that came
-afterwards had wrong rows, and what was left behind.
+Each is killed at a counted step: before a cache file is opened, renamed, removed or truncated, or in the middle of a
+write. Prints JSON: the number of killed readers, the most bytes on disk at any step, the number of later readers with
+wrong rows, and leftover files.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tests.forked import forked
 from tests.laws.cache_laws import bytes_at_one_moment
 
 LIMIT = 600_000
-"""Room for about half of what is read."""
+"""A cache limit of about half of the bytes that are read."""
 
 EPOCHS = 20
-"""More than any reader needs until it is killed."""
+"""More epochs than any reader reads until it is killed."""
 
 EVENTS = frozenset(["open", "os.mkdir", "os.rename", "os.remove", "os.truncate"])
 """Audit events of Python that may change a file."""
@@ -53,17 +53,17 @@ class Steps:
 
     @property
     def taken(self) -> int:
-        """Steps of the process that counted last."""
+        """The number of steps of the last process that counted."""
         return int(self._shared[1])
 
     def count(self, last: int) -> None:
-        """Count in this process from now on; it is killed at step `last`, or never if that is 0."""
+        """Start to count in this process, which is killed at step `last`, or never if that is 0."""
         self._last, self._shared[1] = last, 0
         os.pwrite = self._write
         sys.addaudithook(self._audited)
 
     def measure(self) -> None:
-        """Look how many bytes the cache has."""
+        """Record the current number of bytes of the cache."""
         self._is_measuring = True
         self._shared[0] = max(self._shared[0], bytes_at_one_moment(Path(self._folder)))
         self._is_measuring = False
@@ -94,7 +94,7 @@ def opened(folder: Path, urls: Sequence[str], seed: int, **asked: Any) -> Any:
 
 
 def fill(folder: Path, urls: Sequence[str], seed: int, steps: Steps, last: int) -> None:
-    """Read until killed, or one epoch where nobody is."""
+    """Read until killed, or for one epoch if `last` is 0."""
     steps.count(last)
     with opened(folder, urls, seed, num_epochs=EPOCHS if last else 1, shuffle_rows=True) as reader:
         for _ in reader:
@@ -102,7 +102,7 @@ def fill(folder: Path, urls: Sequence[str], seed: int, steps: Steps, last: int) 
 
 
 def verify(folder: Path, urls: Sequence[str], seed: int) -> None:
-    """Reads all, with what is in the cache."""
+    """Read all rows with the existing cache, and check their values."""
     with opened(folder, urls, seed) as reader:
         batches = list(reader)
     ids = np.concatenate([batch.id for batch in batches])
@@ -111,7 +111,7 @@ def verify(folder: Path, urls: Sequence[str], seed: int) -> None:
 
 
 def load_what_readers_load(folder: Path, urls: Sequence[str]) -> None:
-    """Imports what a reader has imported when it has read all, so that no child has to."""
+    """Import all modules that reading imports, so that child processes need not."""
     ends = os.pipe()
 
     def told() -> None:
@@ -128,7 +128,7 @@ def load_what_readers_load(folder: Path, urls: Sequence[str]) -> None:
 
 
 def main(folder: Path, kills: int, urls: Sequence[str]) -> None:
-    """Kill readers at steps all over the first epoch, and look."""
+    """Kill readers at steps spread over the first epoch, and check the cache after each."""
     load_what_readers_load(folder, urls)
     steps = Steps(folder)
     assert os.waitpid(forked(lambda: fill(folder, urls, 0, steps, 0)), 0)[1] == 0

@@ -23,7 +23,7 @@ _resident = [0]
 
 
 class _CountedMap(mmap.mmap):
-    """A mapping that is counted while it exists, if it is of no file."""
+    """A mapping that is counted while it exists, if it is anonymous."""
 
     _size = 0
 
@@ -63,12 +63,12 @@ def mapped_bytes() -> int:
 
 
 def most_taken() -> int:
-    """Return the bytes taken since `begin`: the peaks of the three counters, which need not be of one moment."""
+    """Return the bytes taken since `begin`: the sum of the three counters' peaks, which may be at different times."""
     return tracemalloc.get_traced_memory()[1] + pa.default_memory_pool().max_memory() + _mapped["most"]
 
 
 def grown_resident() -> int:
-    """Return the bytes by which resident memory grew since `begin`, at its peak: allocators' reserves are in it."""
+    """Return the peak growth of resident memory since `begin`, including reserves of allocators."""
     return _of_process("VmHWM") - _resident[0]
 
 

@@ -1,8 +1,8 @@
 """One rank of a training run in its own process: trains, commits with the other ranks, and may be killed at any point.
 
-Ranks are tied to rank 0 by sockets that whoever started them has made. After each step rank 0 gathers what every rank
-was given, writes it down, moves the checkpoint into place, and only then lets all ranks go on. What was written for a
-step counts once the checkpoint says that the step was committed.
+Sockets made by the parent process connect the ranks to rank 0. After each step rank 0 gathers the rows of every rank,
+writes them to a log, and moves the checkpoint into place. Only then do all ranks continue. The log of a step counts
+once the checkpoint includes the step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import petastore
 
 
 def main(job: dict[str, Any]) -> None:
-    """Trains from the last checkpoint to the end.
+    """Train from the last checkpoint to the end.
 
     Args:
         job: `url`, `reader` (arguments of make_reader), `rank`, `ranks`, `batch_size`, `directory` for checkpoints,
@@ -52,7 +52,7 @@ def main(job: dict[str, Any]) -> None:
 
 
 def committing(directory: Path, steps: int, ranks: list[dict[str, Any]]) -> Iterator[str]:
-    """Commits a step of all ranks; gives the moments in between, at each of which it may be killed."""
+    """Commit a step of all ranks; yield the moments in between, at each of which the rank may be killed."""
     states = [rank["state"] for rank in ranks]
     assert all(state == states[0] for state in states), f"ranks have different states: {states}"
     yield "gathered"
@@ -65,11 +65,11 @@ def committing(directory: Path, steps: int, ranks: list[dict[str, Any]]) -> Iter
 
 
 def hold(job: dict[str, Any], step: int, moment: str) -> None:
-    """Where the job says so: tells whoever kills, and waits for it."""
+    """Report the moment and wait to be killed, if the job says so."""
     if job["hold"] == [step, moment]:
         print(f"held at step {step}, {moment}", flush=True)
         sys.stdin.read()
-        os.abort()  # not killed as planned
+        os.abort()  # reached only if the kill did not come
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ SCHEMA = Unischema(
 
 
 def a_row(number: int) -> dict[str, Any]:
-    """The row with this number."""
+    """Return the row with this number."""
     return {
         "id": number,
         "x": np.float32(number / 2),
@@ -46,17 +46,17 @@ def a_row(number: int) -> dict[str, Any]:
 
 
 def written(folder: Path) -> Dataset:
-    """The dataset: 23 rows in row groups of five."""
+    """Write the dataset: 23 rows in row groups of five."""
     petastore.write_dataset(str(folder), SCHEMA, map(a_row, range(ROWS)), rows_per_row_group=5)
     return open_dataset(str(folder))
 
 
 def plan_of(dataset: Dataset, **asked: Any) -> Plan:
-    """Its plan, in the order of the file unless another one is asked for."""
+    """Return the plan of a dataset, in file order by default."""
     order = asked.pop("order", OrderOptions(shuffle_row_groups=False))
     return dataset.planned(PlanOptions(order=order, **asked))
 
 
 def execution_of(dataset: Dataset, *, workers: Workers | None = None, batched: bool = False, **asked: Any) -> Execution:
-    """What a reader of its rows would run."""
+    """Return the execution of a reader of the dataset's rows."""
     return build_execution(dataset, plan_of(dataset, **asked), workers=workers or Workers("dummy"), batched=batched)

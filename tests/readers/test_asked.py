@@ -1,4 +1,4 @@
-"""Reader options: refused where they are given, before anything is opened."""
+"""Tests of reader options: invalid values raise before the dataset is opened, and sizes accept units."""
 
 from __future__ import annotations
 

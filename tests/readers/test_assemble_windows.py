@@ -1,4 +1,4 @@
-"""Windows of readers are those of a double loop over the sorted rows, whatever the row groups, shards and order."""
+"""Tests of windows (NGram): they equal a double loop over sorted rows, for any row groups, shards and order."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ SCHEMA = Unischema(
     ],
 )
 FIELDS = {-1: ["time", "pose", "speed"], 0: ["name", "time"], 2: ["p.*", "time", "speed"]}
-"""A gap at 1; `name` at one offset, `pose` and `speed` at two of them."""
+"""Offset 1 is skipped; `name` is at one offset, `pose` and `speed` are at two."""
 
 
 def times_of(rows: int) -> list[int]:
-    """Sorted, with ties, and gaps of up to 4."""
+    """Return sorted timestamps with duplicates and gaps of up to 4."""
     steps = np.random.default_rng(5).choice([0, 1, 1, 1, 2, 2, 3, 4], rows)
     return np.cumsum(steps).tolist()
 
@@ -65,7 +65,7 @@ def row_of(number: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def tracks(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
-    """The same rows in 1, 2, 57 and 200 row groups; 57 in 5 files, 200 in 40."""
+    """Write the same rows in 1, 2, 57 and 200 row groups; 57 in 5 files, 200 in 40."""
     folder = tmp_path_factory.mktemp("tracks")
     for row_groups, per_file in ((1, None), (2, None), (57, 84), (200, 10)):
         per_group = -(-ROWS // row_groups)
@@ -77,7 +77,7 @@ def tracks(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
 
 
 def expected_windows(*, length: int = 4, most: int = 2, overlap: bool = True) -> list[tuple[int, ...]]:
-    """The numbers of the rows of each window."""
+    """Return the row numbers of each expected window."""
     found = windows_by_hand([TIMES], length=length, most=most, overlap=overlap)
     return [tuple(row for _, row in window) for window in found]
 
@@ -87,7 +87,7 @@ def ngram(overlap: bool = True, most: Any = 2) -> NGram:
 
 
 def numbers_in(windows: Sequence[Any]) -> list[tuple[int, ...]]:
-    """The rows that are in windows from `make_reader`, found by what they hold; each is compared with what it is."""
+    """Return the row numbers of windows from `make_reader`; check the values of each row."""
     found = []
     for window in windows:
         assert list(window) == [-1, 0, 1, 2]
@@ -249,7 +249,7 @@ def test_windows_are_formed_from_filtered_rows(tmp_path: Path) -> None:
         batches = list(reader.iter_batches(7))
     assert [row for batch in batches for row in batch["time"].tolist()] == expected
     assert {car for batch in batches for car in batch["car"].ravel().tolist()} == {"a"}
-    # Sequences that lie side by side, each sorted in itself, are told apart by a filter.
+    # Filters separate interleaved sequences, each of which is sorted.
     with petastore.make_reader(
         url, asked, shuffle_row_groups=False, predicate=lambda row: row["car"] == "a" and row["group"] != 1
     ) as reader:
@@ -415,7 +415,7 @@ def test_windows_become_torch_tensors(tracks: dict[int, str]) -> None:
 
 
 class Spy(Dataset):
-    """A dataset that writes down what is read of it."""
+    """A dataset that records what is read."""
 
     @classmethod
     def on(cls, url: str) -> Spy:
@@ -474,7 +474,7 @@ def test_window_starts_are_cached(tracks: dict[int, str], tmp_path: Path, monkey
     with petastore.make_reader(tracks[2], ngram(), filter_cache=tmp_path) as reader:
         counted = len(reader)
     assert len(list(tmp_path.glob("*.selection"))) == 1
-    monkeypatch.setattr(Dataset, "read", None)  # nothing is asked of it any more
+    monkeypatch.setattr(Dataset, "read", None)  # window starts come from the cache, so no data may be read
     with petastore.make_reader(tracks[2], ngram(), filter_cache=tmp_path) as reader:
         assert len(reader) == counted
     with pytest.raises(TypeError):

@@ -1,4 +1,4 @@
-"""A batch is a mapping of columns, cut of columns that were made for several batches at once."""
+"""Tests of `Batch`: a mapping of column names to zero-copy slices, with masks for missing values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes of columns are those in the files, and make an explanation exact."""
+"""Tests of `column_bytes`: sizes equal the column chunks in the files, and make `explain` exact."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from petastore.readers.fetches import column_bytes
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """Two files with row groups of 100 rows; `day` is in the path, and `box` has two leaves."""
+    """Write two files with row groups of 100 rows; `day` is a partition column, and `box` has two leaf columns."""
     for day, rows in (("a", 250), ("b", 100)):
         (tmp_path / "data" / f"day={day}").mkdir(parents=True)
         boxes = [{"x": number, "y": [number] * (number % 3)} for number in range(rows)]

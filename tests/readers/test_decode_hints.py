@@ -1,4 +1,4 @@
-"""Hints for decoding images, end to end: readers, mixtures, transforms, torch, states."""
+"""Tests of `decode=` hints for images, end to end: readers, mixtures, transforms, torch, states."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SMALL = {"photo": ImageDecode(size=(16, 20))}
 
 
 def photo(number: int) -> NDArray[np.uint8]:
-    """One colour, in a size of its own."""
+    """Return an image of one color with its own size."""
     return np.full((32 + number, 70 - number, 3), (number * 8, 100, 255 - number * 8), np.uint8)
 
 

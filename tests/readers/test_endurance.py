@@ -1,4 +1,4 @@
-"""What a reader takes it gives back: memory is flat however long it runs, and closed readers leave nothing."""
+"""Tests for memory leaks: memory is flat over many epochs, and closed readers release everything."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SCHEMA = Unischema(
     ],
 )
 
-# What both programs have: how a pass is read, by the name of its way.
+# Both programs include this code: functions that read one pass, by name.
 WAYS = """
 import json, os, re, sys, threading
 import psutil
@@ -119,16 +119,16 @@ print(json.dumps([before, after]))
 
 
 TIMES = int(os.environ.get("PETASTORE_ENDURANCE", "0"))
-"""How many times as long as usual, by `make endurance`, which also tries what takes long; 0 is neither."""
+"""How many times longer than usual to run, set by `make endurance`, which also runs slow cases; 0 in other runs."""
 
 ROWS = 3000 if TIMES else 1000
 EPOCHS_READ = 100 * max(TIMES, 1) if IS_FULL or TIMES else 20
 
 MOST_CLIMBED = 8 * 2**20
-"""Bytes. What allocators keep for later goes up and down by 15 MiB; once they gave it back, the rest does by 4 MiB."""
+"""In bytes. Reserves of allocators vary by 15 MiB; without them, resident memory varies by 4 MiB."""
 
 MOST_BLOCKS = 20 * EPOCHS_READ
-"""Blocks of memory of Python: caches of bounded size fill up with about 15 an epoch."""
+"""Python memory blocks: caches of bounded size add about 15 an epoch."""
 
 SLOW = ["process,torch"] if TIMES else []
 WAYS_TO_READ = [
@@ -158,7 +158,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def printed(warm_python: WarmInterpreter, warm_torch: WarmInterpreter, url: str) -> Callable[..., Any]:
-    """What a program prints as JSON, that is run in a process of its own."""
+    """Return a function that runs a program in a subprocess and returns its JSON output."""
 
     def printed(program: str, way: str, times: int) -> Any:
         interpreter = warm_torch if way.endswith("torch") else warm_python
@@ -172,7 +172,7 @@ def printed(warm_python: WarmInterpreter, warm_torch: WarmInterpreter, url: str)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("way", WAYS_TO_READ)
 def test_memory_stays_flat_over_many_epochs(printed: Callable[..., Any], way: str) -> None:
-    """By counters; in `make test-all` by resident memory of the program and its workers, too."""
+    """The test checks counters and, in `make test-all`, resident memory of the program and its workers."""
     taken = printed(EPOCHS, way, EPOCHS_READ)
     assert {len(values) for values in taken.values()} == {EPOCHS_READ}
     assert max(taken["objects"][-5:]) <= max(taken["objects"][:-5])
@@ -186,7 +186,7 @@ def test_memory_stays_flat_over_many_epochs(printed: Callable[..., Any], way: st
 
 @pytest.mark.parametrize("way", WAYS_TO_READ)
 def test_readers_leave_nothing_behind(printed: Callable[..., Any], way: str) -> None:
-    # Each reader of a process pool starts processes of its own, which takes a while.
+    # Each reader with a process pool starts processes, which takes time, so there are fewer cycles.
     usual = sized(full=6, quick=3) if way.startswith("process") else sized(full=40, quick=20)
     before, after = printed(CYCLES, way, 100 * TIMES or usual)
     assert after == before

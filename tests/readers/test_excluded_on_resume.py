@@ -1,4 +1,4 @@
-"""Rows that are excluded after an epoch began: its rest on resume, and whole epochs afterwards."""
+"""Tests of resuming with `exclude_rows`: the rest of the current epoch, and whole epochs afterwards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEFT = sorted(set(range(ROWS)) - {10 * group + row for _, group, row in EXCLUDED
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """Rows 0 to 59 in row groups of ten rows."""
+    """Write rows 0 to 59 in row groups of ten."""
     pq.write_table(pa.table({"id": range(ROWS)}), tmp_path / "x.parquet", row_group_size=10)
     return str(tmp_path)
 
@@ -40,7 +40,7 @@ def ids(reader: Any) -> list[int]:
 
 
 def epoch_of(url: str, epoch: int, **asked: Any) -> list[int]:
-    """The ids of an epoch of a reader that excluded these rows from its beginning."""
+    """Return the ids of one epoch of a reader that excludes the rows from the start."""
     with open_reader(url, exclude_rows=EXCLUDED, num_epochs=None, **asked) as reader:
         for _ in range(epoch * len(LEFT)):
             next(reader)
@@ -114,7 +114,7 @@ def test_second_loop_after_excluding_rows_mid_epoch_reads_a_whole_epoch(url: str
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_rows_of_the_last_step_can_be_excluded_on_every_rank(url: str, ranks: int) -> None:
-    """The rows of one step, of all ranks, are left out of the rest of the epoch and of the next one."""
+    """The rows of one step, on all ranks, are excluded from the rest of the epoch and from the next one."""
     bad: list[tuple[str, int, int]] = []
     for rank in range(ranks):
         with open_reader(url, cur_shard=rank, shard_count=ranks) as reader:

@@ -1,4 +1,4 @@
-"""What is predicted of requests and bytes is what a proxy counts."""
+"""Tests of predicted requests and bytes: they equal the counts of a proxy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHUNK = 80_000
 
 @pytest.fixture
 def dataset(served: Served, proxy: FaultProxy) -> Dataset:
-    """Two files of eight row groups of five columns."""
+    """Return a dataset of two files, each with eight row groups of five columns."""
     folder = served.root / uuid.uuid4().hex
     folder.mkdir()
     for number in range(2):
@@ -37,9 +37,9 @@ def dataset(served: Served, proxy: FaultProxy) -> Dataset:
 
 
 def counted(dataset: Dataset, proxy: FaultProxy, **asked: Any) -> list[tuple[int, int]]:
-    """Requests and bytes of each of two epochs, which are readers of their own: what comes next is fetched ahead."""
+    """Return requests and bytes of two epochs, each read by its own reader, so that no prefetch crosses epochs."""
     found = []
-    opened: Any = dataset  # its footers are read already
+    opened: Any = dataset  # its footers are already in memory
     for _ in range(2):
         proxy.begin(Faults())
         with petastore.make_batch_reader(opened, seed=0, num_epochs=1, reader_pool_type="dummy", **asked) as reader:

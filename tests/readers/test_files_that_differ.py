@@ -1,4 +1,4 @@
-"""Files of one dataset whose Arrow types differ without meaning: categories and nullable list elements."""
+"""Tests of datasets whose files have slightly different Arrow types: dictionary indices, nullable list elements."""
 
 from __future__ import annotations
 

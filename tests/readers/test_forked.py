@@ -1,4 +1,4 @@
-"""No child hangs that is forked while readers are open, wherever the threads of its parent are at that moment."""
+"""Tests of fork while readers are open: no child hangs, wherever the parent's threads are."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("run", ["alone", pytest.param("spin", marks=pytest.mark.slow)])
 def test_forked_children_stop_inherited_readers_and_read_again(url: str, repository: Path, run: str) -> None:
-    """In a program of its own, and with one that spins: what a test run has in memory does not matter here."""
+    """A separate program forks, so that the memory of the test run has no influence; a slow variant adds CPU load."""
     command = [sys.executable, "-m", "tests.readers.forking", url, str(ROWS), str(FORKS), run]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True)
     assert (done.stdout, done.returncode) == (f"{FORKS} forks\n", 0), done.stderr

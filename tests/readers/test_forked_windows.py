@@ -1,4 +1,4 @@
-"""A fork while a thread reads a row group for windows: the child's windows come, too."""
+"""Tests of fork while a thread reads a row group for windows: the child reads its windows, too."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_windows_are_read_in_a_child_forked_during_a_read(tmp_path: Path) -> Non
         if child == 0:
             code = 1
             try:
-                signal.alarm(60)  # a child that hangs ends with -14
+                signal.alarm(60)  # a child that hangs exits with -14
                 reader.reset()
                 code = 0 if next(reader)[0].time == 0 else 2
             finally:

@@ -1,8 +1,7 @@
-"""Diagnoses of injected bottlenecks: a stage that sleeps is found, with the share of the time that it takes.
+"""Tests of bottleneck diagnosis: an injected sleep in a stage is found, with its share of the wait.
 
-Stages sleep much longer than reading takes, so that the CPU load of the machine hardly changes the shares; if it does,
-they sleep even longer. The expected share of the wait comes from the test's own clock: all the time in which the
-trainer was not at its step.
+Stages sleep much longer than reading takes, so CPU load hardly changes the shares. If it does, they sleep even longer.
+The expected share of the wait comes from the test's own clock: all time outside the training step.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from petastore.testing.faults import Faults, FaultyFileSystem
 
 ROWS = 640
 NOISE = 0.10
-"""Greatest difference of the diagnosed share and the injected one."""
+"""Largest allowed difference of the diagnosed and the injected share."""
 
 LONGER = (1, 3, 9)
-"""Factors of the sleeps; the next is tried where a busy machine takes a share of its own."""
+"""Factors of the sleeps; the next one is tried if load on the machine changes the shares."""
 
 
 class SleepyCodec(DataframeColumnCodec):
-    """Numbers whose decoding takes a few milliseconds each."""
+    """Codec whose decoding sleeps for a few milliseconds per number."""
 
     sleep_s = 0.0
 
@@ -52,7 +51,7 @@ class SleepyCodec(DataframeColumnCodec):
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Rows of 16 KiB, so that spans have few of them."""
+    """Write rows of 16 KiB, so that spans have few rows."""
     url = str(tmp_path_factory.mktemp("slow") / "x")
     numbers = UnischemaField("id", np.int64, (), SleepyCodec())
     schema = Unischema("Rows", [UnischemaField("x", np.float32, (64, 64)), numbers])
@@ -96,7 +95,7 @@ class Setting:
 
 
 def trained(loader: Any, step: Callable[[], object]) -> float:
-    """Return the share of the time, from the first batch on, in which the trainer waited."""
+    """Return the share of the time since the first batch in which the trainer waited."""
     began = busy = 0.0
     for batch in loader:
         now = time.perf_counter()
@@ -182,7 +181,7 @@ def test_slow_stage_of_the_loader_is_diagnosed(stage: Stage, url: str, monkeypat
 
 
 def test_slow_rank_of_four_is_found(url: str) -> None:
-    """All ranks step together, as with an all-reduce; the files of one are slow."""
+    """All ranks step together, as with an all-reduce; the storage of one rank is slow."""
     found: dict[int, Diagnosis] = {}
     together = threading.Barrier(4)
 

@@ -1,4 +1,4 @@
-"""Ctrl-C: readers end, whenever it comes, and say nothing but where the program was."""
+"""Tests of Ctrl-C (KeyboardInterrupt): readers end at any point, with only one traceback."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_ctrl_c_while_a_worker_thread_starts_ends_the_reader(url: str) -> None:
 
 @pytest.mark.parametrize("awaited", ["opened", "row"])
 def test_ctrl_c_with_a_process_pool_prints_one_traceback(url: str, tmp_path: Path, awaited: str) -> None:
-    """Workers may be starting, or at a call: the interrupt goes to all processes of the program, as in a terminal."""
+    """Workers may be starting or in a call. The signal goes to all processes of the group, as in a terminal."""
     program = subprocess.Popen(
         [sys.executable, "-c", IN_A_PROCESS_POOL, url],
         stdout=subprocess.PIPE,

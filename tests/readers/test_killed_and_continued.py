@@ -1,9 +1,9 @@
-"""A training of several rank processes is killed with SIGKILL, and goes on with other ranks: every row exactly once.
+"""Tests of a training run that is killed and resumes with other ranks: every row exactly once.
 
-`tests/readers/rank_to_kill.py` is a rank. Where a claim is about *all* rows, the tail matters. `even` gives each row
-once, whatever is left over for however many ranks: in the last step of an epoch ranks share what is left, and rows that
-are fewer than ranks join the step before. `drop` leaves rows out, and `pad` and `wrap` repeat some, so of them no such
-claim can be made. The numbers of rows here are primes, so that something is left over for any ranks and batch size.
+`tests/readers/rank_to_kill.py` is a rank, and SIGKILL ends it. Claims about *all* rows depend on the last batches. With
+`even`, each row comes once for any number of ranks: in the last step of an epoch the ranks share the remaining rows.
+Remaining rows that are fewer than ranks join the previous step. `drop` omits rows, and `pad` and `wrap` repeat some, so
+the claim does not hold for them. The row counts are primes, so that rows remain for any number of ranks and batch size.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @dataclasses.dataclass
 class Training:
-    """A training that is cut up: what stays the same, and where its checkpoints are."""
+    """A training run that is killed and resumed: its constant options, and the folder of its checkpoints."""
 
     interpreter: WarmInterpreter
     url: str
@@ -55,12 +55,12 @@ class Training:
 
     @property
     def committed(self) -> int:
-        """Steps that the checkpoint says were committed."""
+        """The number of committed steps according to the checkpoint."""
         checkpoint = self.directory / "checkpoint.json"
         return int(json.loads(checkpoint.read_text())["steps"]) if checkpoint.exists() else 0
 
     def steps(self) -> list[list[list[int]]]:
-        """Of each committed step, of each of its ranks: the ids that it was given."""
+        """Return the ids of each rank in each committed step."""
         return [json.loads((self.directory / f"step-{step}.json").read_text()) for step in range(self.committed)]
 
     def job(self, rank: int, ranks: int, batch_size: int) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class Training:
 
 
 def start(training: Training, ranks: int, batch_size: int, held: tuple[int, int, str] | None) -> list[ForkedProgram]:
-    """Starts all ranks; `held` is a rank, a step and the moment at which it waits to be killed."""
+    """Start all ranks; `held` is a rank, a step and the moment at which it waits to be killed."""
     pairs = [socket.socketpair() for _ in range(ranks - 1)]
     processes = []
     for rank in range(ranks):
@@ -84,7 +84,7 @@ def start(training: Training, ranks: int, batch_size: int, held: tuple[int, int,
 
 
 def end(processes: list[ForkedProgram]) -> None:
-    """Kills what is left, and waits until nothing is."""
+    """Kill the remaining processes and wait for their end."""
     for process in processes:
         process.kill()
     for process in processes:
@@ -92,7 +92,7 @@ def end(processes: list[ForkedProgram]) -> None:
 
 
 def run_until_killed(training: Training, ranks: int, batch_size: int, held: tuple[int, int, str]) -> None:
-    """Runs all ranks, kills one where it waits, then all others wherever they are."""
+    """Run all ranks, kill one where it waits, then kill all others at any point."""
     processes = start(training, ranks, batch_size, held)
     with ExitStack() as stack:
         stack.callback(end, processes)
@@ -114,7 +114,7 @@ def run_to_the_end(training: Training, ranks: int, batch_size: int) -> None:
 
 
 def kills(seed: int, ranks: int, *, most_steps: int) -> Iterator[tuple[int, int, str]]:
-    """Ranks, how many steps they go on before they are killed, and at which moment of the last."""
+    """Yield a rank, the number of steps until it is killed, and the moment within the last step."""
     random = np.random.RandomState(seed)
     while True:
         rank = int(random.randint(ranks))
@@ -123,14 +123,14 @@ def kills(seed: int, ranks: int, *, most_steps: int) -> Iterator[tuple[int, int,
 
 
 def run_and_kill(training: Training, parts: list[tuple[int, int, int]], *, seed: int) -> None:
-    """Parts of (ranks, batch size, kills), and of the last one to the end."""
+    """Run parts of (ranks, batch size, kills), and run the last part to the end."""
     for place, (ranks, batch_size, times) in enumerate(parts):
         of_part = itertools.islice(kills(seed + place, ranks, most_steps=4), times)
         for rank, steps, moment in of_part:
             before = training.committed
             run_until_killed(training, ranks, batch_size, (rank, before + steps, moment))
             done = training.committed - before
-            # The step at which it was killed counts if its checkpoint was in place: rank 0 knows, the others do not.
+            # The last step counts if its checkpoint was in place at the kill: rank 0 knows, other ranks do not.
             assert done in {"committed": (steps + 1,), "sent": (steps, steps + 1)}.get(moment, (steps,))
     ranks, batch_size, _ = parts[-1]
     run_to_the_end(training, ranks, batch_size)
@@ -146,7 +146,7 @@ SHUFFLED: dict[str, Any] = {"shuffle_rows": True, "seed": 7, "interleave": 12, "
 def test_killed_training_resumes_on_fewer_and_more_ranks_with_same_batches(
     url: str, tmp_path: Path, warm_python: WarmInterpreter
 ) -> None:
-    """Global batches have 60 rows for 4, 3 and 5 ranks, so each step is what one rank alone would have had."""
+    """Global batches have 60 rows with 4, 3 and 5 ranks, so each step has the rows of a single rank's step."""
     training = Training(warm_python, url, tmp_path, {**SHUFFLED, "last_batch": "even"})
     run_and_kill(training, [(4, 15, 2), (3, 20, 1), (5, 12, 0)], seed=0)
     steps = training.steps()
@@ -159,7 +159,7 @@ def test_killed_training_resumes_on_fewer_and_more_ranks_with_same_batches(
 def test_resume_with_other_ranks_and_batch_size_reads_filtered_rows_once(
     url: str, tmp_path: Path, warm_python: WarmInterpreter
 ) -> None:
-    """8, 9 and 7 rows a rank: 32, 27 and 35 rows a step, over two epochs."""
+    """8, 9 and 7 rows per rank: 32, 27 and 35 rows a step, over two epochs."""
     training = Training(warm_python, url, tmp_path, {**SHUFFLED, "last_batch": "even", "num_epochs": 2}, filtered=True)
     run_and_kill(training, [(4, 8, 1), (3, 9, 1), (5, 7, 0)], seed=6)
     kept = pq.read_table(url, filters=[("kept", "==", "yes")])["id"].to_pylist()

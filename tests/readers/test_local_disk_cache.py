@@ -1,4 +1,4 @@
-"""What a reader keeps on the local disk: the rows are right, and what is there is not asked for again."""
+"""Tests of readers with a local disk cache: correct rows, no repeated requests, rewritten files, corruption, limits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.tier import sized
 
 pytestmark = [pytest.mark.server, pytest.mark.leaves_running("fsspec keeps its web session")]
 ROWS = (40_000, 300)
-"""Of a large file, and of one that is small enough to be read whole elsewhere."""
+"""Rows of a large file, and of one small enough that it may be read whole."""
 
 CHUNKS = 3 * (4 + 3)
 """Column chunks of both files: three columns of 40,000 rows by 10,000, and of 300 by 100."""
@@ -46,7 +46,7 @@ CHUNKS = 3 * (4 + 3)
 
 @dataclasses.dataclass
 class Remote:
-    """A dataset behind a proxy, and where a cache of it lies."""
+    """A dataset behind a proxy, and the location of its cache."""
 
     folder: Path
     proxy: FaultProxy
@@ -69,7 +69,7 @@ class Remote:
 
     @property
     def kept(self) -> dict[str, Any]:
-        """What is asked of who reads it, so that it is kept."""
+        """The reader options that enable the cache."""
         return {"cache_type": "local-disk", "cache_location": self.cache, "cache_size_limit": 1 << 26}
 
     @property
@@ -85,7 +85,7 @@ def remote(served: Served, proxy: FaultProxy, tmp_path: Path) -> Remote:
 
 
 def rows_of(reader: Reader) -> list[tuple[Any, ...]]:
-    """All rows of a pass, sorted."""
+    """Return all rows of a pass, sorted."""
     return sorted(row for batch in reader for row in zip(*(column.tolist() for column in batch), strict=True))
 
 
@@ -106,9 +106,10 @@ def test_disk_cache_second_epoch_needs_no_storage(pool: Any, remote: Remote) -> 
 
 
 def asked_for(heads: list[str]) -> tuple[list[str], list[tuple[str, int, int]]]:
-    """Requests for files, sorted: those for versions and ends, and the file, first byte and stop of all others.
+    """Return the sorted requests: those for versions and footers, and the byte ranges of all others.
 
-    Of ends as many bytes are asked for as files are known to need by then.
+    A byte range is a file, its first byte and its stop. The number of bytes of a footer request depends on the footers
+    read before it.
     """
     found = [re.fullmatch(r"(GET \S+) \S+ bytes=(\d+)-(\d+)", head) for head in heads]
     ranges = [(one[1], int(one[2]), int(one[3]) + 1) for one in found if one is not None]
@@ -195,7 +196,7 @@ def test_disk_cache_does_not_change_rows(asked: Any, remote: Remote) -> None:
 def test_disk_cache_never_serves_a_rewritten_file(remote: Remote) -> None:
     with remote.reader() as reader:
         rows_of(reader)
-    remote.write(first=7)  # as many bytes
+    remote.write(first=7)  # the file has the same size
     with remote.reader() as reader:
         assert rows_of(reader) == rows_from(7)
 
@@ -211,7 +212,7 @@ def test_disk_cache_never_mixes_two_versions(remote: Remote) -> None:
             pytest.raises(DatasetChangedError, match="was rewritten"),
         ):
             rows_of(all_columns)
-        assert [row[0] for row in rows_of(reader)] == [row[0] for row in rows_from()]  # the version that was planned
+        assert [row[0] for row in rows_of(reader)] == [row[0] for row in rows_from()]  # the planned version
 
 
 def test_disk_cache_fetches_damaged_entries_again(remote: Remote) -> None:
@@ -238,19 +239,19 @@ def test_disk_cache_detects_each_wrong_byte(remote: Remote) -> None:
             whole[chance.integers(len(whole))] ^= chance.integers(1, 256)
             path.write_bytes(whole)
             done += 1
-        with remote.reader(reader_pool_type="dummy") as reader:  # which needs the footers, too
+        with remote.reader(reader_pool_type="dummy") as reader:  # this reader needs the footers, too
             assert rows_of(reader) == rows_from()
             found += reader.diagnostics["cache_corrupt"] + reader.diagnostics["footer_corrupt"]
             assert found == done
             if done >= bytes_in_all:
                 remote.proxy.close()
-                assert rows_of(reader) == rows_from()  # all of it is right again
+                assert rows_of(reader) == rows_from()  # all cache entries are valid again
 
 
 def test_disk_cache_serves_no_rows_of_a_replaced_dataset(remote: Remote) -> None:
-    limit = 1 << 20  # room for one of them
+    limit = 1 << 20  # fits one of the versions
     for first in (7, 0, 7, 21):
-        remote.write(first)  # as many bytes
+        remote.write(first)  # the file has the same size
         for _ in range(2):
             with remote.reader(cache_size_limit=limit, num_epochs=2, shuffle_rows=True) as reader:
                 assert rows_of(reader) == sorted(2 * rows_from(first))
@@ -363,7 +364,7 @@ def test_disk_cache_survives_killed_readers(served: Served, remote: Remote, repo
     assert (done.returncode, done.stderr) == (0, "")
     outcome = json.loads(done.stdout)
     assert 0 < outcome.pop("most") <= outcome.pop("limit")
-    assert outcome.pop("steps") > kills  # each reader is killed at another step
+    assert outcome.pop("steps") > kills  # each reader is killed at a different step
     assert outcome == {"killed": kills, "wrong": 0, "left": []}
 
 
@@ -422,7 +423,7 @@ def test_diagnostics_count_storage_requests(remote: Remote) -> None:
 
 
 def test_diagnostics_count_retried_requests(remote: Remote) -> None:
-    # Without a cache there are requests in each epoch: of a hundred one is reset, for sure.
+    # Each epoch sends requests without a cache, so that some of them are certainly reset.
     kept = {"cache_type": None, "cache_location": None, "cache_size_limit": None}
     with remote.reader(num_epochs=15, **kept) as reader:
         column_bytes(reader.dataset.datasets[0], ["id"])  # reads all footers

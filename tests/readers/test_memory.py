@@ -1,4 +1,4 @@
-"""A memory budget is kept: what a process takes while it reads is no more than was foretold."""
+"""Tests of `memory_budget`: a process takes no more memory than estimated, and batches do not change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCHEMA = Unischema(
     "arrays", [UnischemaField("id", np.int64), UnischemaField("x", np.float32, (64, 32), NdarrayCodec())]
 )
 
-# Reads all; prints the budget, and what it took from the first batch of a small dataset on, which loads all modules.
+# Reads all rows. Prints the budget and the memory taken; a small dataset is read first to load all modules.
 PROGRAM = """
 import json, sys
 from petastore import make_reader
@@ -42,7 +42,7 @@ print(json.dumps({"rows": rows, "foretold": foretold, "taken": taken, "grown": g
 
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """A dataset of 123 MB, and a small one like it."""
+    """Write a dataset of 123 MB and a small one with the same schema."""
     folder = tmp_path_factory.mktemp("arrays")
     random = np.random.RandomState(0)
 
@@ -60,7 +60,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 def test_memory_budget_bounds_the_memory_of_the_process(
     urls: tuple[str, str], shuffle: bool, megabytes: int, warm_python: WarmInterpreter
 ) -> None:
-    """By counters of what is asked for, and in `make test-all` by resident memory, which has allocators' reserves."""
+    """Checks counters of requested memory, and in `make test-all` resident memory with allocators' reserves."""
     options = {"memory_budget": megabytes * 10**6, "shuffle_rows": shuffle, "shuffle_buffer_bytes": 24 * 10**6}
     epochs = sized(full=3, quick=1)
     ran = warm_python.run(PROGRAM, *urls, epochs, json.dumps(options))
@@ -80,7 +80,7 @@ def test_memory_budget_does_not_change_batches(urls: tuple[str, str]) -> None:
 
 
 def test_cached_footers_take_at_most_an_eighth_of_memory_budget(tmp_path: Path) -> None:
-    """8,000 column chunks take 8 MB in footers."""
+    """8,000 column chunks have 8 MB of footers."""
     for number in range(16):
         table = pa.table({f"c{column}": np.arange(10) for column in range(100)})
         pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=2)
@@ -124,4 +124,4 @@ def test_memory_estimate_without_a_budget_shows_the_sum_of_its_parts(urls: tuple
         budget = reader.estimate_memory(64)
     assert str(budget).startswith("at most ")
     assert budget.total_bytes == budget.resident_bytes + budget.batch_bytes + budget.work_bytes
-    assert budget.prefetched_bytes == 0  # files are local
+    assert budget.prefetched_bytes == 0  # local files are not prefetched

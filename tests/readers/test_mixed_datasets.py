@@ -1,4 +1,4 @@
-"""Several datasets behind one reader: right rows, codecs of their own, refused differences, states and ranks."""
+"""Tests of `make_mixed_reader` over several datasets: rows, codecs, filters, ranks, states, incompatible schemas."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def row_of(number: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Three datasets of one schema but for its codecs; ids begin at 0, 1000 and 2000."""
+    """Write three datasets whose schemas differ only in codecs; ids begin at 0, 1000 and 2000."""
     folder = tmp_path_factory.mktemp("mixed")
     schemas = [
         schema_of(NdarrayCodec()),
@@ -306,7 +306,7 @@ def test_mixed_reader_names_the_dataset_of_a_damaged_cell(urls: list[str], tmp_p
     table = table.set_column(place, table.schema.field(place), pa.array(poses, table.schema.field(place).type))
     (tmp_path / "plain").mkdir()
     pq.write_table(table, tmp_path / "plain" / part.name)
-    for url in urls[:2]:  # decoded in one go with the same codec, and each for itself
+    for url in urls[:2]:  # decoded together with the same codec, and separately
         with mixed([url, str(tmp_path / "plain")], [1, 1]) as reader, pytest.raises(DecodeError) as caught:
             list(reader)
         assert str(caught.value.file).endswith(f"plain/{part.name}")
@@ -356,7 +356,7 @@ def test_mixed_source_without_selected_rows_raises(urls: list[str]) -> None:
 
 
 def test_mixed_reader_distinguishes_files_of_equal_names(tmp_path: Path) -> None:
-    """Too large to be read whole, so that they stay open; and without statistics footers say nothing of values."""
+    """The files are too large to be read whole, so they stay open; without statistics, their footers are equal."""
     for number in range(2):
         (tmp_path / f"{number}").mkdir()
         table = pa.table({"id": np.arange(50_000) + 1_000_000 * number})

@@ -1,4 +1,4 @@
-"""A reader of several datasets gives rows of all of them, in proportion, and says of which each is."""
+"""Tests of the mixed reader: proportions of weights, transforms per source, batches of all rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody wants to mix becomes a mixture: each source as it says itself, and else as is said for all."""
+"""Tests of mixture sources: accepted arguments, options inherited from the mixture or overridden, common columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows of several readers by weight: each is a whole window of one of them, in exact proportion."""
+"""Tests of mixing windows of several readers by weight: whole windows, in exact proportion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZES = (60, 25)
 
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Two datasets whose codecs differ; their times begin at 0 and 1000."""
+    """Write two datasets with different codecs; their times begin at 0 and 1000."""
     folder = tmp_path_factory.mktemp("tracks")
     codecs: list[Any] = [NdarrayCodec(), CompressedNdarrayCodec()]
     for number, (size, codec) in enumerate(zip(SIZES, codecs, strict=True)):
@@ -40,7 +40,7 @@ def readers_of(urls: list[str], make: Any = petastore.make_reader, **options: An
 
 
 def firsts(windows: list[Any]) -> list[int]:
-    """The times at which windows begin, once each was found to be whole."""
+    """Return the time at which each window begins; check that all windows are complete."""
     for window in windows:
         time = int(window[0].time)
         assert list(window) == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""The `memory_budget` that an error names is enough: a reader with it opens, and reads all rows."""
+"""Tests of the `memory_budget` that an error suggests: a reader with it opens, and reads all rows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SHAPES: dict[str, tuple[pa.Table, dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A row group of 50 to 100 MB of each shape."""
+    """Write a row group of 50 to 100 MB for each shape."""
     urls = {}
     for number, (name, (table, options)) in enumerate(SHAPES.items()):
         folder = tmp_path_factory.mktemp(f"shape{number}")
@@ -51,7 +51,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def named(problem: Exception) -> int:
-    """The budget that an error names."""
+    """Return the budget that an error suggests."""
     (number,) = re.findall(r"(?:memory_budget must be at least|Raise memory_budget to) ([\d,]+)", str(problem))
     return int(number.replace(",", ""))
 

@@ -1,4 +1,4 @@
-"""There is one reader: small, made by composition, and nothing overrides what its constructor calls."""
+"""Tests of the `Reader` class: few methods, one subclass, composition instead of overriding."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from petastore.readers.reader import Reader
 
 @functools.cache
 def classes_of(package: Path) -> dict[str, ast.ClassDef]:
-    """The classes of all files of the package, by name."""
+    """Return all classes of a package by name."""
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in package.rglob("*.py")]
     return {node.name: node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
 
 
 def below(name: str, classes: dict[str, ast.ClassDef]) -> set[str]:
-    """The classes that derive from one, directly or not."""
+    """Return the names of all direct and indirect subclasses."""
     direct = {
         other for other, node in classes.items() if any(ast.unparse(base).split(".")[-1] == name for base in node.bases)
     }

@@ -1,4 +1,4 @@
-"""Opens, footer reads and looks at a local file in one epoch, and threads that opening a local dataset starts."""
+"""Tests of file system calls on local files: opens, footer reads and stats per epoch, and threads of opening."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def written(folder: Path, files: int = 1) -> str:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> collections.Counter[str]:
-    """Counts what is done to Parquet files; what Arrow does by itself to open a file is one open."""
+    """Count calls on Parquet files; all that Arrow does to open a file counts as one open."""
     counts: collections.Counter[str] = collections.Counter()
     real: dict[str, Any] = {"open": os.open, "fstat": os.fstat, "OSFile": pa.OSFile}
     real["tail_of"] = tails.tail_of
@@ -60,7 +60,7 @@ def read(dataset: Any) -> None:
 
 
 def test_local_file_is_opened_once_per_epoch(tmp_path: Path, counted: collections.Counter[str]) -> None:
-    """Its footer was read when the dataset was opened; one look at its version for each row group."""
+    """The footer was read when the dataset was opened; each row group takes one stat to check the version."""
     dataset = petastore.open_dataset(written(tmp_path))
     assert (counted["opens"], counted["footers"]) == (1, 1)
     counted.clear()

@@ -1,4 +1,4 @@
-"""Who asks in the words of another library is told what to write."""
+"""Tests of advice for parameter names of other libraries, and for wrong argument types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract at the head of `petastore/readers/pipeline.py`, case by case."""
+"""Tests of the contract in the docstring of `petastore/readers/pipeline.py`, case by case."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def spans(groups: int = 20) -> Iterator[Span]:
 
 
 def one_by_one(pool: Pool, fetch: Callable[[int], Any]) -> Load:
-    """Loads each row group by itself."""
+    """Return a load function that submits one task per row group."""
 
     def load(span: Span, /, *, priority: int) -> dict[int, Future[Any]]:
         return {group: pool.submit(functools.partial(fetch, group), priority=priority) for group in span.fetch}
@@ -49,7 +49,7 @@ def one_by_one(pool: Pool, fetch: Callable[[int], Any]) -> Load:
 
 
 def at_hand(span: Span, /, *, priority: int) -> dict[int, Future[Any]]:
-    """Row groups that are there at once."""
+    """Return row groups that are available immediately."""
     return {group: after([], functools.partial(int, group)) for group in span.fetch}
 
 
@@ -74,7 +74,7 @@ def test_pipeline_yields_rows_in_plan_order(make_pool: Callable[[], Pool]) -> No
 
 
 def test_pipeline_planning_and_assembly_may_run_concurrently() -> None:
-    """Whoever plans changes the queue of planned spans without a lock: nobody else may go through it meanwhile."""
+    """Planning changes the queue of planned spans without a lock, so no other thread may iterate over it meanwhile."""
     is_planning, looked, seen = threading.Event(), threading.Event(), []
 
     class _Watched(Span):
@@ -91,15 +91,15 @@ def test_pipeline_planning_and_assembly_may_run_concurrently() -> None:
 
     def watched() -> Iterator[Span]:
         for number, span in enumerate(spans()):
-            if number == 6:  # others wait in the queue
+            if number == 6:  # other spans wait in the queue
                 looked.clear()
                 is_planning.set()
-                looked.wait(0.3)  # meanwhile row groups are loaded
+                looked.wait(0.3)  # row groups are loaded during the wait
                 is_planning.clear()
             yield _Watched(**{field.name: getattr(span, field.name) for field in dataclasses.fields(span)})
 
     pool = ThreadPool(4)
-    load = one_by_one(pool, lambda _: time.sleep(0.05))  # slower than planning: spans wait in the queue
+    load = one_by_one(pool, lambda _: time.sleep(0.05))  # slower than planning, so spans wait in the queue
     prefetcher: Any = _Insatiable()
     line = Pipeline(watched(), load=load, begin=without_tasks, pool=pool, ahead=2, prefetcher=prefetcher)
     assert len(list(line)) == len(list(spans()))
@@ -181,7 +181,7 @@ def test_pipeline_span_is_finished_after_all_its_tasks(make_pool: Callable[[], P
 
 @every_pool
 def test_pipeline_frees_spans_after_delivery(make_pool: Callable[[], Pool]) -> None:
-    """Not even by the row group that it waited for, which stays at hand for many more."""
+    """A span is freed although the row group that it waited for stays in memory for many more spans."""
     order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
     plan = Plan(Inventory.of_rows([400]), ReadRequest(("id",), order))
     go_on = threading.Event()
@@ -195,7 +195,7 @@ def test_pipeline_frees_spans_after_delivery(make_pool: Callable[[], Pool]) -> N
     def waiting_for_it() -> Iterator[Span]:
         for number, span in enumerate(plan.spans(3, rows_per_span=3)):
             if number == 4:
-                go_on.set()  # four spans wait for the row group by now
+                go_on.set()  # four spans wait for the row group now
             yield span
 
     line = Pipeline(waiting_for_it(), load=one_by_one(pool, fetch), begin=without_tasks, pool=pool, ahead=5)
@@ -287,7 +287,7 @@ def test_pipeline_close_wakes_the_consumer() -> None:
     consumer.start()
     assert started.wait(LONG)
     line.close()
-    consumer.join(LONG)  # while the task still runs
+    consumer.join(LONG)  # the task is still running
     assert [type(problem) for problem in raised] == [ReaderClosedError]
     go_on.set()
     line.join()

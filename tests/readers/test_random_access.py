@@ -1,4 +1,4 @@
-"""Rows by number are the rows of an unshuffled reader; row groups are read once a call; errors say where."""
+"""Tests of random access: same rows as an unshuffled reader, one read per row group and call, errors, threads, fork."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ FIELDS = [
     petastore.UnischemaField("matrix", "float32", (2, 3), NdarrayCodec()),
     petastore.UnischemaField("free", "float64", (None, 2), NdarrayCodec()),
 ]
-PARTS = [(12, 5), (1, 1), (30, 30), (7, 2)]  # rows of each file, and of its row groups
+PARTS = [(12, 5), (1, 1), (30, 30), (7, 2)]  # rows of each file, and of each of its row groups
 ROWS = sum(rows for rows, _ in PARTS)
 
 
 def row(i: int) -> dict[str, Any]:
-    """The row with this id."""
+    """Return the row with this id."""
     return {
         "id": i,
         "flag": i % 2 == 0,
@@ -70,7 +70,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 class Rows(list[dict[str, Any]]):
-    """Rows that Hypothesis does not print."""
+    """Rows with a short repr, so that Hypothesis does not print them."""
 
     def __repr__(self) -> str:
         return f"{len(self)} rows"
@@ -78,13 +78,13 @@ class Rows(list[dict[str, Any]]):
 
 @pytest.fixture(scope="module")
 def in_order(dataset: Dataset) -> Rows:
-    """The rows of an unshuffled reader."""
+    """Return the rows of an unshuffled reader."""
     with petastore.make_reader(dataset.url, shuffle_row_groups=False) as reader:
         return Rows(row._asdict() for row in reader)
 
 
 def taken_rows(columns: dict[str, NDArray[Any]]) -> list[dict[str, Any]]:
-    """The rows of columns, None where a value is missing."""
+    """Return columns as rows, with None for missing values."""
     values = {name: [None if cell is np.ma.masked else cell for cell in column] for name, column in columns.items()}
     return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
 

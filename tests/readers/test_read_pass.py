@@ -1,4 +1,4 @@
-"""A pass knows what was received of it, however it is taken and wherever it is left, and ends what it began."""
+"""Tests of the `Pass` of a reader: its cursor after rows and batches, how it ends and stops, and shared iteration."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_end_of_an_iteration_is_reported_once_to_each_thread_that_reads(run: Pas
     early = threading.Thread(target=ask)
     early.start()
     run.tell_end()
-    assert not run.end_is_news  # the main thread was told
+    assert not run.end_is_news  # the main thread was notified
     go_on.set()
     early.join()
     late = threading.Thread(target=ask)

@@ -1,4 +1,4 @@
-"""Readers over real datasets: exact rows for all shards, batch sizes and tails; early leaving; nothing left behind."""
+"""Tests of readers over real datasets: shards, batch sizes, last batches, reset, stop, close, decode errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNEVEN = [13, 1, 97, 0, 30, 7, 52]
 
 
 def write_groups(directory: Path, rows: list[int], *, files: int = 1) -> str:
-    """Plain Parquet with these row groups, dealt out over some files; `id` counts through them."""
+    """Write plain Parquet files with these row groups; `id` counts through all of them."""
     directory.mkdir(parents=True, exist_ok=True)
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("word", pa.string())])
     starts = np.cumsum([0, *rows])
@@ -54,7 +54,7 @@ def uneven(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_two_ranks_have_equal_steps_with_uneven_row_groups(
     uneven: str, last_batch: LastBatchWord, shuffle_rows: bool
 ) -> None:
-    # Less and more than a row group has, divisors of the 200 rows and others; all sizes in `make test-all`.
+    # Batch sizes below and above a row group's rows, divisors of 200 and others; all sizes in `make test-all`.
     for batch_size in range(1, 65) if IS_FULL else (1, 7, 16, 25, 33, 64):
         counts, seen = [], collections.Counter[int]()
         for rank in range(2):
@@ -205,12 +205,12 @@ def test_reader_reset_starts_again_at_any_time(uneven: str) -> None:
 def test_reader_shuffles_each_iteration_differently(uneven: str) -> None:
     with petastore.make_reader(uneven, seed=3, shuffle_rows=True) as reader:
         begin = reader.state_dict()
-        passes = [[int(row.id) for row in reader] for _ in range(3)]  # a loop over a finished reader begins anew
+        passes = [[int(row.id) for row in reader] for _ in range(3)]  # a loop over a finished reader restarts
         assert [sorted(one) for one in passes] == [list(range(200))] * 3
         assert len({tuple(one) for one in passes}) == 3
         reader.reset()
         next(reader)
-        reader.reset()  # the epoch was begun, so the next pass is another one
+        reader.reset()  # the epoch had begun, so the next pass is a new one
         assert reader.state_dict()["epoch"] == 4
         reader.load_state_dict(begin)
         assert [int(row.id) for row in reader] == passes[0]
@@ -245,7 +245,7 @@ def test_batch_kept_by_the_user_does_not_change_later(uneven: str) -> None:
 def test_stopped_reader_raises(uneven: str) -> None:
     reader = petastore.make_reader(uneven)
     next(reader)
-    for _ in range(2):  # stop and join may be called again
+    for _ in range(2):  # stop and join are idempotent
         reader.stop()
         reader.join()
     for use in (lambda: next(reader), reader.reset, lambda: list(reader.iter_batches(3))):
@@ -256,7 +256,7 @@ def test_stopped_reader_raises(uneven: str) -> None:
 def test_reader_close_stops_its_workers(uneven: str) -> None:
     reader = petastore.make_reader(uneven)
     next(reader)
-    for _ in range(2):  # close may be called again
+    for _ in range(2):  # close is idempotent
         reader.close()
     assert reader.stopped
     assert threads_of_petastore() == []

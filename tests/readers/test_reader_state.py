@@ -1,4 +1,4 @@
-"""A reader goes on where its state was taken: other workers, ranks and batch sizes, and after a SIGKILL."""
+"""Tests of `state_dict`: resume with other workers, ranks and batch sizes, and after SIGKILL."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_static_order_state_finishes_the_epoch_on_another_number_of_ranks(url: s
     everything = sorted(itertools.chain(*before, *after))
     assert everything == sorted([*range(ROWS)] * 3)
     fresh, _ = ranks(3)
-    for rank in range(3):  # the last epoch is dealt to the three, as if there had never been four
+    for rank in range(3):  # the last epoch is sharded over three ranks, independent of the four before
         share = len(fresh[rank]) // 3
         assert sorted(after[rank][-share:]) == sorted(fresh[rank][-share:]) == sorted(fresh[rank][:share])
     four, _ = ranks(4)
@@ -180,7 +180,7 @@ with petastore.make_reader(url, shuffle_rows=True, num_epochs=1) as reader:
 
 
 def test_killed_training_resumes_with_each_row_once(url: str, tmp_path: Path, warm_python: WarmInterpreter) -> None:
-    """SIGKILL at some batches, before or after their commit; committed batches hold each row once."""
+    """SIGKILL at some batches, before or after their commit; committed batches have each row once."""
     most = sized(full=20, quick=8)
     seen: list[int] = []
     random = np.random.RandomState(0)
@@ -193,7 +193,7 @@ def test_killed_training_resumes_with_each_row_once(url: str, tmp_path: Path, wa
                 if not line:
                     break
                 if kills < most and random.randint(3) == 0:
-                    break  # killed between the batch and its commit: it comes again
+                    break  # killed between the batch and its commit, so the batch is repeated
                 training.stdin.write("commit\n")
                 training.stdin.flush()
                 assert training.stdout.readline() == "committed\n"

@@ -1,4 +1,4 @@
-"""What a forked child gets: the same dataset, over clients of its own."""
+"""Tests of datasets in forked children: the same data, through a filesystem client of their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from petastore.readers.random_access import RandomAccess, reopened
 
 
 class OurHandler(pyarrow.fs.FSSpecHandler):  # type: ignore[misc]
-    """A filesystem that a user wrote, and that cannot be copied."""
+    """A user-defined filesystem that cannot be copied."""
 
     def get_type_name(self) -> str:
         return "ours"

@@ -1,4 +1,4 @@
-"""How many requests and bytes it takes to open a dataset on S3 and to read an epoch, and what a copy costs."""
+"""Tests of requests and bytes on S3: opening, reading an epoch, copies, appends, timeouts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KEYS: dict[str, Any] = {"key": "AKIAEXAMPLE", "secret": "hush-hush", "client_kwa
 GROUPS, ROWS = 64, 40_000
 OTHERS = [f"c{number}" for number in range(40) if number != 7]
 OF_OPENING = 8
-"""Requests for the manifest, its footers and the listing, however many files there are."""
+"""Requests for the manifest, its footers and the listing, for any number of files."""
 
 
 @dataclasses.dataclass
@@ -55,14 +55,14 @@ class Bucket:
         return {**KEYS, "endpoint_url": f"http://127.0.0.1:{port}"}
 
     def location(self, name: str) -> Location:
-        """The dataset as those see it who do not come through the proxy."""
+        """Return the location of the dataset without the proxy."""
         return open_location(f"s3://data/{name}", storage_options=self.options(self.port))
 
     def commit(self, name: str, schema: petastore.Unischema | None = None) -> None:
         generate_metadata(f"s3://data/{name}", schema, storage_options=self.options(self.port))
 
     def reader(self, name: str, **asked: Any) -> Reader:
-        """A reader that counts from now on what passes the proxy."""
+        """Return a reader; the proxy's counters restart from zero."""
         self.proxy.begin(Faults())
         options = {"storage_options": self.options(self.proxy.port), "seed": 0, **asked}
         return petastore.make_batch_reader(f"s3://data/{name}", **options)
@@ -73,7 +73,7 @@ class Bucket:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that has a folder for each bucket."""
+    """Return the server's folder, with a subfolder per bucket."""
     root = tmp_path_factory.mktemp("s3")
     (root / "data").mkdir()
     return root
@@ -81,7 +81,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[int]:
-    """The port of a fast S3 server of this module's own."""
+    """Yield the port of a fast S3 server for this module."""
     with child_server("tests.servers.s3_server", str(root)) as port:
         yield port
 
@@ -98,7 +98,7 @@ def bucket(server: int) -> Iterator[Bucket]:
 
 
 def wide(rows: int) -> pa.Table:
-    """Forty columns, one of which has numbers that take their eight bytes."""
+    """Return 40 columns, one of which has numbers that need eight bytes."""
     numbers = np.random.default_rng(0).integers(0, 1 << 40, rows)
     return pa.table({f"c{number}": numbers if number == 7 else np.zeros(rows, np.int8) for number in range(40)})
 
@@ -122,7 +122,7 @@ def test_s3_epoch_takes_one_request_per_row_group(files: int, bucket: Bucket) ->
     name, table = put_wide(bucket, files)
     expected = int(table["c7"].to_numpy().sum())
     assert sum_of(bucket.reader(name, schema_fields=["c7"])) == expected
-    tails = 1 + (files == 1)  # the footer of 64 row groups is longer than was thought
+    tails = 1 + (files == 1)  # the footer of 64 row groups is longer than the first guess
     assert bucket.asked(".parquet") == files * tails + GROUPS
     bucket.commit(name)
     assert sum_of(bucket.reader(name, schema_fields=["c7"])) == expected
@@ -166,7 +166,7 @@ def test_s3_copy_with_other_etags_is_read(bucket: Bucket) -> None:
     )
     found = ids(bucket.reader(name, reader_pool_type="dummy"))
     assert found == list(range(FEW * FEW_ROWS))
-    assert bucket.asked(".parquet") <= 2 * FEW + 3  # one that did not hold, and looking what is there
+    assert bucket.asked(".parquet") <= 2 * FEW + 3  # one rejected request, and look-ups of the current version
 
 
 def test_s3_file_changed_after_the_commit_raises(bucket: Bucket) -> None:
@@ -254,7 +254,7 @@ def test_s3_second_reader_hits_the_disk_cache(bucket: Bucket, tmp_path: Path) ->
     cache = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": 1 << 26}
     for chunks, footers in ((FEW, 1), (0, 0)):
         assert ids(bucket.reader(name, **cache)) == list(range(FEW * FEW_ROWS))
-        # The second one has all bytes, and the listing said of each file that it is the one that the manifest tells.
+        # The second reader has all bytes cached, and the listing confirms the version of each file in the manifest.
         assert (bucket.asked(".parquet"), bucket.asked(FOOTERS)) == (chunks, footers)
         assert bucket.asked(f"GET /data/{name}/{MANIFEST}") == 1
 
@@ -297,7 +297,7 @@ def test_s3_append_keeps_the_footers_of_existing_files(bucket: Bucket) -> None:
 
 
 def put_numbers(bucket: Bucket) -> str:
-    """A file whose row groups are fetched by a request each."""
+    """Write a file whose row groups take one request each."""
     name = uuid.uuid4().hex
     bucket.put(f"{name}/part-0.parquet", pa.table({"id": np.arange(200_000)}), row_group_size=50_000)
     return name

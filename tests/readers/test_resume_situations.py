@@ -1,4 +1,4 @@
-"""A state at an epoch's last batch, behind a filter, inside a batch, loaded late, twice or before a fork: exact."""
+"""Tests of resume: at the end of an epoch, with a filter, inside a batch or loop, repeatedly, around a fork."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def open_reader(url: str, asked: str, **options: Any) -> Any:
 
 
 def items_and_states(url: str, asked: str, way: str) -> list[tuple[list[int], dict[str, Any], int]]:
-    """Each item of an uninterrupted run, the state before it and its step."""
+    """Return each item of an uninterrupted run, with the state before it and its step."""
     found: list[tuple[list[int], dict[str, Any], int]] = []
     with open_reader(url, asked) as reader:
         items = WAYS[way](reader)
@@ -80,7 +80,7 @@ def test_resume_at_the_end_of_an_epoch_and_around_it_is_exact(url: str, asked: s
     steps = len(run) // EPOCHS
     assert [step for _, _, step in run] == [*range(steps)] * EPOCHS
     with open_reader(url, asked) as reader:
-        for at in [steps, steps - 1, 2 * steps - 1, steps + 1, 0, 3]:  # one reader is moved from state to state
+        for at in [steps, steps - 1, 2 * steps - 1, steps + 1, 0, 3]:  # one reader loads one state after another
             reader.load_state_dict(run[at][1])
             size = 1 if way == "rows" else BATCH
             assert (reader.position(size).epoch, reader.position(size).step) == divmod(at, steps)
@@ -89,7 +89,7 @@ def test_resume_at_the_end_of_an_epoch_and_around_it_is_exact(url: str, asked: s
 
 @pytest.mark.parametrize(
     "asked", sorted(ASKED.keys() - {"padded"})
-)  # batches of one and of eight rows repeat other rows
+)  # padded batches of one and of eight rows repeat different rows
 def test_resume_inside_a_batch_gives_the_remaining_rows(url: str, asked: str) -> None:
     run = items_and_states(url, asked, "rows")
     whole = [number for item, _, _ in run for number in item]

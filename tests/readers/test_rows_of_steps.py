@@ -1,4 +1,4 @@
-"""`rows_of_step` and `steps_of_rows` equal what readers give, rank by rank, row by row, with `provenance=True`."""
+"""Tests of `rows_of_step` and `steps_of_rows`: they equal `provenance=True` of readers, for each rank and row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Place = tuple[str, int, int]
 
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Two datasets of several files with uneven row groups; `id` ascends."""
+    """Write two datasets of several files with uneven row groups; `id` ascends."""
     folder = tmp_path_factory.mktemp("traced")
     for name, rows, per_group in (("a", 97, 10), ("b", 41, 7)):
         ids = np.arange(rows)
@@ -34,7 +34,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @st.composite
 def options(draw: st.DrawFn) -> dict[str, Any]:
-    """Options of readers, which all ranks share."""
+    """Draw reader options that all ranks share."""
     chosen: dict[str, Any] = {
         "seed": draw(st.integers(0, 9)),
         "shuffle_rows": draw(st.booleans()),
@@ -61,7 +61,7 @@ def given_places(batch: Any) -> list[Place]:
 
 
 def traced_places(reader: petastore.Reader, rows: Any) -> list[Place]:
-    """The places that `provenance=True` names: in a mixture, paths begin with the URL of the dataset."""
+    """Return the places in the form of `provenance=True`: in a mixture, paths begin with the dataset's URL."""
     if isinstance(reader.plan, petastore.Plan):
         return list(rows.places())
     return [
@@ -86,7 +86,7 @@ def check(readers: list[petastore.Reader], size: int, after: Cursor | None, most
     numbers = sorted({number for _, _, number in seen})
     last = max((step for step, _, _ in seen), default=0)
     epochs = set(seen.values())
-    if getattr(plan, "stop", None) == "cycle":  # looked up in parts, because this epoch never ends
+    if getattr(plan, "stop", None) == "cycle":  # epochs are looked up in parts, because this epoch is endless
         first = 0 if after is None else after.epoch
         epochs = {first + step // plan.steps_per_epoch(size) for step, _, _ in seen}
     found = set()

@@ -1,6 +1,6 @@
-"""Storage that does not answer can be left: by a deadline, by `stop`, by one Ctrl-C, and by the end of the program.
+"""Tests of storage that hangs: `storage_timeout`, `stop`, Ctrl-C and program exit end the wait.
 
-Workers are not left behind with it, or an `AbandonedThreadWarning` would be an error here: only the request that hangs.
+An `AbandonedThreadWarning` is an error here, so no worker is left behind: only the request that hangs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.warm_interpreters import WarmInterpreter
 
 ROWS = 400
 LIMITS_S = (0.3, 3.0, 30.0)
-"""Values of `storage_timeout`: the next one is tried where the machine was too busy for the one before."""
+"""Values of `storage_timeout`; the next one is tried if the machine was too busy for the previous one."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def plain(url: str) -> str:
-    """The same files without a manifest: footers are read."""
+    """Copy the files without a manifest, so that footers are read."""
     folder = Path(url).parent / "plain"
     folder.mkdir()
     for file in Path(url).glob("*.parquet"):
@@ -48,16 +48,16 @@ def plain(url: str) -> str:
 
 @pytest.fixture
 def storage() -> Iterator[HangingFileSystem]:
-    """Answers everything in the end, so that no thread stays behind after a test."""
+    """Yield a hanging storage; answer all requests afterwards, so that no thread outlives the test."""
     filesystem = HangingFileSystem()
     yield filesystem
     filesystem.answer.set()
 
 
 def timeout_of(run: Callable[[HangingFileSystem, float], object]) -> StorageTimeoutError:
-    """Return the error with which some reading of a storage that hangs ends.
+    """Return the timeout error of reading from storage that hangs.
 
-    On a busy machine a request that is answered may take as long as the time limit: then the limit is raised.
+    On a busy machine even an answered request may take as long as the limit. Then a higher limit is tried.
     """
     for limit_s in LIMITS_S:
         storage = HangingFileSystem()
@@ -112,7 +112,7 @@ def test_storage_timeout_ends_a_filter(url: str) -> None:
 
 @pytest.mark.parametrize("batched", [False, True])
 def test_stop_wakes_the_consumer_while_storage_hangs(url: str, storage: HangingFileSystem, batched: bool) -> None:
-    """It wakes it, and the reader ends, before storage answers: nothing else would end the request."""
+    """`stop` wakes the consumer and ends the reader before storage answers."""
     make = make_batch_reader if batched else make_reader
     reader = make(url, filesystem=storage, storage_timeout=None)
     storage.at, storage.left = "read", 5
@@ -142,7 +142,7 @@ def test_late_storage_responses_are_ignored(url: str) -> None:
                 next(reader)
         finally:
             storage.at = None
-            # While the request still hangs.
+            # The request of the other reader still hangs.
             with make_reader(url, filesystem=storage, storage_timeout=None) as reader:
                 assert sorted(int(row.id) for row in reader) == list(range(ROWS))
 

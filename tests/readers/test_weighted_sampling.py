@@ -1,4 +1,4 @@
-"""`WeightedSamplingReader` has Petastorm's semantics, without its draws."""
+"""Tests of `WeightedSamplingReader`: Petastorm's semantics, in exact proportions instead of random draws."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEMA = Unischema("numbers", [UnischemaField("id", np.int64), UnischemaField("x
 
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Three datasets of 90 rows, whose ids begin at 0, 1000 and 2000."""
+    """Write three datasets of 90 rows, whose ids begin at 0, 1000 and 2000."""
     folder = tmp_path_factory.mktemp("weighted")
     for number in range(3):
         ids = range(1000 * number, 1000 * number + 90)
@@ -192,7 +192,7 @@ def test_weighted_sampling_ranks_have_equal_steps(urls: list[str]) -> None:
 
 
 def test_weighted_sampling_mixes_a_sharded_and_an_unsharded_reader(urls: list[str]) -> None:
-    """One source is shared by three ranks, and all of them read all of the other."""
+    """Three ranks shard one source, and each of them reads the whole other source."""
     of_first: list[set[int]] = []
     of_second, steps = [], set()
     for rank in range(3):

@@ -1,4 +1,4 @@
-"""What a reader of windows runs is what one of their rows would run, with windows laid of the rows."""
+"""Tests of window executions: fields per offset, windows across row groups, padding, batch size."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 def executions(
     dataset: Dataset, *, spec: TransformSpec | None = None, batched: bool = False, **asked: Any
 ) -> tuple[Execution, Execution]:
-    """What a reader of rows would run, and what one of windows does."""
+    """Return the executions of a row reader and of a window reader."""
     ngram = NGRAM.resolved(dataset.schema)
     starts = select_window_starts(dataset, ngram, workers=DUMMY, filter_cache=False)
     plan = plan_of(dataset, columns=["id", "x", "maybe"], **asked)

@@ -1,4 +1,4 @@
-"""Windows take what their rows take, and the same laid side by side."""
+"""Tests of memory estimates of windows: each row counts once loaded and once in its window."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_memory_estimate_counts_each_row_of_a_window_twice(dataset: Dataset) -> 
     rows = execution_of(dataset).footprint
     assert of_windows(rows, 0).row_bytes == 2 * rows.row_bytes
     assert of_windows(rows, 0, 1, 2).row_bytes == 6 * rows.row_bytes
-    # Only rows of which something is asked come out, however far they are apart.
+    # Only the rows at requested offsets are output, however far apart they are.
     assert of_windows(rows, 0, 9).row_bytes == 4 * rows.row_bytes
 
 

@@ -1,4 +1,4 @@
-"""Opening a reader of windows finds where they begin, and refuses first what cannot be."""
+"""Tests of opening a window reader: number of windows, filters, transforms, invalid fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Window starts of a dataset are those of its timestamps, remembered, and refused where rows are not sorted."""
+"""Tests of finding window starts from timestamps: reference implementation, cache, unsorted or missing timestamps."""
 
 from __future__ import annotations
 

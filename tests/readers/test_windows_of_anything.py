@@ -1,4 +1,4 @@
-"""Whatever files, row groups, gaps, filters, offsets, shards and order: windows are those of a double loop."""
+"""Property-based test of windows: they equal a double loop for random files, filters, offsets, shards and order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.windows_by_hand import windows_by_hand
 
 SCHEMA = pa.schema([pa.field("time", pa.int64(), nullable=False), pa.field("kept", pa.bool_()), ("name", pa.string())])
 
-# Of each file its row groups, of each row group the steps of time between its rows.
+# Time steps between rows, by file and row group.
 FILES = st.lists(
     st.lists(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=7), min_size=1, max_size=5),
     min_size=1,
@@ -29,7 +29,7 @@ FILES = st.lists(
 
 
 def write(folder: Path, files: list[list[list[tuple[int, bool]]]], begin_anew: bool) -> list[pa.Table]:
-    """The tables of all row groups; with `begin_anew` each file begins at 0 again."""
+    """Write the row groups and return their tables; with `begin_anew`, each file begins at time 0."""
     tables, time, number = [], 0, 0
     for place, row_groups in enumerate(files):
         time = 0 if begin_anew else time

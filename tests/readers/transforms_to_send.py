@@ -1,4 +1,4 @@
-"""Transform functions, good and bad ones, that worker processes import by name.
+"""Transform functions, valid and failing ones, that worker processes import by name.
 
 This module imports no framework: a worker that imports a test module with torch takes three seconds of CPU to start.
 """
@@ -27,13 +27,13 @@ def id_alone(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_place(row: dict[str, Any]) -> dict[str, Any]:
-    """As functions of images do it."""
+    """Change the image in place, as image functions do."""
     row["image"] *= 2
     return row
 
 
 def more(row: dict[str, Any]) -> dict[str, Any]:
-    """Text, missing values, arrays of free shape and arrays of one shape, made of a number."""
+    """Return text, missing values, variable-shape arrays and fixed-shape arrays derived from the id."""
     number = int(row["id"])
     return {
         "id": row["id"],
@@ -45,7 +45,7 @@ def more(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def hours(frame: Any) -> Any:
-    """The hour on the clock where an instant was; and the instant itself, on another clock."""
+    """Return the local hour of each instant, and the instant in another time zone."""
     return frame.assign(hour=frame["at"].dt.hour.astype("Int32"), at=frame["at"].dt.tz_convert("Asia/Tokyo"))
 
 
@@ -56,13 +56,13 @@ def frame_of_halves(frame: Any) -> Any:
 
 
 def columns_of_halves(columns: dict[str, Any]) -> dict[str, Any]:
-    """In place, too."""
+    """Change the images in place, and add a column."""
     columns["image"] *= 2
     return columns | {"half": columns["id"].astype(np.float32) / 2}
 
 
 def before(row: dict[str, Any]) -> dict[str, Any]:
-    """Of each row the image of the one before it, which it keeps."""
+    """Return each row with the image of the previous row, which the function holds in memory."""
     seen.append(row["image"])
     return {"id": row["id"], "image": seen[-2] if len(seen) > 1 else np.zeros_like(row["image"])}
 
@@ -83,7 +83,7 @@ def fails_from_30(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class Unpicklable(Exception):  # noqa: N818 - as a user may name it
-    """Cannot be made again of its arguments."""
+    """An exception that pickle cannot recreate from its arguments."""
 
     def __init__(self, one: int, other: int) -> None:
         super().__init__(f"{one} and {other}")
@@ -111,7 +111,7 @@ def crashes(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def exits_once(row: dict[str, Any]) -> dict[str, Any]:
-    """The first time, which a file remembers."""
+    """Exit the process at the first call, which a file records."""
     try:
         Path(os.environ["PETASTORE_TEST_MARK"]).touch(exist_ok=False)
     except FileExistsError:
@@ -120,7 +120,7 @@ def exits_once(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def sleeps(row: dict[str, Any]) -> dict[str, Any]:
-    """For long, and says in a file that it does."""
+    """Sleep for long, after creating a file that says so."""
     Path(os.environ["PETASTORE_TEST_MARK"]).with_suffix(f".{os.getpid()}").touch()
     time.sleep(600)
     return row
@@ -135,7 +135,7 @@ def text_from_row_five(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def meets_another_worker(row: dict[str, Any]) -> dict[str, Any]:
-    """Comes back once two workers have begun; files say that they did."""
+    """Return once two workers have started a call, which files record."""
     mark = Path(os.environ["PETASTORE_TEST_MARK"])
     mark.with_suffix(f".{os.getpid()}").touch()
     while len(list(mark.parent.glob(f"{mark.name}.*"))) < 2:
@@ -156,7 +156,7 @@ def draws_of_frame(frame: Any, rng: Any) -> Any:
 
 
 class Adds:
-    """A function with a value of its own."""
+    """A callable with a state."""
 
     def __init__(self, number: int) -> None:
         self.number = number

@@ -1,4 +1,4 @@
-"""Every Arrow type that Parquet can hold is a field, and every field is stored as Spark stores it."""
+"""Tests of converting Arrow types to fields and back: all types that Parquet can store, as Spark stores them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ STRUCT = pa.struct({"a": pa.int32()})
 def test_arrow_column_becomes_a_field(arrow_type: pa.DataType, dtype: Any, shape: tuple[int | None, ...]) -> None:
     for nullable in (False, True):
         found = field_from_arrow(pa.field("any name", arrow_type, nullable))
-        has_items = pa.types.is_nested(arrow_type) and bool(shape)  # which may be null
+        has_items = pa.types.is_nested(arrow_type) and bool(shape)  # elements may be null
         assert found == UnischemaField("any name", dtype, shape, None, nullable or has_items)
 
 

@@ -1,4 +1,4 @@
-"""Which faces a codec has is told by its methods; what the further faces give is held to the codec by its laws."""
+"""Tests of the codec protocols: isinstance checks find the optional interfaces of each codec."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def test_codecs_have_their_optional_interfaces(codec: Any, faces: set[Any]) -> N
 def test_class_with_only_decoded_sizes_is_not_a_codec() -> None:
     class Measures:
         def decoded_sizes(self, cells: Any, field: Any) -> None:
-            """Tell nothing."""
+            """Return nothing."""
 
     assert not any(isinstance(Measures(), face) for face in (Codec, *ALL_FACES))

@@ -1,4 +1,4 @@
-"""The schema document comes back equal, and anything else is refused as damaged, newer or too large."""
+"""Tests of the schema document (JSON): round trip; damaged, newer and too large documents raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dtype has one spelling and one name, which leads back to it; what no column can hold has none."""
+"""Tests of dtype names: each dtype has one canonical name that round-trips; invalid dtypes raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A field is a value: one spelling of its dtype, checked where it is made."""
+"""Tests of `UnischemaField`: normalized dtype and shape, validation, equality, immutability, repr."""
 
 from __future__ import annotations
 

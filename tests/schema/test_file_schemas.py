@@ -1,4 +1,4 @@
-"""Schemas of files that differ unify, or one error counts the files."""
+"""Tests of unifying the schemas of several files; conflicts raise one error that counts the files."""
 
 from __future__ import annotations
 

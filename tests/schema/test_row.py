@@ -1,4 +1,4 @@
-"""Rows are named tuples whose columns may have any name."""
+"""Tests of rows as named tuples with arbitrary column names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields are chosen by name, by expression over the whole name, or by field; order is the schema's."""
+"""Tests of selecting fields by name, regular expression or field; the order is the schema's."""
 
 from __future__ import annotations
 

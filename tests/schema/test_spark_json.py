@@ -1,4 +1,4 @@
-"""Stored types are spelled as Spark's own JSON spells them."""
+"""Tests of naming stored types in Spark's JSON format."""
 
 from __future__ import annotations
 

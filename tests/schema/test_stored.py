@@ -1,4 +1,4 @@
-"""Files whose columns cannot be the fields of a schema are refused before anything of them is read."""
+"""Tests of comparing a file's columns with a schema: incompatible files raise before their data is read."""
 
 from __future__ import annotations
 

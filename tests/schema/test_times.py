@@ -1,4 +1,4 @@
-"""Whoever wrote a time, it is one NumPy time; what is no time is left to others."""
+"""Tests of converting datetime and pandas timestamps to NumPy times; other values give None."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of a column in several files unify to one that holds all values exactly."""
+"""Tests of unifying the types of a column in several files, without loss of values."""
 
 from __future__ import annotations
 

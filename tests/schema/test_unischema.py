@@ -1,4 +1,4 @@
-"""A schema is a frozen value of ordered fields, and makes rows and Spark schemas of them."""
+"""Tests of `Unischema`: an immutable value of ordered fields; named tuples, views, Spark and Arrow schemas."""
 
 from __future__ import annotations
 

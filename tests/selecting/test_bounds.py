@@ -1,4 +1,4 @@
-"""Filters compare what they decode with the footer's minimum and maximum."""
+"""Tests of checking decoded filter values against the footer's minimum and maximum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A predicate is divided into what is a filter, what looks at partitions alone, and what has to be asked about rows."""
+"""Tests of splitting a predicate into a filter, a partition predicate, and a row predicate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`exclude_rows` leaves out the named rows of a selection, and nothing else."""
+"""Tests of `exclude_rows`: it removes only the given rows from a selection."""
 
 from __future__ import annotations
 

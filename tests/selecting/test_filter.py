@@ -1,4 +1,4 @@
-"""Filters and predicates select exactly the rows that they should, read only what they must, and ranks stay even."""
+"""Tests of filters and predicates in readers: exact rows, pruned reads, even shards, cached selections."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """100 rows in row groups of 8, ids in order."""
+    """Write 100 rows in row groups of 8, with ascending ids."""
     petastore.write_dataset(tmp_path / "frames", SCHEMA, map(frame, range(100)), rows_per_row_group=8)
     return str(tmp_path / "frames")
 
 
 @pytest.fixture
 def partitioned(tmp_path: Path) -> str:
-    """Three days of 20 rows, row groups of 5; `day` is in the path only."""
+    """Write three days of 20 rows, in row groups of 5; `day` is only in the path."""
     for day in ("2026-01-30", "2026-01-31", "2026-02-01"):
         (tmp_path / "days" / f"day={day}").mkdir(parents=True)
         first = 100 * int(day[-1])
@@ -83,7 +83,7 @@ def partitioned(tmp_path: Path) -> str:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[ReadUnit]:
-    """What is read of data pages, from here on."""
+    """Return a list that records each later read of data pages."""
     seen: list[ReadUnit] = []
     read, reading = Dataset.read, Dataset.reading
 
@@ -216,7 +216,7 @@ def test_filtered_reader_resumes_from_a_state(url: str) -> None:
 def test_filtered_row_count_is_known_before_reading(url: str, reads: list[ReadUnit]) -> None:
     with make_reader(url, ["pose"], filters=(col("split") == "val") & (col("id") < 40)) as reader:
         assert {unit.columns for unit in reads} == {("split", "id")}
-        assert sorted(unit.group for unit in reads) == [0, 1, 2, 3, 4]  # the others hold larger ids
+        assert sorted(unit.group for unit in reads) == [0, 1, 2, 3, 4]  # all other row groups have larger ids
         assert (reader.num_rows, len(reader), reader.steps_per_epoch(4)) == (13, 13, 4)
         reads.clear()
         assert next(reader)._fields == ("pose",)
@@ -260,7 +260,7 @@ def test_selection_counts_rows_skipped_by_partitions_statistics_and_filter(
     url: str, partitioned: str, cache: Path
 ) -> None:
     filters = (col("split") == "val") & (col("id") < 40)
-    for _ in range(2):  # found, and remembered
+    for _ in range(2):  # computed, and then read from the cache
         selection = select_rows(open_dataset(url), filters=filters)
         assert by(selection) == {"statistics": (8, 60), "filter": (0, 27)}
     assert by(select_rows(open_dataset(url), filters=col("id") < 16)) == {"statistics": (11, 84)}
@@ -387,7 +387,7 @@ def test_select_rows_without_a_filter_returns_none(url: str, cache: Path) -> Non
 
 
 def test_shuffling_sparsely_filtered_rows_keeps_few_row_groups_in_memory(tmp_path: Path) -> None:
-    """A block of selected rows must not need the row groups of a hundred times as many."""
+    """A block of selected rows must not need the row groups of a hundred times as many rows."""
     table = pa.table({"id": np.arange(10_000)})
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=100)
     dataset = open_dataset(str(tmp_path / "x.parquet"))
@@ -433,7 +433,7 @@ def test_pruned_and_read_row_groups_are_logged(url: str, caplog: pytest.LogCaptu
 
 
 class Fields:
-    """A predicate in Petastorm's form."""
+    """A predicate with Petastorm's methods."""
 
     def __init__(self, fields: set[str], include: Any, key: str | None = None) -> None:
         self.fields = fields
@@ -453,7 +453,7 @@ class Fields:
 
 
 class Columns(Fields):
-    """The same, asked by columns."""
+    """A predicate that receives columns."""
 
     def do_include_batch(self, columns: dict[str, Any]) -> Any:
         self.calls.append(columns)

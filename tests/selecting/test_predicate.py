@@ -1,4 +1,4 @@
-"""Predicates in readers: exactly the rows that they include, shuffled, sharded and cached, with values as they are."""
+"""Tests of predicates in readers: included rows only, with shuffling, shards, caching, and unchanged dtypes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ROWS = [frame(number) for number in range(100)]
 
 
 class Big(PredicateBase):
-    """Of one row, or of a DataFrame, as Petastorm's users write for one reader or the other."""
+    """A predicate that accepts a single row, or a DataFrame, as Petastorm's users write it for each reader type."""
 
     def get_fields(self) -> set[str]:
         return {"id"}
@@ -95,7 +95,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """100 rows in row groups of 8."""
+    """Write 100 rows in row groups of 8."""
     folder = tmp_path_factory.mktemp("frames") / "frames"
     petastore.write_dataset(folder, SCHEMA, ROWS, rows_per_row_group=8)
     return str(folder)
@@ -103,7 +103,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[ReadUnit]:
-    """What filters and predicates read, from here on."""
+    """Return a list that records each later read by filters and predicates."""
     seen: list[ReadUnit] = []
     read = Dataset.read
 
@@ -188,7 +188,7 @@ def test_defect_13_predicate_keeps_dtypes_and_time_zones(tmp_path: Path) -> None
         (batch,) = list(reader)
     with make_batch_reader(str(tmp_path)) as reader:
         (everything,) = list(reader)
-    assert batch.id.tolist() == [BIG]  # a comparison with a missing value is none
+    assert batch.id.tolist() == [BIG]  # a comparison with a null is not true
     assert [column.dtype for column in batch] == [column.dtype for column in everything]
     assert batch.at.tolist() == everything.at.tolist()[:1]
     assert {name: str(dtype) for name, dtype in seen[0].dtypes.items()} == {
@@ -271,7 +271,7 @@ def test_predicate_that_is_a_filter_prunes_by_statistics(url: str, reads: list[R
 
 
 def partitioned(folder: Path) -> str:
-    """Two levels of partitions, and row groups of 5."""
+    """Write two levels of partitions with row groups of 5."""
     for day in ("2026-01-30", "2026-01-31", "2026-02-01"):
         for city in ("oslo", "rome"):
             place = folder / f"day={day}" / f"city={city}"

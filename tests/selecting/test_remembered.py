@@ -1,4 +1,4 @@
-"""Selections are remembered within bounds, and forgotten when they are not used."""
+"""Tests of the cache of selections: size limit, LRU eviction, damaged entries, cache directory."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_least_recently_used_selection_is_evicted_first(tmp_path: Path) -> None:
     for place, key in enumerate("abc"):
         memory.save(key, SELECTION, ROWS)
         os.utime(tmp_path / f"{key}.selection", (place, place))
-    assert memory.load("a", ROWS) is not None  # used, so "b" is the oldest now
+    assert memory.load("a", ROWS) is not None  # the access makes "b" the oldest entry
     memory.save("d", SELECTION, ROWS)
     assert sorted(path.stem for path in tmp_path.iterdir()) == ["a", "c", "d"]
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 3 * size

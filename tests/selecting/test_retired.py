@@ -1,4 +1,4 @@
-"""Retired parameters: accepted, told of once a process at the caller's line, and checked."""
+"""Tests of retired parameters: accepted, checked, and one warning per process at the caller's line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ASKING = {
     "zmq_copy_buffers": False,
     "convert_early_to_numpy": True,
 }
-# Petastorm's own order, from its documentation.
+# Petastorm's order of parameters, from its documentation.
 ORDER = (
     "schema_fields reader_pool_type workers_count pyarrow_serialize results_queue_size seed shuffle_rows "
     "shuffle_row_groups shuffle_row_drop_partitions predicate rowgroup_selector num_epochs cur_shard shard_count "

@@ -1,4 +1,4 @@
-"""Selectors narrow down readers to whole row groups, with exact counts, together with filters and predicates."""
+"""Tests of row group selectors: whole row groups, exact counts, combined with filters and predicates."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """90 rows in 9 row groups of 10; all rows of a row group share a word of three."""
+    """Write 90 rows in 9 row groups of 10; each row group has one of three words in all rows."""
     rows = ({"id": n, "word": f"w{n // 10 % 3}", "odd": n % 2 == 1} for n in range(90))
     write(tmp_path / "s", SCHEMA, rows, rows_per_row_group=10)
     build_rowgroup_index(
@@ -202,7 +202,7 @@ def test_indexes_written_by_petastorm_select_the_right_row_groups(fixtures_root:
 
 @pytest.mark.parametrize("release", ["0.5.1", "0.7.6"])
 def test_indexes_of_old_petastorm_releases_select_row_groups(fixtures_root: Path, tmp_path: Path, release: str) -> None:
-    """The fixtures keep one of ten files; the others are made of it, since only their numbers are asked."""
+    """The fixtures have one of ten files; the test copies it as the others, since only row group numbers matter."""
     folder = tmp_path / release
     shutil.copytree(fixtures_root / "petastorm-legacy" / release, folder)
     with pytest.raises(DatasetChangedError, match=r"indexes of Petastorm are stale.* has 0 now"):

@@ -1,4 +1,4 @@
-"""A selection file says what was kept, and whatever is wrong with it makes it as good as not there."""
+"""Tests of selection files: round trip; a file that is damaged or does not match is a cache miss."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def forged(
     pruned: str = "[]",
     version: bytes = b"petastore.selection/3",
 ) -> bytes:
-    """A file with a right digest, whatever is in it."""
+    """Return a selection file with any contents and a valid digest."""
     flags = b"".join(np.packbits(np.isin(np.arange(4), groups)).tobytes() for groups in (partial, whole))
     content = b'{"key": "key", "row_groups": 4, "pruned": ' + pruned.encode() + b"}\n" + flags + bitmaps
     return version + b"\n" + hashlib.sha256(content).hexdigest().encode() + b"\n" + content

@@ -1,4 +1,4 @@
-"""The fast evaluator says what the slow one says, and what Arrow says where the two mean the same."""
+"""Tests of filter evaluation on columns: equal to evaluation row by row, and to pyarrow."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ COMPARE = {
 
 
 def arrow_expression(expression: Expression) -> Any:
-    """The same in Arrow, with `isin` spelled out: Arrow's own gives no null for a missing value."""
+    """Return the filter as an Arrow expression; `isin` is spelled out, because Arrow's returns no null for nulls."""
     if isinstance(expression, And):
         return functools.reduce(operator.and_, map(arrow_expression, expression.parts))
     if isinstance(expression, Or):
@@ -62,7 +62,7 @@ def arrow_expression(expression: Expression) -> Any:
     return COMPARE[expression.operator](ds.field(expression.column), expression.literal)
 
 
-# Arrow has no exact order of integers and floats, and refuses literals out of range: text compares like with like.
+# Only text, because Arrow compares integers and floats inexactly, and rejects literals that are out of range.
 @given(filtered_rows(dtypes=[np.str_]))
 @settings(max_examples=examples(50))
 def test_filter_on_text_equals_pyarrow(drawn: FilteredRows) -> None:
@@ -98,7 +98,7 @@ def test_filter_on_floats_nulls_and_nan_equals_pyarrow(expression: Expression) -
     assert np.flatnonzero(evaluated(expression, {"x": cells}, {"x": field})).tolist() == kept
 
 
-# The table of docs/reference/filters.md: a missing value, NaN, a value that passes, a value that does not.
+# The table of docs/reference/filters.md: a null, NaN, a value that passes, a value that does not.
 OUTCOMES = [
     (col("x") == 1.0, [False, False, True, False]),
     (col("x") != 2.0, [False, True, True, False]),

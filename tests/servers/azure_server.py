@@ -1,7 +1,7 @@
 """Microsoft's Azurite (Azure Blob Storage) on loopback: `python -m tests.servers.azure_server`.
 
-It prints its port, and ends when standard input does. `make test-all` installs it; Node.js comes with
-a package of PyPI, azurite with one of npm.
+It prints its port, and ends when standard input closes. `make test-all` installs it: Node.js is in a PyPI package, and
+Azurite in an npm package.
 """
 
 from __future__ import annotations

@@ -16,12 +16,12 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 @contextlib.contextmanager
 def child_server(module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[int]:
-    """The port of a server that prints it first, and ends when its standard input does.
+    """Start a server and yield the port that it prints; it ends when its standard input closes.
 
     Args:
-        module: Run as a program.
-        arguments: Given to it.
-        environment: Added to ours.
+        module: The module to run as a program.
+        arguments: The program's arguments.
+        environment: Variables to add to this process's environment.
     """
     with subprocess.Popen(
         [sys.executable, "-m", module, *arguments],

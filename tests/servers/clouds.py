@@ -22,41 +22,41 @@ __all__ = ["CLOUDS", "Cloud", "cloud_of", "without_credentials_around"]
 
 CLOUDS = ["s3", "gs", "abfs"]
 _POLICY = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
-# The default key of every Azurite.
+# The default key of Azurite.
 _AZURES_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 
 @dataclasses.dataclass(frozen=True)
 class Cloud:
-    """A storage with a bucket `data`, and a bucket `public` that anybody may read."""
+    """A storage with a bucket `data`, and a bucket `public` that is readable without credentials."""
 
     scheme: str
-    """Of its URLs."""
+    """The scheme of its URLs."""
 
     options: Mapping[str, Any]
-    """`storage_options` with which everything may be done."""
+    """`storage_options` with full access."""
 
     wrong: Mapping[str, Any]
-    """With keys that are not known, or do not fit."""
+    """`storage_options` with unknown or invalid keys."""
 
     nobody: Mapping[str, Any]
-    """Without keys."""
+    """`storage_options` without keys."""
 
     gone: Mapping[str, Any]
-    """Of an address on which nobody listens."""
+    """`storage_options` with an address on which no server listens."""
 
     anonymous: Mapping[str, Any]
-    """That ask for no signature."""
+    """`storage_options` for unsigned requests."""
 
     secrets: tuple[str, ...]
-    """What of these must not be seen."""
+    """Values of these options that must not be shown."""
 
     port: int
-    """Where it listens."""
+    """The port of the server."""
 
     @contextlib.contextmanager
     def public(self) -> Iterator[None]:
-        """A time when `public` is: moto, which fails at requests that are not signed, looks at no signature then."""
+        """Make `public` readable within the block: moto rejects unsigned requests, so its signature check is off."""
         if self.scheme == "s3":
             _look_at_signatures(self.port, 1_000_000)
         try:
@@ -68,11 +68,11 @@ class Cloud:
 
 @contextlib.contextmanager
 def cloud_of(scheme: str, folder: Path) -> Iterator[Cloud]:
-    """A cloud, by the scheme of its URLs.
+    """Start a storage, chosen by the scheme of its URLs.
 
     Args:
         scheme: One of `CLOUDS`.
-        folder: Where keys may be written.
+        folder: A folder for key files.
     """
     with {"s3": _amazon, "gs": _google, "abfs": _azure}[scheme](folder) as cloud, socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
@@ -169,7 +169,7 @@ def _azure(folder: Path) -> Iterator[Cloud]:
 
 
 def without_credentials_around(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Nothing is found in the environment, in the user's files, or by the machine."""
+    """Hide all credentials of the environment, the user's files and the machine."""
     for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
         patch.delenv(name)
     patch.setenv("AWS_EC2_METADATA_DISABLED", "true")

@@ -1,9 +1,9 @@
 """HTTP proxy that simulates network faults: `python -m tests.servers.fault_proxy PORT [FAULTS]`.
 
-It passes requests of HTTP/1.1 on to one server, and answers back, with a latency, a bandwidth, and faults by chance:
-throttling, resets in the middle of a body, bodies that end early, wrong etags, flipped bits, and no answer at all. What
-comes by chance is a function of the seed, of what is asked for, and of how often: the order in which threads ask
-changes nothing. It counts requests and bytes.
+It forwards HTTP/1.1 requests to one server, and returns the answers with a latency, a bandwidth and random faults.
+Faults are throttling, resets in the middle of a body, truncated bodies, wrong etags, flipped bits, and missing answers.
+A random fault depends only on the seed, the request and how often it was sent, so the order of threads does not matter.
+The proxy counts requests and bytes.
 """
 
 from __future__ import annotations
@@ -31,85 +31,85 @@ _BY_CHANCE = (
 
 @dataclasses.dataclass(frozen=True)
 class Faults:
-    """What goes wrong, and how often: shares from 0 to 1."""
+    """Faults to inject, as probabilities from 0 to 1."""
 
     latency_s: float = 0.0
     """Seconds before each answer begins."""
 
     bytes_per_s: float = 0.0
-    """Of all answers together; 0 is as fast as can be."""
+    """Bandwidth of all answers together; 0 is unlimited."""
 
     throttled: float = 0.0
-    """Answered with 503 SlowDown."""
+    """The answer is 503 SlowDown."""
 
     failed: float = 0.0
-    """Answered with 500."""
+    """The answer is 500."""
 
     reset: float = 0.0
-    """Reset in the middle of the body."""
+    """The connection is reset in the middle of the body."""
 
     truncated: float = 0.0
-    """The body is shorter than was asked for, and the answer says nothing of that."""
+    """The body is shorter than requested, with a matching Content-Length."""
 
     cut: float = 0.0
     """The connection ends before the body does."""
 
     flipped: float = 0.0
-    """One bit of the body is another."""
+    """One bit of the body is flipped."""
 
     flip_at: int | None = None
-    """In which of its bytes, counted from its end if less than 0; None is in the middle of what comes first."""
+    """The byte with the flipped bit, from the end if negative; None is the middle of the first piece."""
 
     most_flipped: int = 0
-    """After so many bodies no bit is flipped any more; 0 is any number."""
+    """The number of bodies with a flipped bit; 0 is unlimited."""
 
     wrong_etag: float = 0.0
-    """The etag is another."""
+    """The answer has another etag."""
 
     hangs: float = 0.0
-    """No answer comes."""
+    """The request gets no answer."""
 
     delayed: float = 0.0
-    """The answer begins later, by `delay_s`."""
+    """The answer is delayed by `delay_s`."""
 
     delay_s: float = 2.0
 
     dropped: float = 0.0
-    """Reset before an answer begins."""
+    """The connection is reset before the answer."""
 
     first: str = ""
-    """Which of these goes wrong with the first answer to everything that is asked for; empty for what chance says."""
+    """The fault of the first answer to each distinct request; empty for random faults."""
 
     most_per_s: float = 0.0
-    """Requests a second, and a tenth of that at once; what is more is answered with 503 SlowDown. 0 is any number."""
+    """Rate limit in requests per second, with a burst of a tenth of it; others get 503 SlowDown. 0 is unlimited."""
 
     seed: int = 0
 
 
 @dataclasses.dataclass
 class Counted:
-    """What passed."""
+    """Counters of requests, bytes and faults."""
 
     requests: int = 0
     bytes: int = 0
-    """Of bodies of answers that began, counted before their heads are sent."""
+    """Bytes of bodies, counted before the head of the answer is sent."""
 
     faults: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    """How often each fault was made."""
+    """The number of times that each fault was injected."""
 
     flipped: int = 0
-    """Bodies in which a bit was to be flipped."""
+    """The number of bodies that were chosen for a flipped bit."""
 
     heads: list[str] = dataclasses.field(default_factory=list)
-    """Of each request: its first line and the range that it asked for."""
+    """The first line and the requested range of each request."""
 
 
 class FaultProxy(Listener):
-    """Stands before a server on loopback.
+    """A proxy in front of a server on loopback.
 
     Args:
         upstream: The port of the server.
-        faults: What goes wrong; may be changed at any time.
+        faults: The faults to inject; may be changed at any time.
     """
 
     def __init__(self, upstream: int, faults: Faults | None = None) -> None:
@@ -124,18 +124,18 @@ class FaultProxy(Listener):
         super().__init__()
 
     def begin(self, faults: Faults) -> None:
-        """Counts anew, with these faults from now on."""
+        """Reset the counters, and inject these faults from now on."""
         with self._counting:
             self.faults, self.counted = faults, Counted()
             self._asked.clear()
 
     def close(self) -> None:
-        """Ends it, and what hangs."""
+        """Close the proxy, and end requests that hang."""
         self._closing.set()
         super().close()
 
     def serve(self, connection: socket.socket) -> None:
-        """Passes on request after request."""
+        """Forward the requests of one connection."""
         rest, behind = b"", b""
         with contextlib.closing(socket.create_connection(("127.0.0.1", self._upstream))) as server:
             server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -168,7 +168,7 @@ class FaultProxy(Listener):
                     self._open.discard(server)
 
     def _fault(self, head: Head) -> str:
-        """What goes wrong with a request; nothing mostly."""
+        """Return the fault of a request, mostly an empty string."""
         faults = self.faults
         key = f"{head.line} {head.fields.get('range', '')}"
         with self._counting:
@@ -197,7 +197,7 @@ class FaultProxy(Listener):
             return not self.faults.most_flipped or self.counted.flipped <= self.faults.most_flipped
 
     def _has_time(self) -> bool:
-        """Whether a request is not one too many a second; with the lock."""
+        """Return whether a request is within the rate limit; the caller holds the lock."""
         most = self.faults.most_per_s
         if not most:
             return True
@@ -212,7 +212,7 @@ class FaultProxy(Listener):
     def _answer(
         self, connection: socket.socket, server: socket.socket, answer: Head, behind: bytes, fault: str, asked: Head
     ) -> tuple[bytes, bool]:
-        """Passes an answer on, as well as the fault lets it; what came behind it, and whether another may follow."""
+        """Forward an answer with its fault. Return the bytes that followed, and whether another answer may follow."""
         if answer.fields.get("transfer-encoding", "") == "chunked":
             connection.sendall(answer.raw + behind)
             _pass_until_end(server, connection)
@@ -235,7 +235,7 @@ class FaultProxy(Listener):
             sent = length // 2
         if fault == "truncated":
             raw = raw.replace(f"Content-Length: {length}".encode(), f"Content-Length: {sent}".encode())
-        with self._counting:  # before the head is sent: a client that reads no body finds its request counted
+        with self._counting:  # counted before the head is sent, because some clients do not read the body
             self.counted.bytes += sent
         connection.sendall(raw)
         behind = self._pass(server, connection, sent, behind, flipped=fault == "flipped")
@@ -246,7 +246,7 @@ class FaultProxy(Listener):
     def _pass(
         self, server: socket.socket, connection: socket.socket, length: int, behind: bytes, *, flipped: bool
     ) -> bytes:
-        """Passes so many bytes on, in the time that they take; what came behind them is given back."""
+        """Forward this many bytes at the given bandwidth; return the bytes that followed."""
         buffer = bytearray(_PIECE_BYTES)
         view = memoryview(buffer)
         left, behind = length, bytes(behind)
@@ -281,7 +281,7 @@ class FaultProxy(Listener):
 
 
 def _pass_body(connection: socket.socket, server: socket.socket, head: Head, rest: bytes) -> bytes:
-    """Passes a request on, and its body; what came behind it is given back."""
+    """Forward a request and its body; return the bytes that followed."""
     if head.fields.get("expect", "").lower() == "100-continue":
         connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
     raw = b"".join(line for line in head.raw.splitlines(keepends=True) if not line.lower().startswith(b"expect:"))
@@ -297,7 +297,7 @@ def _pass_body(connection: socket.socket, server: socket.socket, head: Head, res
 
 
 def _pass_until_end(server: socket.socket, connection: socket.socket) -> None:
-    """Passes on what comes; a body in chunks ends with an empty one."""
+    """Forward a chunked body, which ends with an empty chunk."""
     last = b""
     while not last.endswith(b"0\r\n\r\n"):
         piece = server.recv(_PIECE_BYTES)

@@ -29,7 +29,7 @@ class Served(NamedTuple):
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A folder served over HTTP with byte ranges; S3 clients that only read can use it as a bucket."""
+    """Yield a folder served over HTTP with byte ranges; S3 clients that only read can use it as a bucket."""
     root = tmp_path_factory.mktemp("served")
     with child_server("tests.servers.range_server", str(root)) as port:
         yield Served(root, port)
@@ -37,7 +37,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="session")
 def s3_served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A folder served as S3: its subfolders are buckets. It starts faster than moto and checks no signature."""
+    """Yield a folder served as S3, with subfolders as buckets. It starts faster than moto and checks no signature."""
     root = tmp_path_factory.mktemp("s3")
     with child_server("tests.servers.s3_server", str(root)) as port:
         yield Served(root, port)
@@ -45,13 +45,13 @@ def s3_served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def proxy(served: Served) -> Iterator[FaultProxy]:
-    """A proxy in front of `served` that injects no faults yet."""
+    """Yield a proxy in front of `served` that injects no faults yet."""
     with FaultProxy(served.port) as standing:
         yield standing
 
 
 @pytest.fixture(scope="session")
 def moto() -> Iterator[int]:
-    """The port of a moto server."""
+    """Yield the port of a moto server."""
     with child_server("tests.servers.moto_server") as port:
         yield port

@@ -15,14 +15,14 @@ __all__ = ["serving_until_input_ends"]
 _LONGEST_START_S = 120.0
 _MOST_STARTS = 5
 _LISTENING = "0A"
-"""State of a socket in `/proc/net/tcp`."""
+"""The listening state of a socket in `/proc/net/tcp`."""
 
 
 @contextlib.contextmanager
 def _started(command: Callable[[int], Sequence[str]]) -> Iterator[int]:
     """Start a program with a free port, and yield the port once the program listens on it.
 
-    Another program may take the port first: then the program ends, and is started with another one.
+    Another program may take the port first. Then the program ends, and is restarted with another port.
     """
     for attempt in range(_MOST_STARTS):
         with socket.socket() as bound:
@@ -44,7 +44,7 @@ def _started(command: Callable[[int], Sequence[str]]) -> Iterator[int]:
 
 
 def _listens(process: subprocess.Popen[bytes], port: int) -> bool:
-    """Wait until a program listens on a port; return False where it has ended or takes too long."""
+    """Wait until a program listens on a port; return False if it ends or takes too long."""
     end = time.monotonic() + _LONGEST_START_S
     while process.poll() is None and time.monotonic() < end:
         if not _sockets_of(process.pid).isdisjoint(_listening_sockets(port)):
@@ -54,7 +54,7 @@ def _listens(process: subprocess.Popen[bytes], port: int) -> bool:
 
 
 def _listening_sockets(port: int) -> set[str]:
-    """Return the sockets that listen on a port, as `/proc/PID/fd` names them."""
+    """Return the sockets that listen on a port, in the form of `/proc/PID/fd`."""
     found = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(FileNotFoundError):
@@ -66,7 +66,7 @@ def _listening_sockets(port: int) -> set[str]:
 
 
 def _sockets_of(pid: int) -> set[str]:
-    """Return what a process has open."""
+    """Return the open files and sockets of a process."""
     found = set()
     with contextlib.suppress(FileNotFoundError):
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
@@ -77,10 +77,10 @@ def _sockets_of(pid: int) -> set[str]:
 
 @contextlib.contextmanager
 def serving_until_input_ends(command: Callable[[int], Sequence[str]]) -> Iterator[int]:
-    """The port of a program; the block ends when standard input does: so does a child whose parent is gone.
+    """Start a program and yield its port, then wait until standard input closes, so that no child outlives its parent.
 
     Args:
-        command: The program and its arguments, given a port.
+        command: A function from a port to the program and its arguments.
     """
     with _started(command) as port:
         yield port

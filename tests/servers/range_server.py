@@ -1,10 +1,10 @@
 """HTTP server of byte ranges with ETags, like object stores: `python -m tests.servers.range_server DIR`.
 
-It serves the files below one directory to GET and HEAD, whole or one range of them, and honours `If-Match`. That is all
-of S3 that reading needs, too: with the bucket as first part of the path, clients of S3 read from it, signed or not. It
-does nothing for each byte but hand it to the system, so what is measured is the client.
+It serves the files of one directory to GET and HEAD requests, whole or one range of them, and supports `If-Match`. S3
+clients can read from it, signed or unsigned, with the bucket as the first part of the path. The server does no work per
+byte except to pass it to the system, so benchmarks measure the client.
 
-Run as a program it prints its port, and ends when its standard input does.
+Run as a program, it prints its port, and ends when its standard input closes.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
 class Head(NamedTuple):
-    """The first lines of a request or an answer."""
+    """The head of an HTTP request or response."""
 
     line: str
-    """Its first line."""
+    """The request or status line."""
 
     fields: dict[str, str]
-    """Its header fields by their names in small letters."""
+    """Header fields by lowercase names."""
 
     raw: bytes
-    """As it came, with the empty line at its end."""
+    """The original bytes, including the empty line at the end."""
 
 
 def read_head(connection: socket.socket, rest: bytes) -> tuple[Head | None, bytes]:
-    """The next head of a connection, and what came behind it; None where the connection ends before one."""
+    """Return the next head of a connection and the bytes after it; None if the connection ends before a head."""
     while b"\r\n\r\n" not in rest:
         more = connection.recv(65536)
         if not more or len(rest) > _MOST_HEAD_BYTES:
@@ -58,7 +58,7 @@ class Listener:
     """Accepts connections on loopback, one thread each, until it is closed.
 
     Args:
-        port: Where; 0 is any free one.
+        port: The port; 0 chooses a free one.
     """
 
     def __init__(self, port: int = 0) -> None:
@@ -73,11 +73,11 @@ class Listener:
 
     @property
     def url(self) -> str:
-        """Where it is reached."""
+        """The URL of the server."""
         return f"http://127.0.0.1:{self.port}"
 
     def serve(self, connection: socket.socket) -> None:
-        """What is done with one connection, in a thread of its own."""
+        """Handle one connection, in its own thread."""
         raise NotImplementedError
 
     def _accept(self) -> None:
@@ -95,14 +95,14 @@ class Listener:
             thread.start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # the other side has gone
+        with contextlib.suppress(OSError):  # the client has disconnected
             self.serve(connection)
         with self._lock:
             self._open.discard(connection)
         connection.close()
 
     def close(self) -> None:
-        """Ends it, and whatever it was answering."""
+        """Stop the server and close all connections."""
         self._ended = True
         with contextlib.suppress(OSError):  # wakes `accept`
             self._listening.shutdown(socket.SHUT_RDWR)
@@ -130,11 +130,11 @@ class _File(NamedTuple):
 
 
 class RangeServer(Listener):
-    """Serves the files below a directory.
+    """Serves the files of a directory.
 
     Args:
         root: The directory.
-        port: Where; 0 is any free one.
+        port: The port; 0 chooses a free one.
     """
 
     def __init__(self, root: Path, port: int = 0) -> None:
@@ -143,7 +143,7 @@ class RangeServer(Listener):
         super().__init__(port)
 
     def serve(self, connection: socket.socket) -> None:
-        """Answers request after request."""
+        """Answer the requests of one connection."""
         rest = b""
         while True:
             head, rest = read_head(connection, rest)
@@ -201,14 +201,14 @@ def _range(first: str, last: str, size: int) -> tuple[int, int]:
 
 
 def answer_head(status: int, reason: str, length: int = 0, **fields: str) -> bytes:
-    """The first lines of an answer, whose body has so many bytes."""
+    """Return the head of a response with a body of this length."""
     lines = [f"HTTP/1.1 {status} {reason}", f"Content-Length: {length}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 def until_input_ends(listener: Listener) -> None:
-    """Prints the port, and serves until standard input ends: so does a child whose parent is gone."""
+    """Print the port and serve until standard input closes, so that no child outlives its parent."""
     print(listener.port, flush=True)
     with contextlib.suppress(KeyboardInterrupt):
         sys.stdin.read()

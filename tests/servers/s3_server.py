@@ -1,9 +1,9 @@
 """Fast S3 server for the files of a directory: `python -m tests.servers.s3_server DIR`.
 
-Folders of the directory are the buckets, files below them the objects, and the MD5 of its bytes is an object's etag. It
-lists, heads, gets (whole or a range, with `If-Match`), and puts; it looks at no signature, and has neither versions nor
-uploads in parts. It does little for each request and nothing for each byte, so what is measured is the client. What it
-does not have is answered with 501, not with what looks like success.
+Folders of the directory are buckets, and the files in them are objects, whose etags are MD5 digests. The server
+supports list, head, get (whole or a range, with `If-Match`) and put. It checks no signatures, and has no versions and
+no multipart uploads. It does little per request and nothing per byte, so benchmarks measure the client. Unsupported
+requests get 501, not a false success.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LIST_OPTIONS = {"list-type", "prefix", "delimiter", "max-keys", "continuation-t
 
 
 class _Asked(NamedTuple):
-    """What a request is about."""
+    """A parsed request."""
 
     method: str
     bucket: str
@@ -42,11 +42,11 @@ class S3Server(RangeServer):
 
     Args:
         root: The directory.
-        port: Where; 0 is any free one.
+        port: The port; 0 chooses a free one.
     """
 
     def serve(self, connection: socket.socket) -> None:
-        """Answers request after request."""
+        """Answer the requests of one connection."""
         rest = b""
         while True:
             head, rest = read_head(connection, rest)
@@ -86,16 +86,16 @@ class S3Server(RangeServer):
         yield answer_head(200, "OK", ETag=found.etag)
 
     def _keys(self, bucket: str, prefix: str) -> list[str]:
-        """Keys with a prefix, as S3 sorts them: by their bytes."""
+        """Return the keys with a prefix in S3's order, which is by bytes."""
         root = self._root / bucket
         beneath = root / prefix.rpartition("/")[0]
         found = [os.path.relpath(Path(folder, name), root) for folder, _, names in os.walk(beneath) for name in names]
         return sorted((key for key in found if key.startswith(prefix)), key=os.fsencode)
 
     def shown(self, bucket: str, key: str) -> str:
-        """An object, as it stands in a listing."""
+        """Return an object's entry in a listing."""
         file = self._file(self._root / bucket / key)
-        if file is None:  # it has gone meanwhile
+        if file is None:  # deleted in the meantime
             return ""
         modified = dt.datetime.fromtimestamp(file.modified_ns // 10**9, dt.UTC).isoformat()
         return (
@@ -113,7 +113,7 @@ def _asked(head: Head) -> _Asked:
 
 
 def _body(connection: socket.socket, head: Head, rest: bytes) -> tuple[bytes, bytes]:
-    """The body of a request, and what came behind it."""
+    """Return the body of a request and the bytes after it."""
     length = int(head.fields.get("content-length", "0"))
     if length and head.fields.get("expect", "").lower() == "100-continue":
         connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -130,7 +130,7 @@ def _body(connection: socket.socket, head: Head, rest: bytes) -> tuple[bytes, by
 
 
 def _unchunked(body: bytes) -> bytes:
-    """What a body says that comes in chunks, each behind its length in hexadecimal digits; the last has none."""
+    """Return the contents of a chunked body; each chunk follows its hexadecimal length, and the last is empty."""
     pieces: list[bytes] = []
     at = 0
     while True:
@@ -143,7 +143,7 @@ def _unchunked(body: bytes) -> bytes:
 
 
 def _listing(asked: _Asked, keys: list[str], server: S3Server) -> str:
-    """A page of keys, those that share what comes before a delimiter as one."""
+    """Return a page of keys; keys with the same prefix up to a delimiter are grouped."""
     options, prefix = asked.options, asked.options.get("prefix", "")
     after = max(options.get(name, "") for name in ("continuation-token", "start-after", "marker"))
     most, delimiter = min(int(options.get("max-keys", _MOST_KEYS)), _MOST_KEYS), options.get("delimiter", "")

@@ -1,4 +1,4 @@
-"""The proxy makes the faults that it is told to make, the same ones for each seed, and passes on all else."""
+"""Tests of the fault proxy: it injects the requested faults, reproducibly by seed, and forwards all else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that finds its port taken is started again with another one."""
+"""Tests of starting servers: a server whose port is taken is restarted with another one."""
 
 from __future__ import annotations
 

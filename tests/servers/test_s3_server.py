@@ -1,4 +1,4 @@
-"""The fast server of S3 answers as S3 does, to the clients that are measured with it."""
+"""Tests of the fast S3 server: the clients that are measured with it get S3's answers."""
 
 from __future__ import annotations
 

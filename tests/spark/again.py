@@ -11,7 +11,7 @@ from tests.spark.scenario import Scenario
 
 
 def facts_of(kind: str, spark: Any, folder: Path) -> dict[str, Any]:
-    """Start two sessions with one server, then one as pyspark itself starts it, which also writes."""
+    """Start two sessions with one server, then one by pyspark itself, which also writes."""
     from pyspark.sql import SparkSession
 
     first, second = (connect_session("local[1]") for _ in range(2))

@@ -1,4 +1,4 @@
-"""Two attempts of a Spark task that run at the same time, and both write all of its rows."""
+"""Two attempts of a Spark task that run at the same time, and both write all rows of the task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SLOW = 2
 
 
 class SlowDisk(LocalFileSystem):  # type: ignore[misc]
-    """Plain files are opened slowly by the first attempt of a task."""
+    """Filesystem on which the first attempt of a task opens plain files slowly."""
 
     protocol = "slow"
 
@@ -29,7 +29,7 @@ class SlowDisk(LocalFileSystem):  # type: ignore[misc]
 
 
 def wait_for_another_attempt(marks: str, partition: int) -> None:
-    """In a task of Spark, which has no other way to hear of another: both attempts of a partition meet here."""
+    """Wait in a Spark task until both attempts of a partition have begun; tasks can only communicate through files."""
     from pyspark import TaskContext
 
     if TaskContext.get() is None or attempt()[0] != partition:

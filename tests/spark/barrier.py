@@ -16,7 +16,7 @@ ROWS = 53
 
 
 def facts_of(kind: str, spark: Any, folder: Path) -> dict[str, Any]:
-    """Read a dataset in the barrier tasks of an RDD and of a DataFrame, and ask for the rank in another task."""
+    """Read a dataset in the barrier tasks of an RDD and of a DataFrame, and request the rank in another task."""
     url = str(folder / "numbers")
     petastore.write_dataset(url, {"id": range(ROWS)}, rows_per_row_group=10)
 

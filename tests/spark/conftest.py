@@ -11,5 +11,5 @@ from tests.spark.programs import SparkPrograms
 
 @pytest.fixture(scope="session")
 def spark_programs(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> SparkPrograms:
-    """The programs of all kinds of sessions; each one runs when a test first asks for it."""
+    """Return the programs of all kinds of sessions; each one runs when a test first needs it."""
     return SparkPrograms(tmp_path_factory, repository)

@@ -1,4 +1,4 @@
-"""`petastore copy` starts a Spark session of its own and stops it; `test_copy_command.py` checks the facts."""
+"""Run `petastore copy`, which starts and stops its own Spark session; `test_copy_command.py` checks the facts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from petastore.cli.commands import app
 
 
 def facts_of(kind: str, spark: Any, folder: Path) -> dict[str, Any]:
-    """Copy one column of the rows that have a name."""
+    """Copy one column of the rows whose name is not null."""
     schema = Unischema("user", [UnischemaField("id", "int64"), UnischemaField("name", str, nullable=True)])
     rows = [{"id": n, "name": f"user {n}" if n % 2 else None} for n in range(10)]
     petastore.write_dataset(folder / "users", schema, rows)

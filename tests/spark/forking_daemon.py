@@ -28,5 +28,5 @@ if __name__ == "__main__":
     for module in _USED_BY_TASKS:
         importlib.import_module(module)
     gc.collect()
-    gc.freeze()  # workers do not copy pages only because the collector looks at old objects
+    gc.freeze()  # without this, the garbage collector writes to shared pages, and each worker copies them
     manager()

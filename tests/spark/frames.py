@@ -52,7 +52,7 @@ def vector_of(number: int) -> list[float]:
 
 
 def mixed_frame(spark: Any, rows: int = ROWS) -> Any:
-    """A DataFrame of everything that has a tensor, and of columns that have not."""
+    """Return a DataFrame of all column types that become tensors, and of some that do not."""
     from pyspark.ml.linalg import Vectors, VectorUDT
     from pyspark.sql import types
 
@@ -92,21 +92,21 @@ def mixed_frame(spark: Any, rows: int = ROWS) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """Return a value that JSON can represent."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist() if value.dtype.kind not in "mM" else str(value)
     return str(value) if isinstance(value, Decimal) else value
 
 
 def rows_of(url: str) -> dict[str, list[Any]]:
-    """All columns of a dataset, in the order of the ids."""
+    """Return all columns of a dataset, in the order of the ids."""
     with petastore.make_reader(url, shuffle_row_groups=False) as reader:
         rows = sorted(reader, key=lambda row: row.id)
     return {name: [plain(row[name]) for row in rows] for name in rows[0]._asdict()}
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are equal; None is only None."""
+    """Return whether two values are equal; None equals only None."""
     return one is other if one is None or other is None else bool(np.array_equal(one, other))
 
 
@@ -133,7 +133,7 @@ class Frames:
         return lies_there and not list(other.iterdir())
 
     def what_a_crash_left(self) -> dict[str, Any]:
-        """A process that is killed leaves a directory; the next converter of that parent removes it."""
+        """Kill a process with a converter directory; the next converter of that parent removes the directory."""
         left = self.parent / CRASHED
         code = f"""if True:
             import os, pathlib, signal
@@ -173,7 +173,7 @@ class Frames:
         }
 
     def dtypes(self) -> dict[str, Any]:
-        """By `dtype`, the dtypes of the columns of floats."""
+        """Return the dtypes of float columns for each `dtype` option."""
         frame = self.frame.select("id", "features", "x", "f", "even", "`grid.2`")
         facts = {}
         for dtype in (None, "float64"):
@@ -184,7 +184,7 @@ class Frames:
         return facts
 
     def reuse(self) -> dict[str, Any]:
-        """The same plan over the same files is stored once for each way of storing it."""
+        """Convert equal plans over the same files: rows are stored once per set of storage options."""
         source = (self.folder / "source").as_uri()
         self.spark.range(5).write.parquet(source)
 
@@ -217,7 +217,7 @@ class Frames:
         return facts
 
     def _stored_by_threads(self) -> int:
-        """Directories that four threads make of one plan at once."""
+        """Return the number of directories that four concurrent threads create for one plan."""
         frame = self.spark.range(8)
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             made = list(pool.map(lambda _: make_spark_converter(frame), range(4)))
@@ -226,7 +226,7 @@ class Frames:
         return len({converter.cache_dir_url for converter in made})
 
     def _stored_again(self) -> list[bool]:
-        """After `delete`, and after somebody else removed the directory."""
+        """Convert after `delete`, and after another process removed the directory."""
         frame = self.spark.range(6)
         deleted = make_spark_converter(frame)
         deleted.delete()
@@ -239,7 +239,7 @@ class Frames:
         return [len({made.cache_dir_url for made in (deleted, removed, last)}) == 3, rows == 6, not leases]
 
     def kinds_of_columns(self) -> dict[str, Any]:
-        """Columns without a tensor, no rows, and no tensor at all."""
+        """Convert columns that cannot become tensors, zero rows, and only such columns."""
         from pyspark.ml.linalg import Matrices, MatrixUDT
         from pyspark.sql import types
 
@@ -255,7 +255,7 @@ class Frames:
         }
 
     def vectors(self) -> dict[str, Any]:
-        """Vectors written by each door into columns that say so, not through a converter."""
+        """Write vectors by each writer, without a converter, into fields with a vector codec."""
         from pyspark.ml.linalg import Vectors
 
         url = (self.folder / "vectors").as_uri()
@@ -283,7 +283,7 @@ class Frames:
         }
 
     def decoded(self) -> dict[str, Any]:
-        """A dataset of everything as a DataFrame, which is then written again; and as an RDD, where there is any."""
+        """Read a dataset of all types as a DataFrame and write it again; read it as an RDD if the session has RDDs."""
         from pyspark.sql.functions import spark_partition_id
 
         written, again = self.folder / "everything", (self.folder / "again").as_uri()
@@ -349,9 +349,9 @@ class Frames:
         return {**facts, "overwritten": rows_of(target)}
 
     def a_job_that_fails(self) -> dict[str, Any]:
-        """Leaves nothing behind, and the next one of the same plan tries again."""
+        """Let conversion jobs fail: they leave no files, and the next converter of the plan runs a new job."""
         before = set(self.parent.iterdir())
-        # One partition: a second task that still runs would write into the directory that was just removed.
+        # One partition: a second task could still write into the directory after its removal.
         frame = self.spark.range(0, 3, 1, 1).selectExpr("raise_error('the user''s own problem') as x", "id")
         problems = [problem_of(lambda: make_spark_converter(frame)) for _ in range(2)]
         return {
@@ -376,14 +376,14 @@ class Frames:
         return asked == [made.cache_dir_url]
 
     def steps(self) -> Iterator[Any]:
-        """The steps of every kind of session, in their order."""
+        """Yield the steps of every kind of session, in order."""
         yield from (self.no_parent, self.petastorms_key, self.what_a_crash_left, self.stored, self.dtypes, self.reuse)
         yield from (self.kinds_of_columns, self.a_job_that_fails, self.refusals, self.another_way_to_delete)
         yield from (self.vectors, self.decoded, self.as_rdd, self.copies)
 
 
 def facts_of(kind: str, spark: Any, folder: Path) -> dict[str, Any]:
-    """Run the steps, then keep a converter that lives until the process ends."""
+    """Run the steps, then create a converter that exists until the process ends."""
     frames = Frames(kind, spark, folder)
     facts = {"session": type(spark).__module__, **{step.__name__: step() for step in frames.steps()}}
     kept = make_spark_converter(spark.range(9))
@@ -391,7 +391,7 @@ def facts_of(kind: str, spark: Any, folder: Path) -> dict[str, Any]:
     assert Path(facts["kept until the end"]).exists()
     child = os.fork()
     if child == 0:
-        sys.exit(0)  # ends as Python ends, and must remove nothing
+        sys.exit(0)  # exits normally, with atexit handlers, and must remove nothing
     os.waitpid(child, 0)
     facts["a fork removes nothing"] = Path(facts["kept until the end"]).exists()
     return facts

@@ -1,4 +1,4 @@
-"""The hello world example writes its dataset in the shared session, which reads two splits as one table."""
+"""Run the hello world example in the shared session, and read two splits as one table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from petastore import Unischema, UnischemaField
 
 
 def facts_of(kind: str, spark: Any, folder: Path) -> dict[str, Any]:
-    """Return what the program prints; `local_session()` gives it the session that runs already."""
+    """Return the program's output; its `local_session()` returns the running session."""
     url = (folder / "world").as_uri()
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):

@@ -20,7 +20,7 @@ from tests.spark.writing import by_tasks as poses
 
 
 class Steps:
-    """What both kinds of programs write."""
+    """Base class: the frames to write, and ways to write them."""
 
     def __init__(self, spark: Any, folder: Path) -> None:
         self.spark, self.folder = spark, folder
@@ -34,7 +34,7 @@ class Steps:
         return self.folder / name
 
     def block(self, name: str, write: Callable[[Any], None], **how: Any) -> dict[str, Any]:
-        """What a block of one write leaves."""
+        """Return the facts about a block with one write."""
         url = self.folder / name
         with materialize_dataset(self.spark, url, poses.POSES, rows_per_row_group=5, **how) as writer:
             write(writer)
@@ -42,7 +42,7 @@ class Steps:
 
 
 class Killed(Steps):
-    """Workers of Python die in the middle of the first attempt of each task, when they have written rows."""
+    """Steps in which Python workers die in the middle of the first attempt of each task, after writing rows."""
 
     def source_killed(self) -> dict[str, Any]:
         url = self.write(through(self.frames, dies_at_first), "source", index_fields=["id"])
@@ -77,13 +77,16 @@ class Killed(Steps):
 
 
 def through(frame: Any, function: Any) -> Any:
-    """The rows of a DataFrame, from the workers of Python; for Spark a dot in a name is a struct's field there."""
+    """Pass a DataFrame through a function in Python workers.
+
+    Columns are renamed, because Spark reads a dot as a struct field.
+    """
     numbered = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
     return numbered.mapInArrow(function, numbered.schema).toDF(*frame.columns)
 
 
 def left_in_the_end(url: Path) -> list[str]:
-    """What still lies beside the dataset when the slower one of two attempts had its time to find the job over."""
+    """Return the files that remain next to the dataset after the slower attempt noticed the end of the job."""
     end = time.monotonic() + 300
     until(lambda: not left_at(url) or time.monotonic() > end)
     return left_at(url)

@@ -1,9 +1,8 @@
 """Run all steps of one kind of Spark session: `python -m tests.spark.one_session KIND FOLDER [PART …]`.
 
 Starting Spark costs more than most steps, and classic and Connect sessions cannot share a process. So each kind runs
-once, in a process of its own, and many test files read what it left: `FOLDER/PART/facts.json`, or
-`FOLDER/PART/problem.txt` with the traceback when the part raised. Parts start from the same configuration of the
-session.
+once, in its own process, and many test files read its output: `FOLDER/PART/facts.json`. If a part raises,
+`FOLDER/PART/problem.txt` has the traceback. Parts start from the same configuration of the session.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ PARTS = {
 """Modules of `tests.spark` for each kind of session; `facts_of(kind, spark, folder)` of each returns its facts."""
 
 _AFTERWARDS = frozenset({"again", "copy_command"})
-"""Parts that start sessions of their own, in the Java that runs already, when the shared session was stopped."""
+"""Parts that start their own sessions in the running Java, after the shared session was stopped."""
 
 _FORKING = {"spark.python.daemon.module": "tests.spark.forking_daemon"}
-# Compiling Java for each query of some rows takes a seventh of the CPU; of full runs, the classic session does it as
+# Compiling Java for each query of a few rows takes a seventh of the CPU. In full runs, the classic session compiles, as
 # users' sessions do.
 _INTERPRETED = _FORKING | {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _OF_CLUSTER = _INTERPRETED | {
@@ -62,7 +61,7 @@ def session_of(kind: str, master: str) -> Any:
     """Start a session of a kind."""
     starts: dict[str, Callable[[], Any]] = {
         "classic": functools.partial(local_session, **(_FORKING if IS_FULL else _INTERPRETED)),
-        # Three attempts of a task, so that killed ones run again without a cluster.
+        # A task has three attempts, so that killed tasks are retried without a cluster.
         "connect": functools.partial(connect_session, "local[2,3]", **_INTERPRETED),
         "local-cluster": functools.partial(local_session, "tests", "local-cluster[2,1,1024]", **_OF_CLUSTER),
         "standalone": functools.partial(local_session, "tests", master, **_EAGER),
@@ -71,7 +70,7 @@ def session_of(kind: str, master: str) -> Any:
 
 
 def run_part(part: str, kind: str, spark: Any, folder: Path) -> None:
-    """Run a part and write its facts, or its traceback; one part that fails does not hide the others."""
+    """Run a part and write its facts or its traceback, so that a failing part does not hide the others."""
     own = folder / part
     own.mkdir()
     try:
@@ -84,7 +83,7 @@ def run_part(part: str, kind: str, spark: Any, folder: Path) -> None:
 
 
 def restore(spark: Any, before: dict[str, str]) -> None:
-    """Give a session the configuration that it had before."""
+    """Restore the configuration of a session."""
     for key in spark.conf.getAll.keys() - before.keys():
         spark.conf.unset(key)
     for key, value in before.items():
@@ -93,7 +92,7 @@ def restore(spark: Any, before: dict[str, str]) -> None:
 
 
 def main(kind: str, folder: Path, *parts: str) -> None:
-    """Run the parts of a kind, or only those that are named."""
+    """Run all parts of a kind, or only the given ones."""
     chosen = parts or PARTS[kind]
     with standalone_cluster(folder, cores=3) if kind == "standalone" else contextlib.nullcontext("") as master:
         spark = session_of(kind, master)
@@ -102,7 +101,7 @@ def main(kind: str, folder: Path, *parts: str) -> None:
             if part not in _AFTERWARDS:
                 run_part(part, kind, spark, folder)
                 restore(spark, before)
-        # Neither `with` nor `finally`: a step forks a child that ends as Python ends, and must not stop the session.
+        # Neither `with` nor `finally`: a step forks a child that exits normally, and must not stop the session.
         spark.stop()
     for part in _AFTERWARDS.intersection(chosen):
         run_part(part, kind, None, folder)

@@ -12,7 +12,7 @@ from tests.documentation import evaluate, name_of, pages_with
 
 
 def facts_of(kind: str, spark: Any, folder: Path) -> dict[str, str]:
-    """Return a traceback, or nothing, for each page; `local_session()` gives it the session that runs already."""
+    """Return a traceback or an empty text for each page; `local_session()` in a page returns the running session."""
     facts = {}
     before = dict(spark.conf.getAll)
     for number, page in enumerate(pages_with("spark")):

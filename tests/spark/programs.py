@@ -20,15 +20,15 @@ from tests.pace import patience
 __all__ = ["Left", "SparkPrograms", "kinds"]
 
 SECONDS = 600
-"""Longest time that one program takes on an idle machine: a net for hangs."""
+"""Time limit of one program on an idle machine, only to end hangs."""
 
 _JAVA_NOTE = "NOTE: Picked up JDK_JAVA_OPTIONS:"
-"""Java prints this line only because tests set options for it."""
+"""Prefix of a line that Java prints only because of options that tests set."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Left:
-    """What one part of a program left: its folder, its facts, and stderr of the whole program."""
+    """Results of one part of a program: its folder, its facts, and stderr of the whole program."""
 
     folder: Path
     facts: Any
@@ -48,7 +48,7 @@ class SparkPrograms:
         self._run = functools.lru_cache(self._run_program)
 
     def left(self, kind: str, part: str) -> Left:
-        """Return what a part left in the session of a kind; fail with the traceback of a part that raised."""
+        """Return the results of a part in a kind of session; fail with the traceback if the part raised."""
         folder, stderr = self._run(kind)
         problem = folder / part / "problem.txt"
         if problem.exists():

@@ -78,7 +78,7 @@ _FLAT = {"jpeg"}
 
 
 def row_of(number: int) -> dict[str, Any]:
-    """The row with that id: the same in every process."""
+    """Return the row with an id, which is the same in every process."""
     rng = np.random.default_rng(number)
     start = np.datetime64("2024-02-28T23:59:58.123456", "us")
     return {
@@ -114,7 +114,7 @@ def row_of(number: int) -> dict[str, Any]:
 
 
 def as_spark_has_it(name: str, value: Any) -> Any:
-    """A value as a DataFrame of raw values holds it."""
+    """Return a value in the form of a raw DataFrame column."""
     if value is None:
         return None
     if name in _AS_BYTES:
@@ -130,7 +130,7 @@ def as_spark_has_it(name: str, value: Any) -> Any:
 
 
 def raw_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Ids to raw rows, in Spark's workers."""
+    """Convert ids to raw rows, in Spark's workers."""
     for batch in batches:
         rows = [row_of(number) for number in batch.column(0).to_pylist()]
         types = {"zoned": pa.timestamp("us", "UTC"), "day": pa.date32(), "jpeg": pa.list_(pa.int16())}
@@ -150,7 +150,7 @@ def raw_dataframe(spark: Any, rows: int = ROWS, partitions: int = 2) -> Any:
 
 
 class Kept(logging.Handler):
-    """Keeps what is logged."""
+    """Log handler that collects records."""
 
     def __init__(self, records: list[logging.LogRecord]) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ class Kept(logging.Handler):
 
 
 def ids_once_told(spark: Any, mark: Path) -> Any:
-    """Twenty ids in four tasks, which last until progress was told: then it was told while they ran, on any machine."""
+    """Return twenty ids in four tasks that last until progress was reported, so that it is reported while they run."""
     awaited = str(mark)
 
     def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -173,13 +173,13 @@ def ids_once_told(spark: Any, mark: Path) -> Any:
 
 
 def wait_for(mark: str) -> None:
-    """Wait in a task until the driver has made a file: tasks have no other way to hear of it."""
+    """Wait in a task until the driver creates a file; tasks can only communicate through files."""
     while not Path(mark).exists():
         time.sleep(0.05)
 
 
 def problem_of(action: Callable[[], Any]) -> str:
-    """What an action raises, as text."""
+    """Return the message of the exception that an action raises."""
     try:
         action()
     except PetastoreError as problem:
@@ -190,7 +190,7 @@ def problem_of(action: Callable[[], Any]) -> str:
 
 
 class Scenario:
-    """What each kind of session does; every method returns facts for the JSON file."""
+    """The steps of each kind of session; every method returns facts for the JSON file."""
 
     def __init__(self, spark: Any, folder: Path) -> None:
         self.spark = spark
@@ -219,7 +219,7 @@ class Scenario:
         }
 
     def append_rows(self) -> dict[str, Any]:
-        """The two other doors: rows encoded here as columns, and Petastorm's way, row by row."""
+        """Append through the two other ways: rows encoded in the driver as columns, and Petastorm's row by row."""
         rows = [row_of(number) for number in range(APPENDED)]
         half = APPENDED // 2
         with materialize_dataset(self.spark, self.url("appended"), SCHEMA) as writer:
@@ -231,7 +231,7 @@ class Scenario:
         return {"committed rows": writer.inventory.num_rows if writer.inventory else None}
 
     def map_rows(self) -> dict[str, Any]:
-        """Petastorm's way on classic Spark: rows are encoded by the workers, one by one."""
+        """Write in Petastorm's way on classic Spark: workers encode row by row."""
         context = self.spark.sparkContext
         with materialize_dataset(self.spark, self.url("mapped"), SCHEMA) as writer:
             rows = context.parallelize(range(APPENDED), 2).map(row_of).map(lambda row: dict_to_spark_row(SCHEMA, row))
@@ -269,7 +269,7 @@ class Scenario:
         return self._two_writers(session_settings=False)
 
     def _two_writers(self, *, session_settings: bool) -> dict[str, Any]:
-        """Two threads of one session with different row groups, started at the same moment."""
+        """Write from two threads of one session with different row groups, started at the same moment."""
         schema = Unischema("ids", [UnischemaField("id", np.int64)])
         together = threading.Barrier(2, timeout=300)
         problems: list[str] = []
@@ -285,7 +285,7 @@ class Scenario:
                 if session_settings:
                     df.write.parquet(url)
                 else:
-                    together.wait()  # both are inside their blocks now
+                    together.wait()  # both threads are inside their blocks
                     writer.write(df)
 
         threads = [
@@ -299,7 +299,7 @@ class Scenario:
         return {"problems": [problem for problem in problems if problem], "restored": self.configuration() == before}
 
     def small_blocks(self) -> dict[str, Any]:
-        """Row groups of one MiB of pictures that do not compress, 256 KiB each."""
+        """Write incompressible images of 256 KiB with row groups of one MiB."""
         schema = Unischema("frames", [UnischemaField("frame", np.uint8, (256, 1024), NdarrayCodec())])
         with materialize_dataset(self.spark, self.url("frames"), schema, row_group_size_mb=1) as writer:
             rows = [{"frame": np.random.default_rng(n).integers(0, 256, (256, 1024), np.uint8)} for n in range(12)]
@@ -307,7 +307,7 @@ class Scenario:
         return {"rows": writer.inventory.rows.tolist() if writer.inventory else None}
 
     def tell_and_index(self) -> dict[str, Any]:
-        """Progress while Spark writes, and an index with the data."""
+        """Report progress while Spark writes, and write an index with the data."""
         told: list[tuple[int, int]] = []
         mark, again = self.folder / "was told", self.folder / "was told again"
 
@@ -404,7 +404,7 @@ class Scenario:
             pass
 
     def run(self, kind: str) -> dict[str, Any]:
-        """The steps that could differ between kinds; the others run on one session of each API."""
+        """Run the steps that may differ between kinds; the others run on one session of each API."""
         steps = [self.write_everything, self.append_rows]
         if kind in ("classic", "local-cluster"):
             steps += [self.map_rows]

@@ -1,6 +1,6 @@
 """Spark standalone cluster on this machine: a master, and workers with different addresses as hosts.
 
-`local-cluster` has one host, and Spark runs no second attempt of a task where the first one runs.
+`local-cluster` has one host, and Spark runs no second attempt of a task on the same host.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _DEPLOY = "org.apache.spark.deploy"
 def standalone_cluster(
     folder: Path, workers: Sequence[str] = ("127.0.0.2", "127.0.0.3"), *, cores: int = 1
 ) -> Iterator[str]:
-    """The URL of a master with some workers; all end after the block.
+    """Start a master with some workers, and yield the master's URL; all end after the block.
 
     Args:
-        folder: For logs, and what workers keep.
-        workers: Addresses of this machine.
-        cores: So many tasks run at a time at each.
+        folder: A folder for logs and files of workers.
+        workers: Loopback addresses of this machine.
+        cores: The number of concurrent tasks per worker.
     """
     use_java()
     with contextlib.ExitStack() as stack:
@@ -47,7 +47,7 @@ def standalone_cluster(
 
 @contextlib.contextmanager
 def _running(command: list[str], says: str, log: Path) -> Iterator[str]:
-    """A process of Spark's, from the moment on at which it said that it is ready; gives what it said."""
+    """Start a Spark process, and yield the matched text once its log says that it is ready."""
     with log.open("w") as kept, contextlib.ExitStack() as stack:
         process = stack.enter_context(
             subprocess.Popen(
@@ -70,6 +70,6 @@ def _running(command: list[str], says: str, log: Path) -> Iterator[str]:
         assert found is not None, f"{command[0]} ended; see {log}"
         rest = threading.Thread(target=shutil.copyfileobj, args=(process.stdout, kept))
         rest.start()
-        stack.callback(rest.join)  # callbacks run in reverse order: after the process has been ended
+        stack.callback(rest.join)  # callbacks run in reverse order, so this runs after the process ends
         stack.callback(process.terminate)
         yield found[1]

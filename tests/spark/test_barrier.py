@@ -1,4 +1,4 @@
-"""Barrier tasks of a real Spark session share the rows of a dataset; other tasks have no rank."""
+"""Tests of barrier tasks in a real Spark session: they shard a dataset, and other tasks have no rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of raw columns, as Spark hands them over, are encoded by the schema; what does not fit is named."""
+"""Tests of encoding batches of raw Spark columns by the schema; invalid values raise with their row."""
 
 from __future__ import annotations
 

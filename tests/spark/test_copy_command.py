@@ -1,4 +1,4 @@
-"""`petastore copy` copies the columns and rows that options ask for."""
+"""Tests of `petastore copy`: it copies the selected columns and rows."""
 
 from __future__ import annotations
 

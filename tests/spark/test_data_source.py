@@ -1,4 +1,4 @@
-"""What Spark calls of the data source, called without Spark: indexes of what is written, and when they cannot be."""
+"""Tests of the data source's driver methods without Spark: indexes after the commit, and failing indexes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def writer_of(url: Path, **options: Any) -> Any:
 
 
 def written(url: Path, first: int, **options: Any) -> None:
-    """A job of one task, of which Spark tells the source that it failed where its commit does."""
+    """Run a write job of one task; abort it if the commit fails, as Spark does."""
     writer = writer_of(url, **options)
     batch = pa.record_batch({"id": range(first, first + len(CITIES)), "city": CITIES})
     messages = [writer.write(iter([batch]))]
@@ -55,7 +55,7 @@ def test_index_fields_are_indexed_after_the_commit(tmp_path: Path) -> None:
 def test_failed_index_reports_that_rows_were_committed(tmp_path: Path) -> None:
     url = tmp_path / "s"
     written(url, 0)
-    (url / "_petastore" / "indexes").write_text("")  # where a directory should be
+    (url / "_petastore" / "indexes").write_text("")  # a file instead of the directory
     with pytest.raises(StorageError) as caught:
         written(url, 4, index_fields=["city"])
     assert "The rows are committed, each once" in caught.value.__notes__[0]

@@ -1,4 +1,4 @@
-"""What a DataFrame's columns can never be is refused by their types; what Spark does with it is in `frames.py`."""
+"""Tests of DataFrame column types: unsupported columns raise; `frames.py` tests the rest with Spark."""
 
 from __future__ import annotations
 

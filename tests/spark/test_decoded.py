@@ -1,4 +1,4 @@
-"""Decoded row groups as Arrow batches that Spark can hold: what its workers run, without Spark."""
+"""Tests of decoded row groups as Arrow batches for Spark: the code of Spark's workers, without Spark."""
 
 from __future__ import annotations
 

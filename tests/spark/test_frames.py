@@ -1,4 +1,4 @@
-"""DataFrames become batches, and datasets become DataFrames, alike on classic and Connect sessions: see `frames.py`."""
+"""Tests of converting DataFrames to datasets and back, on classic and Connect sessions; `frames.py` has the steps."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_converter_values_equal_the_dataframe(facts: Any) -> None:
 
 
 def test_converter_keeps_timestamps_of_any_year(facts: Any) -> None:
-    """INT96, in which Spark would write them, ends in 1677."""
+    """Spark would write INT96 timestamps, which begin in 1677."""
     when = np.array(facts["stored"]["rows"]["when"], "datetime64[us]")
     assert np.array_equal(when, np.datetime64("1500-01-02", "us") + np.arange(ROWS).astype("timedelta64[D]"))
 
@@ -261,6 +261,6 @@ def test_converter_directories_are_removed_at_exit(folder: Path, facts: Any) -> 
     assert facts["a fork removes nothing"]
     assert not Path(facts["kept until the end"]).exists()
     left = {path.name for path in (folder / "parent").iterdir()}
-    # Whoever deletes in another way has to do it; everything else is gone, leases too.
+    # A custom delete handler is responsible for its directory; everything else is removed, including leases.
     assert {name for name in left if not is_directory_name(name)} == {"somebody's"}
     assert len(left) == 2

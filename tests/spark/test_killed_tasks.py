@@ -1,4 +1,4 @@
-"""Where tasks are killed and run again, each row is written once: classic on executors, and Connect."""
+"""Tests of killed and retried Spark tasks: each row is written once, on classic executors and on Connect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Python blocks of the documentation pages that need Spark run, in the shared session."""
+"""Tests of the documentation pages that need Spark: their Python blocks run in the shared session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be arranged is refused before Spark is asked; what it arranges is in `source/through_spark.py`."""
+"""Tests of `prepare_dataframe` without Spark: invalid arguments raise; `through_spark.py` tests the results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from petastore.spark.prepared import prepare_dataframe
 
 
 class Asked:
-    """Stands where a DataFrame does, and notes what is asked of it; its rows are nobody's."""
+    """A stand-in for a DataFrame that records the calls of its methods."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, Any]] = []

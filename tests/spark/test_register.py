@@ -1,4 +1,4 @@
-"""The data source is made known to a session that can have it, and to nothing else."""
+"""Tests of `register_data_source`: invalid sessions raise, repeated registration, session settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_register_data_source_raises_for_other_objects(spark: Any) -> None:
 
 
 class Conf:
-    """A session's configuration, as `spark.conf` is."""
+    """A stand-in for a session's `spark.conf`."""
 
     def __init__(self, **given: str) -> None:
         self.getAll = given

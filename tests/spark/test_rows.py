@@ -1,4 +1,4 @@
-"""Rows one by one, as Petastorm's users make them."""
+"""Tests of `dict_to_spark_row` and `insert_explicit_nulls`: encoding single rows as Petastorm's users do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same code on every kind of Spark session writes the same dataset. See `scenario.py` for what each kind does."""
+"""Tests of writing on every kind of Spark session: same code, same dataset. `scenario.py` has the steps."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ of_each_api = pytest.mark.parametrize("left", kinds("classic", "connect"), indir
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The same rows through `write_dataset`, without Spark."""
+    """Return the same rows, written by `write_dataset` without Spark."""
     url = tmp_path_factory.mktemp("reference") / "everything"
     petastore.write_dataset(url, SCHEMA, map(row_of, range(ROWS)), rows_per_row_group=ROWS_PER_ROW_GROUP)
     return columns_of(url)
 
 
 def columns_of(url: Path) -> dict[str, Any]:
-    """All columns of a dataset as the reader gives them, in the order of the ids."""
+    """Return all columns of a dataset, as read by a reader, in the order of the ids."""
     with petastore.make_reader(url, shuffle_row_groups=False, reader_pool_type="dummy") as reader:
         batches = [dict(batch) for batch in reader.iter_batches(500)]
     order = np.argsort(np.concatenate([batch["id"] for batch in batches]))
@@ -63,21 +63,21 @@ def check_columns(columns: dict[str, Any], reference: dict[str, Any]) -> None:
 
 
 def joined(parts: list[Any]) -> Any:
-    """One array of many; missing values of numbers become None."""
+    """Concatenate arrays; masked values become None."""
     if any(isinstance(part, np.ma.MaskedArray) for part in parts):
         parts = [np.array([None if value is np.ma.masked else value for value in part], object) for part in parts]
     return np.concatenate(parts)
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two values are equal, and of one dtype where they are arrays."""
+    """Return whether two values are equal; arrays must also have the same dtype."""
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         return left.dtype == right.dtype and np.array_equal(left, right)
     return left is right if left is None or right is None else bool(left == right)
 
 
 def row_groups(folder: Path) -> list[list[int]]:
-    """Rows of the row groups of each file."""
+    """Return the row counts of the row groups of each file."""
     files = [pq.read_metadata(file) for file in sorted(folder.glob("*.parquet"))]
     return sorted([file.row_group(i).num_rows for i in range(file.num_row_groups)] for file in files)
 
@@ -93,7 +93,7 @@ def test_materialize_rows_equal_write_dataset(folder: Path, reference: dict[str,
 
 
 def test_rows_to_dataframe_round_trips(folder: Path) -> None:
-    """Half of them as columns, half one by one, as Petastorm's users do."""
+    """Half of the rows are encoded as columns, half one by one, as Petastorm's users do."""
     columns = columns_of(folder / "appended")
     assert columns["id"].tolist() == list(range(APPENDED))
     for number in range(APPENDED):
@@ -115,7 +115,7 @@ def test_dict_to_spark_row_round_trips_in_workers(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_connect_sessions_start_one_after_another(spark_programs: SparkPrograms, reference: dict[str, Any]) -> None:
-    """Of petastore, and then of pyspark itself, whose settings are Spark's own."""
+    """The first sessions are petastore's; pyspark starts the last one, with Spark's default settings."""
     left = spark_programs.left("connect", "again")
     assert left.facts["counts"] == [3, 3]
     assert left.facts["session"] == "pyspark.sql.connect.session"
@@ -138,7 +138,7 @@ def test_materialize_rows_per_row_group_is_exact(folder: Path, facts: Any) -> No
 
 @of_each_api
 def test_materialize_row_group_size_holds_for_large_cells(facts: Any) -> None:
-    """Three cells of 256 KiB and their headers stay below 1 MiB, and Parquet ends a row group a little early."""
+    """Three cells of 256 KiB and their headers are below 1 MiB, but Parquet ends a row group a little early."""
     assert facts["small_blocks"]["rows"] == [2] * 6
 
 
@@ -260,7 +260,7 @@ def test_session_uses_the_java_wheel_without_java(spark_programs: SparkPrograms)
 
 @pytest.mark.parametrize("kind", kinds("classic", "connect"))
 def test_local_session_starts_without_log_output(spark_programs: SparkPrograms, kind: str) -> None:
-    """Nothing but the line about Java until the first error, which tests ask for."""
+    """The log has only the line about Java before the first error, which tests cause."""
     said = spark_programs.left(kind, "scenario").stderr.splitlines()
     assert said[0].startswith("Java: "), said[:5]
     assert len(said) > 1

@@ -1,4 +1,4 @@
-"""A block is allowed to grow as large as the rows asked for need, and no larger than that."""
+"""Tests of Parquet block settings for Spark, and of the code: classic-only calls in one file, no pyspark import."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLASSIC_ONLY = frozenset({"_jvm", "_jsc", "_jdf", "_jsparkSession", "sparkContex
 
 
 def names_in(tree: ast.AST) -> set[str]:
-    """What code reads by name: variables, attributes, and what is imported from a module."""
+    """Return the names that code refers to: variables, attributes, and names imported from modules."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):

@@ -1,4 +1,4 @@
-"""What is asked of the data source is checked at the call, and survives Spark's text."""
+"""Tests of the data source's options: checked at the call, round trip through Spark's text options."""
 
 from __future__ import annotations
 

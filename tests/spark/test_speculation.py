@@ -1,4 +1,4 @@
-"""Where Spark runs a task twice at a time by speculation, each row is written once and each rank runs once."""
+"""Tests of Spark speculation: when a task runs twice at a time, each row is written once and each rank runs once."""
 
 from __future__ import annotations
 

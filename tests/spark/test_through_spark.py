@@ -1,4 +1,4 @@
-"""The data source writes and reads alike on classic and Connect sessions."""
+"""Tests of the data source: it writes and reads equally on classic and Connect sessions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_data_source_reads_decoded_columns(facts: Any) -> None:
     assert (read["count"], read["sum"]) == (ROWS, ROWS * (ROWS - 1) // 2)
     assert read["row"] == [[[5.0, 1.0], [2.0, 3.0]], None]
     assert read["some"] == ["id", "pose"]
-    assert read["partitions"] == 4 * PARTITIONS  # one for each row group
+    assert read["partitions"] == 4 * PARTITIONS  # one partition per row group
 
 
 def test_data_source_writes_row_groups_of_the_requested_size(facts: Any) -> None:
@@ -62,14 +62,14 @@ def test_data_source_without_a_schema_keeps_types(facts: Any) -> None:
 
 def test_prepare_dataframe_shuffle_is_repeatable_and_writes_no_tiny_files(facts: Any) -> None:
     prepared = facts["prepared"]
-    assert prepared["moved"] > ROWS / 5  # a uniform permutation moves a row by a third of all, on average
+    assert prepared["moved"] > ROWS / 5  # a uniform permutation moves a row by a third of all rows on average
     assert prepared["repeatable"]
     assert prepared["of the values alone"]
     assert prepared["with maps"] == [ROWS, ROWS]
     assert prepared["seeds differ"]
     assert len(prepared["four"][0]) == 4
     assert prepared["four"][1] < ROWS / 10
-    assert prepared["few"] == prepared["mixed few"] == 1  # 16 partitions of some bytes
+    assert prepared["few"] == prepared["mixed few"] == 1  # 16 partitions of a few bytes each
     assert "files must be an int of at least 1, got 0" in prepared["refused"]
 
 

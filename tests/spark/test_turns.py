@@ -1,7 +1,7 @@
-"""Blocks that want one session with different settings take turns; what was set before is set again.
+"""Tests of materialize blocks with different session settings: they run one after another, and restore settings.
 
-Real sessions do the same in `test_session.py`; here a dict stands for the configuration, so that orders of events can
-be forced.
+Real sessions do the same in `test_session.py`; here a dict replaces the configuration, so that tests can force an order
+of events.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from petastore.spark.settings import settings_held
 
 KEY = "parquet.block.size"
 LONG_S = 300
-"""A net for hangs: waits that succeed take no time."""
+"""A time limit only to end hangs: waits that succeed take no time."""
 
 
 class Configuration:
-    """What `spark.conf` does, and no more."""
+    """A stand-in for `spark.conf`."""
 
     def __init__(self, **values: str) -> None:
         self.values = {key.replace("_", "."): value for key, value in values.items()}
@@ -64,7 +64,7 @@ def hold(session: Session, value: str, inside: threading.Event, leave: threading
 
 
 class Order(logging.Handler):
-    """The order of events: a block that waits logs a warning, a block that enters says so."""
+    """The order of events: a waiting block logs a warning, and an entering block adds an event."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Order(logging.Handler):
         self.happened.put(record.getMessage())
 
     def enter(self, session: Session, value: str) -> str | None:
-        """Enter a block that logs at once, and often, when it has to wait."""
+        """Enter a block that logs immediately and often while it waits."""
         with settings_held(session, {KEY: value}, reason=value, patience_s=0.01):
             self.happened.put("entered")
             return session.conf.get(KEY)

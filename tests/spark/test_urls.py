@@ -1,4 +1,4 @@
-"""A directory has one URL for Spark and one for Python."""
+"""Tests of converting directory URLs between Spark and Python."""
 
 from __future__ import annotations
 

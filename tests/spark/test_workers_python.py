@@ -1,4 +1,4 @@
-"""A real session warns before the job when its workers run a Python without petastore."""
+"""Tests of the warning about workers whose Python does not have petastore, in a real session."""
 
 from __future__ import annotations
 

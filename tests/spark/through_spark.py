@@ -47,7 +47,7 @@ def is_whole(url: Path) -> bool:
 
 
 def left_at(url: Path) -> list[str]:
-    """What lies beside the files of the dataset: nothing that a write has to clear away."""
+    """Return the files that are not part of the dataset: there should be none that a write has to clean up."""
     listed = {file.path for file in petastore.open_dataset(url).inventory.files}
     found = {str(path.relative_to(url)) for path in url.rglob("*") if path.is_file()}
     own = ("_petastore/", "_common_metadata", "._common_metadata")
@@ -55,23 +55,23 @@ def left_at(url: Path) -> list[str]:
 
 
 def bounds_of(spark: Any) -> list[str | None]:
-    """What was set of how much Spark reads, and hands to Python, at a time."""
+    """Return the settings for how much Spark reads, and passes to Python, at a time."""
     return [spark.conf.getAll.get(key) for key in (READ_AT_ONCE, HANDED_AT_ONCE)]
 
 
 def seen_at(url: Path) -> list[str]:
-    """Files that somebody takes for data: a task that is killed after the job was given up leaves hidden ones."""
+    """Return the visible Parquet files; a task that is killed after its job was abandoned leaves hidden ones."""
     return [path.name for path in url.rglob("*.parquet") if not path.name.startswith(("_", "."))]
 
 
 def cell_bytes(url: Path) -> list[list[int]]:
-    """Of each file: bytes of the stored cells of each row group."""
+    """Return for each file the bytes of the stored cells of each row group."""
     files = [pq.ParquetFile(url / file.path) for file in petastore.open_dataset(url).inventory.files]
     return [[file.read_row_group(group).nbytes for group in range(file.num_row_groups)] for file in files]
 
 
 def is_indexed(url: Path) -> bool:
-    """Whether the index of ids has each in the row group where it is, and no other."""
+    """Return whether the index of ids has exactly the row group of each id."""
     dataset = petastore.open_dataset(url)
     with petastore.make_reader(url, ["id"], shuffle_row_groups=False) as reader:
         ids = [int(row.id) for row in reader]
@@ -134,7 +134,7 @@ class Steps:
 
     def appended_and_overwritten(self) -> dict[str, Any]:
         url = self.folder / "frames"
-        # Without a schema option, the schema of the dataset applies.
+        # The schema of the dataset applies if the options have no schema.
         self.raw.selectExpr("id + 3000 as id", "frame", "pose", "label").write.format("petastore").mode("append").save(
             str(url)
         )
@@ -149,7 +149,7 @@ class Steps:
         return {field.name: [field.dtype_name, list(field.shape)] for field in schema}
 
     def prepared(self) -> dict[str, Any]:
-        """The order of rows in files, and how many files there are."""
+        """Check the order of rows in files, and the number of files."""
 
         def stored(name: str, frame: Any = None, **how: Any) -> Any:
             frame = prepare_dataframe(self.spark.range(0, ROWS, 1, 16) if frame is None else frame, **how)
@@ -162,7 +162,7 @@ class Steps:
 
         mixed, four = stored("mixed", shuffle=7, files=4)
         again, _ = stored("again", shuffle=7, files=4)
-        # As after a lost executor, rows come in another order, from other partitions.
+        # The rows come in another order, from other partitions, as after the loss of an executor.
         dealt, _ = stored("dealt", self.spark.range(0, ROWS, 1, 16).repartition(5).orderBy("id"), shuffle=7, files=4)
         other, _ = stored("other", shuffle=8, files=4)
         maps = self.spark.range(0, ROWS, 1, 8).selectExpr("map(id, id) as m")

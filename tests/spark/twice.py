@@ -20,7 +20,7 @@ from tests.spark.writing import by_tasks as poses
 
 
 class Twice(Steps):
-    """Spark runs tasks that take long a second time, on another host. The first attempts wait for the second ones."""
+    """Steps in which Spark runs slow tasks a second time on another host. First attempts wait for second ones."""
 
     def source(self) -> dict[str, Any]:
         url = self.write(through(self.frames, self.slowly("source")), "source")
@@ -46,7 +46,7 @@ class Twice(Steps):
         return self.block_of("files", lambda writer: writer.write_files(str(plain)), filesystem=slow_disk)
 
     def ranks(self) -> dict[str, Any]:
-        """Both ranks wait while Spark runs a task twice that began after them, and no longer."""
+        """Let both ranks wait while Spark runs a task twice that began after them."""
         from pyspark.ml.torch.distributor import TorchDistributor
 
         two = self.spark.range(0, 10, 1, 2)
@@ -101,7 +101,7 @@ def waits_as_rank(marks: str, _: LocalRows | None = None) -> None:
 
 
 def pose_slowly(marks: str, number: int) -> dict[str, Any]:
-    if number % 40 == 39:  # the last row of a partition
+    if number % 40 == 39:  # the last row of its partition
         wait_for_another_attempt(marks, SLOW)
     return poses.pose(number)
 

@@ -1,4 +1,4 @@
-"""Warning if the Python of Spark's workers does not have petastore; `test_workers_python.py` checks the facts."""
+"""Check the warning about workers whose Python lacks petastore; `test_workers_python.py` checks the facts."""
 
 from __future__ import annotations
 

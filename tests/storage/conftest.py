@@ -19,13 +19,13 @@ Put = Callable[..., int]
 
 @pytest.fixture(scope="session", autouse=True)
 def _loop_that_fsspec_keeps() -> None:
-    """Start the one thread that fsspec keeps for asynchronous filesystems, so that no test is blamed for it."""
+    """Start fsspec's global event loop thread before any test, so that thread leak checks ignore it."""
     fsspec.asyn.get_loop()
 
 
 @pytest.fixture(params=["file", "memory"])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Location]:
-    """An empty directory, on a local filesystem and on an fsspec one."""
+    """Yield an empty directory, once on a local and once on an fsspec filesystem."""
     if request.param == "file":
         yield open_location(tmp_path)
         return
@@ -37,7 +37,7 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Locatio
 
 @pytest.fixture
 def put(location: Location) -> Put:
-    """Put a file there: bytes, or a table as Parquet. Returns its size."""
+    """Return a function that writes bytes, or a table as Parquet, to `location`, and returns the size."""
 
     def put(path: str, content: bytes | pa.Table | dict[str, Any], **options: Any) -> int:
         if not isinstance(content, bytes):

@@ -15,7 +15,7 @@ from petastore.storage.row_groups.page_headers import read_header
 
 
 def a_table(rows: int) -> pa.Table:
-    """Columns of many kinds, with and without missing values, flat and nested."""
+    """Return a table of many column types, with and without nulls, flat and nested."""
     numbers = range(rows)
     return pa.table(
         {

@@ -1,4 +1,4 @@
-"""A page header that says more bytes than its column chunk has takes no memory for them, in files of every size."""
+"""Tests of page headers that declare too many bytes: an error before allocation, in files of any size."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.bombs import grown_by
 from tests.servers.fixtures import Served
 
 LIE = bytes([0x15, 0x50, 0x15, 0x54, 0x15, 0xFC, 0xC0, 0x85, 0x87, 0x0E, 0x00])
-"""A page of type 40 with 42 bytes, stored as 1,900,000,000 bytes."""
+"""A page of type 40 with 42 bytes, declared as 1,900,000,000 bytes."""
 
 USUAL_LIE = bytes(
     [0x15, 0x00, 0x15, 0x54, 0x15, 0xFC, 0xC0, 0x85, 0x87, 0x0E, 0x2C, 0x15, 0x02, 0x15, 0, 0x15, 6, 0x15, 6, 0, 0]
 )
-"""A data page of version 1 that is as long."""
+"""A data page of version 1 with the same declared size."""
 
 READ = """
 from petastore import make_batch_reader
@@ -109,7 +109,7 @@ def varint(number: int) -> bytes:
 @pytest.mark.parametrize("program", [READ, READ_IN_PARTS], ids=["whole", "in parts"])
 @pytest.mark.parametrize("is_remote", [False, True])
 def test_page_that_expands_beyond_the_size_in_the_footer_raises(served: Served, is_remote: bool, program: str) -> None:
-    """A page of 160 kB with 1 GB in it, read from a file or by ranges over HTTP."""
+    """A page of 160 kB expands to 1 GB, read from a file or by ranges over HTTP."""
     folder = served.root / "expanding"
     folder.mkdir(exist_ok=True)
     write_bomb(folder / "a.parquet", 10**9)

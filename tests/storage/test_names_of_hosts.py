@@ -1,4 +1,4 @@
-"""A host that does not exist is an error at once; one of which nobody can tell just now is asked for again."""
+"""Tests of host names: an unknown host raises at once, and a temporary DNS failure is retried."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOWHERE, LATER = "no-such-host.example", "ask-again.example"
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> collections.Counter[str]:
-    """What names were looked up: of one there is no host, and of another nobody can tell twice."""
+    """Count DNS lookups by name; one name does not exist, and another fails twice with a temporary error."""
     looked_up, look_up = collections.Counter[str](), socket.getaddrinfo
 
     def found(host: Any, *asked: Any, **more: Any) -> Any:
@@ -61,7 +61,7 @@ def test_unresolved_host_name_is_looked_up_again(names: collections.Counter[str]
     schema = petastore.Unischema("Numbers", [petastore.UnischemaField("id", "int64")])
     petastore.write_dataset(str(served.root / name), schema, [{"id": 7}])
     (path,) = (served.root / name).glob("*.parquet")
-    web = fsspec.filesystem("http")  # obstore looks names up without Python
+    web = fsspec.filesystem("http")  # not obstore, which resolves names without Python
     with petastore.make_reader(f"http://{LATER}:{served.port}/{name}/{path.name}", filesystem=web) as reader:
         assert [row.id for row in reader] == [7]
     assert names[LATER] >= 3

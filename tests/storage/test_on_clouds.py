@@ -1,4 +1,4 @@
-"""A dataset in each object store: written, read by ranges of the planned version, and refused with the reason."""
+"""Tests of datasets in each object store: write, ranged reads, credentials, invalid locations."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_cloud_write_creates_no_bucket(cloud: Cloud) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cloud", ["gs"], indirect=True)  # S3 and Azure sign with the keys themselves
+@pytest.mark.parametrize("cloud", ["gs"], indirect=True)  # S3 and Azure sign with the keys and have no token
 def test_google_token_is_refreshed_before_it_expires(cloud: Cloud) -> None:
     from google.oauth2 import service_account
 
@@ -177,7 +177,7 @@ def test_google_token_is_refreshed_before_it_expires(cloud: Cloud) -> None:
     for _ in range(3):
         assert location.filesystem.get_file_info(path).size > 0
         tokens.add(credentials.token)
-        time.sleep(0.2)  # obstore keeps one that has expired for 0.1 s
+        time.sleep(0.2)  # obstore caches an expired token for 0.1 s
     assert len(tokens) == 3
 
 

@@ -1,4 +1,4 @@
-"""Datasets are opened over lines whose first answer to everything is none: listings, sizes, footers, manifests."""
+"""Tests of opening datasets over an unreliable network: the first request of each kind fails and is retried."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEYS = {"key": "AKIAEXAMPLE", "secret": "hush-hush-hush", "client_kwargs": {"reg
 
 @pytest.fixture
 def folder(served: Served) -> Path:
-    """A dataset of two files behind the proxy."""
+    """Write a dataset of two files behind the proxy."""
     path = served.root / uuid.uuid4().hex
     rows = ({"id": number} for number in range(ROWS))
     petastore.write_dataset(str(path), SCHEMA, rows, rows_per_file=ROWS // 2, rows_per_row_group=10)
@@ -36,7 +36,7 @@ def folder(served: Served) -> Path:
 
 @pytest.fixture(autouse=True)
 def _new_file_systems() -> Iterator[None]:
-    """Or one would remember what it was told before."""
+    """Clear fsspec's instance cache, because instances remember listings."""
     yield
     fsspec.filesystem("http").clear_instance_cache()
 
@@ -52,7 +52,7 @@ def test_http_open_retries_a_failed_request(folder: Path, proxy: FaultProxy, fau
 
 @pytest.mark.parametrize("place", [-9, -5, -1])
 def test_open_fetches_a_footer_with_a_flipped_bit_again(folder: Path, proxy: FaultProxy, place: int) -> None:
-    """In its last byte, in its length, and in the magic number behind it."""
+    """The bit flips in the last byte of the footer, in its length, or in the magic number."""
     paths = sorted(folder.glob("*.parquet"))
     urls = [f"{proxy.url}/{folder.name}/{path.name}" for path in paths]
     proxy.begin(Faults(flipped=1.0, flip_at=place, most_flipped=1))
@@ -71,7 +71,7 @@ def test_open_fetches_a_footer_with_a_flipped_bit_again(folder: Path, proxy: Fau
     assert sum(f"{paths[1].name} HTTP/1.1 bytes=" in head for head in proxy.counted.heads) >= 2
 
 
-# botocore waits up to a second before it retries what a server answers with 500 or 503.
+# botocore waits up to a second before it retries a 500 or 503 response.
 @pytest.mark.parametrize(
     "fault",
     [pytest.param("throttled", marks=pytest.mark.slow), pytest.param("failed", marks=pytest.mark.slow), "dropped"],

@@ -1,4 +1,4 @@
-"""A dataset behind a real server: ranges of bytes are asked for, and errors are ours."""
+"""Tests of a dataset on a real HTTP server: byte ranges, and petastore's own errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from petastore.storage.row_groups.row_group import read_row_group
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Files below one directory, whole or by one range."""
+    """Serves the files of one directory, whole or by one range."""
 
     root: Path
     asked: list[tuple[str, str]]
@@ -54,7 +54,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(part)
 
     def log_message(self, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def server(tmp_path: Path) -> Iterator[tuple[str, type[Handler]]]:
 @pytest.mark.leaves_running("fsspec keeps its web session")
 def test_http_files_are_read_by_ranges(tmp_path: Path, server: tuple[str, type[Handler]]) -> None:
     url, handler = server
-    # Larger than the tail that holds the footer, so that a range is less than the file.
+    # The files are larger than the tail that is read for the footer, so a range is less than the file.
     wide = pa.table({f"c{number}": list(range(1000)) for number in range(50)})
     for name in ("a.parquet", "b.parquet"):
         pq.write_table(wide, tmp_path / name, row_group_size=500, compression="none")
@@ -85,7 +85,7 @@ def test_http_files_are_read_by_ranges(tmp_path: Path, server: tuple[str, type[H
     assert paths == ["a.parquet", "b.parquet"]
     footers = [read_footer(location, path) for path in paths]
     assert [footer.groups["rows"].tolist() for footer in footers] == [[500, 500]] * 2
-    # One range for each footer, the end of the file; before them fsspec looks at the headers alone.
+    # One range request per footer, for the end of the file; before that fsspec sends a HEAD request.
     assert [path for path, asked in handler.asked if asked.startswith("bytes=")] == ["/a.parquet", "/b.parquet"]
     table = read_row_group(location, footers[1].file, 1, ["c7"], footers=FooterCache())
     assert table.column("c7").to_pylist() == list(range(500, 1000))

@@ -1,4 +1,4 @@
-"""Metadata of Petastorm that was made to do harm: a clear error in little time and memory, and nothing is run."""
+"""Tests of malicious Petastorm metadata: a clear error in bounded time and memory, and no code is run."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ WATCHED = (
 
 
 def watched(read: Callable[[], Any]) -> Any:
-    """What `read` gives, while whatever a pickle could do harm with is written down instead of done."""
+    """Return the result of `read`, while harmful functions are recorded instead of run."""
     called, imported_by_others = list[str](), list[Any]()
     ours, modules, is_collecting = threading.get_ident(), set(sys.modules), gc.isenabled()
     real = [(module, name, getattr(module, name)) for module, name in WATCHED]
 
     def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def note(*given: Any, **named: Any) -> Any:
-            if threading.get_ident() != ours:  # what other tests have left to threads of libraries goes on
+            if threading.get_ident() != ours:  # threads of libraries from other tests may still run
                 imported_by_others.extend(given[:1] if name == "__import__" else ())
                 return function(*given, **named)
             return _getattr(called, function, *given) if name == "getattr" else called.append(name)
 
         return note
 
-    gc.disable()  # it may end what other tests have left, in this thread
-    # By hand, because pytest's own patching imports; `getattr` goes on working, since our own code calls it.
+    gc.disable()  # collection could finalize leftovers of other tests in this thread
+    # Patched by hand, because pytest's monkeypatch imports modules. `getattr` still works, since our code calls it.
     for module, name, function in real:
         setattr(module, name, noted(name, function))
     try:
@@ -89,7 +89,7 @@ READERS = {"schema": schema_of, "index": indexes_of}
 
 
 def counted(read: Callable[[bytes], Any], pickled: bytes) -> Any:
-    """Read a pickle, in no more calls of functions than one of its length may take."""
+    """Read a pickle; check that the number of function calls is linear in its length."""
     with counted_calls() as calls:
         try:
             return read(pickled)
@@ -170,7 +170,7 @@ def test_schema_name_in_an_index_raises(subtests: pytest.Subtests) -> None:
 
 
 class Reduced:
-    """What `__reduce__` asks for."""
+    """An object with the given result of `__reduce__`."""
 
     def __init__(self, *asked: Any) -> None:
         self.asked = asked
@@ -202,7 +202,7 @@ def text(value: bytes) -> bytes:
 
 
 def fields_of(keep: bytes, field: Callable[[int], bytes], count: int) -> bytes:
-    """Fields of different names, which share what `keep` leaves in the memo."""
+    """Return a schema of differently named fields that share the memo entries of `keep`."""
     pairs = b"".join(b"]" + text(b"f%d" % number) + b"a" + field(number) + b"aa" for number in range(count))
     return schema_bytes(fields=keep + b"0ccollections\nOrderedDict\n(]" + pairs + b"tR")
 
@@ -276,7 +276,7 @@ def test_shared_row_groups_of_values_take_linear_time(tmp_path: Path) -> None:
 
 
 def in_little_memory(read: Callable[[], Any]) -> Any:
-    """What comes of it, value or message, while memory is watched."""
+    """Return the result or the error message of `read`; check that its memory peak is low."""
     tracemalloc.start()
     try:
         found = read()
@@ -325,7 +325,7 @@ def test_recursive_pickle_raises(subtests: pytest.Subtests) -> None:
 
 
 def vocabulary() -> st.SearchStrategy[bytes]:
-    """What schemas and indexes are said with, whole and in any order."""
+    """Draw parts of schema and index pickles, complete and in any order."""
     names = st.sampled_from([f"c{module}\n{name}\n".encode() for module, name in NAMES])
     names |= st.sampled_from([said for said in HARMFUL.values() if said.startswith(b"c")])
     texts = st.sampled_from(["_name", "_fields", "_spark_type", "_image_codec", "_quality", "precision", "id", ".png"])
@@ -355,7 +355,7 @@ def test_any_bytes_in_a_schema_pickle_parse_or_raise(place: str, stream: bytes) 
 
 
 def crafted(folder: Path, pickled: bytes, more: dict[bytes, bytes] | None = None) -> Path:
-    """A dataset whose metadata was crafted, in a directory of its own."""
+    """Write a dataset with crafted metadata in its own directory."""
     dataset = folder / "crafted"
     dataset.mkdir(parents=True)
     pq.write_table(pa.table({"id": pa.array([1, 2])}), dataset / "a.parquet", row_group_size=1)
@@ -365,7 +365,7 @@ def crafted(folder: Path, pickled: bytes, more: dict[bytes, bytes] | None = None
 
 
 def users(folder: Path) -> Iterator[Callable[[], Any]]:
-    """All that opens metadata."""
+    """Yield all functions that open metadata."""
     yield lambda: petastore.open_dataset(folder)
     yield lambda: petastore.make_reader(folder)
     yield lambda: petastore.make_batch_reader(folder)

@@ -1,4 +1,4 @@
-"""A dataset in S3 that grows, is rewritten, or is not what its manifest says: right rows, or an error that says why."""
+"""Tests of S3 datasets that grow, are rewritten or differ from their manifest: correct rows, or a clear error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.server, pytest.mark.leaves_running("fsspec and obstore
 
 SCHEMA = Unischema("numbers", [UnischemaField("id", "int64"), UnischemaField("noise", "int64")])
 ROWS = 60_000
-"""Of a write: in three files, each larger than what is read with its footer."""
+"""Rows per write: three files, each larger than the read of its footer."""
 
 
 class Stored:
@@ -76,7 +76,7 @@ class Stored:
 
     @property
     def files(self) -> list[str]:
-        """Keys of the data files."""
+        """The keys of the data files."""
         found = self.client.list_objects_v2(Bucket=self.bucket, Prefix="numbers/part-")["Contents"]
         return [one["Key"] for one in found]
 
@@ -94,7 +94,7 @@ def ids_of(reader: Any) -> list[int]:
 
 
 def rest_of(reader: Any) -> tuple[list[int], str]:
-    """The rows that still come, or why they do not."""
+    """Return the remaining rows, or the error message."""
     try:
         return ids_of(reader), ""
     except (FileMissingError, DatasetChangedError) as problem:
@@ -106,7 +106,7 @@ def from_(first: int, rows: int = ROWS) -> list[int]:
 
 
 def moved_on(table: pa.Table) -> pa.Table:
-    """As many rows, other ones."""
+    """Return as many rows with other values."""
     return table.set_column(0, table.schema.field("id"), pa.array(table["id"].to_numpy() + 10_000_000))
 
 
@@ -119,7 +119,7 @@ def stored(moto: int) -> Iterator[Stored]:
 
 
 def test_file_changes_without_a_manifest_are_seen_by_later_readers(stored: Stored) -> None:
-    """Files that come, grow and go, and directories in what was listed before."""
+    """Files are added, rewritten and deleted, and a subdirectory is added."""
     tables = [stored.table(key) for key in stored.files]
     ids = [table["id"].to_pylist() for table in tables]
     above = stored.url.removesuffix("/numbers") + "/plain"
@@ -226,7 +226,7 @@ def test_concurrent_appends_in_two_processes_are_atomic(stored: Stored) -> None:
     writers = [subprocess.Popen([sys.executable, "-c", script, str(number)]) for number in range(2)]
     ended = [writer.wait(patience(60)) for writer in writers]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of files that no manifest lists
+        warnings.simplefilter("ignore", UserWarning)  # about files that no manifest lists
         found = stored.ids()
     assert ended == [0, 0]
     possible = [from_(0) + from_(ROWS + 300 * number, 300) for number in range(2)] + [from_(0, ROWS + 600)]

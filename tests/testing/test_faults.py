@@ -1,4 +1,4 @@
-"""Readers over the file system with faults: the same rows, or an error of petastore's; never other rows."""
+"""Tests of readers on the faulty filesystem: correct rows or a petastore error, never wrong rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOLDER = "/files-with-faults"
 
 @pytest.fixture(scope="module")
 def memory() -> Iterator[Any]:
-    """Return files with fixed names, whose faults are the same in every run."""
+    """Yield an in-memory filesystem with fixed file names, so that faults are the same in every run."""
     files = MemoryFileSystem()
     noise = np.random.default_rng(0).random(ROWS)
     for number in range(FILES):

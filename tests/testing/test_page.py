@@ -1,4 +1,4 @@
-"""The page about laws is right: its codec keeps them, and the mistake that it names breaks one."""
+"""Tests of the documentation page about codec laws: its codec passes, and its example mistake fails."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LEFT_OUT = ".astype(bool)"
 
 @pytest.fixture
 def program(repository: Path) -> str:
-    """What the page says to save as `test_bits.py`."""
+    """Return the program that the page says to save as `test_bits.py`."""
     page = (repository / "docs" / "how-to" / "test-a-codec-of-your-own.md").read_text(encoding="utf-8")
     return re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0]
 
 
 def run(text: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Write the golden file, as the page says, and run the laws."""
+    """Write the golden file, as the page says, and run the codec laws."""
     path = folder / "test_bits.py"
     path.write_text(text, encoding="utf-8")
     subprocess.run([sys.executable, path], cwd=folder, check=True)

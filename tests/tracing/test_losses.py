@@ -1,4 +1,4 @@
-"""Training logs are read from CSV, W&B's CSV export and TensorBoard events."""
+"""Tests of reading loss logs: CSV, W&B's CSV export and TensorBoard events."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def record(step: int, value: dict[str, Any]) -> bytes:
 
 
 def test_losses_in_tensorboard_events_are_read(tmp_path: Path) -> None:
-    """Older writers store plain values, newer ones tensors; a run that is still written ends in part of a record."""
+    """Older writers store plain values, newer ones tensors; the file of a running job ends in a partial record."""
     scalars = {"plugin_data": {"plugin_name": "scalars"}}
     records = [
         record(step, {"tag": tag, "metadata": scalars, "tensor": {"dtype": "DT_FLOAT", "float_val": [value]}})

@@ -1,4 +1,4 @@
-"""Spikes are found by a robust rule, and planted rows, files and labels come first in their rankings."""
+"""Tests of finding loss spikes by a robust rule; planted rows, files and labels rank first."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from petastore.tracing import Losses, find_spikes, rank_spikes, read_losses
 ROWS = 1200
 LOG = Losses(np.ones(9), steps=np.arange(9))
 BAD_ROWS = {17, 333, 818}
-"""Rows whose label is wrong."""
+"""Rows with a wrong label."""
 
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> petastore.Dataset:
-    """Twelve files of 100 rows; three rows have the label `swan`, which is an error of the labeling tool."""
+    """Return twelve files of 100 rows; three rows have the label `swan`, an error of the labeling tool."""
     url = tmp_path_factory.mktemp("spikes") / "birds"
     label = np.array(["swan" if row in BAD_ROWS else ("wren", "robin", "magpie")[row % 3] for row in range(ROWS)])
     petastore.write_dataset(url, {"id": np.arange(ROWS), "label": label}, rows_per_row_group=50, rows_per_file=100)
@@ -56,7 +56,7 @@ def test_rank_spikes_ranks_the_label_and_rows_of_planted_bad_rows_first(dataset:
     assert ranking.labels is not None
     assert ranking.labels.items[0] == "swan"
     assert ranking.labels.in_spikes[0] == ranking.labels.total[0] == 3 * len(BAD_ROWS)
-    # Each bad row is in a spike in each epoch, which no other row is.
+    # Each bad row is in a spike in each epoch, and no other row is.
     numbers = plan.inventory.find_rows(ranking.exclude_rows(3), name="rows")
     assert set((plan.inventory.first_rows[numbers[1]] + numbers[2]).tolist()) == BAD_ROWS
     assert (ranking.rows.in_spikes[:3].tolist(), ranking.rows.total[:3].tolist()) == ([3] * 3, [3] * 3)
@@ -74,7 +74,7 @@ def test_rows_ranked_by_loss_spikes_can_be_excluded_from_a_reader(dataset: petas
 
 
 def test_rank_spikes_finds_a_bad_file_from_the_losses_of_four_ranks(dataset: petastore.Dataset) -> None:
-    """Of four ranks, only that one spikes whose batch has rows of the bad file."""
+    """The rank whose batch has rows of the bad file is the only one of four that spikes."""
     plan, losses = trained(dataset, set(range(400, 406)), ranks=4, batch_size=5)
     steps, ranks = (numbers.ravel() for numbers in np.indices(losses.shape))
     ranking = rank_spikes(plan, Losses(losses.ravel(), steps=steps, ranks=ranks), batch_size=5)
@@ -124,7 +124,7 @@ def test_rank_spikes_finds_bad_rows_from_a_part_of_the_log(dataset: petastore.Da
 
 
 def test_loss_spikes_are_found_above_a_moving_median() -> None:
-    """A falling loss has no spike, however far it falls at first; dips are none either."""
+    """A falling loss has no spike, even if it falls steeply at first; dips are not spikes."""
     losses = 5 * np.exp(-np.arange(400) / 30) + np.tile([0, 0.03, -0.03, 0.05], 100)
     assert not find_spikes(losses).any()
     losses[[1, 100, 101, 300]] += 20
@@ -134,7 +134,7 @@ def test_loss_spikes_are_found_above_a_moving_median() -> None:
 
 
 def reference_scores(losses: NDArray[np.float64], window: int) -> list[float]:
-    """The definition, loss by loss."""
+    """Reference implementation: compute the score of each loss by the definition."""
     medians = []
     for at in range(len(losses)):
         near = min(window // 2, at, len(losses) - 1 - at)

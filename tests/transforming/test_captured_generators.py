@@ -1,4 +1,4 @@
-"""Random generators that a transform's function has by itself are named in a warning when the reader is made."""
+"""Tests of the warning about random generators that a transform function captures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a transform gives that nobody described: its first row decides, and what contradicts it is an error."""
+"""Tests of inferring a transform's output schema from its first row; later rows that contradict it raise."""
 
 from __future__ import annotations
 

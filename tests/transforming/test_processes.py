@@ -1,4 +1,4 @@
-"""Transforms in processes give what threads give, and end however anybody ends."""
+"""Tests of transforms in a process pool: same results as threads, errors, crashes, shutdown, shared memory."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def columns_of(numbers: list[int]) -> dict[str, Decoded]:
 
 
 def same(here: Any, there: Any) -> bool:
-    """Equal in every value, mask and dtype."""
+    """Return whether two columns are equal in every value, mask and dtype."""
     if isinstance(here, np.ma.MaskedArray) or isinstance(there, np.ma.MaskedArray):
         mask, other = np.ma.getmaskarray(here), np.ma.getmaskarray(there)
         return bool((mask == other).all()) and same(np.asarray(here)[~mask], np.asarray(there)[~mask])
@@ -126,7 +126,7 @@ def _same_object(one: Any, other: Any) -> bool:
 
 
 class _Processes:
-    """Two workers that know all functions, for a whole module."""
+    """Two worker processes that know all functions, shared by a module."""
 
     def __init__(self) -> None:
         self.processes = TransformProcesses(2)
@@ -288,7 +288,7 @@ def test_unpicklable_process_result_raises(url: str) -> None:
         pytest.raises(Exception, match=r"cannot pickle '_thread.lock' object") as caught,
     ):
         next(reader)
-    # Python 3.14 puts notes of its own before it.
+    # Python 3.14 adds its own notes before it.
     assert any("worker process" in note for note in caught.value.__notes__)
 
 
@@ -310,22 +310,22 @@ def test_worker_process_that_exits_raises_worker_error(
         rf"while it ran the transform {func.__module__}\.{func.__name__} on rows (\d+) to (\d+) of (\d+)", said
     )
     assert found, said
-    # Two workers have half of the rows each, and either may end first; two batches may be assembled together.
+    # Each of two workers has half of the rows, and either may end first; two batches may be assembled together.
     first, last, rows = map(int, found.groups())
     assert rows in (10, 20)
     assert (first, last) in ((0, rows // 2 - 1), (rows // 2, rows - 1))
-    assert ("in crashes" in capfd.readouterr().err) == (func is sent.crashes)  # faulthandler names the line
+    assert ("in crashes" in capfd.readouterr().err) == (func is sent.crashes)  # faulthandler prints the line
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Look often, for a change in another process that tells nobody; the test's time limit is the only one."""
+    """Poll for a change in another process, without a limit except that of the test."""
     while not condition():
         time.sleep(0.01)
 
 
 @pytest.fixture
 def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file by which functions in workers tell what they did; to be asked for before a reader."""
+    """Return the file through which functions in workers report; the fixture must run before a reader opens."""
     path = tmp_path / "mark"
     monkeypatch.setenv("PETASTORE_TEST_MARK", str(path))
     return path
@@ -336,7 +336,7 @@ def busy_workers(mark: Path) -> list[int]:
 
 
 def begin_to_sleep(url: str, mark: Path) -> tuple[Any, Any]:
-    """A reader whose two workers are at a call that takes ten minutes, and the thread that waits for it."""
+    """Return a reader whose two workers are in a call of ten minutes, and the thread that waits for it."""
     raised: list[BaseException] = []
     reader = petastore.make_reader(
         url, reader_pool_type="process", workers_count=2, transform_spec=TransformSpec(sent.sleeps, edit_fields=[])
@@ -373,7 +373,7 @@ def test_reader_stop_wakes_a_consumer_that_waits_for_worker_processes(url: str, 
     reader.stop()
     consumer.join(LONG)
     assert isinstance(raised[0], ReaderClosedError)
-    reader.join()  # the calls would take ten minutes, which is longer than this test may
+    reader.join()  # must not wait for the calls, which take ten minutes
     assert not any(psutil.pid_exists(pid) for pid in busy_workers(mark))
 
 
@@ -408,7 +408,7 @@ def test_worker_processes_persist_until_the_reader_closes(url: str) -> None:
         pids = {int(one.pid) for one in reader}
         for batch in reader.iter_batches(10):
             pids.update(batch["pid"].tolist())
-            break  # … and left early
+            break  # leaves the iteration early
         reader.reset()
         pids |= {int(one.pid) for one in reader}
     assert len(pids) == 1
@@ -418,7 +418,7 @@ def test_worker_processes_persist_until_the_reader_closes(url: str) -> None:
 
 @pytest.mark.usefixtures("mark")
 def test_all_worker_processes_are_used(url: str) -> None:
-    """Neither worker returns a row before the other one has begun its first."""
+    """Neither worker returns a row before the other has begun its first."""
     fields = [("pid", np.int64, (), False)]
     spec = TransformSpec(sent.meets_another_worker, edit_fields=fields, selected_fields=["id", "pid"])
     with petastore.make_reader(url, reader_pool_type="process", workers_count=2, transform_spec=spec) as reader:
@@ -433,7 +433,7 @@ def test_worker_processes_import_no_framework(url: str) -> None:
 
 
 def test_transform_in_a_worker_process_may_keep_references_to_arguments() -> None:
-    """`before` gives of each row the image of the row before: it must not have changed since."""
+    """`before` returns each row with the image of the previous row, which must not have changed."""
     schema = Unischema("image", [UnischemaField("id", np.int64), UnischemaField("image", np.uint8, (20, 30))])
     processes = TransformProcesses(1)
     transform = processes.add(TransformSpec(sent.before), schema, batched=False, buffers=Buffers())
@@ -464,7 +464,7 @@ def test_batches_from_worker_processes_do_not_change_when_kept(url: str) -> None
         for batch in reader.iter_batches(20):
             kept.append((batch["id"], batch["image"], batch["track"]))
             most = max(most, arenas())
-    assert 0 < most <= 2 * 2 * 2  # workers, slots, directions
+    assert 0 < most <= 2 * 2 * 2  # workers × slots × directions
     assert arenas() == 0
     for ids, images, tracks in kept:
         assert (images[:, 0, 0] == ids % 100 * 2).all()
@@ -488,7 +488,7 @@ def test_lambdas_and_nested_functions_are_sent_to_processes(url: str) -> None:
 
 
 def test_closure_arrays_are_private_to_a_worker_process(url: str) -> None:
-    """Large enough to travel in shared memory: it stays there, and the messages after it do not overwrite it."""
+    """The array is so large that it is sent in shared memory, where later messages do not overwrite it."""
     seen = np.zeros(100_000, np.int64)
 
     def first_time(values: dict[str, Any]) -> dict[str, Any]:
@@ -566,12 +566,12 @@ def test_process_pool_without_a_function_uses_threads(url: str, warm_python: War
 
 
 def test_process_pool_leaks_nothing_when_readers_are_opened_and_left_early(url: str) -> None:
-    """The fixture of all tests looks for threads, children, files and shared memory afterwards."""
+    """The fixture of all tests then checks for leaked threads, children, files and shared memory."""
     for number in range(sized(full=10, quick=3)):
         with petastore.make_reader(
             url, reader_pool_type="process", workers_count=2, transform_spec=TransformSpec(sent.unchanged)
         ) as reader:
-            for _ in range(number % 3):  # not begun, left early after one row, after two
+            for _ in range(number % 3):  # not started, left after one row, left after two
                 next(reader)
 
 
@@ -596,7 +596,7 @@ def run(tmp_path: Path, program: str, *arguments: str, timeout: float = LONG) ->
 
 
 def in_quick(names: Iterable[str], *quick: str) -> list[Any]:
-    """Parameters of which `make test` takes some, and `make test-all` all."""
+    """Return parameters of which `make test` runs some, and `make test-all` all."""
     return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
@@ -610,7 +610,7 @@ WAYS: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("way", in_quick(WAYS, "a script", "a notebook"))
 def test_functions_of_main_run_in_worker_processes_without_a_main_guard(url: str, tmp_path: Path, way: str) -> None:
-    """No `if __name__ == '__main__'` is needed: workers do not begin the program once more."""
+    """No `if __name__ == '__main__'` is needed, because workers do not run the program again."""
     (tmp_path / "program.py").write_text(PROGRAM + "\nread()\n", encoding="utf-8")
     with (tmp_path / "program.py").open() as program:
         ran = subprocess.run(
@@ -715,10 +715,10 @@ def test_worker_process_imports_only_modules_used_by_functions_of_main(url: str,
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.splitlines() == [
         f"{sum(range(301)) + 7 * 301} Thing(number=9) {{False}}",
-        "1",  # the program itself
+        "1",  # one import by the program itself
         "Unlucky(Thing(number=5)) True",
         f"{sum(number // 2 for number in range(301))} None {{True}}",
-        "3",  # and two workers
+        "3",  # and one by each of two workers
     ]
 
 
@@ -761,7 +761,7 @@ def test_worker_processes_end_when_their_parent_is_killed(url: str, mark: Path, 
     parent = subprocess.Popen([sys.executable, "-c", program, url], cwd=repository)
     wait_until(lambda: len(busy_workers(mark)) == 2)
     workers = [psutil.Process(pid) for pid in busy_workers(mark)]
-    # Memory without a name goes with the last process that has it.
+    # Unnamed memory is freed when the last process that maps it ends.
     shared = [region.path for worker in workers for region in worker.memory_maps() if "petastore" in region.path]
     assert not any(path.startswith("/dev/shm/") for path in shared)  # noqa: S108 - it is looked at
     parent.kill()

@@ -1,4 +1,4 @@
-"""Generators of rows follow from their keys alone, and continue where they were."""
+"""Tests of random generators per row: determined by their keys, and continued on a second access."""
 
 from __future__ import annotations
 

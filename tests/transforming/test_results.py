@@ -1,4 +1,4 @@
-"""What a function returned is the same columns whether it came as rows, as arrays or as a DataFrame."""
+"""Tests of transform results: rows, arrays and DataFrames give the same columns; wrong results raise."""
 
 from __future__ import annotations
 

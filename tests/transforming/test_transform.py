@@ -1,4 +1,4 @@
-"""TransformSpec: what it does to schemas, rows and DataFrames, and what it may not do."""
+"""Tests of `TransformSpec`: its effect on schemas, rows, columns and DataFrames, and invalid results."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ MAYBE = st.booleans()
 
 @st.composite
 def things(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Rows, some of whose values are missing."""
+    """Draw rows with some missing values."""
     rows = []
     for number in range(draw(st.integers(1, 12))):
         full = {
@@ -193,7 +193,7 @@ def things(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 def decoded(rows: list[dict[str, Any]]) -> dict[str, Decoded]:
-    """Rows as a reader has them."""
+    """Return rows in the form of a reader's decoded columns."""
     columns = {}
     for field in THINGS:
         missing = np.array([row[field.name] is None for row in rows])
@@ -225,7 +225,7 @@ def assert_same(found: dict[str, Decoded], expected: dict[str, Decoded]) -> None
 
 
 def by_row(row: dict[str, Any]) -> dict[str, Any]:
-    """Fills, adds, takes away, and makes arrays of free shape."""
+    """Fill nulls, add and replace columns, and create variable-shape arrays."""
     return row | {
         "count": np.int32(0 if row["count"] is None else row["count"] // 2),
         "share": None if row["share"] is None or row["share"] > 1 else row["share"] + 1,
@@ -237,7 +237,7 @@ def by_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def by_columns(columns: dict[str, Any]) -> dict[str, Any]:
-    """The same of many rows."""
+    """Do the same as `by_row` on columns."""
     free = np.empty(len(columns["id"]), dtype=object)
     free[:] = [np.zeros(number % 3, np.int16) for number in columns["id"].tolist()]
     share = columns["share"]
@@ -343,7 +343,7 @@ ZONED = dt.datetime(2020, 1, 2, 4, 4, 5, 6, tzinfo=dt.timezone(dt.timedelta(hour
 
 
 def moments() -> dict[str, Any]:
-    """One moment, and nothing, in the ways in which Python and pandas can say it."""
+    """Return one moment and a missing value in all types of Python, NumPy and pandas."""
     import pandas as pd
 
     return {

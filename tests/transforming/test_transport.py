@@ -1,4 +1,4 @@
-"""Messages arrive as they were sent, in memory that nobody writes as long as it is looked at."""
+"""Tests of messages over shared memory: round trip, reuse without overwriting referenced arrays, closing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def channels() -> Iterator[tuple[Channel, Channel]]:
 
 
 def shared_here() -> int:
-    """Arenas that this process maps."""
+    """Return the number of shared memory arenas that this process maps."""
     return Path("/proc/self/maps").read_text(encoding="utf-8").count("/memfd:petastore")
 
 

@@ -1,4 +1,4 @@
-"""What goes between a reader and a worker arrives as it was sent; what was raised there is raised here."""
+"""Tests of pickling between a reader and a worker process: functions, closures, exceptions with tracebacks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_large_arrays_of_closures_are_pickled_out_of_band() -> None:
 
 
 class TwoArgumentsError(Exception):
-    """Cannot be made again of its arguments."""
+    """An exception that pickle cannot recreate from its arguments."""
 
     def __init__(self, one: int, two: int) -> None:
         super().__init__(f"{one} and {two}")

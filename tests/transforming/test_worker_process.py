@@ -1,4 +1,4 @@
-"""A worker process begins with what it is told, ends when it is told to, and says how it ended."""
+"""Tests of a worker process: calls in order, errors at startup, being killed, end of its parent, CPU threads."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_worker_process_ends_with_its_parent(has_descriptors: bool) -> None:
         "from petastore.transforming import worker\n"
         "parent, (here, there) = os.getppid(), socket.socketpair()\n"
         "print(os.getpid(), flush=True)\n"
-        "worker.main(here.detach(), parent)\n"  # `there` stays open, so that no end of the connection ends it
+        "worker.main(here.detach(), parent)\n"  # `there` stays open, so the connection does not end
     )
     program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}])"
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
@@ -116,5 +116,5 @@ def test_worker_processes_divide_cpu_threads(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def environment_of(_: dict[str, object]) -> dict[str, int]:
-    """Of a worker: threads of OpenMP and ten times more, those of MKL."""
+    """Return the worker's number of OpenMP threads times 10, plus its number of MKL threads."""
     return {"id": 10 * int(os.environ["OMP_NUM_THREADS"]) + int(os.environ["MKL_NUM_THREADS"])}

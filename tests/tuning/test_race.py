@@ -1,4 +1,4 @@
-"""The race finds the fastest setting in its time, also when the load of the machine changes."""
+"""Tests of the tuning race: it finds the fastest setting in time, also under varying machine load."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Machine:
 
     Args:
         rates: Rows per second of each setting.
-        takes: Seconds that a measurement takes, as a function of the seconds that it should take.
+        takes: The actual seconds of a measurement, as a function of the requested seconds.
     """
 
     def __init__(self, rates: list[float], takes: Callable[[float], float] = lambda seconds: seconds) -> None:
@@ -74,7 +74,7 @@ def test_tuning_race_compares_settings_within_a_round_under_varying_load(
 
     def measure(setting: int, seconds: float) -> float:
         rate = machine.measure(setting, seconds)
-        return rate * loads[machine.order.count(0) % len(loads)]  # the reference begins each round
+        return rate * loads[machine.order.count(0) % len(loads)]  # the reference setting comes first in each round
 
     found = race(range(len(rates)), measure, seconds=100, clock=machine.clock)
     assert rates[fastest(found).setting] >= 0.95 * max(rates)

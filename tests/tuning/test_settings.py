@@ -1,4 +1,4 @@
-"""The settings that tuning tries depend on what reading waits for, and none of them changes the rows."""
+"""Tests of the settings that tuning tries: chosen by the bottleneck, and none of them changes the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured of reading is plausible, and counted right."""
+"""Tests of `throughput`: counts of rows and bytes, time limits, progress, measurement in a new process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEMA = Unischema(
 
 
 class Ticking:
-    """A clock that is a second later each time it is asked."""
+    """A clock that advances by one second at each call."""
 
     def __init__(self) -> None:
         self.now = 0.0

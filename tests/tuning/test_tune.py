@@ -1,4 +1,4 @@
-"""`tune` measures readers of a dataset, keeps its time and its rows, and leaves nothing behind."""
+"""Tests of `tune`: arguments and code, time limit, cache, filters, transforms, and cleanup."""
 
 from __future__ import annotations
 

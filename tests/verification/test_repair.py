@@ -1,4 +1,4 @@
-"""`petastore repair` writes lost metadata again, and nothing if a data file is damaged."""
+"""Tests of `petastore repair`: it restores lost metadata, and writes nothing if a data file is damaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`petastore.verify` finds and names each kind of damage, and finds none in what is intact."""
+"""Tests of `petastore.verify`: it reports each kind of damage, and reports nothing for intact datasets."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_verify_compares_values_with_statistics(tmp_path: Path) -> None:
     assert "got b'a'" in problem.message
 
     path = plain(tmp_path / "nulls")
-    five, four = b"\x36\x0a", b"\x36\x08"  # the field null_count, zigzag
+    five, four = b"\x36\x0a", b"\x36\x08"  # the field null_count, zigzag-encoded
     edit_footer(path, lambda footer: footer.replace(five, four, 1))
     (problem,) = petastore.verify(path.parent).problems
     assert (problem.kind, problem.column) == ("null_count", "word")
@@ -214,7 +214,7 @@ def test_verify_reports_damaged_packed_footers(frames: Path) -> None:
     location = open_location(frames)
     manifest = read_manifest(location)
     assert manifest is not None
-    files = tuple(dataclasses.replace(file, etag='"1"') for file in manifest.inventory.files)  # as an object store has
+    files = tuple(dataclasses.replace(file, etag='"1"') for file in manifest.inventory.files)  # as on an object store
     footers = encoded_footers(read_footers(location, [file.path for file in files]))
     inventory = dataclasses.replace(manifest.inventory, files=files)
     write_manifest(location, dataclasses.replace(manifest, inventory=inventory, footers=footers))

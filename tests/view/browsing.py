@@ -59,13 +59,13 @@ class Client:
 
 
 def chromium() -> str | None:
-    """Chromium or Chrome: what `CHROMIUM` names, or the first on PATH."""
+    """Return the path of Chromium or Chrome: the value of `CHROMIUM`, or the first on PATH."""
     named = os.environ.get("CHROMIUM")
     return shutil.which(named) if named else next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def dom_of(url: str, profile: Path) -> str:
-    """The document at a URL after its scripts ran, if any may."""
+    """Return the document at a URL after its scripts ran, if the page permits scripts."""
     browser = chromium()
     assert browser is not None
     ran = subprocess.run(

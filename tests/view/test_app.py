@@ -1,4 +1,4 @@
-"""Pages of the viewer over HTTP: their content, and the guard in front of them."""
+"""Tests of the viewer's pages over HTTP: content, token, cookies, and security headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Datasets made to harm who looks at them: scripts in every text, huge cells, many columns, broken images."""
+"""Tests of the viewer with hostile datasets: scripts in every text, huge cells, many columns, broken images."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PAYLOADS = (
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Scripts in names of columns, values, bounds of statistics, partition keys and values, files, and metadata."""
+    """Write scripts into column names, values, statistics, partition keys and values, file names and metadata."""
     root = tmp_path_factory.mktemp("hostile") / "<b onmouseover=alert(1)>"
     folder = root / f"<i>=<img src=x onerror={OWNED.replace('/', '')}>"
     folder.mkdir(parents=True)
@@ -100,7 +100,7 @@ def test_chromium_executes_nothing_of_a_hostile_dataset(client: Client, tmp_path
 
 
 def broken_png(size: int) -> bytes:
-    """A PNG that claims so many pixels a side, and has none."""
+    """Return a PNG that declares this many pixels per side, and contains none."""
     header = struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0)
     return (
         b"\x89PNG\r\n\x1a\n"
@@ -140,7 +140,7 @@ def test_broken_images_are_cells_with_the_reason(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def huge(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Cells of 50 MB: one among small ones, all of a column, and in a dictionary."""
+    """Write cells of 50 MB: one among small ones, and half of a column through its dictionary."""
     folder = tmp_path_factory.mktemp("huge")
     large = "x" * 50_000_000
     table = pa.table({

@@ -1,4 +1,4 @@
-"""Rows and cells of a page: local and remote, in the middle of large row groups, and within a limit of bytes."""
+"""Tests of the rows and cells of a viewer page: local and remote, in large row groups, within a byte limit."""
 
 from __future__ import annotations
 

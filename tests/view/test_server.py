@@ -1,4 +1,4 @@
-"""The server of the viewer: its port, its end, and the packages that it needs."""
+"""Tests of the viewer's server: port, shutdown, and missing packages."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_close_after_ctrl_c_waits_for_the_end_of_the_server(url: str, monkeypatc
 
     def run_and_linger(server: uvicorn.Server, **sockets: Any) -> None:
         run(server, **sockets)
-        time.sleep(0.2)  # a `close` that does not wait has returned by then
+        time.sleep(0.2)  # long enough that a `close` without waiting would have returned
         ended.set()
 
     monkeypatch.setattr(uvicorn.Server, "run", run_and_linger)

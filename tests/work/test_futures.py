@@ -1,4 +1,4 @@
-"""Several tasks are one future: of what comes of them, or of the first one that failed."""
+"""Tests of combining futures: results, the first failure, cancellation, and freed memory."""
 
 from __future__ import annotations
 
@@ -126,4 +126,4 @@ def test_future_result_is_freed_without_the_cyclic_garbage_collector(nested: boo
 
 
 class Thing:
-    """Something that can be referred to weakly."""
+    """An object that supports weak references."""

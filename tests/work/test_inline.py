@@ -1,4 +1,4 @@
-"""The inline pool keeps the laws of pools in the thread that submits, and lets nobody miss an interruption."""
+"""Tests of the inline pool: tasks run in the submitting thread, and interrupts reach the caller."""
 
 from __future__ import annotations
 

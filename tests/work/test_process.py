@@ -1,4 +1,4 @@
-"""The process pool keeps the laws of pools, and forgets the calls that wait for processes when it is closed."""
+"""Tests of the process pool: the common pool tests, and cancellation of pending calls on close."""
 
 from __future__ import annotations
 

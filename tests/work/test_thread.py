@@ -1,4 +1,4 @@
-"""The thread pool keeps the laws of pools; it shares one set of threads and gives it back."""
+"""Tests of the thread pool: the common pool tests, concurrency limit, priorities, shared threads."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def test_thread_pool_runs_at_most_workers_count_tasks() -> None:
 
     futures = [pool.submit(lambda: task(meets=True), priority=0) for _ in range(3)]
     futures += [pool.submit(lambda: task(meets=False), priority=1) for _ in range(9)]
-    all_run.wait(LONG)  # three do run at a time …
+    all_run.wait(LONG)  # three tasks do run concurrently …
     go_on.set()
     for future in futures:
         future.result(LONG)
-    assert most[0] == 3  # … and never a fourth
+    assert most[0] == 3  # … but never four
     pool.close()
     pool.join()
 
@@ -103,7 +103,7 @@ def test_thread_pool_second_join_does_not_wait_for_an_abandoned_thread() -> None
     pool.close()
     with pytest.warns(AbandonedThreadWarning, match=r"a thread .* left behind.*read part-0\.parquet"):
         pool.join()
-    pool.join()  # a warning would be an error
+    pool.join()  # a second warning would be an error
     answer.set()
     deadline = time.monotonic() + LONG
     while threads_of_petastore() and time.monotonic() < deadline:

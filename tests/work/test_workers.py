@@ -1,4 +1,4 @@
-"""Who does the work of a reader is checked when it is said, and makes the pool that was meant."""
+"""Tests of `Workers`: option checks, number of concurrent tasks, and memory for dictionaries."""
 
 from __future__ import annotations
 

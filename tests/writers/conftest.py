@@ -19,7 +19,7 @@ from petastore.storage.row_groups.row_group import read_row_group
 
 @pytest.fixture(params=["file", "memory"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Where a dataset may be written: nothing is there yet."""
+    """Yield the URL of a dataset that does not exist yet."""
     if request.param == "file":
         yield f"file://{tmp_path}/dataset"
         return
@@ -31,7 +31,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def stored(url: str) -> list[dict[str, Any]]:
-    """All rows of a committed dataset as they are stored, in the order of the manifest."""
+    """Return all rows of a committed dataset as stored, in the order of the manifest."""
     location = open_location(url)
     manifest = read_manifest(location)
     assert manifest is not None
@@ -46,7 +46,7 @@ def stored(url: str) -> list[dict[str, Any]]:
 
 
 def everything_in(location: Location) -> list[str]:
-    """All files below the root, hidden ones too, but for the lock that stays."""
+    """Return all files below the root, including hidden ones, except the lock file."""
     below = location.filesystem.get_file_info(pa.fs.FileSelector(location.root, recursive=True, allow_not_found=True))
     root = location.root.rstrip("/") + "/"
     return sorted(info.path.removeprefix(root) for info in below if info.is_file and info.base_name != ".lock")

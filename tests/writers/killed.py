@@ -32,7 +32,7 @@ POINTS = (
 
 
 def rows(start: int, count: int) -> Iterator[dict[str, int]]:
-    """Rows with ascending ids."""
+    """Yield rows with ascending ids."""
     for number in range(start, start + count):
         yield {"id": number}
 
@@ -42,7 +42,7 @@ def die() -> None:
 
 
 def dying_before(function: Callable[..., Any], call: int = 1) -> Callable[..., Any]:
-    """The same function, which kills the process when it is called for that time."""
+    """Wrap a function so that its n-th call kills the process."""
     calls = 0
 
     def wrapped(*args: Any, **more: Any) -> Any:
@@ -64,7 +64,7 @@ def dying_after(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def set_trap(point: str) -> None:
-    """Make this process die at that point."""
+    """Make this process kill itself at a point."""
     if point == POINTS[0]:
         files.DataFiles.write = dying_before(files.DataFiles.write, call=25)  # type: ignore[method-assign]
     elif point == POINTS[1]:
@@ -86,11 +86,11 @@ def write(directory: Path, mode: Any, point: str) -> None:
     set_trap(point)
     new = rows(OLD_ROWS, NEW_ROWS)
     write_dataset(directory, SCHEMA, new, mode=mode, rows_per_file=100, rows_per_row_group=30)
-    os._exit(99)  # not killed as planned
+    os._exit(99)  # reached only if the process was not killed
 
 
 def write_old(directory: Path) -> None:
-    """Write the dataset that is there before; never returns."""
+    """Write the dataset that exists before; never returns."""
     write_dataset(directory, SCHEMA, rows(0, OLD_ROWS))
     os._exit(0)
 
@@ -103,7 +103,7 @@ def append(directory: Path, start: int) -> None:
 
 
 def in_children(*calls: Callable[[], None]) -> list[int]:
-    """Run each call in a child of its own, all at once; how each ended."""
+    """Run each call in its own child, concurrently; return the exit statuses."""
     children = []
     for call in calls:
         child = os.fork()
@@ -114,9 +114,9 @@ def in_children(*calls: Callable[[], None]) -> list[int]:
 
 
 def main(root: Path) -> None:
-    """Write all datasets below `root`; print what did not end as it should."""
-    encode_rows([{"id": 0}], SCHEMA)  # imports once what each child would import
-    # Arrow has threads now, so Python 3.12 and newer warn at every fork; the children do not need these threads.
+    """Write all datasets below `root`; print each unexpected exit."""
+    encode_rows([{"id": 0}], SCHEMA)  # imports modules once for all children
+    # Arrow has started threads, so Python 3.12 and newer warn at every fork; the children do not need these threads.
     warnings.filterwarnings("ignore", ".* is multi-threaded, use of fork", DeprecationWarning)
     for mode in MODES:
         for point in POINTS:

@@ -1,7 +1,7 @@
-"""Program of a test: writes a dataset repeatedly, and kills each writer at another call.
+"""Program of a test: writes a dataset repeatedly, and kills each writer at another function call.
 
-Takes the directory as argument. Prints as JSON what readers saw after each, and what was left after the overwrites
-between them.
+The argument is the directory. Prints JSON: the versions that readers saw after each kill, and the files left over after
+the overwrites in between.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from tests.killed_at_call import call_count, points, run_until_call
 from tests.tier import sized
 
 WHILE_ROWS, AT_COMMIT = sized(full=8, quick=2), sized(full=32, quick=10)
-"""How many writers of each mode are killed before the last row is written, and after it."""
+"""The number of writers of each mode that are killed before and after the last row is written."""
 
 LAST = (8, 6, 4, 2, 0)
-"""More are killed so many calls before the end: an append counts from its last calls on, and their number varies."""
+"""More writers are killed this many calls before the end. An append commits in its last calls, whose number varies."""
 
 CODE = ("writers", "storage", "cache")
 SCHEMA = Unischema("versions", [UnischemaField("version", "int64"), UnischemaField("id", "int64")])
 ROWS = 240
-"""Of a version: in three files of two row groups."""
+"""Rows of a version, in three files of two row groups."""
 
 
 def rows(version: int) -> list[dict[str, int]]:
@@ -47,7 +47,7 @@ def write(directory: Path, version: int, mode: Any, tell: Callable[[int], object
 
 
 def seen(directory: Path) -> list[tuple[int, int, int]]:
-    """What a reader sees of each version: its number, how many rows, and how many of them are distinct."""
+    """Return for each version that a reader sees: its number, its rows, and its distinct rows."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*data file.s. that its inventory does not list", UserWarning)
         reader = petastore.make_batch_reader(directory, workers_count=1)
@@ -58,7 +58,7 @@ def seen(directory: Path) -> list[tuple[int, int, int]]:
 
 
 def told_by(run: Callable[[int], None]) -> bytes:
-    """What a child writes into its pipe before it ends well."""
+    """Return the bytes that a child writes into its pipe before it exits with 0."""
     child, there = forked_with_a_pipe(run)
     with os.fdopen(there, "rb") as pipe:
         told = pipe.read()
@@ -67,7 +67,7 @@ def told_by(run: Callable[[int], None]) -> bytes:
 
 
 def versions_seen(directory: Path) -> list[int]:
-    """Versions that a reader in a child sees: whole ones, each row once; else it is an error."""
+    """Return the versions that a reader in a child sees; fail unless each is complete, with each row once."""
 
     def tell(end: int) -> None:
         os.write(end, json.dumps(seen(directory)).encode())
@@ -78,16 +78,16 @@ def versions_seen(directory: Path) -> list[int]:
 
 
 def files_of(directory: Path) -> collections.Counter[str]:
-    """Names of all files, but the lock that stays; tokens are left out of them."""
+    """Return the names of all files except the lock file, with tokens replaced."""
     found = (path for path in directory.rglob("*") if path.is_file() and path.name != ".lock")
     return collections.Counter(re.sub("[0-9a-f]{32}", "TOKEN", str(path.relative_to(directory))) for path in found)
 
 
 def main(folder: Path) -> None:
-    """Kill writers, and read after each; every fifth time a writer ends."""
+    """Kill writers, and read after each; every fifth version, a writer completes."""
     directory, fresh = folder / "dataset", folder / "fresh"
     outcome: dict[str, Any] = {"old": [], "new": [], "other": [], "left": []}
-    encode_rows(rows(0)[:1], SCHEMA)  # imports once what each child would import
+    encode_rows(rows(0)[:1], SCHEMA)  # imports modules once for all children
     importlib.import_module("petastore.front")
     for place in (directory, fresh):
         told_by(lambda _, place=place: write(place, 0, "overwrite"))  # type: ignore[misc]

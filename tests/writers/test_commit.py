@@ -1,4 +1,4 @@
-"""A commit checks every file against the schema, and then changes the dataset in one step."""
+"""Tests of committing files: each is checked against the schema, and the dataset changes atomically."""
 
 from __future__ import annotations
 

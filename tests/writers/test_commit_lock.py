@@ -1,4 +1,4 @@
-"""Only one writer commits at a time, in this process and in others."""
+"""Tests of the commit lock: one writer commits at a time, across threads and processes."""
 
 from __future__ import annotations
 

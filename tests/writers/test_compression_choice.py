@@ -1,4 +1,4 @@
-"""Columns that do not shrink are stored as they are, unless somebody asked for a compression."""
+"""Tests of `compression="auto"`: incompressible columns are stored uncompressed; explicit options win."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMA = Unischema(
     "x",
     [
         UnischemaField("id", "int64"),
-        UnischemaField("noise", "float32", (1024,), NdarrayCodec()),  # the header alone would shrink
+        UnischemaField("noise", "float32", (1024,), NdarrayCodec()),  # only its header is compressible
         UnischemaField("zeros", "float32", (64,), NdarrayCodec()),
         UnischemaField("noise_list", "float64", (64,), nullable=True),
         UnischemaField("zeros_list", "float64", (64,), nullable=True),
@@ -52,7 +52,7 @@ def rows(first: int, count: int, *, noise: bool = True) -> list[dict[str, Any]]:
 
 
 def stored_as_they_are(path: Path) -> set[str]:
-    """Columns that no row group of a file has compressed."""
+    """Return the columns that are uncompressed in all row groups of a file."""
     found = pq.read_metadata(path)
     chunks = [
         found.row_group(group).column(leaf)
@@ -126,7 +126,7 @@ def test_dataset_whose_files_differ_in_compression_is_read(tmp_path: Path) -> No
     write_dataset(tmp_path / "x", SCHEMA, written[4500:], mode="append")
     first, second = sorted((tmp_path / "x").glob("*.parquet"))
     assert (stored_as_they_are(first), stored_as_they_are(second)) == (UNCOMPRESSED, set())
-    for _ in range(2):  # as it was listed, and from what the manifest keeps of footers
+    for _ in range(2):  # with the footer from the listing, and from the manifest
         with petastore.make_reader(tmp_path / "x", shuffle_row_groups=False) as reader:
             for expected, found in zip(written, reader, strict=True):
                 assert found.id == expected["id"]

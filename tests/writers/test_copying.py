@@ -1,4 +1,4 @@
-"""A copy has the stored cells of its source, and what the names of directories say."""
+"""Tests of copying a dataset: unchanged encoded cells, and partition values as columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows become columns through the codecs, and what does not fit is named by field and row."""
+"""Tests of encoding rows to columns through codecs; invalid values raise with field and row."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_row_that_is_not_a_dict_raises(wrong: Any) -> None:
 
 
 class Broken(NdarrayCodec):
-    """A codec that breaks its promise."""
+    """A codec that returns another Arrow type than it declares."""
 
     codec_id = "broken"
 

@@ -1,4 +1,4 @@
-"""The data files of one write, before anybody else is meant to see them."""
+"""Tests of the data files of one write before its commit: rotation, markers, undo."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_undo_of_a_write_deletes_all_written_files(location: Location, is_comple
         files.finish(at_least_one=False)
     files.undo()
     assert everything_in(location) == []
-    files.undo()  # may come twice: an error while one is handled
+    files.undo()  # undo is idempotent, because an error may occur while another is handled
 
 
 def test_undo_of_a_write_keeps_committed_files(location: Location) -> None:

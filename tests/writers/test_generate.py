@@ -1,4 +1,4 @@
-"""Parquet that others wrote becomes a dataset with a manifest, and with a schema where one is given or declared."""
+"""Tests of `generate_metadata`: existing Parquet files get a manifest, and a schema if one is given or stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indexes are built from each row group once, in parallel, and hold for the data that they were built from."""
+"""Tests of building row group indexes: contents, one read per row group, stale indexes, errors."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def row(number: int) -> dict[str, Any]:
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """40 rows in row groups of 5."""
+    """Write 40 rows in row groups of 5."""
     petastore.write_dataset(tmp_path / "s", SCHEMA, map(row, range(40)), rows_per_row_group=5)
     return str(tmp_path / "s")
 
 
 class FirstDigits(RowGroupIndexerBase):
-    """An indexer of a user's own, over rows."""
+    """A user-defined indexer over rows."""
 
     def __init__(self) -> None:
         self.found: dict[str, set[int]] = {}

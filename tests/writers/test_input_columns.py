@@ -1,4 +1,4 @@
-"""Columns are stored as their rows would be, under a schema that is inferred or given."""
+"""Tests of writing columns (dict, Arrow, pandas, Polars, Hugging Face): inferred and given schemas."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_arrow_columns_are_stored_like_their_rows(rows: list[tuple[Any, ...]]) -
 
 
 class Stream:
-    """What Polars and others have."""
+    """An object with `__arrow_c_stream__`, as in Polars."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -128,7 +128,7 @@ def test_pandas_dataframe_is_written_without_its_index() -> None:
     assert [(field.name, field.nullable) for field in schema] == [
         ("id", False),
         ("name", True),
-        ("score", False),  # NaN is a number
+        ("score", False),  # NaN is a number, not a null
         ("kind", False),
         ("count", True),
         ("vector", False),
@@ -146,7 +146,7 @@ def test_object_with_an_arrow_stream_is_written(tmp_path: Path) -> None:
     petastore.write_dataset(tmp_path / "x", Stream(table), rows_per_row_group=4)
     with petastore.make_batch_reader(str(tmp_path / "x"), shuffle_row_groups=False) as reader:
         assert np.concatenate([batch.id for batch in reader]).tolist() == list(range(10))
-        assert reader.schema["word"].nullable  # a stream says so, and nobody has looked at its rows
+        assert reader.schema["word"].nullable  # the stream declares it, and its rows are not inspected
 
 
 def test_explicit_schema_encodes_columns(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def rows_of(url: Path) -> list[Any]:
 
 @pytest.mark.parametrize("name", READABLE)
 def test_write_dataset_writes_each_type_that_make_reader_reads(tmp_path: Path, name: str) -> None:
-    """The same values, whether the table, its chunks, or the values that the reader gave are written."""
+    """The values are the same for the table, its chunks, and the values that the reader returned."""
     table = pa.table({"x": READABLE[name]})
     (tmp_path / "plain").mkdir()
     pq.write_table(table, tmp_path / "plain" / "0.parquet")
@@ -212,7 +212,7 @@ def test_write_dataset_writes_each_type_that_make_reader_reads(tmp_path: Path, n
 
 
 def equal(found: list[Any], expected: list[Any]) -> bool:
-    """Values are equal, whatever digits decimals are written with."""
+    """Return whether values are equal; decimals may have different numbers of digits."""
     if all(value is None or isinstance(value, Decimal) for value in expected):
         return found == expected
     return bool(of_petastore(found) == of_petastore(expected))
@@ -277,7 +277,7 @@ def test_uuids_are_stored_as_16_bytes(tmp_path: Path) -> None:
 
 
 class HuggingFaceDataset:
-    """Has what a `datasets.Dataset` has: a table in `data`, and indices that pick rows of it."""
+    """A stand-in for `datasets.Dataset`: a table in `data`, and indices that select its rows."""
 
     def __init__(self, table: pa.Table, indices: list[int] | None) -> None:
         self.data = SimpleNamespace(table=table)
@@ -305,7 +305,7 @@ def test_hugging_face_dataset_is_written_in_index_order(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="column 'train' must be an array or a list, got a dataset"):
         petastore.write_dataset(tmp_path / "dict", {"train": HuggingFaceDataset(table, None)})
     schema = petastore.open_dataset(tmp_path / "some").schema
-    assert (schema["x"].nullable, schema["word"].nullable) == (False, True)  # by the rows that are picked
+    assert (schema["x"].nullable, schema["word"].nullable) == (False, True)  # inferred from the selected rows
 
 
 def test_large_columns_are_encoded_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Wherever a writer is killed, readers see the old dataset or the new one, and the next overwrite clears the rest."""
+"""Tests of writers killed at any call: readers see the old dataset or the new one, and the next overwrite cleans up."""
 
 from __future__ import annotations
 

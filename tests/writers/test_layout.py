@@ -1,4 +1,4 @@
-"""Row groups and files end exactly where they were asked to."""
+"""Tests of row group and file sizes: `rows_per_row_group`, `row_group_size_mb` and their defaults."""
 
 from __future__ import annotations
 

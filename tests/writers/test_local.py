@@ -1,4 +1,4 @@
-"""What `write_dataset` promises: exact sizes, three modes, and no harm when it is interrupted anywhere."""
+"""Tests of `write_dataset`: round trip, sizes, write modes, errors, concurrent and killed writers."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ def test_append_of_another_schema_raises_with_the_difference(
     given = rows(10, 10)
     with pytest.raises(SchemaError, match=difference):
         write_dataset(url, Unischema("numbers", fields), given, mode="append")
-    assert next(given) == {"id": 10}  # not one was asked for
+    assert next(given) == {"id": 10}  # not a single row was consumed
     with pytest.raises(SchemaError, match="the dataset's schema is named 'numbers', and the rows' schema 'other'"):
         write_dataset(url, Unischema("other", SCHEMA), [], mode="append")
 
@@ -339,7 +339,7 @@ def test_append_accepts_another_field_order_and_fewer_nullable_fields(url: str) 
 def test_append_without_a_schema_uses_the_datasets_schema(url: str) -> None:
     write_dataset(url, pd.DataFrame({"n": [1, 2], "s": ["a", None], "x": [None, None], "e": [[1], []]}))
     schema = open_dataset(url).schema
-    write_dataset(url, pd.DataFrame({"e": [[2]], "s": ["b"], "n": [3.0]}), mode="append")  # a nullable column left out
+    write_dataset(url, pd.DataFrame({"e": [[2]], "s": ["b"], "n": [3.0]}), mode="append")  # omits a nullable column
     write_dataset(url, pa.table({"n": [4], "s": pa.nulls(1), "x": pa.nulls(1), "e": [[3]]}), mode="append")
     assert open_dataset(url).schema == schema
     assert [row["n"] for row in stored(url)] == [1, 2, 3, 4]
@@ -387,7 +387,7 @@ def test_overwrite_deletes_the_old_dataset_and_no_other_files(tmp_path: Path) ->
     write_dataset(tmp_path, schema, [{"name": "Ada"}], mode="overwrite")
     assert stored(str(tmp_path)) == [{"name": "Ada"}]
     left = everything_in(open_location(tmp_path))
-    assert len(list_data_files(open_location(tmp_path))) == 2  # the notes too: a manifest says that they are no data
+    assert len(list_data_files(open_location(tmp_path))) == 2  # includes notes.txt, which only the manifest excludes
     assert {"notes.txt", "_common_metadata", "_petastore/inventory.arrow"} == set(left) - {
         path for path in left if path.startswith("part-")
     }
@@ -427,7 +427,7 @@ def test_overwrite_warns_about_files_that_cannot_be_deleted() -> None:
 
 
 class Stop(BaseException):
-    """Not an Exception, as KeyboardInterrupt is none."""
+    """Not a subclass of Exception, like KeyboardInterrupt."""
 
 
 def failing(problem: BaseException, after: int) -> Iterator[dict[str, Any]]:
@@ -578,7 +578,7 @@ def test_object_store_write_uses_no_rename() -> None:
             raise AssertionError(f"{path1} is renamed to {path2} {more}, but an object store copies to rename")
 
     filesystem = Store()
-    filesystem.mkdir("/bucket")  # which is never made by a writer
+    filesystem.mkdir("/bucket")  # writers never create a bucket
     inventory = write_dataset("s3://bucket/x", SCHEMA, rows(0, 10), rows_per_file=4, filesystem=filesystem)
     assert inventory.num_rows == 10
     location = open_location("s3://bucket/x", filesystem=filesystem)
@@ -589,7 +589,7 @@ def test_object_store_write_uses_no_rename() -> None:
 
 @pytest.fixture(scope="module")
 def graveyard(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Datasets whose writers were killed, each at another point; see `killed`."""
+    """Return datasets whose writers were killed at different points; see `killed`."""
     root = tmp_path_factory.mktemp("killed")
     command = [sys.executable, killed.__file__, str(root)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience(100))

@@ -1,4 +1,4 @@
-"""Chunks end where pages may, and the file is the one that a single chunk gives, byte for byte."""
+"""Tests of cutting Arrow chunks at page boundaries: the file equals that of a single chunk, byte for byte."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCHEMA = Unischema(
         UnischemaField("list", "int16", (None,), nullable=True),
     ],
 )
-"""Of arrays Arrow looks after six rows: 960 KiB, so a page has twelve."""
+"""Arrow checks the page size of the arrays after every six rows: that is 960 KiB, so a page has twelve rows."""
 
 
 def a_row(number: int) -> dict[str, object]:
@@ -36,7 +36,7 @@ def a_row(number: int) -> dict[str, object]:
 
 
 def in_chunks(sizes: list[int], cut: int) -> pa.Table:
-    """Rows in chunks of these sizes, slices of larger ones."""
+    """Return rows in chunks of these sizes, which are slices of larger chunks."""
     numbers, batches = iter(range(sum(sizes) + cut * len(sizes))), []
     for size in sizes:
         rows = [a_row(next(numbers)) for _ in range(size + cut)]

@@ -1,4 +1,4 @@
-"""Each column is stored as suits its values."""
+"""Tests of Parquet writer options per column: dictionaries, statistics and compression."""
 
 from __future__ import annotations
 

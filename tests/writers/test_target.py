@@ -1,4 +1,4 @@
-"""What a write finds where it aims at, and what each mode makes of it."""
+"""Tests of write targets: existing files, write modes, concurrent commits, and schema differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States loaded late, twice, into workers, at an epoch's end and behind a filter, with Accelerate on two ranks."""
+"""Accelerate on two ranks: load states late, twice, into workers, at an epoch's end, and with a filter."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from petastore.errors import PetastoreError
 BATCH = 16
 
 Loop = list[list[int]] | str
-"""Ids of each batch of a loop, or the error that ended it."""
+"""The ids of each batch of a loop, or the error that ended it."""
 
 
 class Trials:
-    """Loaders that one Accelerator prepared, and the states that it saved of them."""
+    """Loaders prepared by one Accelerator, and the states that it saved of them."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder
@@ -30,13 +30,13 @@ class Trials:
         self.ranks: Any = {"cur_shard": self.accelerator.process_index, "shard_count": self.accelerator.num_processes}
 
     def loader(self, **asked: Any) -> Any:
-        """A prepared loader; the Accelerator forgets the one before."""
+        """Return a prepared loader; the Accelerator releases the previous one."""
         self.accelerator.free_memory()
         reader = make_reader(self.url, ["id"], **self.ranks, **({"shuffle_rows": True, "seed": 7} | asked))
         return self.accelerator.prepare(DataLoader(reader, batch_size=BATCH))
 
     def saved(self, steps: int, **asked: Any) -> str:
-        """The state after some steps of the first epoch."""
+        """Save the state after some steps of the first epoch; return its path."""
         loader, path = self.loader(**asked), str(self.folder / f"after {steps} {sorted(asked)}")
         loader.set_epoch(0)
         for step, _ in enumerate(loader, start=1):
@@ -54,7 +54,7 @@ class Trials:
         yield from epochs_of(self.loader(filters=col("id") >= 50), 0, 1)
 
     def late(self) -> Iterator[Loop]:
-        """A state loaded in the middle of a loop."""
+        """Load a state in the middle of a loop."""
         state, loader = self.saved(3), self.loader()
         loader.set_epoch(0)
         batches = iter(loader)
@@ -64,7 +64,7 @@ class Trials:
         yield from epochs_of(loader, 0, 1)
 
     def twice(self) -> Iterator[Loop]:
-        """Two states loaded, the second one counts; later the first one twice."""
+        """Load two states, of which the second counts; later load the first one twice."""
         first, second, loader = self.saved(3), self.saved(5), self.loader()
         self.accelerator.load_state(first)
         self.accelerator.load_state(second)
@@ -74,7 +74,7 @@ class Trials:
         yield from epochs_of(loader, 0, 1)
 
     def into_workers(self) -> Iterator[Loop]:
-        """A state loaded into a reader whose worker processes live."""
+        """Load a state into a reader with running worker processes."""
         how: Any = {"reader_pool_type": "process", "workers_count": 2}
         state, loader = self.saved(3, **how), self.loader(**how)
         yield from epochs_of(loader, 0)
@@ -82,7 +82,7 @@ class Trials:
         yield from epochs_of(loader, 0, 1)
 
     def into_workers_of_torch(self) -> Iterator[Loop]:
-        """A state loaded into a dataset whose persistent workers live, beside what Accelerate prepares."""
+        """Load a state into a dataset with running persistent workers, which Accelerate does not prepare."""
         dataset = ReaderDataset(self.url, ["id"], batch_size=BATCH, **self.ranks, shuffle_rows=True, seed=7)
         loader: Any = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=2, persistent_workers=True)
         whole = sorted(ids(loader))
@@ -94,7 +94,7 @@ class Trials:
         yield "the rest" if loaded == rest and len(rest) == len(whole) - 4 else f"{loaded}"
 
     def at_the_end(self) -> Iterator[Loop]:
-        """A state saved after the last batch of an epoch."""
+        """Load a state that was saved after the last batch of an epoch."""
         state, loader = self.saved(7), self.loader()
         self.accelerator.load_state(state)
         yield from epochs_of(loader, 1, 2)
@@ -116,7 +116,7 @@ def ids(batches: Iterable[Any]) -> list[list[int]]:
 
 
 def attempt(loop: Callable[[], Any]) -> Any:
-    """Return what a loop gives, or the error that ends it as text."""
+    """Return the result of a loop, or its error as text."""
     try:
         return loop()
     except PetastoreError as problem:
@@ -130,7 +130,7 @@ def epochs_of(loader: Any, *epochs: int) -> Iterator[Loop]:
 
 
 def main(url: str, folder: str) -> None:
-    """Tells of every case."""
+    """Run and print every case."""
     trials = Trials(url, Path(folder))
     cases = (
         trials.whole,

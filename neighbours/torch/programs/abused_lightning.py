@@ -1,4 +1,4 @@
-"""States loaded late, twice, into workers, at an epoch's end and behind a filter, by Lightning on two ranks."""
+"""Lightning on two ranks: load states late, twice, into workers, at an epoch's end, and with a filter."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from petastore.errors import PetastoreError
 
 
 class Noting(lightning.LightningModule):  # type: ignore[misc]
-    """A model that notes the batches of each epoch, and does something after a step.
+    """A model that records the batches of each epoch, and can call a function after a step.
 
     Args:
         url: The dataset.
-        after: By step, from 1: what is done after it.
+        after: Functions to call after a step, by its number from 1.
         asked: Parameters of the reader.
     """
 
@@ -55,7 +55,7 @@ def trainer(epochs: int, **asked: Any) -> lightning.Trainer:
 
 
 def fit(module: Noting, epochs: int, path: Path | None = None, **asked: Any) -> Any:
-    """Batches of each epoch of a training run, or the error that ends it."""
+    """Return the batches of each epoch of a training run, or its error as text."""
     try:
         trainer(epochs, **asked).fit(module, ckpt_path=path, weights_only=False)
     except PetastoreError as problem:
@@ -66,10 +66,10 @@ def fit(module: Noting, epochs: int, path: Path | None = None, **asked: Any) -> 
 
 
 def main(url: str, folder: str) -> None:
-    """Tells of every case."""
+    """Run and print every case."""
 
     def saved(step: int, **asked: Any) -> Path:
-        """A checkpoint after a step."""
+        """Return the path of a checkpoint after a step."""
         path = Path(folder) / f"after {step} {sorted(asked)}.ckpt"
         fit(Noting(url, {step: lambda module: module.trainer.save_checkpoint(path)}, **asked), 2, max_steps=step)
         return path

@@ -1,4 +1,4 @@
-"""Loaders in Lightning's hands, on two ranks: which rows each of its epochs has, or what is said."""
+"""Lightning on two ranks with petastore's loaders: print the rows of each epoch, or the error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from petastore.errors import InvalidArgumentError
 
 
 class Noting(lightning.LightningModule):  # type: ignore[misc]
-    """A model that notes the rows of each epoch."""
+    """A model that records the rows of each epoch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ def trainer(epochs: int = 2, plugins: Any = None) -> lightning.Trainer:
 
 
 def main(url: str) -> None:
-    """Tells of every case."""
+    """Run and print every case."""
     first = trainer()
     ranks: Any = {"cur_shard": first.global_rank, "shard_count": first.world_size}
     order: Any = {"shuffle_rows": True, "seed": 7}

@@ -1,9 +1,9 @@
 """torchrun whose workers are forked from a process that has imported their programs: `forked_torchrun RUNS`.
 
-RUNS is a JSON file with a list of runs, each with `program`, `arguments`, `environment` and `problem`: the file
-for the error of a run that fails. Runs follow each other. The elastic agent is that of
-`torchrun --standalone --nproc-per-node=2 --max-restarts=3`. Each worker of torchrun itself imports torch and the
-trainer again, which takes longer than all of its steps; a fork takes some milliseconds.
+RUNS is a JSON file with a list of runs, each with `program`, `arguments`, `environment` and `problem`: the file for the
+error of a run that fails. Runs follow each other. The elastic agent is that of `torchrun --standalone
+--nproc-per-node=2 --max-restarts=3`. Each worker of a normal torchrun imports torch and the trainer, which takes longer
+than all of its steps; a fork takes some milliseconds.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 
 def live(module: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Run the program as its own command line would."""
+    """Run the program as its command line would."""
     os.environ.update(environment)
     sys.argv = [module, *arguments]
     importlib.import_module(module).main()
 
 
 def main() -> None:
-    """Start two workers for each run, and start them again until none of them dies."""
+    """Start two workers for each run, and restart them until none of them dies."""
     runs = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     modules = {run["program"]: f"{__spec__.parent}.{run['program']}" for run in runs}
     multiprocessing.set_forkserver_preload([__spec__.name, *modules.values()])

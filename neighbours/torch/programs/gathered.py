@@ -1,4 +1,4 @@
-"""What all ranks found, printed by the first one as a line of JSON that a test reads."""
+"""Gather results of all ranks; rank 0 prints them as a line of JSON that a test parses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MARK = "FOUND "
 
 
 def tell(case: str, what: Any) -> None:
-    """Prints what each rank found in a case; every rank calls it."""
+    """Print each rank's result of a case; every rank calls it."""
     gathered: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(gathered, what)
     if dist.get_rank() == 0:
@@ -21,5 +21,5 @@ def tell(case: str, what: Any) -> None:
 
 
 def found(printed: str) -> dict[str, list[Any]]:
-    """By case, what each rank found."""
+    """Return the results of each rank by case."""
     return dict(json.loads(line.partition(_MARK)[2]) for line in printed.splitlines() if _MARK in line)

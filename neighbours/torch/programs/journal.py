@@ -1,4 +1,4 @@
-"""What a rank trained on, step by step, on disk at once; and the deaths that a test has arranged for it."""
+"""On-disk journal of a rank's training steps, and the deaths that a test plans for it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ EPOCHS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Death:
-    """That a rank ends without a word at a place of a step, in its `attempt`-th life, from 0."""
+    """A planned death of a rank at a place of a step, in its `attempt`-th life, from 0."""
 
     attempt: int
     rank: int
     step: int
     place: str
-    """`"forward"`: it has the batch; `"step"`: it has stepped; `"saved"`: after what it saves then."""
+    """`"forward"`: the batch is loaded; `"step"`: after the optimizer step; `"saved"`: after the save, if any."""
 
 
 class Journal:
-    """Notes of one life of one rank."""
+    """Records one life of one rank."""
 
     def __init__(self, folder: str | Path, rank: int) -> None:
         self._path = Path(folder) / f"rank-{rank}.jsonl"
         self._rank = rank
         notes = self._path.read_text().splitlines() if self._path.exists() else []
         lives = sum("life" in json.loads(note) for note in notes)
-        # torchrun counts lives; one that was ended before its first note counts there, too.
+        # torchrun counts lives, including one that ended before its first record.
         self.attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", lives))
         self._note(life=self.attempt)
         self._deaths = {Death(*death) for death in json.loads(os.environ.get("DEATHS", "[]"))}
@@ -43,15 +43,15 @@ class Journal:
             notes.write(json.dumps(what) + "\n")
 
     def trained(self, step: int, epoch: int, ids: Sequence[int], state: Any = None) -> None:
-        """Notes that a step, from 1, is trained on these rows."""
+        """Record the rows of a training step, numbered from 1."""
         self._note(step=step, epoch=epoch, ids=list(ids), state=state)
 
     def resumed(self, step: int) -> None:
-        """Notes after which step this life goes on."""
+        """Record the step after which this life resumes."""
         self._note(resumed=step)
 
     def end(self, loss: float) -> None:
-        """Notes what came out."""
+        """Record the final loss."""
         self._note(loss=loss)
 
     def perhaps_die(self, step: int, place: str) -> None:
@@ -61,32 +61,32 @@ class Journal:
 
 @dataclasses.dataclass
 class History:
-    """What became of a training, over all lives and ranks."""
+    """The history of a training run, over all lives and ranks."""
 
     lives: int
     resumed: list[int]
-    """After which step each life went on."""
+    """The step after which each life resumed."""
     epochs: list[list[int]]
-    """Of each epoch, the rows of the steps that count: those that no later life did again."""
+    """The rows of each epoch in the steps that count: those that no later life repeated."""
     steps: list[int]
-    """Steps that each rank has behind it."""
+    """The number of completed steps of each rank."""
     losses: list[float]
     states: list[list[Any]]
-    """Of each rank, the loader's state after each step that counts."""
+    """The loader's state of each rank after each step that counts."""
 
 
 def history(folder: str | Path) -> History:
-    """What the journals in a folder say together."""
+    """Return the combined history of the journals in a folder."""
     found = History(0, [], [[] for _ in range(EPOCHS)], [], [], [])
     for path in sorted(Path(folder).glob("rank-*.jsonl")):
         notes = [json.loads(note) for note in path.read_text().splitlines()]
-        counted = {note["step"]: note for note in notes if "step" in note}  # the last one of a step is the one
+        counted = {note["step"]: note for note in notes if "step" in note}  # the last record of a step counts
         for note in counted.values():
             found.epochs[note["epoch"]] += note["ids"]
         found.lives = sum("life" in note for note in notes)
         found.resumed = [note["resumed"] for note in notes if "resumed" in note]
         found.steps.append(max(counted))
-        # A rank may have come to the end in a life in which another one had still to die.
+        # A rank may have finished in a life in which another rank still died.
         found.losses += [note["loss"] for note in notes if "loss" in note][-1:]
         found.states.append([counted[step]["state"] for step in sorted(counted)])
     return found

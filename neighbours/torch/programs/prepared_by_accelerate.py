@@ -1,4 +1,4 @@
-"""Loaders of shards, handed to Accelerate's `prepare` on two ranks: which rows reach training, or what is said."""
+"""Accelerate on two ranks: pass sharded loaders to `prepare`, and print the trained rows or the error."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from petastore.errors import InvalidArgumentError
 
 
 def trained(loader: Iterable[Any]) -> list[int]:
-    """The rows that a loop trains on."""
+    """Return the rows that a loop trains on."""
     return [i for batch in loader for i in batch["id"].tolist()]
 
 
 def of(case: str, loop: Callable[[], Any]) -> None:
-    """Tells what a loop gives, or why it does not."""
+    """Print the result of a loop, or its error."""
     try:
         tell(case, loop())
     except InvalidArgumentError as refusal:
@@ -29,7 +29,7 @@ def of(case: str, loop: Callable[[], Any]) -> None:
 
 
 def main(url: str) -> None:
-    """Tells of every case."""
+    """Run and print every case."""
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=4)
     fetching = Accelerator(
         cpu=True,
@@ -76,7 +76,7 @@ def main(url: str) -> None:
             stepped.append(accelerator.sync_gradients)
     tell("stepped", stepped)
     tell("under way after the loop", accelerator.gradient_state.in_dataloader)
-    # A model that outlives its process group has torch abort the process as it ends: often, on a busy machine.
+    # If a model outlives its process group, torch often aborts the process at exit on a busy machine.
     accelerator.free_memory()
     accelerator.end_training()
 

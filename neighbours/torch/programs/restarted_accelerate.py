@@ -1,4 +1,4 @@
-"""Accelerate under `torchrun --max-restarts`: `save_state` keeps the place of a prepared loader, too."""
+"""Accelerate under `torchrun --max-restarts`: `save_state` includes the position of a prepared loader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from petastore.adapters.torch import DataLoader
 
 
 class Steps:
-    """How many steps were taken, for `register_for_checkpointing`."""
+    """Counter of steps, for `register_for_checkpointing`."""
 
     taken = 0
 
@@ -28,7 +28,7 @@ class Steps:
 
 
 def main() -> None:
-    """Trains to the end, from wherever the last life got to."""
+    """Train to the end, from the last checkpoint."""
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("folder", type=Path)

@@ -1,4 +1,4 @@
-"""DDP under `torchrun --max-restarts`: goes on from the last checkpoint, an ordinary file or a distributed one."""
+"""DDP under `torchrun --max-restarts`: resumes from the last checkpoint, an ordinary file or a distributed one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from petastore.adapters.torch import DataLoader
 
 
 class OneFile:
-    """Rank 0 writes all that is to be kept into one file, which takes the place of the last one when it is whole."""
+    """Rank 0 writes the checkpoint to one file, which is replaced atomically."""
 
     def __init__(self, folder: Path, model: Any, optimizer: Any, loader: DataLoader) -> None:
         self._path = folder / "checkpoint.pt"
@@ -41,7 +41,7 @@ class OneFile:
 
 
 class Distributed:
-    """All ranks write their parts into a folder a step; the name of the last whole one is kept in a file."""
+    """All ranks write their parts to a folder per step; a file has the name of the last complete one."""
 
     def __init__(self, folder: Path, model: Any, optimizer: Any, loader: DataLoader) -> None:
         self._folder = folder
@@ -62,13 +62,13 @@ class Distributed:
         step = int(latest.read_text())
         model, optimizer = get_state_dict(self._model, self._optimizer)
         parts = {"model": model, "optimizer": optimizer, "loader": self._loader}
-        load(parts, checkpoint_id=self._folder / f"step-{step}")  # the loader's load_state_dict is called, too
+        load(parts, checkpoint_id=self._folder / f"step-{step}")  # calls the loader's load_state_dict, too
         set_state_dict(self._model, self._optimizer, model_state_dict=model, optim_state_dict=optimizer)
         return step
 
 
 def main() -> None:
-    """Trains to the end, from wherever the last life got to."""
+    """Train to the end, from the last checkpoint."""
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("folder", type=Path)

@@ -1,4 +1,4 @@
-"""Lightning's Fabric under `torchrun --max-restarts`: it counts epochs from 0 in each process, and goes on."""
+"""Lightning's Fabric under `torchrun --max-restarts`: it counts epochs from 0 in each process, and resumes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from petastore.adapters.torch import DataLoader
 
 
 def train(fabric: lightning.Fabric, url: str, folder: Path, journal: Journal) -> torch.nn.Module:
-    """Trains to the last epoch, from wherever the last life got to, and gives the model."""
+    """Train to the last epoch, from the last checkpoint, and return the model."""
     torch.manual_seed(0)
     net = torch.nn.Linear(4, 1)
     model, optimizer = fabric.setup(net, torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9))
     ranks = {"cur_shard": fabric.global_rank, "shard_count": fabric.world_size}
     last = folder / "last.ckpt"
     with make_reader(url, **ranks, shuffle_rows=True, seed=7) as reader:
-        # Fabric keeps what has a state_dict; what it gives for a loader has none, so the loader itself is named.
+        # Fabric saves objects with a state_dict. Its wrapper of a loader has none, so the loader itself is passed.
         loader = DataLoader(reader, batch_size=16)
         batches = fabric.setup_dataloaders(loader)
         state: dict[str, Any] = {"model": model, "optimizer": optimizer, "loader": loader, "step": 0, "epoch": 0}
@@ -50,7 +50,7 @@ def train(fabric: lightning.Fabric, url: str, folder: Path, journal: Journal) ->
 
 
 def main() -> None:
-    """Trains, and notes the loss over all rows."""
+    """Train, and record the loss over all rows."""
     url, folder = sys.argv[1], Path(sys.argv[2])
     journal = Journal(folder, int(os.environ["RANK"]))
     fabric = lightning.Fabric(accelerator="cpu", devices=2, strategy="ddp")

@@ -1,4 +1,4 @@
-"""Lightning under `torchrun --max-restarts`: `fit(ckpt_path=…)` goes on in the middle of an epoch."""
+"""Lightning under `torchrun --max-restarts`: `fit(ckpt_path=…)` resumes in the middle of an epoch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from petastore.adapters.torch import DataLoader
 
 
 class Regression(lightning.LightningModule):  # type: ignore[misc]
-    """One linear layer, whose training is noted."""
+    """One linear layer that records its training."""
 
     def __init__(self, url: str, journal: Journal) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Regression(lightning.LightningModule):  # type: ignore[misc]
 
 
 def main() -> None:
-    """Trains to the end, from wherever the last life got to."""
+    """Train to the end, from the last checkpoint."""
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("folder", type=Path)

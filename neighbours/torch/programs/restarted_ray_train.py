@@ -1,4 +1,4 @@
-"""Ray Train: `TorchTrainer` starts its workers again, and they go on from the last reported checkpoint."""
+"""Ray Train: `TorchTrainer` restarts its workers, and they resume from the last reported checkpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from petastore.adapters.torch import DataLoader
 
 
 def train(asked: dict[str, Any]) -> None:
-    """What each of the two workers runs, in each of its lives."""
+    """Train in one of two workers, from the last checkpoint."""
     context = ray.train.get_context()
     rank = context.get_world_rank()
     journal = Journal(asked["folder"], rank)
@@ -64,7 +64,7 @@ def train(asked: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Trains to the end, with as many lives as it takes."""
+    """Train to the end, with as many restarts as needed."""
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("folder", type=Path)

@@ -1,4 +1,4 @@
-"""Lightning starts the second rank itself, after the first one has opened its reader, of all rows."""
+"""Lightning starts the second rank itself, after the first one has opened a reader of all rows."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from petastore.adapters.torch import DataLoader
 
 
 def main(url: str) -> None:
-    """Prints what the first rank is warned of."""
+    """Print the warnings of the first rank."""
     with make_reader(url) as reader, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        # Named, or Lightning asks the MPI that dlio-benchmark wants here whether it has started this program.
+        # Without a named environment, Lightning checks whether MPI, which dlio-benchmark needs, launched the process.
         trainer(epochs=1, plugins=[LightningEnvironment()]).fit(Noting(), DataLoader(reader, batch_size=16))
     if os.environ["LOCAL_RANK"] == "0":
         print(*(warning.message for warning in caught if "reads all rows" in str(warning.message)), sep="\n")

@@ -1,4 +1,4 @@
-"""Spans hold the rows that were asked for, in whatever order their tasks run; what is wrong is named by its place."""
+"""Tests of batch assembly: batches do not depend on the order of decoding tasks, and errors name file and row."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SHUFFLED = OrderOptions(seed=3, shuffle_rows=True)
 
 
 def spans_of(execution: Execution, batch: int = 4, rows: int = 8) -> Iterator[tuple[Span, dict[int, LoadedRowGroup]]]:
-    """The spans of a pass, each with the row groups that it needs."""
+    """Yield the spans of a pass, each with the loaded row groups that it needs."""
     plan, datasets = execution.plan, execution.source.datasets
     loads = Loads(datasets, plan, execution.loaders, execution.files_of_pass(), None, InlinePool())
     held: dict[int, LoadedRowGroup] = {}

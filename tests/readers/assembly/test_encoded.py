@@ -1,4 +1,4 @@
-"""Columns that are kept as cells are decoded for the rows that are wanted, however each row group has them."""
+"""Tests of assembling encoded columns: selected rows, errors with their row, zero-copy ragged arrays, images."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ LONG, SHORT = (np.arange(3 * rows, dtype=np.int16).reshape(rows, 3) for rows in 
 
 
 def arrays_of(values: list[Any], *, are_viewed: bool = True) -> LoadedRowGroup:
-    """A row group of arrays of a free shape, as a loader keeps it."""
+    """Return a row group with a column of variable-shape arrays, as a loader stores it."""
     cells = NdarrayCodec().encode_column(values, FREE)
     viewed = NdarrayCodec().alike_viewer(FREE)(cells)
     return with_cells(cells, alike={"x": viewed} if are_viewed and viewed is not None else {})

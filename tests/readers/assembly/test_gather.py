@@ -1,4 +1,4 @@
-"""Rows come in the order of their span, from an arena, from arrays of their own, or from some of both."""
+"""Tests of gathering rows in batch order: from a memory arena, from separately allocated arrays, or from both."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IN_FILE_ORDER = Layout((Stack(("a", "b"), NUMBER, ()), Stack(("long",), NUMBER, 
 
 
 def loaded(rows: int, group: int, read_order: Any, place: Place | None, layout: Layout = LAYOUT) -> LoadedRowGroup:
-    """A row group whose values are 1000 · group + row, or less than 0 in column b."""
+    """Return a row group with the values 1000 · group + row in column a, and their negatives in column b."""
     is_reordered = read_order is not None and layout.reorders_rows
     if place is None:
         stacks = tuple(np.empty((len(stack.names), rows, *stack.shape), stack.dtype) for stack in layout.stacks)
@@ -43,7 +43,7 @@ def loaded(rows: int, group: int, read_order: Any, place: Place | None, layout: 
 def spans_of(
     rows: list[int], room: int, seed: int, layout: Layout = LAYOUT, **order: Any
 ) -> Iterator[tuple[Span, dict[int, LoadedRowGroup]]]:
-    """The spans of a plan, each with the row groups that it needs; those that find room are in one arena."""
+    """Yield the spans of a plan, each with its row groups, which are placed in one arena while they fit."""
     plan = Plan(Inventory.of_rows(rows), ReadRequest(("id",), Order(seed=seed, lanes=3, **order)))
     arena, held = Arena(layout, room, Buffers()), dict[int, LoadedRowGroup]()
     for span in plan.spans(7, rows_per_span=40 if seed % 2 else 8192):

@@ -1,4 +1,4 @@
-"""Random transforms: `TransformSpec.rng` gives each row the same random numbers, whichever worker draws them."""
+"""Tests of random transforms: `TransformSpec.rng` gives each row the same random numbers in every worker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.readers import transforms_to_send as sent
 ROWS = 90
 
 Drawn = dict[int, list[int]]
-"""Of each id: what was drawn for it, epoch after epoch."""
+"""Random values per id, one for each epoch."""
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_transform_rng_gives_the_same_values_after_a_resume_mid_epoch(url: str, 
         batches = reader.iter_batches(10)
         before = [next(batches) for _ in range(13)]
         state = reader.state_dict()
-    del asked["seed"]  # the state brings it
+    del asked["seed"]  # the state has the seed
     with make_reader(url, **asked, reader_pool_type=pool, workers_count=2) as reader:
         reader.load_state_dict(state)
         values = drawn(iter([*before, *reader.iter_batches(10)]))

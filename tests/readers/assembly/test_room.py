@@ -1,4 +1,4 @@
-"""A memory budget holds for values whose size only their cells tell: spans are made in parts, or a batch is refused."""
+"""Tests of `memory_budget` with variable-size values: spans are assembled in parts, and too large batches raise."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ print(json.dumps([memory_counters.most_taken(), memory_counters.grown_resident()
 
 @pytest.fixture
 def read(warm_python: WarmInterpreter, tmp_path: Path) -> Callable[..., tuple[int, int, int, str]]:
-    """Read cells in a process of its own: bytes taken, bytes by which it grew, rows, and the error of the reader."""
+    """Return a function that reads cells in a subprocess: counted bytes, resident growth, rows and error message."""
 
     def read(
         field: UnischemaField, small: Any, cells: list[Any], batch_size: int, **options: Any
@@ -71,7 +71,7 @@ def test_compressed_arrays_of_4_mb_are_read_within_memory_budget(read: Any, shuf
 
 @pytest.mark.slow
 def test_images_of_1_megapixel_are_read_within_memory_budget(read: Any) -> None:
-    """By resident memory: what decoders of images take is counted nowhere else."""
+    """The test measures resident memory, because no other counter includes the memory of image decoders."""
     cells = [bombs.png(1000, 1000)] * 100
     _, grown, rows, said = read(SCAN, bombs.png(8, 8), cells, 4, memory_budget=140 * MB)
     assert (rows, said) == (100, "")
@@ -87,7 +87,7 @@ def test_batch_above_memory_budget_raises_before_allocation(read: Any, kind: str
     taken, grown, rows, said = read(field, small, [small, large], 1, memory_budget=64 * MB)
     assert "column 'a', row 1 of row group 0 in part-0.parquet" in said
     assert "memory_budget=64,000,000" in said
-    assert rows == 1  # the batch before it arrived
+    assert rows == 1  # the batch before it was returned
     assert taken <= 64 * MB
     assert not IS_FULL or grown <= 64 * MB
 
@@ -99,7 +99,7 @@ def sizes(reader: Reader, batch_size: int) -> list[list[int]]:
 
 
 def unlike(count: int) -> Iterator[Any]:
-    """Cells of up to 2 MB, each of another size."""
+    """Yield encoded cells of up to 2 MB, each of a different size."""
     random = np.random.RandomState(7)
     for number in range(count):
         value = np.zeros(int(2 * MB * random.rand() ** 8), np.uint8)
@@ -109,7 +109,7 @@ def unlike(count: int) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """300 arrays of 0 to 2 MB, most of them small."""
+    """Return the path of a dataset of 300 arrays of 0 to 2 MB, most of them small."""
     return bombs.write_cells(tmp_path_factory.mktemp("unlike"), ARRAY, list(unlike(300)), rows_per_row_group=60)
 
 

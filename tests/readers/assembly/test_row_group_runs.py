@@ -1,4 +1,4 @@
-"""Small row groups that are loaded together give the same batches as one by one."""
+"""Tests of loading small row groups together: batches and errors equal those of loading them one by one."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_batches_of_row_groups_loaded_together_equal_those_loaded_singly(
     folder = tmp_path_factory.mktemp("runs")
     _write(folder, sizes)
     options = {**order, "filters": filters, "filter_cache": False}
-    # With a memory budget each row group is loaded by itself.
+    # With a memory budget, each row group is loaded separately.
     assert str(_batches(folder, **options)) == str(_batches(folder, memory_budget="1GB", **options))
 
 

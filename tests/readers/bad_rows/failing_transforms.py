@@ -1,4 +1,4 @@
-"""Transforms that raise for some rows; worker processes import this module, which imports little."""
+"""Transforms that raise for some rows. Worker processes import this module, so it has few imports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 ROWS = 240
 
 FAILING = {*range(19, ROWS, 20)}
-"""5 % of the rows: the transforms raise."""
+"""5 % of the rows, for which the transforms raise."""
 
 
 def doubled(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Failing rows are found by dividing ranges that fail, whether the error names the row or not."""
+"""Tests of finding bad rows: ranges that fail are bisected, whether the error names the row or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad rows are left out before ranks divide the rows: full batches, equal steps, each good row exactly once."""
+"""Tests of `on_error="skip"` and `"quarantine"`: bad rows are removed before sharding, so ranks have equal steps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ BATCH = 8
 
 
 class DoubledWithKey:
-    """A transform whose results may be cached."""
+    """A transform with a cache key, so that scan results may be cached."""
 
     calls = 0
 
@@ -60,7 +60,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """240 rows in two files, row groups of 17; 12 rows have a cell that cannot be decoded."""
+    """Write 240 rows in two files with row groups of 17; 12 rows have a cell that cannot be decoded."""
     folder = tmp_path_factory.mktemp("frames")
     image_field, pose_field = SCHEMA["image"], SCHEMA["pose"]
     assert image_field.codec is not None
@@ -91,7 +91,7 @@ def without(*bad: set[int]) -> list[int]:
 def trained(
     url: str, ranks: int, last_batch: LastBatchWord, quarantine: Path, *, steps: int | None, state: Any = None
 ) -> tuple[list[list[list[int]]], Any]:
-    """The valid ids of each batch of each rank, and the state after some steps, which all ranks share."""
+    """Return the valid ids of each batch of each rank, and the state after some steps, which all ranks share."""
     batches, states = [], []
     for rank in range(ranks):
         with make_reader(

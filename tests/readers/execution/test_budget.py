@@ -1,4 +1,4 @@
-"""A budget is kept by preparing less ahead, and refused where nothing is left to save."""
+"""Tests of the memory budget: prefetching shrinks to fit, and a too small budget raises with the required size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MB = 10**6
 
 
 def takes(row: int, permuted: int = 0, work: int = 0, plan_row: int = 0, footers: int = 0, free: int = 0) -> Any:
-    """What rows take, as a footprint has it."""
+    """Return a stand-in for a footprint with these sizes per row."""
     return SimpleNamespace(
         row_bytes=row,
         permuted_row_bytes=permuted,
@@ -39,7 +39,7 @@ def takes(row: int, permuted: int = 0, work: int = 0, plan_row: int = 0, footers
 def fitted(
     of_rows: Any, resident_bytes: Any, *, limit: int | None, shuffles_rows: bool = False, **sizes: Any
 ) -> Budget:
-    """Settings within a limit that suffices."""
+    """Return the settings that fit into a limit; raise if the limit is too small."""
     budget = memory_budget.fitted(of_rows, resident_bytes, limit=limit, **sizes)
     of_error = {"batch_size": sizes["batch_size"], "workers": sizes["workers"], "shuffles_rows": shuffles_rows}
     memory_budget.check_enough(budget, limit, budget.total_bytes, **of_error)
@@ -136,6 +136,6 @@ def test_row_groups_in_memory_never_exceed_the_estimate(rows: list[int], seed: i
         at_hand: set[int] = set()
         for span in plan.spans(4, rows_per_span=8):
             at_hand |= set(span.fetch)
-            if not span.ends_epoch:  # the last batch may take rows of other ranks' lanes
+            if not span.ends_epoch:  # the last batch may have rows of other ranks' lanes
                 assert sum(rows[group] for group in at_hand) <= foretold
             at_hand -= set(span.release)

@@ -1,4 +1,4 @@
-"""An execution has a loader for each dataset, and keeps partition values apart from stored columns."""
+"""Tests of building an execution: one loader per dataset, and partition values separate from stored columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was counted of datasets is summed, and once where they share what they keep."""
+"""Tests of storage counters: they are summed over datasets, and shared counters are counted once."""
 
 from __future__ import annotations
 

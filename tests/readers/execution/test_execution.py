@@ -1,4 +1,4 @@
-"""An execution says what a reader runs, and refuses what no stage could see by itself."""
+"""Tests of an execution: its repr, its default column layout, argument checks, and repeated close."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs to ask the first row what a transform makes of it."""
+"""Tests of schema inference from the first row: how many bytes it fetches and how often it runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_first_row_inference_fetches_little_data(served: Served, proxy: FaultPro
     halved = TransformSpec(lambda row: {"id": row["id"] / 2})
     with petastore.make_reader(dataset, transform_spec=halved) as reader:
         assert reader.schema["id"].dtype == np.float64
-        assert proxy.counted.bytes < 6_000_000  # of 24 million; fsspec reads five ahead
+        assert proxy.counted.bytes < 6_000_000  # of 24 million; fsspec reads 5 million ahead
 
 
 def test_first_row_inference_runs_once_per_torch_dataset(tmp_path: Any) -> None:

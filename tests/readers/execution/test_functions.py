@@ -1,4 +1,4 @@
-"""Functions of transforms are called where workers say, and schemas are what they make of them."""
+"""Tests of transform functions: which worker pool calls them, and which schema they produce."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_process_pool_starts_processes_only_for_transform_functions(
     assert pool.workers == {"dummy": 0, "thread": 2, "process": 4 if in_processes else 2}[kind]
     pool.close()
     pool.join()
-    for _ in range(2):  # nothing was started yet
+    for _ in range(2):  # close works although no worker was started
         functions.close()
         functions.join()
 

@@ -1,4 +1,4 @@
-"""What iterating gives: rows one by one or batches, as named tuples that say which are repeats where there are some."""
+"""Tests of reader output: single rows or batches as named tuples, the `valid` column, default batch size."""
 
 from __future__ import annotations
 

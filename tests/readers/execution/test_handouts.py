@@ -1,4 +1,4 @@
-"""Rows of a span: what `_make` of their values would be, and as many as were taken."""
+"""Tests of row and batch iterators: named tuples of rows, the state after each row, mixed iteration, reset."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from petastore.schema.unischema import row_type
 
 
 def span_of(sizes: list[int], columns: dict[str, Decoded]) -> AssembledSpan:
-    """A span whose batches have these numbers of rows."""
+    """Return an assembled span whose batches have these numbers of rows."""
     rows = sum(sizes)
     span = Span(
         picked=GroupedRows(np.zeros(rows, np.int32), np.arange(rows), None),
@@ -120,7 +120,7 @@ def test_state_after_any_row_resumes_at_the_next_one(url: str, last_batch: str, 
         for row in reader:
             taken.append(int(row.id))
             states.append(reader.state_dict())
-        # What `even` leaves over joins the batch before: two rows then share one state.
+        # With `last_batch="even"`, leftover rows join the previous batch, so two rows share one state.
         for number in range(0, len(states), 5):
             if number and states[number] in (states[number - 1], *states[number + 1 : number + 2]):
                 continue

@@ -1,4 +1,4 @@
-"""How far a pass goes ahead: as far as workers are of use, or as memory allows."""
+"""Tests of prefetch depth: bounded by the number of workers, or by `memory_budget`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader of a mixture runs: one function for all rows or one a source, and which source a row is of."""
+"""Tests of mixture executions: one transform for all rows or one per source, the source column, row group numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each function is given the rows of its own source, batch by batch, and what comes out stands where they stood."""
+"""Tests of per-source transforms in a mixture: functions receive only their source's rows; order is preserved."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMA = Unischema("number", [UnischemaField("id", np.int64, nullable=True)])
 
 
 def three_datasets(tmp_path: Path) -> MixedDatasets:
-    """One row group of 50 rows each."""
+    """Write three datasets with one row group of 50 rows each; return their mixture."""
     for number in range(3):
         petastore.write_dataset(tmp_path / str(number), SCHEMA, ({"id": row} for row in range(50)))
     datasets = tuple(petastore.open_dataset(tmp_path / str(number)) for number in range(3))

@@ -1,4 +1,4 @@
-"""`reader.position()` names the next step and the last rows, also after a resume, for batches, rows and mixtures."""
+"""Tests of `reader.position()`: next step and last rows, also after a resume, for batches, rows and mixtures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`provenance=True`: each row of a batch says from which file, row group and row of it it comes."""
+"""Tests of `provenance=True`: each row of a batch has its file, row group and row number."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.readers import transforms_to_send as sent
 
 @pytest.fixture
 def url(tmp_path: Path) -> Path:
-    """Four files of three row groups of ten rows, the last of fewer."""
+    """Write four files of up to three row groups of ten rows; the last row group has five."""
     petastore.write_dataset(
         tmp_path / "data", {"id": np.arange(105), "half": np.arange(105) / 2}, rows_per_row_group=10, rows_per_file=30
     )
@@ -28,7 +28,7 @@ def url(tmp_path: Path) -> Path:
 
 
 def stored_at(url: Path) -> Callable[[str, int, int], int]:
-    """The id that a place of the files holds."""
+    """Return a function that reads the id stored at a file, row group and row."""
 
     def stored(file: str, row_group: int, row: int) -> int:
         return int(pq.ParquetFile(url / file).read_row_group(row_group)["id"][row].as_py())

@@ -1,4 +1,4 @@
-"""After an error readers and loaders raise again: `StopIteration` would look like the end of the epoch."""
+"""Tests that readers and loaders raise again after an error: `StopIteration` would look like the end of the epoch."""
 
 from __future__ import annotations
 
@@ -126,13 +126,13 @@ def test_torch_workers_raise_again_after_an_error(url: str) -> None:
                 break
     assert errors == [TransformError, ReaderClosedError]
     del items
-    gc.collect()  # torch leaves the error of a worker in a cycle, with the frame that knows the workers
+    gc.collect()  # torch leaves a worker's error in a reference cycle, with the frame that holds the workers
 
 
 def test_rewritten_file_error_with_disk_cache_logs_no_callback_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Loads that are under way when a file is found rewritten end without tracebacks of their callbacks."""
+    """Loads in progress when a file turns out to be rewritten end without tracebacks from their callbacks."""
     store, failed = MemoryFileSystem(), 0
 
     def write(version: float) -> None:

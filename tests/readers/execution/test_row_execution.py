@@ -1,4 +1,4 @@
-"""What a reader of rows runs: the fields that are read, what a function makes of them, and what is handed out."""
+"""Tests of row reader executions: selected fields, transform output, and default batch size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads share one reader: each row goes to exactly one of them, whatever the pool, and whatever is iterated."""
+"""Tests of several threads that share one reader: each row, batch or window goes to exactly one thread."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _threads_take_turns_often() -> Iterator[None]:
 
 
 def taken_by(threads: int, consume: Callable[[list[Any]], None]) -> list[list[Any]]:
-    """What each of some threads took, all of them beginning at once; what one of them raises is raised."""
+    """Return the items that each thread took. All threads start together; an error of one is raised."""
     begin = threading.Barrier(threads)
     taken: list[list[Any]] = [[] for _ in range(threads)]
     problems: list[BaseException] = []
@@ -72,7 +72,7 @@ def taken_by(threads: int, consume: Callable[[list[Any]], None]) -> list[list[An
 
 
 def is_whole(row: Any) -> bool:
-    """Whether the values of a row belong together."""
+    """Return whether all values of a row belong to the same row."""
     return bool(row.text == f"row {row.id}" and (row.wave == row.id).all())
 
 

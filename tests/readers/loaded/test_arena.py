@@ -1,4 +1,4 @@
-"""Row groups stand side by side in an arena, and whoever reads from it cannot tell."""
+"""Tests of the memory arena for loaded row groups: allocation, reuse, and unchanged batches."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_memory_arena_allocates_the_first_free_range_that_fits() -> None:
     small = arena.place(5)
     assert small is not None
     assert small.first == 20
-    places[2] = None  # 25 to 80 is one place now
+    places[2] = None  # 25 to 80 is one free range now
     wide = arena.place(55)
     assert wide is not None
     assert wide.first == 25
@@ -92,7 +92,7 @@ def test_memory_arena_counts_only_the_bytes_in_use_so_far() -> None:
 
 @pytest.fixture(scope="module")
 def mixed_columns() -> Iterator[str]:
-    """Short and long rows, columns with nulls, text; row groups of many sizes."""
+    """Write short and long rows, columns with nulls, and text, in row groups of many sizes."""
     schema = Unischema(
         "mixed",
         [

@@ -1,4 +1,4 @@
-"""More bytes in one row group than 32-bit offsets hold: `pq.write_table` makes such row groups of 22,000 photos."""
+"""Tests of row groups larger than 2 GiB, which exceed 32-bit offsets: `pq.write_table` makes them of 22,000 photos."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cell(number: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A file with one row group, of bytes and of text in turn."""
+    """Write a file with one row group of more than 2 GiB of bytes."""
     folder = tmp_path_factory.mktemp("bytes")
     schema = pa.schema({"id": pa.int64(), "photo": pa.binary()})
     parts = [

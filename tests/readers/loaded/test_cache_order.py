@@ -1,4 +1,4 @@
-"""Readers tell caches what they will load: what is needed next is kept, by all of them together."""
+"""Tests of the access order that readers announce to the disk cache: eviction, cache hits, several readers."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from tests.tier import sized
 pytestmark = [pytest.mark.server, pytest.mark.leaves_running("fsspec keeps its web session")]
 GROUPS, FILES, ROWS = 64, 4, 5_000
 CHUNK_BYTES = 40_960
-"""Of an entry: 5,000 numbers of eight bytes, as they are stored, in whole blocks."""
+"""Bytes of a cache entry: 5,000 numbers of eight bytes as stored, rounded up to whole blocks."""
 
 EPOCHS = 4
 
 
 def room(groups: int) -> int:
-    """The limit of a cache with room for the only column of so many row groups, and for what readers announce."""
+    """Return a cache limit that fits one column of this many row groups, and the announcements of readers."""
     entries = groups * CHUNK_BYTES + 8 * 4096
     return entries + table_bytes(slots_for(entries))
 
 
 @dataclasses.dataclass
 class Remote:
-    """A dataset behind a server, and where a cache of it lies."""
+    """A dataset on a server, and the location of its cache."""
 
     urls: list[str]
     cache: Path
@@ -74,7 +74,7 @@ def remote(urls: list[str], tmp_path: Path) -> Remote:
 
 @dataclasses.dataclass
 class Heard:
-    """A dataset whose cache writes down how far it is told that the loads have come."""
+    """A dataset whose cache records the announced orders and positions."""
 
     inventory: Inventory
     moves: list[tuple[int, int]] = dataclasses.field(default_factory=list)
@@ -119,14 +119,14 @@ def test_announced_position_advances_only_after_loads_have_ended() -> None:
 
 
 def hits_of(reader: Reader) -> float:
-    """The share of chunks that were found after the first epoch; all rows are looked at."""
+    """Return the cache hit rate after the first epoch; check that each id was read in each epoch."""
     ids = np.sort(np.concatenate([batch.id for batch in reader]))
     assert (ids == np.repeat(np.arange(reader.num_rows), EPOCHS)).all()
     return float(reader.diagnostics["cache_hits"] / (GROUPS * (EPOCHS - 1)))
 
 
 def orders_of(reader: Reader) -> list[np.ndarray[Any, Any]]:
-    """Of each epoch, the row groups in the order in which they are loaded, as the spans of the plan say."""
+    """Return for each epoch the order in which the plan's spans load the row groups."""
     found: list[list[int]] = [[] for _ in range(EPOCHS)]
     for span in reader.plan.spans(1000, rows_per_span=4000, after=Cursor()):
         found[span.epoch] += span.fetch
@@ -134,7 +134,7 @@ def orders_of(reader: Reader) -> list[np.ndarray[Any, Any]]:
 
 
 def simulated(reader: Reader, policy: Any) -> float:
-    """The share of hits after the first epoch of a cache with room for half of the row groups."""
+    """Return the hit rate after the first epoch of a simulated cache that fits half of the row groups."""
     hits = simulate(orders_of(reader), np.ones(GROUPS, np.int64), GROUPS // 2, policy)
     return float(np.mean(hits[1:]))
 
@@ -162,7 +162,7 @@ def test_reshuffled_epochs_have_twice_the_cache_hits_of_lru(asked: Any, remote: 
 
 
 def test_two_readers_that_share_a_cache_both_have_half_cache_hits(remote: Remote) -> None:
-    """Two that read the same in one order, one some way behind: each finds more than half of what it asks for."""
+    """Two readers read the same order, one behind the other; their mean hit rate is about a half."""
     asked = {**DUMMY, "reshuffle_each_epoch": False}
     with remote.reader(**asked) as one, remote.reader(**asked) as other, ThreadPoolExecutor(2) as threads:
         shares = list(threads.map(hits_of, (one, other)))
@@ -181,7 +181,7 @@ def test_two_readers_that_share_a_cache_both_have_half_cache_hits(remote: Remote
     ids=lambda asked: next(iter(asked)),
 )
 def test_row_groups_skipped_by_a_filter_take_no_cache_space(asked: Any, remote: Remote) -> None:
-    """Half of the row groups with room for a quarter: half of them are found, whatever lay in the cache before."""
+    """The cache fits a quarter of the row groups and half are read: half of the reads hit, whatever it held before."""
     asked = {**DUMMY, "shuffle_row_groups": False, "filter_cache": False, **asked}
     limit = room(GROUPS // 4)
     with remote.reader(**{**DUMMY, "num_epochs": 1, "cache_size_limit": limit}) as everything:
@@ -230,7 +230,7 @@ def test_stopping_a_reader_early_removes_its_announced_access_order(remote: Remo
 
 
 def test_cache_order_and_prefetcher_take_20_bytes_per_row_group() -> None:
-    """An empty deque for each took 800 bytes. The most is held while epochs are read; then nothing grows."""
+    """An empty deque per row group took 800 bytes. Memory peaks while epochs are read, and then stays flat."""
     groups = sized(full=100_000, quick=4_000)
     order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=False, lanes=1, block_rows=1)
     plan = Plan(Inventory.of_rows(np.full(groups, 10)), ReadRequest(("id",), order, epochs=3))

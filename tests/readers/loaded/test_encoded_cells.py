@@ -1,4 +1,4 @@
-"""Encoded cells report their buffers, decoded sizes and common shape."""
+"""Tests of encoded cells: buffers, decoded sizes, and common shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rows take is reckoned from the schema where it says it, and from what is stored where it does not."""
+"""Tests of memory estimates per row: from the schema for fixed shapes, else from the stored bytes."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def test_memory_estimate_of_an_empty_row_is_one_byte() -> None:
 
 def test_memory_estimate_of_a_row_group_counts_rows_and_encoded_cells() -> None:
     numbers = footprint(NUMBER, rows=[100, 0, 300], bytes_per_row=4).group_bytes
-    assert numbers.tolist() == [3000, 0, 9000]  # 1.25 × (4 + 20) a row
+    assert numbers.tolist() == [3000, 0, 9000]  # 1.25 × (4 + 20) bytes per row
     with_words = footprint(NUMBER, WORD, rows=[100, 0, 300], bytes_per_row=54).group_bytes
-    assert with_words.tolist() == [100 * 30 + 8750, 0, 300 * 30 + 26_250]  # and 1.75 × 50 a row
+    assert with_words.tolist() == [100 * 30 + 8750, 0, 300 * 30 + 26_250]  # plus 1.75 × 50 bytes per row
 
 
 def test_memory_estimate_excludes_the_share_of_columns_not_read() -> None:
@@ -53,7 +53,7 @@ def test_memory_estimate_excludes_the_share_of_columns_not_read() -> None:
 
 
 def test_memory_estimate_divides_text_bytes_equally_among_columns() -> None:
-    """What one column of several takes was taken to be what all of them do."""
+    """Each column is estimated at its share of the text bytes, not at all of them."""
     words = [UnischemaField(name, np.str_) for name in ("word", "other", "third", "fourth")]
     every = footprint(NUMBER, *words, rows=[100], bytes_per_row=404).group_bytes
     alone = footprint(NUMBER, *words, rows=[100], bytes_per_row=404, read=("word",)).group_bytes

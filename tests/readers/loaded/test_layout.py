@@ -1,4 +1,4 @@
-"""Columns of one dtype and shape are stacked, in numbers that are best read in one go; the others are kept as cells."""
+"""Tests of the column layout: columns of equal dtype and shape are stacked, and the others stay encoded."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_column_layout_stores_only_short_rows_in_shuffled_order() -> None:
     whole = UnischemaField("whole", np.uint8, (20_000,), NdarrayCodec())
     assert [stack.in_read_order for stack in layout_of(short, long).stacks] == [True, False]
     assert layout_of(short, long).reorders_rows
-    # Decoding so many bytes a row is what takes time.
+    # For rows this long, decoding dominates the time, so reordering has no benefit.
     assert not layout_of(short, whole).reorders_rows
 
 

@@ -1,4 +1,4 @@
-"""A loaded row group knows where each of its rows lies, and how large its values are."""
+"""Tests of loaded row groups: positions of rows, and sizes of values."""
 
 from __future__ import annotations
 

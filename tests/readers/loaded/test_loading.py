@@ -1,4 +1,4 @@
-"""Small row groups are fetched together, and give what they give one by one."""
+"""Tests of loading small row groups together: same rows and errors as one by one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_small_row_groups_are_loaded_together_within_512_kib(sizes: list[int], w
 
 
 def table(number: int, rows: int) -> pa.Table:
-    """Cells of many kinds, some of them missing in some files."""
+    """Return a table with many column types, and nulls in some files."""
     generator = np.random.default_rng(number)
     gone = [None if number % 3 == 0 and row % 5 == 0 else row for row in range(rows)]
     return pa.table(
@@ -50,7 +50,7 @@ def table(number: int, rows: int) -> pa.Table:
 
 
 def values(reader: Any) -> list[list[tuple[str, list[str], list[bool]]]]:
-    """Of each batch and column: its name, its values as text, and which are missing."""
+    """Return for each batch and column its name, its values as text, and its null mask."""
     with reader:
         return [
             [

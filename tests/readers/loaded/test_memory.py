@@ -1,4 +1,4 @@
-"""A reader's memory is used again from pass to pass, and given back at its end."""
+"""Tests of a reader's buffers: reused between passes, and freed when the reader is closed."""
 
 from __future__ import annotations
 

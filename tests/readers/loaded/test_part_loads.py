@@ -1,4 +1,4 @@
-"""Huge row groups are loaded in parts: the same rows in the same batches, in the memory of a few parts."""
+"""Tests of loading huge row groups in parts: same rows and batches, with the memory of a few parts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BUDGET = 250_000_000
 
 
 def table(rows: int, seed: int = 0) -> pa.Table:
-    """Cells of many kinds, some of them missing."""
+    """Return a table with many column types, some with nulls."""
     generator = np.random.default_rng(seed)
     some = [None if row % 5 == 0 else row for row in range(rows)]
     return pa.table(
@@ -53,7 +53,7 @@ def table(rows: int, seed: int = 0) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Three files, the first with two row groups."""
+    """Write three files, the first with two row groups."""
     directory = tmp_path_factory.mktemp("huge")
     for number, rows in enumerate((ROWS, 100, ROWS // 2)):
         path = directory / f"day={number}" / "part.parquet"
@@ -64,7 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Row groups of 100 kB are huge; lists the parts that are loaded."""
+    """Lower the limit for huge row groups to about 100 kB; return the list of parts that are loaded."""
     in_parts(monkeypatch, 2500)
     loaded: list[int] = []
     submit = PartLoads.submit
@@ -84,7 +84,7 @@ def in_parts(monkeypatch: pytest.MonkeyPatch, share: int) -> None:
 
 
 def values(batch: Any) -> dict[str, Any]:
-    """Cells of a batch by column, as lists or text; missing ones as None."""
+    """Return the cells of a batch by column, as lists or as text, with None for nulls."""
     return {
         name: column.tolist() if column.dtype != np.object_ else [str(cell) for cell in column]
         for name, column in batch.columns.items()
@@ -92,7 +92,7 @@ def values(batch: Any) -> dict[str, Any]:
 
 
 def read(url: Any, size: int, skip: int = 0, **options: Any) -> list[dict[str, Any]]:
-    """Batches of a reader; those after a number of them are read by another reader, which resumes."""
+    """Return the batches of a reader; after `skip` batches, another reader resumes."""
     options = {"workers_count": 2, **options}
     read: list[dict[str, Any]] = []
     with make_batch_reader(url, **options) as reader:
@@ -164,7 +164,7 @@ def test_row_groups_read_in_parts_have_the_values_that_pyarrow_reads(folder: str
 def layouts(draw: Any) -> dict[str, Any]:
     ranks = draw(st.integers(1, 3))
     return {
-        "rows": draw(st.lists(st.integers(3 * ranks, 60), min_size=1, max_size=3)),  # a filter drops a third
+        "rows": draw(st.lists(st.integers(3 * ranks, 60), min_size=1, max_size=3)),  # a filter removes a third
         "group": draw(st.integers(1, 60)),
         "page": draw(st.sampled_from([64, 1024])),
         "share": draw(st.sampled_from([60_000, 250_000, 2_000_000])),
@@ -184,7 +184,7 @@ def layouts(draw: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.filterwarnings("ignore:none of the .* rows:UserWarning")  # a filter may match none of few rows
+@pytest.mark.filterwarnings("ignore:none of the .* rows:UserWarning")  # with few rows a filter may match none
 @settings(max_examples=sized(full=120, quick=8), deadline=None)
 @given(layouts())
 def test_row_groups_read_in_tiny_parts_give_the_same_batches(layout: dict[str, Any]) -> None:
@@ -275,7 +275,7 @@ def test_row_group_part_with_another_number_of_rows_than_planned_raises(
 
 
 def begun_with_rows(self: PartLoads, begun: Any, change: int, part: int) -> list[Any]:
-    """Streams of tables that lack the last row, or repeat it."""
+    """Return streams of tables that lack the last row, or repeat it."""
     (tables,) = ([*stream] for stream in begun(self, part))
     rows = pa.concat_tables(tables)
     other = rows.slice(0, rows.num_rows - 1) if change < 0 else pa.concat_tables([rows, rows.slice(0, 1)])
@@ -321,7 +321,7 @@ def test_remote_row_groups_read_in_parts_give_the_same_batches(
     assert small_parts
 
 
-# Prints what is foretold and taken of a dataset of one huge row group, as in `tests/readers/test_memory.py`.
+# Prints the estimated and measured memory of reading one huge row group, as in `tests/readers/test_memory.py`.
 PROGRAM = """
 import json, sys
 from petastore import make_batch_reader
@@ -343,7 +343,7 @@ print(json.dumps({"rows": rows, "foretold": foretold, "taken": memory_counters.m
 def test_memory_budget_holds_for_a_row_group_larger_than_it(
     tmp_path: Path, kind: str, budget: int, warm_python: WarmInterpreter
 ) -> None:
-    """A row group of 300 MB of short rows, and one of 500 MB of cells of 20 MB."""
+    """A row group has 300 MB of short rows, or 500 MB of 20 MB cells."""
     generator = np.random.default_rng(0)
     for name, rows in (("small", 2), ("large", 25 if kind == "cells" else 600_000)):
         (tmp_path / name).mkdir()

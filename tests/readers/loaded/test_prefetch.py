@@ -1,4 +1,4 @@
-"""Row groups of planned spans are prefetched in the order of loads, as far as bytes allow, and nothing else."""
+"""Tests of prefetching row groups: in load order, within a byte limit, and nothing twice."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ GROUPS, FILES, ROWS = 24, 3, 40_000
 CHUNKS = 2 * GROUPS
 NOISE = 0xF00D
 HALF = 1 << 23
-"""The limit of a cache that has room for half of the data, and what else counts there."""
+"""Limit of a cache that fits half of the data and its metadata."""
 
 
 @dataclasses.dataclass
 class Noted:
-    """A dataset and its files, of which is noted what is fetched, in which order, and what is there."""
+    """A stand-in for a dataset and its files that records which row groups are prefetched, in which order."""
 
     inventory: Inventory
     fetched: list[int] = dataclasses.field(default_factory=list)
@@ -66,13 +66,13 @@ class Noted:
 
 @dataclasses.dataclass
 class Planned:
-    """A span, of which only the row groups matter that it fetches."""
+    """A stand-in for a span that has only the row groups to fetch."""
 
     fetch: list[int]
 
 
 def prefetching(sizes: list[int], *, most_bytes: int, first_group: int = 0) -> tuple[Noted, Any]:
-    """A prefetcher whose first load is over."""
+    """Return a prefetcher whose first load has ended."""
     noted: Any = Noted(Inventory.of_rows(sizes, bytes_per_row=1))
     prefetcher = Prefetcher([ReadDataset(noted, first_group, ("id",))], noted, most_bytes)
     prefetcher.end(first_group, was_requested=prefetcher.begin(first_group))
@@ -178,7 +178,7 @@ def test_prefetch_byte_limit_holds_in_any_load_order(sizes: list[int], most_byte
 
 @pytest.fixture(scope="module")
 def folder(served: Served) -> Path:
-    """Row groups of two chunks of 320 KB."""
+    """Write three files whose row groups have two column chunks of 320 KB."""
     path = served.root / uuid.uuid4().hex
     path.mkdir()
     ids = np.arange(GROUPS * ROWS)
@@ -204,18 +204,18 @@ def read(urls: list[str], **asked: Any) -> NDArray[np.int64]:
 
 
 def each_row_came(ids: NDArray[np.int64], *, times: int) -> bool:
-    """Whether these are the ids of all rows, each as many times."""
+    """Return whether each row's id occurs exactly `times` times."""
     return bool((np.bincount(ids) == np.full(GROUPS * ROWS, times)).all())
 
 
 def chunk_bytes(heads: list[str]) -> int:
-    """Bytes of column chunks that were asked for; ends of files are asked for by their lengths, as far as known."""
+    """Return the requested bytes of column chunks; footers are requested by suffix range and not counted."""
     ranges = [re.search(r"bytes=(\d+)-(\d+)", head) for head in heads]
     return sum(int(one[2]) - int(one[1]) + 1 for one in ranges if one is not None)
 
 
 def bytes_of_chunks(folder: Path) -> int:
-    """Of all column chunks of the dataset."""
+    """Return the bytes of all column chunks of the dataset."""
     files = [pq.read_metadata(path) for path in folder.iterdir()]
     groups = [file.row_group(number) for file in files for number in range(file.num_row_groups)]
     return sum(group.column(leaf).total_compressed_size for group in groups for leaf in range(group.num_columns))
@@ -245,7 +245,7 @@ def test_prefetch_does_not_change_rows_and_bytes(folder: Path, proxy: FaultProxy
         costs.append(chunk_bytes(proxy.counted.heads))
     assert np.array_equal(found[0], found[1])
     assert each_row_came(found[0], times=asked.get("num_epochs", 1))
-    # Two loads of a row group that come at the same time may share what was fetched; none is fetched for nobody.
+    # Concurrent loads of a row group may share one prefetch, and each prefetch is used.
     epochs = asked.get("num_epochs", 1)
     whole = bytes_of_chunks(folder)
     assert all(whole <= cost <= epochs * whole for cost in costs), (whole, costs)
@@ -257,7 +257,7 @@ def test_prefetch_does_not_change_rows_and_bytes(folder: Path, proxy: FaultProxy
 def test_row_groups_of_small_remote_dataset_are_not_refetched_each_epoch(
     shuffle_rows: bool, served: Served, proxy: FaultProxy
 ) -> None:
-    """Row groups of the next epoch are planned before those of this epoch are loaded, and share their requests."""
+    """Row groups of the next epoch are planned before this epoch's are loaded, so both share requests."""
     epochs, small = 20, served.root / uuid.uuid4().hex
     petastore.write_dataset(str(small), {"id": np.arange(240_000)}, rows_per_row_group=10_000)
     proxy.begin(Faults(latency_s=0.02))
@@ -304,7 +304,7 @@ def test_prefetch_does_not_reduce_cache_hits(folder: Path, proxy: FaultProxy, tm
             ids = np.concatenate([batch.id.copy() for batch in reader])
             told = reader.diagnostics
         assert each_row_came(ids, times=4)
-        # Two loads of a row group may share what was prefetched: then less is fetched than the cache misses.
+        # Two loads of a row group may share one prefetch: then fewer bytes are fetched than the cache misses.
         fetched, missed = chunk_bytes(proxy.counted.heads) * CHUNKS, told["cache_misses"] * bytes_of_chunks(folder)
         assert fetched == missed if name == "not ahead" else bytes_of_chunks(folder) * CHUNKS <= fetched <= missed
         found.append((told["cache_hits"], told["cache_misses"]))
@@ -319,7 +319,7 @@ def test_prefetch_does_not_reduce_cache_hits(folder: Path, proxy: FaultProxy, tm
 def test_prefetch_continues_while_the_consumer_is_idle(
     options: dict[str, int], is_mixed: bool, folder: Path, proxy: FaultProxy, tmp_path: Path
 ) -> None:
-    """After one batch, row groups come that no worker has begun to load."""
+    """After one batch, row groups are prefetched that no worker has begun to load."""
     urls = urls_of(folder, proxy.port)
     asked: dict[str, Any] = {"shuffle_row_groups": False, "workers_count": 1}
     kept: dict[str, Any] = {
@@ -338,7 +338,7 @@ def test_prefetch_continues_while_the_consumer_is_idle(
     with reader:
         batches = reader.iter_batches(ROWS)
         next(batches)
-        # The test's time limit is the only one: another process counts, and tells nobody.
+        # The proxy is another process, so the test polls its counter until the test's time limit.
         while proxy.counted.bytes < GROUPS * ROWS * 16:
             time.sleep(0.01)
         assert next(batches).num_rows == ROWS
@@ -376,7 +376,7 @@ def test_prefetch_of_a_changed_file_raises(folder: Path, served: Served, tmp_pat
 @servers
 @leaves
 def test_prefetch_with_a_lost_connection_raises_storage_error(folder: Path, proxy: FaultProxy) -> None:
-    # With prefetching, all of it may be there before the line is cut.
+    # With prefetching, all bytes may have arrived before the connection is cut.
     with (
         without_prefetching(),
         petastore.make_batch_reader(

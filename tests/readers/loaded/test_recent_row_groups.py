@@ -1,4 +1,4 @@
-"""Row groups are read once, kept up to a number of bytes, and forgotten in the order of their use."""
+"""Tests of the row group cache in memory: bounded bytes, LRU eviction, one read per row group, threads, fork."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.pace import LONG
 
 
 def row_group(group: int, *, rows: int = 4) -> pa.Table:
-    """8 bytes a row."""
+    """Return a row group of 8 bytes per row."""
     return pa.table({"x": pa.array([group] * rows, pa.int64())})
 
 
@@ -34,7 +34,7 @@ def test_row_group_cache_is_bounded_in_bytes(asked: list[int], max_bytes: int) -
 
 def test_row_group_cache_evicts_lru() -> None:
     recent = RecentRowGroups(row_group, max_bytes=3 * 32)
-    for group in (0, 1, 2, 0, 3):  # 3 comes, 1 goes
+    for group in (0, 1, 2, 0, 3):  # reading 3 evicts 1
         recent.get(group)
     reads = recent.info().reads
     for group in (0, 2, 3):
@@ -75,7 +75,7 @@ def test_row_group_cache_reads_different_row_groups_concurrently() -> None:
     both_read = threading.Barrier(2)
 
     def read(group: int) -> pa.Table:
-        both_read.wait(LONG)  # were a lock held while reading, the second would never come
+        both_read.wait(LONG)  # if a lock were held while reading, the second thread would not arrive
         return row_group(group)
 
     recent = RecentRowGroups(read, 1000)
@@ -116,7 +116,7 @@ def test_row_group_cache_works_in_a_child_forked_during_a_read() -> None:
     begun.wait(60)
     child = os.fork()
     if child == 0:
-        signal.alarm(60)  # a net: it ends the child where it would wait for ever
+        signal.alarm(60)  # a safety net that ends the child if it hangs
         os._exit(0 if recent.get(3).column("x").to_pylist() == [3] else 1)
     goes_on.set()
     thread.join()

@@ -1,4 +1,4 @@
-"""Row groups at hand hold what decoding would give, whatever way they are kept."""
+"""Tests of loading row groups: stacked, zero-copy and encoded columns all have the written values."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def loader(view: Unischema = VIEW, rows: int = 50) -> RowGroupReader:
 
 
 def seen(taken: RowGroupReader, row_group: LoadedRowGroup, field: UnischemaField, rows: Sequence[int]) -> list[Any]:
-    """What a row group at hand says of some rows."""
+    """Return the values of some rows of a loaded row group."""
     if field.name in row_group.cells:
         cells = row_group.cells[field.name].take(pa.array(rows, pa.int64())).to_pylist()
         return [None if cell is None else codec_of(field).decode(field, cell) for cell in cells]
@@ -150,7 +150,7 @@ def test_columns_with_invalid_values_stay_encoded_on_loading() -> None:
 
 
 def test_column_of_large_arrays_with_a_damaged_cell_stays_encoded() -> None:
-    field = UnischemaField("x", np.float64, (1200, 100), NdarrayCodec())  # two rows at once
+    field = UnischemaField("x", np.float64, (1200, 100), NdarrayCodec())  # two rows are read at once
     good = [field.codec.encode(field, np.full((1200, 100), row, float)) for row in range(5)]  # type: ignore[union-attr]
     stored = pa.table({"x": pa.array([*good[:3], b"damaged", good[4]], pa.binary())})
     reads: list[Part] = []
@@ -179,7 +179,7 @@ def test_row_groups_of_0_and_1_rows_are_loaded(rows: int) -> None:
 def test_arrays_of_loaded_row_groups_belong_to_their_rows(
     tmp_path: Path, length: int, shuffle_rows: bool, filters: Any
 ) -> None:
-    """Rows of up to 8 and 40 kB, of which only the first have their numbers laid in turns, and whole runs of them."""
+    """Rows of 16 bytes to 40 kB: only columns of short rows are stored in read order."""
     schema = Unischema("s", [UnischemaField("id", "int64"), UnischemaField("x", "float64", (length,), NdarrayCodec())])
     rows = ({"id": number, "x": np.full(length, number, float)} for number in range(400))
     petastore.write_dataset(tmp_path / "s", schema, rows, rows_per_row_group=130)

@@ -1,4 +1,4 @@
-"""Columns of numbers that are seen as one array are those that Arrow shows one by one."""
+"""Tests of zero-copy views of several Arrow columns as one NumPy array."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_zero_copy_view_of_stacked_columns_equals_the_columns(
 @pytest.mark.parametrize(
     "column",
     [
-        pa.array([1, None, 3], pa.int64()),  # missing
-        pa.array([1, 2, 3], pa.int32()),  # of another type than is declared
+        pa.array([1, None, 3], pa.int64()),  # a null
+        pa.array([1, 2, 3], pa.int32()),  # another type than declared
     ],
 )
 def test_columns_with_nulls_or_other_types_have_no_stacked_view(column: pa.Array) -> None:

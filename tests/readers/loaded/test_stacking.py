@@ -1,4 +1,4 @@
-"""Columns are stacked in one array, however Arrow stores them; columns with cells that cannot be decoded are not."""
+"""Tests of stacking columns in one array: read order, long rows in parts, and columns with invalid values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def loaded(
     wide: int | None = None,
     asked: list[Part] | None = None,
 ) -> LoadedRowGroup:
-    """A row group of one stack, in an arena so many rows wide or in arrays of its own."""
+    """Load a row group with one stack, in an arena of `wide` rows or in separately allocated arrays."""
 
     def read(parts: Sequence[Part]) -> Iterator[pa.Table]:
         for part in parts:
@@ -43,7 +43,7 @@ def loaded(
     return reader.load(table.num_rows, order, read, arena)
 
 
-@pytest.mark.parametrize("columns", [2, 6])  # looked at one by one, and as one array
+@pytest.mark.parametrize("columns", [2, 6])  # viewed one by one, and as one array
 @pytest.mark.parametrize("read_order", [None, [3, 0, 2]])
 @pytest.mark.parametrize("wide", [None, 9])
 def test_stacking_copies_columns_in_read_order(columns: int, read_order: list[int] | None, wide: int | None) -> None:
@@ -70,7 +70,7 @@ def test_stacking_leaves_columns_with_invalid_values_encoded() -> None:
 
 
 def piece_by_piece(cells: list[bytes | None], *, nullable: bool = False) -> tuple[LoadedRowGroup, list[Any]]:
-    """What becomes of cells of long rows, and how many rows at once were asked for."""
+    """Load cells of long rows; return the row group, and how many rows each read requested at once."""
     field = UnischemaField("x", "float32", (3,), NdarrayCodec(), nullable)
     stack, asked = Stack(("x",), np.dtype(np.float32), (3,)), list[Part]()
     vars(stack)["rows_at_once"] = 2

@@ -1,4 +1,4 @@
-"""Converters: what needs no Spark. What Spark does for them is in `test_frames.py`."""
+"""Tests of converters of existing files, without Spark; `test_frames.py` tests converters of DataFrames."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def mine(tmp_path: Path) -> Iterator[Path]:
-    """A directory as a converter of this process would have made it."""
+    """Yield a directory of this process, as a converter would have created it."""
     parent, leases = open_location(tmp_path / "parent"), Leases()
     leases.take(parent, NAME)
     yield write(tmp_path / "parent" / NAME)
@@ -149,7 +149,7 @@ def test_converter_tf_dataset_has_tensorflow_1_methods(url: str) -> None:
 
 @pytest.fixture
 def incomplete(tmp_path: Path) -> SparkDatasetConverter:
-    """Rows with missing values, lists of several lengths, and images."""
+    """Return a converter of rows with nulls, lists of several lengths, and images."""
     columns = {"k": [1, None, 3], "words": [[1], [2, 3], []], "image": np.full((3, 8, 8, 3), 9, np.uint8)}
     image = UnischemaField("image", "uint8", (8, 8, 3), CompressedImageCodec("png"))
     fields = [UnischemaField("k", "int64", nullable=True), UnischemaField("words", "int64", (None,)), image]

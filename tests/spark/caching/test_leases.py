@@ -1,4 +1,4 @@
-"""What a process that is gone left behind may be removed; what may be in use never."""
+"""Tests of leases on converter directories: those of dead processes may be removed, those in use never."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def found(parent: Location) -> list[str]:
 
 
 def plant(parent: Location, lease: Lease) -> str:
-    """A lease as another process would have written it."""
+    """Write a lease in the form of another process."""
     name = new_name()
     Path(parent.root).mkdir(exist_ok=True)
     Path(parent.root, f"_{name}.lease").write_bytes(lease.to_json())
@@ -43,7 +43,7 @@ def plant(parent: Location, lease: Lease) -> str:
 
 
 def lease_of(parent: Location, name: str) -> Lease:
-    """What the file of a lease says, which may be renewed just now."""
+    """Return the lease in a file that may be rewritten concurrently."""
     while (lease := Lease.from_json(Path(parent.root, f"_{name}.lease").read_bytes())) is None:
         pass
     return lease
@@ -78,7 +78,7 @@ def test_lease_exists_until_released(parent: Location) -> None:
     assert found(parent) == []
     mine.give_back(parent, name)
     assert not has_lease(parent, name)
-    mine.give_back(parent, name)  # as another process may have removed it first
+    mine.give_back(parent, name)  # another process may already have removed it
 
 
 def test_lease_works_in_any_storage() -> None:
@@ -101,7 +101,7 @@ def test_lease_is_renewed_while_held(parent: Location) -> None:
         first = [Path(parent.root, f"_{name}.lease").read_bytes() for name in names]
         for name, old in zip(names, first, strict=True):
             while (now := Path(parent.root, f"_{name}.lease").read_bytes()) in (old, b""):
-                time.sleep(0.005)  # no deadline: the time limit of the test ends it
+                time.sleep(0.005)  # without a deadline, because the test has a time limit
             before, after = Lease.from_json(old), Lease.from_json(now)
             assert before is not None
             assert after is None or after.renewed > before.renewed
@@ -155,7 +155,7 @@ def test_lease_expires_by_time_when_the_host_is_unknown(parent: Location) -> Non
 def test_unreadable_lease_counts_as_used(parent: Location, content: bytes) -> None:
     name = plant(parent, Lease.of_this_process())
     Path(parent.root, f"_{name}.lease").write_bytes(content)
-    usual = content.endswith(b" ")  # longer than a lease may be, but what is read of it is one
+    usual = content.endswith(b" ")  # longer than a lease may be, but its beginning is a valid lease
     assert found(parent) == ([name] if usual else [])
 
 
@@ -176,7 +176,7 @@ def test_forked_child_holds_no_leases(parent: Location) -> None:
     if child == 0:
         code = 1
         try:
-            signal.alarm(60)  # a child whose leases are not renewed waits for that without end
+            signal.alarm(60)  # without renewal, the child would wait forever
             mine.take(parent, of_child)
             first, renewed, holders = lease_of(parent, of_child), set[float](), set[int]()
             while len(renewed) < 5:

@@ -1,4 +1,4 @@
-"""A shard of a converter's loader that is not this process's rank is warned about."""
+"""Tests of the warning about a converter loader whose shard is not the rank of the process."""
 
 from __future__ import annotations
 

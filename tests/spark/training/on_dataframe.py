@@ -33,7 +33,7 @@ RAW = (
 
 
 def trained(rows: LocalRows) -> dict[str, Any]:
-    """Two epochs with torch, whose ranks wait for each other at each step."""
+    """Train two epochs with torch; the ranks synchronize at each step."""
     import torch.distributed
 
     from petastore.adapters.torch import DataLoader
@@ -72,7 +72,7 @@ class Steps:
     def __init__(self, spark: Any, folder: Path) -> None:
         self.spark = spark
         self.folder = folder
-        # Uneven: the first of two partitions has a third of its rows.
+        # The partitions are uneven: the first one has a third of the rows.
         self.raw = spark.range(0, 1337, 1, 2).where("id % 2 = 0 or id >= 669").selectExpr(*RAW)
         self.rows = self.raw.count()
 
@@ -97,13 +97,13 @@ class Steps:
         }
 
     def shuffled_into_ranks(self) -> dict[str, Any]:
-        """Without a schema, and of more ranks than the DataFrame has partitions."""
+        """Train without a schema, on more ranks than the DataFrame has partitions."""
         plain = self.spark.range(0, 11, 1, 1).selectExpr("id", "array(float(id), 1f) as track", "string(id) as name")
         told = run_on_dataframe(plain, looked_at, 2)
         return {"ids": sorted(told[0]["ids"] + told[1]["ids"]), "shapes": told[0]["shapes"], "rank 0": told[0]["type"]}
 
     def distributor_killed(self) -> dict[str, Any]:
-        """A rank of torch is killed in mid epoch; the driver begins again, and ranks go on from what they committed."""
+        """Kill a torch rank in mid-epoch; the driver restarts, and the ranks resume from their commits."""
         from pyspark.ml.torch.distributor import TorchDistributor
 
         url, here = str(self.folder / "frames"), self.folder / "by torch"
@@ -139,7 +139,7 @@ class Steps:
         }
 
     def lost(self) -> dict[str, Any]:
-        """The executor of rank 1 is killed while it trains."""
+        """Kill the executor of rank 1 while it trains."""
         here, again = self.folder / "lost", self.folder / "again"
         problem = problem_of(lambda: run_on_dataframe(self.raw, dies(str(here)), schema=SCHEMA))
         with pytest.warns(RuntimeWarning, match="Training restarts"):
@@ -170,7 +170,7 @@ def fails(folder: str) -> Callable[[LocalRows], None]:
         note_begin(folder, rows.shard.index, rows.restarts)
         if rows.shard.index == 1:
             raise ArithmeticError("the loss is NaN")
-        signal.pause()  # until the process is killed
+        signal.pause()  # waits until the process is killed
 
     return train
 
@@ -182,7 +182,10 @@ def is_killed(rows: LocalRows) -> None:
 
 
 def dies(folder: str) -> Callable[[LocalRows], dict[str, Any]]:
-    """Rank 1 loses its executor at step 5 of its first time; states are saved after every other step."""
+    """Return a function that trains and saves its state every other step.
+
+    Rank 1 kills its executor at step 5 of its first run.
+    """
 
     def train(rows: LocalRows) -> dict[str, Any]:
         import torch.distributed
@@ -202,7 +205,7 @@ def dies(folder: str) -> Callable[[LocalRows], dict[str, Any]]:
 
 
 def commits(url: str, folder: str, restarts: int) -> list[dict[str, Any]]:
-    """On rank 0: what both ranks committed. Rank 1 is killed at step 5 of its first time."""
+    """Return on rank 0 the commits of both ranks; rank 1 is killed at step 5 of its first run."""
     import torch.distributed
 
     from petastore import make_reader
@@ -219,7 +222,7 @@ def commits(url: str, folder: str, restarts: int) -> list[dict[str, Any]]:
 
 
 def committed(reader: Any, mine: Path, at_step_5: Callable[[], None] | None) -> dict[str, Any]:
-    """Steps that ranks take together; every other time a rank keeps the rows so far, and where to go on."""
+    """Train in steps that all ranks share; every other step a rank saves its rows so far and its state."""
     import torch.distributed
 
     from petastore.adapters.torch import DataLoader
@@ -242,7 +245,7 @@ def committed(reader: Any, mine: Path, at_step_5: Callable[[], None] | None) -> 
 
 
 def note_begin(folder: str, rank: int, restarts: int) -> None:
-    """Once more where a rank is run once more: each time is a process of its own."""
+    """Create a file for each run of a rank; a rank that is retried runs in another process."""
     Path(folder, f"begun-{rank}-{restarts}-{os.getpid()}").touch()
 
 
@@ -261,7 +264,7 @@ def lose_executor() -> None:
 
 
 def facts_of(kind: str, spark: Any, folder: Path) -> dict[str, Any]:
-    """Run the steps; on Connect only those in which its messages or its DataFrames could differ."""
+    """Run the steps; on Connect only those whose messages or DataFrames may differ."""
     own = Steps(spark, folder)
     steps: list[Callable[[], Any]] = [own.uneven, own.refused]
     if kind == "local-cluster":

@@ -1,4 +1,4 @@
-"""A rank's rows are read by a reader that knows its part; what would make ranks unequal is refused with the reason."""
+"""Tests of `LocalRows`: a reader of the rows of one rank; options that would make ranks unequal raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks arrive whole, in their order, however little a stream gives at a time; a cut one is none."""
+"""Tests of message blocks: whole and in order on streams of short reads; a truncated block ends the stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from petastore.spark.training.trainer import receive, send
 
 
 class Dripping(io.RawIOBase):
-    """A stream that gives some bytes at a time, as pipes do."""
+    """A stream that returns few bytes per read, as pipes do."""
 
     def __init__(self, data: bytes, step: int) -> None:
         self._inner, self._step = io.BytesIO(data), step

@@ -1,4 +1,4 @@
-"""Moves make parts as they are wanted, and no row moves that need not."""
+"""Tests of planning moves of rows between ranks: equal shares with as few moves as possible."""
 
 from __future__ import annotations
 

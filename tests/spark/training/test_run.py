@@ -1,4 +1,4 @@
-"""`run_on_dataframe` on executors, classic and Connect: every row once, equal steps, and failures with a reason."""
+"""Tests of `run_on_dataframe` on classic and Connect: every row once, equal steps, failures, restarts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def facts(request: pytest.FixtureRequest, spark_programs: SparkPrograms) -> Any:
 
 @pytest.fixture
 def on_cluster(spark_programs: SparkPrograms) -> Any:
-    """The facts of the steps that run on a cluster only."""
+    """Return the facts of the steps that run only on a cluster."""
     return spark_programs.left("local-cluster", "training.on_dataframe").facts
 
 

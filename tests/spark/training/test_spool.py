@@ -1,4 +1,4 @@
-"""Rows on a rank's disk: what is taken away is gone, what is given is there, and all ranks plan one dataset."""
+"""Tests of a rank's rows on local disk: exchange of rows between ranks, deleted files, one shared plan."""
 
 from __future__ import annotations
 

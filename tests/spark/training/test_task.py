@@ -1,4 +1,4 @@
-"""What a rank raised is found in what Spark says of it, whatever that looks like."""
+"""Tests of extracting a rank's error from Spark's error message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that trains: what it gives, and that nothing of it is left."""
+"""Tests of the training process: arguments and results, exceptions, signals, child processes."""
 
 from __future__ import annotations
 

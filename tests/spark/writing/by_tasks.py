@@ -1,4 +1,4 @@
-"""Steps of writing rows, columns and files by Spark's tasks; `test_tasks.py` checks the facts."""
+"""Steps that write rows, columns and files in Spark tasks; `test_tasks.py` checks the facts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pose(number: int) -> dict[str, Any]:
 
 
 def poses(mark: str, start: int) -> Iterator[dict[str, Any]]:
-    """Ten rows of an item, once progress was told: nothing else is told while a stage runs."""
+    """Yield ten rows of an item, after progress was reported, so that it is reported while a stage runs."""
     wait_for(mark)
     yield from map(pose, range(start, start + 10))
 
@@ -58,7 +58,7 @@ def ids_at(url: Path) -> list[int]:
 
 
 def are_poses(url: Path, numbers: Any) -> bool:
-    """Whether these rows are there, in this order."""
+    """Return whether the dataset has exactly these rows in this order."""
     rows, expected = rows_at(url), list(map(pose, numbers))
     return len(rows) == len(expected) and all(
         int(row.id) == one["id"] and same(row["pose.2"], one.get("pose.2"))
@@ -78,7 +78,7 @@ class Steps:
         return materialize_dataset(self.spark, self.folder / name, schema, **asked)
 
     def everything(self) -> dict[str, bool]:
-        """Of each way: whether all columns are those that `write_dataset` writes."""
+        """Return for each way of writing whether all columns equal those of `write_dataset`."""
         rows = list(map(row_of, range(ROWS)))
         petastore.write_dataset(self.folder / "reference", SCHEMA, rows)
         reference = rows_at(self.folder / "reference")
@@ -104,7 +104,7 @@ class Steps:
         return found
 
     def told_and_indexed(self) -> dict[str, Any]:
-        """Several writes of a block, row groups as asked, an index, and progress."""
+        """Write several times in one block, with requested row group sizes, an index, and progress."""
         told: list[tuple[int, int]] = []
         mark = self.folder / "was told"
 
@@ -150,7 +150,7 @@ class Steps:
             writer.write_rows(function, numbers, **how)
 
     def raised(self) -> dict[str, Any]:
-        """What a block leaves that raises, or whose task does."""
+        """Return the effects of a block that raises, or whose task raises."""
 
         def raises() -> None:
             with self.block("modes") as writer:
@@ -175,7 +175,7 @@ class Steps:
         return facts | {"kept": ids_at(url) == before, "left": left_at(url)}
 
     def kinds(self) -> dict[str, Any]:
-        """Cells and raw columns, told apart by types."""
+        """Write encoded cells and raw columns, which are recognized by their types."""
         with self.block("cells") as writer:
             writer.write(encode_dataframe(self.raw, POSES))
         with self.block("raw") as writer:
@@ -187,7 +187,7 @@ class Steps:
         }
 
     def batches(self) -> dict[str, Any]:
-        """Bytes that Spark hands to Python at a time, of rows of 8 KiB."""
+        """Return the bytes that Spark passes to Python at a time, for rows of 8 KiB."""
         key = "spark.sql.execution.arrow.maxBytesPerBatch"
         read = "spark.sql.parquet.columnarReaderBatchSize"
         large = self.spark.range(0, 2000, 1, 1).selectExpr("cast(repeat('0', 8192) as binary) as cell")
@@ -248,7 +248,7 @@ class Steps:
 
 
 class Classic(Steps):
-    """Where there are RDDs."""
+    """Steps for sessions with RDDs."""
 
     def rdd(self) -> dict[str, Any]:
         numbers = self.spark.sparkContext.parallelize(range(ROWS), PARTITIONS)

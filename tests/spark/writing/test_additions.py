@@ -1,4 +1,4 @@
-"""What a block added becomes part of the dataset; what lay there unlisted does not."""
+"""Tests of committing files that a materialize block added; older unlisted files are ignored."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def put(path: Path, rows: int = 4, *, rows_per_group: int = 2, schema: Unischema
 
 
 def block(folder: Path, *added: str, rows_per_row_group: int | None = None, schema: Unischema = SCHEMA) -> Inventory:
-    """A block that adds files, as Spark would."""
+    """Run a block that adds files, as Spark would."""
     commit = BlockCommit(open_location(str(folder)), schema, "a test", rows_per_row_group)
     commit.begin()
     for name in added:
@@ -100,7 +100,7 @@ def test_materialize_block_raises_for_spark_files_after_writer_methods(tmp_path:
     put(tmp_path / "left.parquet")
     commit = BlockCommit(open_location(str(tmp_path)), SCHEMA, "a test", None)
     commit.begin()
-    petastore.write_dataset(tmp_path, SCHEMA, [{"id": 1}], mode="append")  # another writer's, who committed
+    petastore.write_dataset(tmp_path, SCHEMA, [{"id": 1}], mode="append")  # a commit of another writer
     commit.refuse_files()
     put(tmp_path / "b.parquet")
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Writes of one block are one job: they add up, and are committed or gone together."""
+"""Tests of the write job of a materialize block: its writes are committed together, or deleted together."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def block_at(folder: Path) -> BlockJob:
 
 
 def parts(*tasks: Iterable[int]) -> Any:
-    """What Spark would let its tasks write."""
+    """Return a function that runs the tasks, as Spark would."""
 
     def parts_of(job: WriteJob, first: int) -> list[Part]:
         rows = [[{"id": number} for number in task] for task in tasks]

@@ -1,4 +1,4 @@
-"""Petastorm's function for metadata takes a schema by its name in Python."""
+"""Tests of Petastorm's metadata function: a schema given by its Python name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of columns tell cells from raw values, and nothing is guessed."""
+"""Tests of telling encoded cells from raw values by the types of Spark columns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TYPES = {
 
 
 def spark_schema(columns: str) -> types.StructType:
-    """Of `name type, …`."""
+    """Return a Spark schema, given as `name type, …`."""
     named = [column.split(" ") for column in columns.split(", ")]
     return types.StructType([types.StructField(name, TYPES[kind]) for name, kind in named])
 
@@ -53,9 +53,9 @@ SCHEMA = Unischema(
     [
         ("id int, raw binary, pose binary, track binary", True),
         ("track binary, pose binary, raw binary, id int", True),
-        ("id bigint, raw binary, pose binary, track binary", True),  # which the writer rejects
+        ("id bigint, raw binary, pose binary, track binary", True),  # the writer rejects this
         ("id bigint, raw binary, pose array<array<float>>, track array<smallint>", False),
-        ("id int, raw binary, pose array<float>", False),  # a column that may be missing is
+        ("id int, raw binary, pose array<float>", False),  # without an optional column
         ("id bigint, raw binary", False),
     ],
 )

@@ -1,4 +1,4 @@
-"""Rows that a function makes of items are encoded as if they came one after the other."""
+"""Tests of encoding rows that a function creates from items in a Spark task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMA = Unischema(
 
 
 def rows_of(item: tuple[int, int]) -> Any:
-    """Of an item `(first, rows)`: one row where that is 1, and else so many."""
+    """Return the rows of an item `(first, rows)`: a single row if `rows` is 1, else an iterator."""
     first, rows = item
     made = [
         {"id": number} if number % 3 == 0 else {"id": number, "track": np.arange(number % 5, dtype="int16")}

@@ -1,4 +1,4 @@
-"""Files of raw columns are encoded as their columns are that come from Spark."""
+"""Tests of `write_files`: Parquet files of raw columns are encoded in the same way as columns from Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark's tasks write themselves is exact on classic and Connect sessions."""
+"""Tests of writing in Spark tasks on classic and Connect sessions: rows, row groups, indexes, failures."""
 
 from __future__ import annotations
 

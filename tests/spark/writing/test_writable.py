@@ -1,4 +1,4 @@
-"""What Spark cannot write is refused before it does any work."""
+"""Tests of the schema check for Spark: unsupported schemas raise before Spark starts a job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from petastore.spark.writing.writable import check_writable
 
 
 class Session:
-    """What is asked of a session: its configuration."""
+    """A stand-in for a session, with only its configuration."""
 
     def __init__(self, **conf: str) -> None:
         self.conf = self

@@ -1,4 +1,4 @@
-"""A dataset is written in parts, of which some count, some are lost and some are written twice."""
+"""Tests of the write job: parts of task attempts are committed once, although some are lost or run twice."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def ids_at(url: str) -> list[int]:
 
 
 def files_of(job: WriteJob) -> list[str]:
-    """All files of a job, whether readers see them or not."""
+    """Return all files of a job, visible to readers or not."""
     return [path for path in files_below(open_location(job.url)) if job.job in path]
 
 
@@ -61,7 +61,7 @@ def files_at(folder: Path) -> list[str]:
 
 @pytest.fixture(params=["local", "memory"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where renames are cheap, and where they are copies."""
+    """Return a URL on a filesystem with atomic renames, and on one that copies."""
     return str(tmp_path / "frames") if request.param == "local" else f"memory://write-job/{tmp_path.name}/frames"
 
 
@@ -82,16 +82,16 @@ def test_write_job_is_invisible_before_the_commit(tmp_path: Path) -> None:
     part = job.part(0, batches_of(1, 2))
     with pytest.raises(DatasetNotFoundError):
         petastore.open_dataset(folder)
-    assert pq.ParquetDataset(folder).files == []  # hidden from others, too
+    assert pq.ParquetDataset(folder).files == []  # other readers do not find it either
     job.commit([part])
     assert len(pq.ParquetDataset(folder).files) == 1
 
 
 def test_write_job_commit_deletes_files_of_repeated_task_attempts(url: str, tmp_path: Path) -> None:
     job = job_at(url)
-    job.part(0, batches_of(1, 2))  # its task was lost after it
+    job.part(0, batches_of(1, 2))  # this attempt is lost after it completed
     counts = [job.part(0, batches_of(1, 2)), job.part(1, batches_of(3))]
-    job.part(1, batches_of(3))  # run twice, to be the faster one
+    job.part(1, batches_of(3))  # a speculative attempt of the same task
     job.commit(counts)
     assert ids_at(url) == [1, 2, 3]
     if not url.startswith("memory"):
@@ -120,7 +120,7 @@ def test_task_attempt_that_ends_after_the_commit_deletes_its_files(url: str, end
     counts = [job.part(0, batches_of(1, 2))]
 
     def batches() -> Iterator[pa.RecordBatch]:
-        yield from batches_of(*range(6))  # a row group of it is written by the end
+        yield from batches_of(*range(6))  # one row group is written before the job ends
         job.commit(counts) if end == "commit" else job.abort()
         yield from batches_of(6)
 
@@ -134,7 +134,7 @@ def test_task_attempt_that_ends_after_the_commit_deletes_its_files(url: str, end
 
 
 class CallsBeforeDeletion(MemoryFileSystem):  # type: ignore[misc]
-    """A store that calls a function before a file of a part is deleted: by then the job has listed its files."""
+    """A filesystem that calls a function before it deletes a file of a part. The job has listed its files by then."""
 
     protocol = "calls"
 

@@ -1,7 +1,7 @@
-"""Writes a dataset to HDFS and reads it by several URLs: `python -m tests.storage.files.on_hdfs WRITTEN URL...`.
+"""Write a dataset to HDFS and read it by several URLs: `python -m tests.storage.files.on_hdfs WRITTEN URL...`.
 
-In a process of its own: a Java that a process has started stays until it ends. Prints as JSON what it read by each URL,
-or which error came; and, as `"rewritten"`, which one comes of a file that is written anew while it is read.
+It runs in its own process, because a Java that a process has started runs until that process ends. Prints JSON: the
+rows or the error of each URL, and as `"rewritten"` the error of a file that is rewritten while it is read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from petastore.storage.files.location import open_location
 
 ROWS = 1000
 LONG = 100_000
-"""Rows of a file that is not read whole at once."""
+"""Rows of a file that is too large to be read whole at once."""
 
 
 def main(written: str, *urls: str) -> None:
@@ -53,12 +53,12 @@ def rewritten(url: str) -> str:
 
 
 def put(url: str, first: int) -> None:
-    """One file without checksums, of the same size and with the same footer whatever is first in it."""
+    """Write a file without checksums, whose size and footer do not depend on its values."""
     location = open_location(url)
     path, files = location.join("a.parquet"), location.filesystem
     table = pa.table({"id": np.arange(first, first + LONG)})
     before = files.get_file_info(path).mtime
-    while files.get_file_info(path).mtime == before:  # mtime of HDFS has whole seconds
+    while files.get_file_info(path).mtime == before:  # HDFS has an mtime in whole seconds
         with files.open_output_stream(path) as sink:
             pq.write_table(
                 table, sink, row_group_size=LONG // 2, compression="none", use_dictionary=False, write_statistics=False

@@ -1,4 +1,4 @@
-"""Which file systems have buckets."""
+"""Tests of detecting object stores: which filesystems have buckets."""
 
 from __future__ import annotations
 

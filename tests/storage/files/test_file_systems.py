@@ -1,4 +1,4 @@
-"""One URL becomes a filesystem and a path in it, whatever its scheme and spelling."""
+"""Tests of resolving a URL to a filesystem and a path: schemes, spellings, missing packages."""
 
 from __future__ import annotations
 

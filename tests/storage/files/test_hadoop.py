@@ -1,4 +1,4 @@
-"""URLs of HDFS find their name nodes as Hadoop is configured; what is not configured is said."""
+"""Tests of Hadoop configuration: HDFS URLs find their name nodes, and missing settings are reported."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_missing_hadoop_configuration_is_reported() -> None:
 
 
 class Told(MemoryFileSystem):  # type: ignore[misc]
-    """Notes what it was made with."""
+    """A filesystem that records its constructor arguments."""
 
     protocol = "hdfs"
     cachable = False

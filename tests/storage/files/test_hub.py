@@ -1,6 +1,6 @@
-"""`hf://` is the file system of huggingface_hub: without it an error says what to install, and with it files are read.
+"""Tests of `hf://` with huggingface_hub's filesystem: reading files, digests as versions, and the missing package.
 
-The hub itself is not asked: a file system of that name stands for it, which says of files what huggingface_hub's does.
+No request goes to the hub: a stand-in filesystem reports files in the form of huggingface_hub's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from petastore.storage.files.location import open_location
 
 
 class Hub(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
-    """Files by repository and revision, each with the digest of its content."""
+    """A filesystem of files by repository and revision, each with the digest of its content."""
 
     protocol = "hf"
     root_marker = ""
@@ -52,7 +52,7 @@ class Hub(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
         return found if detail else [one["name"] for one in found]
 
     def _told(self, info: dict[str, Any]) -> dict[str, Any]:
-        info.pop("created", None)  # huggingface_hub tells of commits, not of times
+        info.pop("created", None)  # huggingface_hub reports commits, not times
         if info["type"] != "file":
             return info
         return {**info, "blob_id": hashlib.sha1(self.store[info["name"]].getvalue()).hexdigest(), "lfs": None}  # noqa: S324

@@ -1,4 +1,4 @@
-"""Folders of Delta, Iceberg and Hudi tables are rejected; files that their own API lists are read."""
+"""Tests of Delta, Iceberg and Hudi tables: folders are rejected, and files listed by the table's own API are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files are data files, and what an empty place says."""
+"""Tests of listing data files: hidden files, unfinished writes, links, manifests, and errors for empty folders."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_listing_examines_few_unlisted_files(tmp_path: Path) -> None:
 
 
 class Counting(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
-    """A filesystem in memory, of its own, that counts how often a file is opened."""
+    """An in-memory filesystem without shared instances that counts opens per file."""
 
     cachable = False
 
@@ -346,7 +346,7 @@ def test_link_to_a_neighboring_file_is_read_once(tmp_path: Path) -> None:
     for url in (tmp_path, f"{tmp_path}/day=*/*.parquet", [str(tmp_path / "day=1"), str(tmp_path / "day=2")]):
         assert open_dataset(url).inventory.num_rows == 4
     named = [str(tmp_path / "day=1" / name) for name in ("part-0.parquet", "latest.parquet")]
-    assert open_dataset(named).inventory.num_rows == 2  # names say how often
+    assert open_dataset(named).inventory.num_rows == 2  # each listed name counts
 
 
 def test_link_to_a_neighboring_file_is_not_unlisted(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""URLs of every kind become a filesystem and a path, and credentials are never shown."""
+"""Tests of `open_location`: URLs and lists become a filesystem and a root, and credentials are never shown."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_invalid_url_raises(wrong: Any) -> None:
 
 
 class Secretive(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
-    """A filesystem in memory that takes credentials and can fail."""
+    """An in-memory filesystem that takes credentials and can fail."""
 
     protocol = "secretive"
     cachable = False

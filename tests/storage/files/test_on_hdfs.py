@@ -1,6 +1,6 @@
-"""HDFS by its name node, by a nameservice of which one name node is gone, by the default file system, and by a view.
+"""Tests of HDFS URLs: a name node, a nameservice with one name node down, the default filesystem, and viewfs.
 
-A file that is written anew while it is read is found out.
+A file that is rewritten while it is read raises.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of a name node."""
+    """Yield the port of a name node."""
     if not is_installed():
         pytest.fail(f"there is no Hadoop at {HADOOP}: `make test-all` installs it", pytrace=False)
     with child_server("tests.servers.hadoop_server", str(tmp_path_factory.mktemp("hdfs"))) as port:
@@ -36,7 +36,7 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 def test_hdfs_dataset_is_read_by_every_url_form(hdfs: int, tmp_path: Path) -> None:
     with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))  # and nobody listens
+        bound.bind(("127.0.0.1", 0))  # bound, but not listening
         gone = bound.getsockname()[1]
         configuration = write_configuration(
             tmp_path / "configuration",

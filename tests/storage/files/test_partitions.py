@@ -1,4 +1,4 @@
-"""Hive paths become typed columns, and no value loses its text."""
+"""Tests of Hive partitions: directory names become typed columns, and values round-trip without loss."""
 
 from __future__ import annotations
 

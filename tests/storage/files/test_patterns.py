@@ -1,4 +1,4 @@
-"""Patterns find what they say, on every file system, and partition columns do not depend on what they find."""
+"""Tests of glob patterns: same matches on every filesystem; partition columns do not depend on the matches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FILES = [
 
 @pytest.fixture(params=["file", "memory", "pyarrow", "memory as filesystem", "pyarrow, no local one"])
 def base(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Any]]:
-    """A URL below which `FILES` lie, and the filesystem to give with it."""
+    """Yield the URL of the folder with `FILES`, and the filesystem to pass with it."""
     subtree = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
     memory = MemoryFileSystem()
     url, given = {

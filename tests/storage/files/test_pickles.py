@@ -1,4 +1,4 @@
-"""A file system in a pickle holds no key; where it comes back it looks for its own, or says what is missing."""
+"""Tests of pickled filesystems: no secrets in the pickle; unpickling finds credentials or raises with advice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEEDS_A_KEY = {"region": "here", "secret": "hush"}
 
 
 class Picky(MemoryFileSystem):  # type: ignore[misc]
-    """Cannot be made without its key."""
+    """A filesystem that cannot be created without its key."""
 
     def __init__(self, key: str | None = None, **options: Any) -> None:
         if key is None and "region" in options:

@@ -1,4 +1,4 @@
-"""Every file below a directory has one name, however links lead around."""
+"""Tests of walking directories: each file is listed once, also with symbolic link cycles."""
 
 from __future__ import annotations
 

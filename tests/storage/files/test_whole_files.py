@@ -1,4 +1,4 @@
-"""Small files are read whole within bounds, and replaced in one step."""
+"""Tests of small files: read whole up to a limit, replaced atomically, and read in one version."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_file_modified_while_it_is_read_is_read_in_one_version(tmp_path: Path, m
             file.write(b"b" * 1000)
         return halves[0] + pread(opened, 500, 500)
 
-    for _ in range(20):  # the system may note another time for the second write, or the same
+    for _ in range(20):  # the second write may have the same mtime or another
         halves.clear()
         path.write_bytes(b"a" * 1000)
         with monkeypatch.context() as patched:

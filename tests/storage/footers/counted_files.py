@@ -21,7 +21,7 @@ TEN = pa.table({"id": list(range(10)), "name": [f"n{number}" for number in range
 
 
 class Counted(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
-    """A filesystem in memory that notes what is read."""
+    """An in-memory filesystem that records the size of each read."""
 
     cachable = False
 

@@ -11,7 +11,7 @@ __all__ = ["footer_of_bytes"]
 
 
 def footer_of_bytes(data: Any) -> Footer:
-    """Return the footer of a whole file."""
+    """Return the footer of a Parquet file, given its bytes."""
     whole = bytes(memoryview(data))
     encoded = footer_in(whole, len(whole), "a.parquet", MAX_FOOTER_BYTES)
     assert encoded is not None

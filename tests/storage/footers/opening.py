@@ -1,7 +1,7 @@
 """Process that opens a dataset with a disk cache on request: `python -m tests.storage.footers.opening`.
 
-Given the URL, its options as JSON and the folder of the cache, it says that it is ready by a line, begins when its
-standard input ends, and prints as JSON which row groups there are and what the cache did.
+Arguments: the URL, its options as JSON, and the folder of the cache. The process prints a line when it is ready, and
+begins when its standard input ends. It prints the row groups and the cache counters as JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a footer says of column chunks is what was written; what is not surely a bound is none; damage is an error."""
+"""Tests of column chunk metadata in footers: equal to pyarrow's, uncertain statistics ignored, damage detected."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_column_chunk_statistics_ignore_the_deprecated_min_and_max() -> None:
 
 @pytest.mark.parametrize("exact", [1, 2])
 def test_column_chunk_statistics_marked_inexact_are_bounds(exact: int) -> None:
-    flags = field(1, exact, b"") + field(1, exact, b"")  # 7 and 8, true or false in their headers
+    flags = field(1, exact, b"") + field(1, exact, b"")  # fields 7 and 8, booleans whose value is in the field header
     new = field(5, 8, binary(HIGH)) + field(1, 8, binary(LOW)) + flags
     assert only_chunk(footer_by_hand(new)) == ChunkContents(physical=1, minimum=LOW, maximum=HIGH)
 

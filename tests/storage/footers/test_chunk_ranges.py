@@ -1,4 +1,4 @@
-"""Where column chunks are is taken from the footer, and not believed."""
+"""Tests of byte ranges of column chunks: taken from the footer, and checked against the file size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USUAL = ChunkContents("x", 10, first_page=500, stored_bytes=1000)
 
 @dataclasses.dataclass
 class Footer:
-    """As much of a footer as is looked at."""
+    """A stand-in for a footer with the attributes that are used."""
 
     columns: tuple[ChunkContents, ...]
     may_miscount: bool = False

@@ -1,4 +1,4 @@
-"""Fields of footers are what a walk that is written out finds, whatever happened to the bytes."""
+"""Tests of parsing damaged footers: results equal a reference parser's, or an error is raised."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def footer() -> bytes:
 
 @st.composite
 def damaged(draw: Any) -> bytes:
-    """The footer with some bytes changed, often to one that stands elsewhere in it, and sometimes cut off."""
+    """Draw the footer with some bytes changed, often to another of its bytes, and sometimes truncated."""
     data = bytearray(footer())
     for _ in range(draw(st.integers(0, 4))):
         place = draw(st.integers(0, len(data) - 1))
@@ -53,7 +53,7 @@ def damaged(draw: Any) -> bytes:
 
 
 def read_field(data: bytes, at: int, previous: int) -> tuple[int, int, int]:
-    """Number and type of the field at `at`, and the position of its value."""
+    """Return number and type of the field at `at`, and the position of its value."""
     header = data[at]
     if header >> 4:
         return previous + (header >> 4), header & 15, at + 1
@@ -62,7 +62,7 @@ def read_field(data: bytes, at: int, previous: int) -> tuple[int, int, int]:
 
 
 def walk(data: bytes, at: int, visit: Callable[[int, int, int], int | None]) -> int:
-    """One struct, field by field; `visit` gives the position after what it reads, or None for what is skipped."""
+    """Walk over one struct; `visit` returns the position after a field that it reads, or None to skip the field."""
     field = 0
     while data[at]:
         field, kind, at = read_field(data, at, field)
@@ -72,7 +72,7 @@ def walk(data: bytes, at: int, visit: Callable[[int, int, int], int | None]) -> 
 
 
 class Counts:
-    """Rows, stored and decoded bytes of each row group, as a walk finds them that looks at each field itself."""
+    """Reference parser: rows, stored bytes and decoded bytes of each row group, read field by field."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data

@@ -1,4 +1,4 @@
-"""Nothing that a footer says ends the process: chunks that Arrow cannot be asked about are refused before that."""
+"""Tests of encrypted column chunks: they raise before Arrow reads them, because Arrow would crash the process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SIGNATURE_BYTES = 28
 
 
 class Keys(pe.KmsClient):  # type: ignore[misc] # pyarrow has no types
-    """Keys that are no secret."""
+    """A key service that returns its keys unencrypted."""
 
     def __init__(self, _: Any) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Keys(pe.KmsClient):  # type: ignore[misc] # pyarrow has no types
 
 
 def with_a_secret() -> bytes:
-    """A file with an encrypted column that does not say so: its footer is in plain text, and has no signature."""
+    """Return a file with an encrypted column and a plain-text footer without a signature."""
     properties = pe.CryptoFactory(Keys).file_encryption_properties(
         pe.KmsConnectionConfig(custom_kms_conf={"any": "thing"}),
         pe.EncryptionConfiguration(

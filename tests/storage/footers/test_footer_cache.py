@@ -1,4 +1,4 @@
-"""A footer is read once however many ask for it, and held against what is said of its file."""
+"""Tests of the footer cache: one read for concurrent callers, LRU eviction, memory limit, rewritten files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_footer_cache_evicts_lru() -> None:
     size = len(read_footer(location, "a.parquet").encoded)
     cache = FooterCache(max_bytes=2 * size)
     before = len(filesystem.read)
-    for number in (0, 1, 0, 2):  # the second goes
+    for number in (0, 1, 0, 2):  # footer 1 is evicted
         cache.get(location, files[number])
     assert len(cache) == 2
     cache.get(location, files[0])
@@ -92,7 +92,7 @@ def test_footer_cache_cost_does_not_grow_with_footers() -> None:
 
 
 def calls_in(task: Callable[[], Any]) -> int:
-    """How many functions and lines of Python a task runs."""
+    """Return the number of Python function calls and lines that a task runs."""
     seen = 0
 
     def note(_frame: Any, _event: str, _argument: Any) -> Any:
@@ -111,7 +111,7 @@ def calls_in(task: Callable[[], Any]) -> int:
 
 def test_footer_cache_skips_files_of_unknown_version() -> None:
     location, filesystem = counted({f"{name}.parquet": parquet_bytes(TEN) for name in "abc"})
-    # As of a storage that tells no versions.
+    # The version is unknown, as with storage that reports no versions.
     footers = [dataclasses.replace(read_footer(location, f"{name}.parquet"), version=None) for name in "abc"]
     cache = FooterCache()
     cache.know(location, footers)
@@ -184,4 +184,4 @@ def test_footer_cache_pickles_empty(location: Location, put: Put) -> None:
         assert len(again) == 0
         for file in files:
             again.get(location, file)
-        assert len(again) == most  # the bound came along
+        assert len(again) == most  # the limit is pickled, too

@@ -1,4 +1,4 @@
-"""Statistics enclose what is stored, whoever wrote it; what is not surely a bound is unknown; damage is an error."""
+"""Tests of column statistics in footers: bounds enclose the stored values, uncertain ones are ignored."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def statistics_of(folder: Path, array: Any, field: UnischemaField | None = None,
 
 
 def bounds(statistics: ColumnStatistics) -> list[tuple[Any, Any]]:
-    """Of each row group: both bounds, None where one is not known."""
+    """Return (minimum, maximum) for each row group, with None for unknown bounds."""
     return [
         (low if has_low else None, high if has_high else None)
         for low, high, has_low, has_high in zip(
@@ -85,7 +85,7 @@ KNOWN = [
 
 @pytest.mark.parametrize(("array", "expected"), KNOWN, ids=[str(array.type) for array, _ in KNOWN])
 def test_statistics_of_every_type_are_read(tmp_path: Path, array: Any, expected: Any) -> None:
-    # The dtype of the field is that of the file as it is read, where Parquet has no such unit.
+    # The field has the dtype that is read back, because Parquet lacks some units.
     stored = footer_of(tmp_path, pa.table({"x": array})).arrow_schema.field("x")
     found = statistics_of(tmp_path, array, field_from_arrow(stored))
     if pa.types.is_date64(array.type):

@@ -1,4 +1,4 @@
-"""Footers are read with one request, trusted in nothing, and kept once."""
+"""Tests of reading footers: one request, validated contents, and shared memory for equal columns."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_too_large_footer_raises_before_reading() -> None:
     location, filesystem = counted({"a.parquet": b"PAR1" + b"\0" * 300_000 + (250_000).to_bytes(4, "little") + b"PAR1"})
     with pytest.raises(MetadataError, match=r"the footer of \S+ must have at most 100,000 bytes, got 250,000"):
         read_footer(location, "a.parquet", max_bytes=100_000)
-    assert sum(filesystem.read) == 2 * 64 * 1024  # a bit of its length may have flipped: it is asked for once more
+    assert sum(filesystem.read) == 2 * 64 * 1024  # read twice, because a bit of its length may have flipped
 
 
 def test_missing_file_raises_with_its_name(location: Location) -> None:
@@ -110,7 +110,7 @@ def varint(number: int) -> bytes:
 
 
 def with_rows(claimed: int) -> bytes:
-    """A file of ten rows in one row group whose row group says something else."""
+    """Return a file of ten rows in one row group whose footer claims another row count."""
     data = parquet_bytes(pa.table({"x": pa.array(range(10), pa.int8())}), store_schema=False)
     length = int.from_bytes(data[-8:-4], "little")
     footer = data[-8 - length : -8]

@@ -1,4 +1,4 @@
-"""Footers beside the manifest come back as they were, or not at all."""
+"""Tests of footers packed in a file next to the manifest: they round-trip, and damaged ones are ignored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ footers = st.lists(st.tuples(st.binary(min_size=1, max_size=300), st.booleans())
 
 
 def footer_of(found: FootersBeside, data: bytes, file: DataFile) -> bytes | None:
-    """The footer of a file, read where the footers of a dataset in memory are."""
+    """Write the packed footers to an in-memory dataset, and return the footer of a file from there."""
     location, store = open_location("memory://beside"), fsspec.filesystem("memory")
     store.pipe_file(f"/beside/{FOOTERS}", data)
     block = found.block_of(file)
@@ -29,7 +29,7 @@ def footer_of(found: FootersBeside, data: bytes, file: DataFile) -> bytes | None
 
 
 def beside(given: list[tuple[bytes, bool]]) -> tuple[FootersBeside, bytes]:
-    """Footers of files, some of which have no etag."""
+    """Return packed footers of files, some of which have no etag, and their bytes."""
     pairs = list(enumerate(given))
     files = [DataFile(f"{n:03}", 9, digest_of(footer), etag='"a"' if told else "") for n, (footer, told) in pairs]
     packed = packed_footers(files, {f"{number:03}": footer for number, (footer, _) in pairs})

@@ -1,4 +1,4 @@
-"""Footers of a dataset without a manifest are read once for all processes of a host, and each of its version."""
+"""Tests of the footer cache on disk: processes of a host read each footer of a dataset once per file version."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Stored:
         (self._folder / f"part-{number:02}.parquet").write_bytes(data)
 
     def opened(self, processes: int = 1) -> list[dict[str, Any]]:
-        """What new processes find that open it at once."""
+        """Return the results of new processes that open the dataset at the same time."""
         self.proxy.begin(Faults())
         command = [sys.executable, "-m", "tests.storage.footers.opening", self.url, json.dumps(self.options)]
         with contextlib.ExitStack() as running:
@@ -104,7 +104,7 @@ def test_cached_footers_save_requests_on_second_open(stored: Stored) -> None:
         (found,) = stored.opened()
         assert found["rows"] == ROWS
         assert (stored.asked_of_files, found["misses"], found["hits"]) == (misses, misses, FILES - misses)
-    assert stored.proxy.counted.requests <= 8  # what is there, and whether it has a manifest
+    assert stored.proxy.counted.requests <= 8  # the listing, and the check for a manifest
 
 
 def test_concurrent_processes_read_each_footer_once(stored: Stored) -> None:
@@ -146,7 +146,7 @@ def test_invalid_footer_is_not_cached(stored: Stored) -> None:
         stored.proxy.begin(Faults())
         with pytest.raises(MetadataError, match=r"part-03\.parquet"):
             stored.reader()
-        assert stored.asked_of_files == FILES + 1  # none of them is believed, and that one is asked for once more
+        assert stored.asked_of_files == FILES + 1  # all footers are validated, and the damaged one is fetched twice
     stored.put(3, parquet_of(300, 103))
     (found,) = stored.opened()
     assert found["rows"] == ROWS

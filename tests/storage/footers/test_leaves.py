@@ -1,4 +1,4 @@
-"""Leaves are counted as Parquet lays them out."""
+"""Tests of leaf columns: number and paths are those of the Parquet file."""
 
 from __future__ import annotations
 

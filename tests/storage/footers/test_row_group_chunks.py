@@ -1,4 +1,4 @@
-"""Column chunks of a row group that are fetched for some columns, of right and of damaged footers."""
+"""Tests of the column chunks to fetch for some columns of a row group, with valid and damaged footers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_column_requested_twice_has_one_chunk_range(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", [1, 4, 0x80, 0xFF], ids=lambda change: f"xor {change:#x}")
 def test_chunk_ranges_of_a_damaged_footer_never_crash_the_process(tmp_path: Path, change: int) -> None:
-    """What Arrow takes for impossible ends the process, where it is asked for it in the wrong way."""
+    """Some calls of Arrow end the process if the metadata is impossible."""
     table = pa.table({"x": np.arange(8.0), "y": pa.array([1, None] * 4), "word": [f"w{number}" for number in range(8)]})
     pq.write_table(table, tmp_path / NAME, row_group_size=4, compression="none")
     whole, location = (tmp_path / NAME).read_bytes(), open_location(tmp_path)

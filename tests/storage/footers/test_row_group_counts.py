@@ -1,4 +1,4 @@
-"""Our own reading of a footer's counts equals pyarrow's, and survives any bytes."""
+"""Tests of parsing row group counts from footers: equal to pyarrow's, and safe for arbitrary bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a file tells its footer, from here or afar, however long; what is no Parquet is told apart and refused."""
+"""Tests of reading the tail of a file: footers of any size, local and remote, and files that are not Parquet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thrift's compact protocol is read as it is written by hand, passed over to the byte, and not trusted."""
+"""Tests of the reader of Thrift's compact protocol: round trip, exact skipping, invalid and truncated input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from petastore.storage.footers.chunk_metadata import (
 from tests.storage.footers.by_hand import binary, varint, zigzag
 
 Written = tuple[int, bytes, Any]
-"""A type, a value of it as it lies in a list or field, and the value."""
+"""A type, the encoded value as an element of a list or field, and the value."""
 
 integers = st.integers(-(2**63), 2**63 - 1).map(lambda number: (6, zigzag(number), number))
 binaries = st.binary(max_size=200).map(lambda data: (BINARY, binary(data), data))

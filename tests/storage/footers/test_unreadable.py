@@ -1,4 +1,4 @@
-"""A column that cannot be read is refused at the call, in words that say why; the others are read."""
+"""Tests of unreadable columns: selecting one raises with the reason, and the other columns are read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from petastore.errors import MetadataError, SchemaError
 
 
 class Keys(pe.KmsClient):  # type: ignore[misc]
-    """Wraps keys in nothing: what is tested has none."""
+    """A key service that returns its keys unencrypted."""
 
     def __init__(self, _: Any) -> None:
         pe.KmsClient.__init__(self)
@@ -112,7 +112,7 @@ def test_duplicate_columns_of_some_files_are_null_in_others(tmp_path: Path) -> N
 
 
 def test_column_without_a_name_is_read(tmp_path: Path) -> None:
-    """An index that was exported through CSV has none; pandas and pyarrow read it."""
+    """The index of a CSV export has an empty name, which pandas and pyarrow read."""
     pq.write_table(pa.table({"": [1, 2], "b": [3, 4]}), tmp_path / "x.parquet")
     assert read(tmp_path) == {"": [1, 2], "b": [3, 4]}
     assert read(tmp_path, [""]) == {"": [1, 2]}
@@ -132,7 +132,7 @@ def test_struct_with_duplicate_members_raises_when_selected(tmp_path: Path) -> N
 
 
 def changed(data: bytes, *texts: tuple[bytes, bytes]) -> bytes:
-    """A file in whose footer other bytes stand in some places."""
+    """Return the file with some byte strings of its footer replaced."""
     length = int.from_bytes(data[-8:-4], "little")
     footer = data[-8 - length : -8]
     for old, new in texts:
@@ -180,7 +180,7 @@ def test_nested_text_beyond_arrows_limit_raises_before_reading(tmp_path: Path) -
     (tmp_path / "fits.parquet").write_bytes(data)
     assert read(tmp_path, ["words"]) == {"words": lists.to_pylist()}
     (tmp_path / "fits.parquet").unlink()
-    # What a file says that has 2 GiB of text; to find that out by reading takes half a minute and twice the memory.
+    # The footer claims 2 GiB of text, because reading that much takes half a minute and twice the memory.
     claimed = changed(data, (_number(size), _number(2**31 + 9)), (_number(group.total_byte_size), _number(2**31 + 99)))
     (tmp_path / "x.parquet").write_bytes(claimed)
     with pytest.raises(SchemaError, match=r"column 'words' of x\.parquet has some 2,147,483,649 bytes of text inside"):
@@ -189,7 +189,7 @@ def test_nested_text_beyond_arrows_limit_raises_before_reading(tmp_path: Path) -
 
 
 def _number(value: int) -> bytes:
-    """As the footer has it: zigzag, seven bits a byte."""
+    """Return a number as encoded in the footer: zigzag, seven bits per byte."""
     value, found = 2 * value, bytearray()
     while value > 127:
         found.append(value & 127 | 128)

@@ -1,4 +1,4 @@
-"""Indexes are found by name: petastore's first, then Petastorm's, and only those that are asked for are read."""
+"""Tests of finding row group indexes by name: petastore's first, then Petastorm's, each read only on use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Petastorm's indexes are usable where its row-group counts still fit, and refused elsewhere."""
+"""Tests of Petastorm's row group indexes: used if the row group counts still match, rejected otherwise."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def meadow(fixtures_root: Path, tmp_path: Path) -> Path:
 
 
 def with_key(folder: Path, value: bytes | None) -> None:
-    """`_common_metadata` with other row-group counts."""
+    """Replace the row group counts in `_common_metadata`."""
     found = pq.read_metadata(folder / "_common_metadata")
     kept = {key: of_key for key, of_key in found.metadata.items() if key != COUNTS}
     schema = found.schema.to_arrow_schema().remove_metadata()

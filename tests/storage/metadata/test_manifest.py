@@ -1,4 +1,4 @@
-"""The manifest round-trips, refuses whatever does not add up, and is replaced in one step."""
+"""Tests of the manifest: round trip, atomic replacement, and rejection of invalid or damaged manifests."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def lists(*values: Any, kind: Any = None) -> pa.Array:
 
 
 def test_handwritten_manifest_is_read(location: Location, put: Put) -> None:
-    put(MANIFEST, encoded(extra=pa.array([1, 2])))  # columns that a later release adds are passed over
+    put(MANIFEST, encoded(extra=pa.array([1, 2])))  # columns of later releases are ignored
     manifest = read_manifest(location)
     assert manifest is not None
     assert manifest.inventory.rows.tolist() == [1, 2, 3]
@@ -363,7 +363,7 @@ def test_manifests_compare_by_value() -> None:
 
 
 def a_dataset_whose_manifest_says(folder: Path, **changed: Any) -> None:
-    """Two files, with 5 and 4 rows, and with 3; and a manifest without a digest that says something else of them."""
+    """Write two files of 9 and 3 rows, and a manifest without a digest whose columns can be changed."""
     for name, rows in (("a.parquet", 9), ("b.parquet", 3)):
         pq.write_table(pa.table({"id": pa.array(range(rows), pa.int64())}), folder / name, row_group_size=5)
     location = open_location(folder)

@@ -1,4 +1,4 @@
-"""Pickled row-group indexes say which row groups hold a value; whatever else lies there is refused."""
+"""Tests of reading Petastorm's pickled row group indexes; pickles that are not an index are rejected."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_petastorm_index_of_python_2_is_read(fixtures_root: Path, folder: str) -
 
 @pytest.fixture
 def indexers(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A stand-in for `petastorm.etl.rowgroup_indexers`, so that pickle itself writes what Petastorm wrote."""
+    """A stand-in for `petastorm.etl.rowgroup_indexers`, so that pickle itself writes Petastorm's format."""
     for name in ("petastorm", "petastorm.etl"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     module: Any = ModuleType("petastorm.etl.rowgroup_indexers")

@@ -1,4 +1,4 @@
-"""Pickled schemas of every spelling become documents; names in wrong places, and damage anywhere, are refused."""
+"""Tests of reading Petastorm's pickled schemas of all releases; misplaced names and damage raise."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def schema_of(pickled: bytes) -> Unischema:
 
 
 class Field(NamedTuple):
-    """What `petastorm.unischema.UnischemaField` is."""
+    """A stand-in for `petastorm.unischema.UnischemaField`."""
 
     name: Any
     numpy_dtype: Any
@@ -60,11 +60,11 @@ class Field(NamedTuple):
 
 
 class Petastorm:
-    """Stand-ins under Petastorm's names, so that pickle itself writes what a release wrote."""
+    """Stand-ins under Petastorm's names, so that pickle itself writes a release's format."""
 
     def __init__(self, package: str, patch: pytest.MonkeyPatch) -> None:
         self._patch = patch
-        # With all its parents, so that pickle finds a module and imports none.
+        # All parent packages are present, so that pickle imports nothing.
         for depth in range(1, package.count(".") + 2):
             patch.setitem(sys.modules, ".".join(package.split(".")[:depth]), ModuleType("package"))
         self.unischema = self.module(f"{package}.unischema")
@@ -102,7 +102,7 @@ class Petastorm:
         return made
 
     def hijack(self) -> None:
-        """Let fields pickle as PySpark made named tuples pickle."""
+        """Let fields pickle in the form of PySpark's patched named tuples."""
 
         def _restore() -> None:
             pytest.fail("this is never called")
@@ -227,7 +227,7 @@ def test_petastorm_schema_converts_to_a_schema_document() -> None:
     assert petastorm_document(pickled, STORED, source="a test") == dump_document(schema.name, schema)
 
 
-# One field, by protocol 0, whose parts can be put in other places.
+# A schema with one field in pickle protocol 0, whose parts can be replaced.
 
 IMAGE = b"ccopy_reg\n_reconstructor\n(cpetastorm.codecs\n%s\nc__builtin__\nobject\nNtR"
 STATE = b"(dS'_spark_type'\n%ssb"
@@ -258,7 +258,7 @@ PLACES = ["whole", "schema_name", "fields", "field", "field_name", "dtype", "sha
 
 
 def most_calls(pickled: bytes) -> int:
-    """Return the calls of functions that reading a pickle may take: some for each of its bytes."""
+    """Return the limit of function calls for reading a pickle, which is linear in its bytes."""
     return 5_000 + 20 * len(pickled)
 
 
@@ -275,7 +275,7 @@ def refused(pickled: bytes) -> str:
 
 
 def belongs(kind: str, place: str, *, called: bool) -> bool:
-    """Whether that is the place of a name of this kind, as it is or called without arguments."""
+    """Return whether a name of this kind may be at this place, as it is or called without arguments."""
     if place == "dtype":
         return kind.startswith("dtype ") and not called
     if place == "spark_type":

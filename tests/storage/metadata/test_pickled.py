@@ -1,4 +1,4 @@
-"""Pickles become inert values, or a clear error in bounded time and memory; nothing is imported and nothing is run."""
+"""Tests of the safe pickle parser: inert values or an error, in linear time and memory, without imports or calls."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ RUNS = ((os, "system"), (builtins, "eval"), (builtins, "exec"), (builtins, "__im
 
 
 def read(data: bytes, names: Mapping[tuple[str, str], str] = NAMES) -> Any:
-    """What the pickle says, while nothing can be imported or run unseen."""
+    """Parse a pickle; check that nothing is imported or run."""
     ran: list[str] = []
     modules = set(sys.modules)
     real = [(module, name, getattr(module, name)) for module, name in RUNS]
-    # By hand, because pytest's own patching imports.
+    # Patched by hand, because pytest's monkeypatch imports modules.
     for module, name in RUNS:
         setattr(module, name, lambda *_, name=name: ran.append(name))
     try:
@@ -49,7 +49,7 @@ def read(data: bytes, names: Mapping[tuple[str, str], str] = NAMES) -> Any:
 
 
 def counted(data: bytes) -> Any:
-    """Read a pickle, in no more calls of functions than some for each of its bytes."""
+    """Parse a pickle; check that the number of function calls is linear in its bytes."""
     with counted_calls() as calls:
         try:
             return read(data)
@@ -88,7 +88,7 @@ def test_pickle_parser_equals_pickle_for_plain_values(value: Any, protocol: int)
 
 
 def _sets_made(value: Any) -> Any:
-    """Sets of protocols below 4 are called for; all else is there already."""
+    """Convert records of set calls to sets; protocols below 4 build sets by a call."""
     if isinstance(value, Record):
         return set(value.arguments[0])
     if isinstance(value, (list, tuple)):
@@ -145,7 +145,7 @@ FORBIDDEN = [
 
 
 def spellings(module: str, name: str) -> Iterator[bytes]:
-    """A name as each protocol can say it, called and not called."""
+    """Yield pickles of a name in each protocol, called and not called."""
     called = b"(S'echo'\ntR."
     for said in (
         f"c{module}\n{name}\n".encode(),
@@ -172,7 +172,7 @@ def test_pickle_parser_raises_for_names_not_allowed(subtests: pytest.Subtests) -
 
 
 class Chain:
-    """What `__reduce__` may ask for, as a hostile writer would."""
+    """An object whose `__reduce__` returns a call, as a hostile writer would craft it."""
 
     def __init__(self, called: Callable[..., Any], *arguments: Any) -> None:
         self.asked = (called, arguments)
@@ -380,7 +380,7 @@ def test_pickle_parser_memory_is_bounded(piece: bytes, end: bytes) -> None:
 
 
 def pieces() -> st.SearchStrategy[bytes]:
-    """Opcodes with their arguments, whole or not."""
+    """Draw opcodes with their arguments, complete or not."""
     small = st.integers(0, 3).map(lambda number: bytes([number]))
     simple = st.sampled_from([code.code.encode("latin-1") for code in pickletools.opcodes if code.arg is None])
     named = st.sampled_from([b"c%s\n%s\n" % (module.encode(), name.encode()) for module, name in NAMES])

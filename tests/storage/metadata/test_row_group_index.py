@@ -1,4 +1,4 @@
-"""Stored indexes are read as they were written; stale, damaged and hostile ones are refused."""
+"""Tests of stored row group indexes: round trip; stale, damaged and hostile indexes raise."""
 
 from __future__ import annotations
 
@@ -114,11 +114,11 @@ def test_row_group_index_that_cannot_be_read_back_raises(location: Location, mon
 
 
 GROUPS_TYPE = pa.list_(pa.field("element", pa.int32(), nullable=False))
-"""The type of the row groups of a value."""
+"""The type of the list of row groups of a value."""
 
 
 def written(location: Location, **changes: Any) -> None:
-    """An index written by hand, something of it changed."""
+    """Write an index by hand, with some parts changed."""
     metadata = {
         "petastore.format": "petastore.row_group_index",
         "petastore.version": "1",

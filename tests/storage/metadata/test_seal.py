@@ -1,4 +1,4 @@
-"""A sealed file carries its own digest: no flip goes unseen, and no text of the file is taken for it."""
+"""Tests of the digest inside metadata files: it detects each bit flip and truncation."""
 
 from __future__ import annotations
 

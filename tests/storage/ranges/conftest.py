@@ -16,14 +16,14 @@ Fetcher = Callable[..., RangeFetcher]
 
 
 def location_of(url: str, *, timeout_s: float = 60.0, **options: Any) -> Location:
-    """A location that nobody was asked about."""
+    """Return a location without any request to the storage."""
     filesystem, root = filesystem_and_path(url, options, None, timeout_s)
     return Location(url, filesystem, root, timeout_s=timeout_s)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _threads_that_obstore_keeps(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Start them, so that no test is blamed for what they have open."""
+    """Start obstore's threads before any test, so that thread leak checks ignore them."""
     import obstore
     from obstore.store import LocalStore
 
@@ -34,7 +34,7 @@ def _threads_that_obstore_keeps(tmp_path_factory: pytest.TempPathFactory) -> Non
 
 @pytest.fixture
 def fetcher() -> Iterator[Fetcher]:
-    """Makes fetchers that are closed in the end."""
+    """Yield a function that makes fetchers, which are closed after the test."""
     made: list[RangeFetcher] = []
 
     def make(location: Location, **options: Any) -> RangeFetcher:

@@ -1,4 +1,4 @@
-"""Few requests cover every byte that was asked for, with short gaps between them only."""
+"""Tests of coalescing byte ranges: few requests cover all ranges, with only short gaps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEAR_RANGES = st.lists(st.tuples(st.integers(0, 1_500_000), st.integers(1, 3_000
 
 
 def joined(ranges: list[ByteRange]) -> list[ByteRange]:
-    """The same bytes without overlap; ranges that touch are one."""
+    """Return the same bytes as disjoint ranges; adjacent ranges are merged."""
     apart: list[ByteRange] = []
     for one in sorted(ranges):
         if apart and one.offset <= apart[-1].end:
@@ -65,7 +65,7 @@ def test_coalesce_fetches_all_gaps_within_its_limits(ranges: list[ByteRange]) ->
     requests, apart = coalesce(ranges), joined(ranges)
     gaps = sorted(after.offset - before.end for before, after in itertools.pairwise(apart))
     left = sorted(after.offset - before.end for before, after in itertools.pairwise(requests))
-    assert left == gaps[len(gaps) - len(left) :]  # the longest
+    assert left == gaps[len(gaps) - len(left) :]  # only the longest gaps remain
     if left:
         with_next = sum(gap for gap in gaps if gap <= left[0])
         assert left[0] > MIN_GAP_BYTES

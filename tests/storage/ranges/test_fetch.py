@@ -1,4 +1,4 @@
-"""Ranges come right or not at all: whatever the line does, of one version, in time, and few requests."""
+"""Tests of fetching byte ranges: retries, deadlines, throttling, and bytes of a single file version."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def open_at(proxy: FaultProxy, fetcher: Fetcher, scheme: str = "http", timeout_s
 
 
 def ranges(count: int, seed: int = 0) -> list[ByteRange]:
-    """Up to 17 ranges, so far apart that each is a request."""
+    """Return up to 17 ranges, so far apart that each takes its own request."""
     first = int(np.random.default_rng(seed).integers(0, 10_000))
     return [ByteRange(first + number * 1_150_000, 30_000) for number in range(count)]
 
@@ -83,7 +83,7 @@ def test_fetch_returns_correct_bytes_on_an_unreliable_network(opened: RangeFetch
         check(opened.fetch("numbers.bin", version, asked), asked)
         made += sum(proxy.counted.faults.values())
     assert made > 20
-    assert opened.counts.again >= made  # a connection that broke may have been handed to one more request
+    assert opened.counts.again >= made  # a broken connection may fail one more request
 
 
 @pytest.mark.parametrize("opened", SCHEMES, indirect=True)
@@ -131,7 +131,7 @@ def test_fetch_checks_the_etag_of_the_response(opened: RangeFetcher, proxy: Faul
 
 
 def test_fetch_of_a_shorter_file_raises(opened: RangeFetcher, file: Path) -> None:
-    version = FileVersion(len(DATA))  # as a storage without etags has it
+    version = FileVersion(len(DATA))  # the version on storage without etags
     file.write_bytes(DATA[:1000])
     with pytest.raises(DatasetChangedError, match=r"20,000,000 bytes, and has 1,000 bytes"):
         opened.fetch("numbers.bin", version, [ByteRange(5000, 100)])
@@ -157,7 +157,7 @@ def test_fetch_ends_a_hanging_request_at_the_deadline(proxy: FaultProxy, file: P
 
 def test_fetch_retries_a_hanging_request_before_the_deadline(proxy: FaultProxy, file: Path, fetcher: Fetcher) -> None:
     version = open_at(proxy, fetcher).version_of("numbers.bin")
-    opened = open_at(proxy, fetcher, timeout_s=8.0)  # one request may take a quarter of that
+    opened = open_at(proxy, fetcher, timeout_s=8.0)  # one attempt may take a quarter of that
     proxy.begin(Faults(first="hangs"))
     check(opened.fetch("numbers.bin", version, ranges(1)), ranges(1))
     assert proxy.counted.faults["hangs"] == 1
@@ -229,13 +229,13 @@ def test_fetch_reduces_concurrency_when_throttled() -> None:
     fetched = [fetcher.fetch("numbers.bin", FileVersion(len(DATA)), ranges(17)) for _ in range(4)]
     for one in fetched:
         check(one, ranges(17))
-    # At first sixteen asked at a time, of whom three were answered.
+    # At first sixteen requests were sent at a time, of which three were answered.
     assert client.refused < fetcher.counts.requests / 2
     fetcher.close()
 
 
 class Crowded(Store):
-    """A client of a storage that answers a few at a time, and throttles all others."""
+    """A client of a storage that answers a few concurrent requests, and throttles all others."""
 
     system = "Storage"
 
@@ -248,7 +248,7 @@ class Crowded(Store):
             self.refused += 1
             raise OSError("HTTP status 503 (SlowDown)")
         try:
-            threading.Event().wait(0.005)  # as long as an answer takes
+            threading.Event().wait(0.005)  # the duration of an answer
             return Answer(DATA[offset : offset + length], version)
         finally:
             self._places.release()
@@ -261,7 +261,7 @@ class Crowded(Store):
 
 
 class WholeFiles(Store):
-    """A client of a server that gives whole files, whatever is asked for."""
+    """A client of a server that ignores ranges and returns whole files."""
 
     system = "Server"
 

@@ -1,4 +1,4 @@
-"""What is decoded from fetched ranges is what is decoded from the file, and Arrow asks once for each chunk."""
+"""Tests of decoding row groups from fetched byte ranges: same values as the file, zero-copy, one read per chunk."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_row_group_read_from_fetched_ranges_equals_the_file(
     metadata = pq.read_metadata(pa.BufferReader(data))
     chunks = chunk_ranges(footer_of_bytes(data), group, leaves).values()
     requests = coalesce(chunks)
-    if pieces:  # as of long requests that were divided
+    if pieces:  # as if long requests had been split
         requests = [
             ByteRange(at, min(5000, one.end - at)) for one in requests for at in range(one.offset, one.end, 5000)
         ]
@@ -118,7 +118,7 @@ def test_fetched_ranges_are_read_zero_copy() -> None:
     fetched = FetchedRanges(100, FileVersion(100), [(10, first), (16, second), (30, first)])
     assert fetched.read(12, 3).to_pybytes() == b"cde"
     assert fetched.read(12, 3).address == first.address + 2
-    assert fetched.read(14, 5).to_pybytes() == b"efghi"  # from two, which touch
+    assert fetched.read(14, 5).to_pybytes() == b"efghi"  # spans two adjacent ranges
     assert fetched.read_up_to(18, 90).to_pybytes() == b"i"
     for offset, length in ((9, 1), (14, 6), (19, 1), (28, 4), (34, 5)):
         with pytest.raises(LookupError, match="fetched"):

@@ -1,4 +1,4 @@
-"""fsspec's file systems give ranges too, and a file that changed meanwhile is found out."""
+"""Tests of range requests through fsspec filesystems: byte ranges, rewritten and missing files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of a cache tell versions, files and servers apart, and hold no secrets."""
+"""Tests of cache keys: they differ by version, file and server, and contain no secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file is read in the version that has the footer by which it is read, and in no other."""
+"""Tests of pinned file versions: ranges are fetched only from the version that has the planned footer."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_fetch_from_a_file_rewritten_after_the_first_fetch_raises(
 ) -> None:
     pinned = PinnedFiles(fetcher(location))
     pinned.fetch(footer.file, footer.encoded, [ByteRange(0, 4)])
-    put(location, parquet(0))  # the same bytes, but who can tell
+    put(location, parquet(0))  # the same bytes with another version, which may have other bytes
     with pytest.raises(DatasetChangedError, match="was rewritten since the dataset was listed"):
         pinned.fetch(footer.file, footer.encoded, [ByteRange(0, 4)])
 
@@ -124,7 +124,7 @@ def test_cached_ranges_of_a_file_version_are_fetched_once(
                 found = pinned.fetch(footer.file, footer.encoded, ranges)
                 for one in ranges:
                     assert found.read(*one).to_pybytes() == whole[one.offset : one.end]
-            assert proxy.counted.requests == (1 if more else 2)  # the first time its version is asked for, too
+            assert proxy.counted.requests == (1 if more else 2)  # the first fetch also requests the version
         assert cache.metrics.misses == 6
         pinned.discard(footer.file, asked)
         assert cache.info().entries == 2
@@ -143,7 +143,7 @@ def test_cached_ranges_are_not_mixed_with_a_new_file_version(
         pinned = PinnedFiles(fetcher(location_of(proxy.url)), KeptFiles(cache))
         pinned.fetch(footer.file, footer.encoded, [ByteRange(0, 4)])
         whole = bytearray(parquet(0))
-        whole[100] ^= 1  # of the same size, with the same footer
+        whole[100] ^= 1  # same size and footer
         (served.root / "anew.parquet").write_bytes(whole)
         with pytest.raises(DatasetChangedError):
             pinned.fetch(footer.file, footer.encoded, [ByteRange(0, 4), ByteRange(100, 8)])
@@ -179,7 +179,7 @@ def test_manifest_etags_are_trusted_again_if_another_file_has_a_fresh_one(locati
 
     pinned = PinnedFiles(fetcher(location))
     assert pinned.as_told(stale, refuse) is None
-    assert [pinned.trusts_etag(file) for file in (stale, fresh, other)] == [False] * 3  # it may be a copy
+    assert [pinned.trusts_etag(file) for file in (stale, fresh, other)] == [False] * 3  # the dataset may be a copy
     pinned.compare_etag(stale, FileVersion(1000, '"rewritten"'))
     assert not pinned.trusts_etag(other)
     pinned.compare_etag(fresh, FileVersion(1000, fresh.etag))

@@ -1,4 +1,4 @@
-"""Requests are counted once, by any number of threads."""
+"""Tests of request counters: counts from many threads are added exactly."""
 
 from __future__ import annotations
 

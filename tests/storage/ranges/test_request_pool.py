@@ -1,4 +1,4 @@
-"""A request pool: all answers in order or the first failure, with retries, AIMD concurrency, and callers that leave."""
+"""Tests of the request pool: answers in order or the first failure, retries, AIMD concurrency, callers that leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reader that the storage throttles backs off by itself, and reads every row."""
+"""Tests of throttling: a throttled reader backs off independently, and reads every row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many requests at a time answer as one after the other would."""
+"""Tests of concurrent requests: results in order, first failure, timeout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is refused is asked for once more, and no more often; and what came is forgotten each time."""
+"""Tests of damaged remote data: it is fetched once more and evicted from the cache, and local damage raises."""
 
 from __future__ import annotations
 

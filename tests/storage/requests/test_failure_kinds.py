@@ -1,4 +1,4 @@
-"""Exceptions of every client that file systems stand on are told apart without importing any of them."""
+"""Tests of classifying exceptions of all storage clients, without importing those clients."""
 
 from __future__ import annotations
 

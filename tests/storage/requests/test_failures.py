@@ -1,4 +1,4 @@
-"""Whatever a file system raises becomes one of the family, in its class, with nothing secret in it."""
+"""Tests of storage errors: filesystem exceptions become petastore errors without secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer in time is given as it is; who waits for none goes, and leaves no thread behind but one that hangs."""
+"""Tests of calls with a timeout: result, exception, and the threads that remain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request is made again while that may help, and no longer, whatever client raised what went wrong."""
+"""Tests of retries: transient and permanent errors, exponential backoff, deadline, cancellation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("real_backoff")
 
 
 class Clock:
-    """A clock that only moves while a caller waits."""
+    """A clock that advances only while a caller waits."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -78,7 +78,7 @@ def test_permanent_error_raises_at_once(problem: Exception) -> None:
 def test_retry_ends_at_the_deadline() -> None:
     gave_up, began = give_up(ConnectionResetError(), deadline=0.3, most=1000)
     assert began == pytest.approx([0, 0.05, 0.15])
-    assert gave_up.seconds == pytest.approx(0.15)  # the next pause would end after the deadline, so nobody waits for it
+    assert gave_up.seconds == pytest.approx(0.15)  # the next pause would end after the deadline, so it is skipped
 
 
 def test_retry_pause_ends_when_cancelled() -> None:

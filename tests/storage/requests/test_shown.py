@@ -1,4 +1,4 @@
-"""Nothing that may be a secret is seen in a URL or in a message, and what says where something lies is."""
+"""Tests of redacting secrets in URLs, options and messages; locations stay readable."""
 
 from __future__ import annotations
 

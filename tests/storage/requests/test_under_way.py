@@ -1,4 +1,4 @@
-"""Which thread waits for storage, for what, and whether it has done so for too long."""
+"""Tests of pending storage requests: which threads wait, for what, and since when."""
 
 from __future__ import annotations
 

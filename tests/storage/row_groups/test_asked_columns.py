@@ -1,4 +1,4 @@
-"""Columns are found in a file by their names, and their tables are as they were asked for."""
+"""Tests of column selection in a file: by name, in the requested order, with checks of types and row counts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_leaf_columns_are_in_the_order_of_requested_columns(footer: Footer) -> N
     ],
 )
 def test_unknown_column_raises_on_each_request(footer: Footer, ordinal: int, columns: list[str], said: str) -> None:
-    for _ in range(2):  # what was found is remembered, what was refused is not
+    for _ in range(2):  # only successful lookups are cached
         with pytest.raises(InvalidArgumentError, match=said):
             leaves_of(footer, ordinal, columns, 2)
 
@@ -84,7 +84,7 @@ def test_columns_of_equal_names_are_distinguished_in_any_order(tmp_path: Path) -
 
 
 def as_read(*columns: str, **changes: Any) -> pa.Table:
-    """What Arrow reads: with metadata, in chunks, and in any order."""
+    """Return a table in the form of Arrow's reads: with metadata, in chunks, and in any order."""
     table = pa.concat_tables([TABLE.slice(0, 1), TABLE.slice(1, 2)]).select(columns)
     fields = [field.with_metadata({"id": "7"}) for field in table.schema]
     return table.cast(pa.schema(fields, {"pandas": "{}"}), **changes)

@@ -1,4 +1,4 @@
-"""Known answers of pyarrow's decoder: the stored file, and what happens with a decoder that is wrong."""
+"""Tests of the known-answer check of pyarrow's decoder: the stored file, and decoders with errors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ except DecodeError as problem:
 
 
 class KnownColumn(NamedTuple):
-    """A column of the file, as a formula gives it."""
+    """A column of the file, computed by a formula."""
 
     name: str
     """Encoding, compression and type, such as `plain-zstd-double-nulls`."""
@@ -62,7 +62,7 @@ class KnownColumn(NamedTuple):
 
     @property
     def cells(self) -> pa.Array:
-        """The column as Arrow array."""
+        """The column as an Arrow array."""
         return pa.array(self.values, pa.string() if isinstance(self.values, list) else None, mask=self.is_null)
 
 
@@ -96,7 +96,7 @@ def _texts(numbers: NDArray[np.int64], is_null: NDArray[np.bool_]) -> list[bytes
 
 
 def write_known_answers(path: Path) -> None:
-    """Write the file of the package again, after a change of its columns."""
+    """Write the package's file of known answers again, after a change of its columns."""
     columns = {column.name: column.cells for column in known_answers()}
     encodings = {name: ENCODINGS[name.split("-")[0]] for name in columns if name.split("-")[0] in ENCODINGS}
     pq.write_table(

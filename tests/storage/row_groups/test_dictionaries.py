@@ -1,4 +1,4 @@
-"""A text that a file has once and to which many rows refer is not copied for all of them if that takes too much."""
+"""Tests of dictionary-encoded text: a long value that many rows share raises before it is copied for each row."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def written(folder: Path, values: Any, **options: Any) -> str:
 
 
 def without_sizes(folder: Path) -> None:
-    """Makes a footer one of earlier writers, which do not say what all values of a chunk take.
+    """Remove size statistics from a footer, as in files of earlier writers.
 
-    In ColumnMetaData size statistics come after page encodings, three fields later, and begin with a number.
+    In ColumnMetaData, size statistics follow page encodings, three field numbers later, and begin with a number.
     """
     path = folder / "part-0.parquet"
     data = path.read_bytes()
@@ -69,7 +69,7 @@ def dictionaries_of(path: Path) -> list[dict[int, ChunkContents]]:
 
 
 def long_texts(rows: int) -> Any:
-    """So many rows that refer to one text of a megabyte."""
+    """Return this many rows that refer to one text of a mebibyte."""
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array(["x" * MIB]))
 
 
@@ -164,7 +164,7 @@ def test_column_with_pages_without_a_dictionary_is_measured_to_the_end() -> None
     column = pa.chunked_array([pa.array(["a"]).dictionary_encode(), pa.array(["b" * 50] * 3).dictionary_encode()])
 
     class Reader:
-        """Gives rows as Arrow reads them of such a page: each has a dictionary of its own."""
+        """A reader that returns rows in Arrow's form for such a page: each has its own dictionary."""
 
         def iter_batches(self, rows: int, **_: Any) -> Any:
             return iter(pa.table({"s": column.slice(0, rows)}).to_batches())

@@ -1,4 +1,4 @@
-"""Files of file systems whose answers tell no version: rows of the one that was planned, or an error, never both."""
+"""Tests of remote files without etags: rows of the planned version or an error, never a mix."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GROUPS, ROWS = 4, 40_000
 
 
 def parquet(first: int) -> bytes:
-    """A file whose pages have no checksums, and whose size and footer are the same whatever it holds."""
+    """Return a file without page checksums, whose size and footer do not depend on its values."""
     sink, numbers = pa.BufferOutputStream(), np.arange(first, first + GROUPS * ROWS)
     table = pa.table({"id": numbers, "text": [f"{number:07}" for number in numbers.tolist()]})
     pq.write_table(
@@ -44,7 +44,7 @@ def parquet(first: int) -> bytes:
 
 
 class ReadAhead(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
-    """As most file systems over the web are: files that read megabytes ahead, and times under a name of its own."""
+    """A filesystem like most for the web: files read megabytes ahead, and info has its own name for the mtime."""
 
     protocol = "ahead"
     cachable = False
@@ -70,7 +70,7 @@ Place = tuple[str, Any, Callable[[bytes], None]]
 
 @pytest.fixture(params=["memory", "reads ahead", "subtree", "own handler"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """A URL, its file system, and what writes the one file there."""
+    """Yield a URL, its filesystem, and a function that writes the one file."""
     name = uuid.uuid4().hex
     if request.param == "subtree":
         yield name, fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), writer_below(tmp_path / name)
@@ -86,7 +86,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 
 class TellingHandler(OwnHandler):
-    """One that tells when files were written."""
+    """A filesystem handler that reports modification times."""
 
     def __init__(self, files: FailingFiles) -> None:
         super().__init__(files)
@@ -107,7 +107,7 @@ def writer_below(folder: Path) -> Callable[[bytes], None]:
         path = folder / "a.parquet"
         before = path.stat().st_mtime_ns if path.exists() else 0
         path.write_bytes(data)
-        while path.stat().st_mtime_ns == before:  # until the clock of the file system tells of it
+        while path.stat().st_mtime_ns == before:  # until the mtime changes
             path.write_bytes(data)
 
     return write

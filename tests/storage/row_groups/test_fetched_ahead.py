@@ -1,4 +1,4 @@
-"""What is fetched ahead is there once, for who reads it; what nobody has begun, the reader takes over."""
+"""Tests of prefetched byte ranges: used once; the reader fetches those that have not started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row groups behind a line that fails: right rows by few requests, or an error of ours."""
+"""Tests of remote row groups over an unreliable network: few requests, correct rows, bit flips, rewritten files."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_rewritten_remote_file_raises_and_is_never_mixed(dataset: Dataset) -> No
     dataset.read(0, "c1")
     file = read_footer(open_location(dataset.path.parent), "a.parquet").file
     whole = bytearray(dataset.path.read_bytes())
-    whole[1000] ^= 1  # of the same size, with the same footer
+    whole[1000] ^= 1  # same size and footer
     dataset.path.write_bytes(whole)
     with pytest.raises(DatasetChangedError, match="was rewritten since the dataset was listed"):
         list(
@@ -158,7 +158,7 @@ def test_footer_with_a_flipped_bit_is_fetched_again(dataset: Dataset) -> None:
     dataset.kept = KeptFiles()
     dataset.proxy.begin(Faults(first="flipped", flip_at=-2000))
     assert dataset.read(3, "c7").equals(dataset.rows(3, "c7"))
-    assert dataset.kept.asked.counts.damaged == 2  # the footer, and the row group
+    assert dataset.kept.asked.counts.damaged == 2  # the footer and the row group
     dataset.footers.make_anew()
     dataset.proxy.begin(Faults(flipped=1.0, flip_at=-2000))
     with pytest.raises((DatasetChangedError, MetadataError), match=r"a\.parquet"):
@@ -186,7 +186,7 @@ def test_small_file_footer_with_a_flipped_bit_is_fetched_again(place: int, serve
 def test_small_file_with_a_flipped_bit_is_fetched_again(together: bool, served: Served, proxy: FaultProxy) -> None:
     folder = served.root / uuid.uuid4().hex
     folder.mkdir()
-    # The bit that flips is in the middle, and so in the pages.
+    # The flipped bit is in the middle of the file, so it is in a page.
     table = pa.table({"id": np.arange(20_000)})
     pq.write_table(table, folder / "a.parquet", write_page_checksum=True, compression="none", use_dictionary=False)
     dataset, files = open_dataset(f"{proxy.url}/{folder.name}/a.parquet"), OpenFiles()

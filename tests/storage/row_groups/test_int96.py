@@ -1,4 +1,4 @@
-"""INT96 timestamps: the years that Spark writes are read as they are, and nanoseconds are never cut silently."""
+"""Tests of INT96 timestamps: years 1 to 9999 are read, and nanoseconds raise instead of being truncated."""
 
 from __future__ import annotations
 

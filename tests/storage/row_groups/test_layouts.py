@@ -1,4 +1,4 @@
-"""Rows can be picked from every column that was read, and the values are the same."""
+"""Tests of converting Arrow columns so that rows can be taken: view types, dictionaries, nested columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that stay open between row groups are lent to one at a time, closed in the end, and few."""
+"""Tests of the cache of open files: reuse, limit, one read per handle, rewritten files, verified checksums."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def files_in(tmp_path: Path, count: int) -> list[str]:
 
 
 def large(folder: Path, first: int) -> Path:
-    """Writes a file that is not read whole."""
+    """Write a file that is too large to be read whole."""
     numbers = np.random.default_rng(first).permutation(100_000) + first
     numbers[:2] = first, first + 1
     pq.write_table(pa.table({"id": numbers}), folder / "0.parquet", compression="none", use_dictionary=False)
@@ -93,7 +93,7 @@ def test_open_file_has_a_handle_per_concurrent_read(tmp_path: Path) -> None:
     assert open_handles(tmp_path) == 4
     with files.reading(location, footers[2], 0, ASKED):
         pass
-    assert open_handles(tmp_path) == 3  # the file that was read first is closed
+    assert open_handles(tmp_path) == 3  # the least recently read file is closed
     files.close()
     assert open_handles(tmp_path) == 0
 
@@ -254,13 +254,13 @@ def test_write_while_verifying_a_row_group_is_detected(tmp_path: Path) -> None:
 
 
 def settle(path: Path) -> None:
-    """Waits until the last change of a file counts as settled."""
+    """Wait until the last change of a file is old enough to be trusted."""
     while time.time_ns() - path.stat().st_ctime_ns <= SETTLED_NS:
         time.sleep(0.001)
 
 
 def written_in_place(path: Path) -> None:
-    """Writes what is there already, until the clock of the file system tells of it."""
+    """Rewrite the existing bytes until the ctime changes."""
     before = path.stat().st_ctime_ns
     while path.stat().st_ctime_ns == before:
         with path.open("r+b") as file:

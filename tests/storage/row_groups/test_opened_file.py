@@ -1,4 +1,4 @@
-"""A local file is opened if it is the one that its footer is of, and closed where Arrow makes no reader of it."""
+"""Tests of opening a local file: it must match its footer, and the descriptor is closed after errors."""
 
 from __future__ import annotations
 

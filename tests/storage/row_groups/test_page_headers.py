@@ -1,4 +1,4 @@
-"""No bit that flips in the pages of a file with checksums, headers among them, gives other values without an error."""
+"""Tests of page header checks: a bit flip in a file with checksums raises, or does not change values."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_page_headers_of_a_dictionary_fallback_pass(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [0, 3, 5, 6])
 def test_bit_flip_in_a_page_header_raises_or_is_harmless(tmp_path: Path, kind: int) -> None:
-    """Every third flip of each kind of file, and not the same ones of all: so each bit of a field flips in some."""
+    """Every third flip of each kind of file, offset by kind, so that each bit of a field flips in some kind."""
     options = OPTIONS[kind]
     path = tmp_path / "x.parquet"
     table = a_table(9).drop_columns(["long", "struct"])
@@ -102,7 +102,7 @@ def write_byte(file: Any, place: int, value: int) -> None:
 
 
 def test_page_header_with_a_negative_size_raises(tmp_path: Path) -> None:
-    """Whoever goes from page to page by their sizes would not come to an end."""
+    """A loop from page to page by their sizes would never end."""
     path = tmp_path / "x.parquet"
     pq.write_table(a_table(500), path, write_page_checksum=True, data_page_size=500, row_group_size=200)
     data = path.read_bytes()
@@ -110,7 +110,7 @@ def test_page_header_with_a_negative_size_raises(tmp_path: Path) -> None:
     assert len(places) > 10
     for at in places:
         header, _ = read_header(data, at)
-        field = at + 2  # the type is a byte behind its own, the size of the page not compressed comes next
+        field = at + 2  # skips the type and its field header; the uncompressed size is next
         while data[field + 1] > 127:
             field += 1
         first = field + 3

@@ -1,4 +1,4 @@
-"""A row group comes back exactly as asked, and damage is named by file, row group and column."""
+"""Tests of reading a row group: requested columns and rows, memory, damage, rewritten files."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_row_group_reads_only_the_first_rows(location: Location, put: Put, first
 
 @contextlib.contextmanager
 def pool_of_its_own() -> Iterator[pa.MemoryPool]:
-    """Count what Arrow allocates in the block, its most at a time among it."""
+    """Yield a memory pool that counts Arrow's allocations in the block, and their peak."""
     before = pa.default_memory_pool()
     pool = pa.proxy_memory_pool(before)
     pa.set_memory_pool(pool)
@@ -166,7 +166,7 @@ def test_footer_is_parsed_once_for_all_row_groups(location: Location, put: Put) 
 
 
 def with_damage(column: str, ordinal: int, **options: Any) -> bytes:
-    """The table as a file in which the pages of one column chunk are overwritten."""
+    """Return the table as a file in which the pages of one column chunk are overwritten."""
     sink = pa.BufferOutputStream()
     pq.write_table(TABLE, sink, row_group_size=4, **options)
     data = bytearray(sink.getvalue())
@@ -206,7 +206,7 @@ def test_dictionary_index_out_of_range_raises(location: Location, put: Put) -> N
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"kind": kinds}), sink, compression="none")
     data = bytes(sink.getvalue())
-    # 32 indices of 2 bits, packed: 0b11100100 a byte. With 3 bits announced instead of 2 they read as up to 7.
+    # 32 packed indices of 2 bits: 0b11100100 per byte. With a declared width of 3 bits they read as up to 7.
     place = data.index(b"\xe4" * 8)
     put("x.parquet", data[: place - 2] + b"\x03" + data[place - 1 :])
     with pytest.raises(DecodeError):

@@ -1,4 +1,4 @@
-"""Row groups of one file that are read in one call equal the same row groups read one by one."""
+"""Tests of reading several row groups in one call: they equal the same row groups read one by one."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_damaged_page_in_row_groups_read_in_one_call_raises(tmp_path: Path) -> N
     footer = read_footer(location, "x")
     chunk = footer.metadata.row_group(3).column(0)
     data = bytearray((tmp_path / "x").read_bytes())
-    data[chunk.data_page_offset - 4] ^= 1  # in the page of the dictionary
+    data[chunk.data_page_offset - 4] ^= 1  # in the dictionary page
     (tmp_path / "x").write_bytes(data)
     with pytest.raises((DecodeError, OSError)):
         read_run(location, footer, range(5), Part(("id",)), OpenFiles())

@@ -1,4 +1,4 @@
-"""Small files are read whole: one by one or many as one, they give the tables that their row groups have."""
+"""Tests of small files that are read whole, alone or together: same tables, errors, and limits."""
 
 from __future__ import annotations
 

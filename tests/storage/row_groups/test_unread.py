@@ -1,4 +1,4 @@
-"""Why a row group could not be read."""
+"""Tests of finding the reason of a failed read: a storage error or a damaged page."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_read_error_is_reported_as_storage_error_or_damaged_page(
 
 
 def test_search_for_a_damaged_page_allocates_nothing_for_its_declared_size(tmp_path: Path) -> None:
-    """Arrow skips a page of a kind that it does not know, and takes memory for as many bytes as that says it has."""
+    """Arrow skips a page of unknown type, and allocates as many bytes as its header declares."""
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"id": np.arange(9), "x": np.arange(9.0)}), path, write_page_checksum=True)
     data = bytearray(path.read_bytes())
@@ -58,7 +58,7 @@ def test_search_for_a_damaged_page_allocates_nothing_for_its_declared_size(tmp_p
         ):
             list(reader)
 
-    read()  # imports what errors need
+    read()  # imports the modules that errors need
     _, grown = grown_in_child(lambda _: read())
     assert grown < 2**28
 
@@ -69,9 +69,9 @@ def test_search_for_a_damaged_page_ends_at_a_negative_page_size(tmp_path: Path) 
     data = bytearray(path.read_bytes())
     at = pq.read_metadata(path).row_group(0).column(0).dictionary_page_offset
     header, end = read_header(bytes(data), at)
-    packed = at + 5  # behind the type and the size of the page not compressed, one byte each after that of the field
+    packed = at + 5  # skips type and uncompressed size, one byte each after their field headers
     assert data[packed] >> 1 == header[3]
-    data[packed] = 2 * (end - at) - 1  # as many bytes below 0 as the header has
+    data[packed] = 2 * (end - at) - 1  # minus the length of the header
     path.write_bytes(data)
     with (
         pytest.raises(DecodeError, match=r"column 'id', row group 0 in a\.parquet: the data is damaged"),

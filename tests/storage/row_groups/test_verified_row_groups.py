@@ -1,4 +1,4 @@
-"""Verified row groups are known in the version of the file in which they were verified, and in no other."""
+"""Tests of verified row groups: remembered per file version, and forgotten after any write."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_new_file_version_forgets_verified_row_groups(file: Path) -> None:
 
 def test_local_file_version_differs_when_mtime_is_set_back(file: Path) -> None:
     before, times = version_of(file), file.stat()
-    while version_of(file).changed_ns == before.changed_ns:  # until the clock of the file system has moved on
+    while version_of(file).changed_ns == before.changed_ns:  # until the ctime changes
         with file.open("r+b") as written:
             written.write(b"SOME")
         os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))

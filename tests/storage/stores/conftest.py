@@ -1,4 +1,4 @@
-"""Fixtures that the tests of obstore's stores share with the tests of range requests."""
+"""Fixtures shared by the tests of obstore stores and the tests of range requests."""
 
 from __future__ import annotations
 

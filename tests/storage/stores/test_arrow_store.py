@@ -1,4 +1,4 @@
-"""File systems of Arrow give ranges, ends and versions of files, without saying of which version bytes are."""
+"""Tests of the pyarrow filesystem client: ranges, tails, and file versions by mtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of adlfs, as obstore gets them."""
+"""Tests of converting adlfs options to obstore settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Tokens:
 
 class AsynchronousTokens:
     async def get_token(self, *scopes: str) -> None:
-        """Give none."""
+        """Return None."""
 
 
 def store_of(settings: StoreSettings) -> Any:

@@ -1,4 +1,4 @@
-"""File systems of fsspec are asked without Arrow in between, and what is asked is answered as Arrow would."""
+"""Tests of the fsspec client: file info like pyarrow's handler, etags, listing cache, exit while a request hangs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_fsspec_store_file_info_equals_that_of_pyarrow_fsspec_handler() -> None:
 
 
 class Remembers:
-    """Notes what it is asked to forget, as file systems do that forget one path, or that forget all or nothing."""
+    """A filesystem that records the paths whose listings are invalidated, with or without a path argument."""
 
     def __init__(self) -> None:
         self.forgotten: list[str | None] = []

@@ -1,4 +1,4 @@
-"""Options of gcsfs, as obstore gets them."""
+"""Tests of converting gcsfs options to obstore settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Web servers by obstore: signed addresses, listings of directories, and forked children."""
+"""Tests of HTTP through obstore: index pages, signed URLs, forked children."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ pytestmark = [pytest.mark.server, pytest.mark.leaves_running("obstore keeps its 
 
 @pytest.fixture
 def pages(tmp_path: Path) -> Iterator[str]:
-    """A server whose directories have pages that link to what is in them."""
+    """Yield the URL of a server whose directories have index pages."""
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given, directory=str(tmp_path))
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as serving:
         thread = threading.Thread(target=serving.serve_forever)

@@ -1,4 +1,4 @@
-"""Addresses of web servers and options of fsspec's HTTP file system, as obstore gets them."""
+"""Tests of converting options of fsspec's HTTP filesystem, and URLs, to obstore settings."""
 
 from __future__ import annotations
 

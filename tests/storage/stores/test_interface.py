@@ -1,4 +1,4 @@
-"""Versions are compared by what the storage says of them."""
+"""Tests of comparing file versions by etag, mtime and size."""
 
 from __future__ import annotations
 

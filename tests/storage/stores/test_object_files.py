@@ -1,4 +1,4 @@
-"""S3 as a file system: lists, reads, writes and deletes by obstore, with few requests and without s3fs."""
+"""Tests of the S3 filesystem on obstore: list, read, write and delete with few requests and without s3fs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ print(json.dumps({"rows": rows, "imported": imported}))
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Of a server of S3 that has a dataset in its bucket."""
+    """Yield the port of an S3 server that has a dataset in its bucket."""
     root = tmp_path_factory.mktemp("s3")
     (root / "bucket").mkdir()
     petastore.write_dataset(root / "bucket/frames", pa.table({"id": np.arange(ROWS)}), rows_per_file=25)
@@ -53,7 +53,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 @pytest.fixture
 def line(port: int) -> Iterator[FaultProxy]:
-    """To that server; counts."""
+    """Yield a proxy that counts the requests to that server."""
     with FaultProxy(port) as standing:
         yield standing
 
@@ -63,7 +63,7 @@ def options_of(line: FaultProxy, **more: Any) -> dict[str, Any]:
 
 
 def asked(line: FaultProxy) -> list[str]:
-    """What was asked: method, and a listing or the path."""
+    """Return the requests: the method, and `list` or the path."""
     heads = [head.split(" ", 2) for head in line.counted.heads]
     return [f"{method} {'list' if 'list-type' in target else target}" for method, target, *_ in heads]
 

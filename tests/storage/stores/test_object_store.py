@@ -1,4 +1,4 @@
-"""Who asks obstore gets the bytes of one version, or is told that there is another; on stores that need no network."""
+"""Tests of the obstore client on in-memory and local stores: bytes of one version, tails, listings, missing files."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ OBJECTS = {
 
 @pytest.fixture
 def objects() -> ObjectStore:
-    """A bucket in memory."""
+    """Return a client of an in-memory bucket."""
     store: Any = MemoryStore()
     for name, data in OBJECTS.items():
         store.put(name, data)

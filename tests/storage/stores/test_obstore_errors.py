@@ -1,4 +1,4 @@
-"""Exceptions of obstore become built-ins, with what the server said and without signatures."""
+"""Tests of converting obstore exceptions to built-in ones: server messages, and hidden signatures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from petastore.storage.stores.obstore_errors import as_builtin
 
 
 def raised(name: str, text: str) -> Exception:
-    """An exception of obstore's: it is known by its name, and by the text that its library in Rust made."""
+    """Return a stand-in for an obstore exception, which is recognized by its name and message."""
     base = FileNotFoundError if name == "NotFoundError" else Exception
     kind = type(name, (base,), {"__module__": "obstore.exceptions"})
     return kind(text)

@@ -1,4 +1,4 @@
-"""S3 by obstore: keys, buckets and paths of every kind, forked children, and errors without secrets."""
+"""Tests of S3 through obstore: keys and paths, forked children, credentials, and errors without secrets."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def keys(moto: int) -> Iterator[dict[str, Any]]:
 
 
 def without_looking_at_signatures(moto: int, *, actions: int) -> None:
-    """Moto does not look at those of the next so many requests, and at all others."""
+    """Let moto skip the signature check for this many requests, and check all later ones."""
     connection = http.client.HTTPConnection("127.0.0.1", moto)
     connection.request("POST", "/moto-api/reset-auth", body=str(actions).encode())
     assert connection.getresponse().status == 200
@@ -133,7 +133,7 @@ def failures(keys: dict[str, Any], fetcher: Fetcher, free_port: int) -> dict[str
 
 @pytest.fixture
 def free_port() -> Iterator[int]:
-    """A port on which nobody listens."""
+    """Yield a port on which no process listens."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]

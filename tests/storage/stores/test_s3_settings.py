@@ -1,4 +1,4 @@
-"""Options of s3fs, as obstore gets them."""
+"""Tests of converting s3fs options to obstore settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which client reads: obstore for object stores, fsspec for its file systems, and Arrow for all others."""
+"""Tests of choosing the storage client: obstore for object stores, fsspec for its filesystems, else Arrow."""
 
 from __future__ import annotations
 
