@@ -26,7 +26,7 @@ def together(ranks: list[list[int]]) -> list[int]:
     return sorted(i for ids in ranks for i in ids)
 
 
-def test_accelerate_keeps_all_rows_of_a_shard(run: Run, numbered: Callable[..., str]) -> None:
+def test_accelerate_keeps_all_rows_of_a_shard_or_raises(run: Run, numbered: Callable[..., str]) -> None:
     cases = on_two_ranks(run, "prepared_by_accelerate", numbered())
     assert together(cases["reader"]) == ALL
     assert together(cases["reader, each fetches"]) == ALL

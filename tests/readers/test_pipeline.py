@@ -73,7 +73,7 @@ def test_pipeline_yields_rows_in_plan_order(make_pool: Callable[[], Pool]) -> No
     line.join()
 
 
-def test_pipeline_planning_and_assembly_may_run_concurrently() -> None:
+def test_pipeline_queue_is_not_read_while_planning_changes_it() -> None:
     """Planning changes the queue of planned spans without a lock, so no other thread may iterate over it meanwhile."""
     is_planning, looked, seen = threading.Event(), threading.Event(), []
 

@@ -61,8 +61,9 @@ def test_retired_parameter_warns_once(make: Callable[..., Any], name: str, value
     with pytest.warns(RetiredWarning, match=f"^{name}=") as told, make(url, **{name: value}) as reader:
         assert reader.num_rows == 10
     assert [warning.filename for warning in told] == [__file__]
-    with warnings.catch_warnings(), make(url, **{name: value}):
+    with warnings.catch_warnings():
         warnings.simplefilter("error")
+        make(url, **{name: value}).stop()
 
 
 def test_parameters_of_horovod_are_accepted(url: str) -> None:

@@ -44,8 +44,8 @@ _FORKING = {"spark.python.daemon.module": "tests.spark.forking_daemon"}
 # users' sessions do.
 _INTERPRETED = _FORKING | {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _OF_CLUSTER = _INTERPRETED | {
-    # By default, a rank that waits for an executor requests it again only after 15 seconds.
     "spark.task.maxFailures": "3",
+    # By default, a rank that waits for an executor requests it again only after 15 seconds.
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
 }
 _EAGER = _INTERPRETED | {

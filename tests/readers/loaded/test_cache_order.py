@@ -161,7 +161,7 @@ def test_reshuffled_epochs_have_twice_the_cache_hits_of_lru(asked: Any, remote: 
         assert hits_of(reader) >= max(2 * simulated(reader, "lru"), 0.4)
 
 
-def test_two_readers_that_share_a_cache_both_have_half_cache_hits(remote: Remote) -> None:
+def test_readers_that_share_a_cache_have_half_cache_hits_on_average(remote: Remote) -> None:
     """Two readers read the same order, one behind the other; their mean hit rate is about a half."""
     asked = {**DUMMY, "reshuffle_each_epoch": False}
     with remote.reader(**asked) as one, remote.reader(**asked) as other, ThreadPoolExecutor(2) as threads:

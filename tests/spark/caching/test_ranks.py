@@ -28,7 +28,7 @@ def test_converter_shard_of_another_rank_warns(launcher: str, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("launched", "asked"), [((1, 2), (1, 2)), ((1, 2), (0, 1)), ((0, 1), (0, 1)), ((0, 1), (1, 2)), (None, (5, 7))]
 )
-def test_converter_shard_that_matches_the_rank_gives_no_warning(
+def test_converter_shard_that_can_be_right_gives_no_warning(
     launched: tuple[int, int] | None, asked: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in environment_of("torchrun", *launched).items() if launched else ():

@@ -45,7 +45,7 @@ def test_run_on_dataframe_deletes_the_files_of_each_rank(facts: Any) -> None:
     assert facts["uneven"]["left"] == []
 
 
-def test_run_on_dataframe_repartitions_to_num_proc(on_cluster: Any) -> None:
+def test_run_on_dataframe_with_num_proc_passes_all_rows_to_ranks(on_cluster: Any) -> None:
     found = on_cluster["shuffled_into_ranks"]
     assert found == {
         "ids": list(range(11)),
